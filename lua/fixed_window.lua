@@ -1,0 +1,38 @@
+-- fixed_window: judge a cost against the count of the current window, and add to it.
+-- KEYS[i]       state key        string: opened_us:ends_us:used
+-- ARGV[at + 1]  cost             integer >= 0; 0 only looks
+-- ARGV[at + 2]  limit            integer > 0
+-- ARGV[at + 3]  window_us        integer > 0
+-- ARGV[at + 4]  aligned          0: a window opens with a request; 1: at multiples of its length
+-- Returns       fits, wait_us, used, ends_in_us
+-- Writes        KEYS[i] in its commit; expires when the window ends
+-- Mirrors       src/algorithm/fixed_window.rs
+local function fixed_window(key, at, now)
+  local cost, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local window_us, aligned = tonumber(ARGV[at + 3]), ARGV[at + 4] == "1"
+
+  local opened, ends, used = 0, 0, 0
+  local state = redis.call("GET", key)
+  if state then
+    opened, ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
+    if not opened then
+      error("foreign value")
+    end
+    opened, used = tonumber(opened), tonumber(used)
+    -- A window that was made shorter ends earlier at once.
+    ends = math.min(tonumber(ends), opened + window_us)
+  end
+  if now >= ends then
+    opened = aligned and now - now % window_us or now
+    ends, used = opened + window_us, 0
+  end
+
+  if cost > 0 and used + cost > limit then
+    return false, ends - now, used, ends - now
+  end
+
+  return true, 0, used, ends - now, cost > 0 and function()
+    local window = string.format("%.0f:%.0f:%.0f", opened, ends, used + cost)
+    redis.call("SET", key, window, "PXAT", math.ceil(ends / 1000))
+  end
+end

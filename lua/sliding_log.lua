@@ -1,0 +1,85 @@
+-- sliding_log: judge a cost against the permits taken within the last window, and log it.
+-- KEYS[i]       state key        list, newest first: expires_us, total, at_us, total, ..., at_us, total;
+--                                each at_us stands between the running totals after and before it
+-- ARGV[at + 1]  cost             integer >= 0; 0 only looks
+-- ARGV[at + 2]  limit            integer > 0
+-- ARGV[at + 3]  window_us        integer > 0
+-- Returns       fits, wait_us, used, empty_in_us
+-- Writes        KEYS[i] in its commit; expires when the newest entry lapses
+-- Mirrors       src/algorithm/sliding_log.rs
+local function sliding_log(key, at, now)
+  local cost, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local window_us = tonumber(ARGV[at + 3])
+  local totals = 281474976710656
+
+  -- Entries are numbered from the newest, 0, to the oldest.
+  local function number(index)
+    return tonumber(redis.call("LINDEX", key, index)) or error("foreign value")
+  end
+  local function instant(entry)
+    return number(2 * entry + 2)
+  end
+  local function taken(from, to)
+    return (to - from) % totals
+  end
+  -- The first entry from lo on for which reached(entry), found from hi - 1, the oldest, where it
+  -- always is or at least is near: doubling steps, then halving.
+  local function first(hi, reached)
+    local step, lo = 1, hi - 1
+    while lo >= 0 and reached(lo) do
+      hi, lo, step = lo, lo - step, step * 2
+    end
+    lo = math.max(lo, -1)
+    while hi - lo > 1 do
+      local middle = math.floor((lo + hi) / 2)
+      if reached(middle) then
+        hi = middle
+      else
+        lo = middle
+      end
+    end
+    return hi
+  end
+
+  local length = redis.call("LLEN", key)
+  local expires, total, newest, live, base, used = 0, 0, now, 0, 0, 0
+  if length > 0 then
+    expires, total, newest = number(0), number(1), number(2)
+  end
+  -- A clock that stepped back to before the newest entry stands still until it is passed.
+  local at_us = now
+  if now < expires then
+    at_us = math.max(now, newest)
+    live = first((length - 2) / 2, function(entry)
+      return instant(entry) + window_us <= at_us
+    end)
+    base = number(2 * live + 1)
+    used = taken(base, total)
+  end
+  local empty_in = used > 0 and newest + window_us - now or 0
+
+  if cost > 0 and used + cost > limit then
+    local wait_us = window_us
+    if live > 0 then
+      -- The newest entry that must lapse is the first whose lapse leaves too much in.
+      local enough = first(live, function(entry)
+        return taken(base, number(2 * entry + 1)) < used + cost - limit
+      end)
+      wait_us = instant(math.max(enough - 1, 0)) + window_us - now
+    end
+    return false, wait_us, used, empty_in
+  end
+
+  return true, 0, used, empty_in, cost > 0 and function()
+    if now >= expires then
+      redis.call("DEL", key)
+      redis.call("RPUSH", key, 0, 0)
+      total = 0
+    elseif live < (length - 2) / 2 then
+      redis.call("LTRIM", key, 0, 2 * live + 1)
+    end
+    redis.call("LSET", key, 0, at_us)
+    redis.call("LPUSH", key, taken(0, total + cost), at_us + window_us)
+    redis.call("PEXPIREAT", key, math.ceil((at_us + window_us) / 1000))
+  end
+end

@@ -1,0 +1,106 @@
+//! Fixed window: at most `limit` permits in each window. Mirrors `lua/fixed_window.lua`.
+//!
+//! The state tells when its window ends, so that nothing leans on a store noticing an expiry in
+//! time, and when it opened, so that a window that was made shorter ends earlier at once.
+
+use super::{Arguments, Reading, Twin};
+use crate::limit::SoundLimit;
+use crate::time::Micros;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FixedWindow {
+    limit: u32,
+    window: Micros,
+    aligned: bool,
+}
+
+/// A window and the permits taken in it; an ended one for a key that was never used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    opened: Micros,
+    ends: Micros,
+    used: u64,
+}
+
+impl FixedWindow {
+    pub(super) fn new(limit: &SoundLimit) -> Self {
+        Self {
+            limit: limit.permits,
+            window: limit.period,
+            aligned: limit.aligned,
+        }
+    }
+
+    /// The window that a request at `now` belongs to.
+    fn current(&self, state: &State, now: Micros) -> State {
+        let ends = state.ends.min(state.opened.saturating_add(self.window));
+        // A clock that stepped back to before the window opened still counts in it.
+        if now < ends {
+            return State { ends, ..*state };
+        }
+        let opened = if self.aligned {
+            Micros::new(now.get() - now.get() % self.window.get())
+        } else {
+            now
+        };
+        State {
+            opened,
+            ends: opened.saturating_add(self.window),
+            used: 0,
+        }
+    }
+}
+
+impl Twin for FixedWindow {
+    type State = State;
+
+    fn read(&self, state: &State, now: Micros, cost: u32) -> Reading {
+        let current = self.current(state, now);
+        let fits = cost == 0 || current.used + u64::from(cost) <= u64::from(self.limit);
+        let ends_in = current.ends.saturating_sub(now);
+        Reading {
+            fits,
+            wait: if fits { Micros::ZERO } else { ends_in },
+            level: [current.used, ends_in.get()],
+        }
+    }
+
+    fn charge(&self, state: &mut State, now: Micros, cost: u32) {
+        *state = self.current(state, now);
+        state.used += u64::from(cost);
+    }
+
+    fn expires_at(state: &State) -> Micros {
+        state.ends
+    }
+
+    fn capacity(&self) -> u32 {
+        self.limit
+    }
+
+    fn quota(&self) -> (u32, Micros) {
+        (self.limit, self.window)
+    }
+
+    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+        let [used, ends_in] = reading.level;
+        let used = used.saturating_add(charged.into());
+        let reset_after = if used == 0 { 0 } else { ends_in };
+        (remaining(self.limit, used), Micros::new(reset_after))
+    }
+
+    fn arguments(&self, cost: u32) -> Arguments {
+        [
+            cost.into(),
+            self.limit.into(),
+            self.window.get(),
+            self.aligned.into(),
+            0,
+        ]
+    }
+}
+
+/// What is left of a limit, which may have been lowered below what was used.
+pub(super) fn remaining(limit: u32, used: u64) -> u32 {
+    limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+}

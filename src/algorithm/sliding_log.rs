@@ -1,0 +1,173 @@
+//! Sliding log: at most `limit` permits in any interval of length `window`. Mirrors
+//! `lua/sliding_log.lua`.
+//!
+//! The log holds an entry for each charge: its instant, and the running total of permits with it.
+//! What was used within the window is the difference of two totals, so that a charge of any cost
+//! is one entry and no entry is ever summed up.
+
+use std::collections::VecDeque;
+
+use super::fixed_window::remaining;
+use super::{Arguments, Reading, Twin};
+use crate::limit::SoundLimit;
+use crate::time::Micros;
+
+/// Running totals wrap here: far above what can be used in one window (2^32), far below 2^53.
+const TOTALS: u64 = 1 << 48;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlidingLog {
+    limit: u32,
+    window: Micros,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// The newest entry's lapse by the window it was charged with. Kept, because a store may
+    /// forget the log from then on; with it the answer is the same whether it did or not.
+    expires: Micros,
+    /// The running total before the oldest entry.
+    base: u64,
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Micros,
+    total: u64,
+}
+
+/// The part of a log that still counts.
+struct Live {
+    /// The instant that counts: now, or the newest entry's when the clock stepped back behind it.
+    now: Micros,
+    /// The position of the oldest entry that counts; the number of entries when none does.
+    first: usize,
+    /// The running total before it.
+    base: u64,
+    /// The permits used.
+    used: u64,
+}
+
+impl SlidingLog {
+    pub(super) fn new(limit: &SoundLimit) -> Self {
+        Self {
+            limit: limit.permits,
+            window: limit.period,
+        }
+    }
+
+    fn live(&self, state: &State, now: Micros) -> Live {
+        let Some(newest) = state.entries.back().filter(|_| now < state.expires) else {
+            return Live {
+                now,
+                first: state.entries.len(),
+                base: 0,
+                used: 0,
+            };
+        };
+        let now = now.max(newest.at);
+        let first = state
+            .entries
+            .partition_point(|entry| self.lapsed(entry, now));
+        let base = match first.checked_sub(1) {
+            None => state.base,
+            Some(before) => state.entries[before].total,
+        };
+        Live {
+            now,
+            first,
+            base,
+            used: taken(base, newest.total),
+        }
+    }
+
+    fn lapsed(&self, entry: &Entry, now: Micros) -> bool {
+        entry.at.saturating_add(self.window) <= now
+    }
+
+    /// How long until `cost` fits: until the entry has lapsed with which enough permits have.
+    fn wait(&self, state: &State, live: &Live, now: Micros, cost: u32) -> Micros {
+        let too_many = (live.used + u64::from(cost)).saturating_sub(self.limit.into());
+        let enough = state.entries.partition_point(|entry| {
+            self.lapsed(entry, live.now) || taken(live.base, entry.total) < too_many
+        });
+        match state.entries.get(enough) {
+            Some(entry) => self.lapses_in(entry.at, now),
+            // Only a cost above the limit outlasts every entry.
+            None => self.window,
+        }
+    }
+
+    fn lapses_in(&self, at: Micros, now: Micros) -> Micros {
+        at.saturating_add(self.window).saturating_sub(now)
+    }
+}
+
+fn taken(from: u64, to: u64) -> u64 {
+    to.wrapping_sub(from) % TOTALS
+}
+
+impl Twin for SlidingLog {
+    type State = State;
+
+    fn read(&self, state: &State, now: Micros, cost: u32) -> Reading {
+        let live = self.live(state, now);
+        let fits = cost == 0 || live.used + u64::from(cost) <= u64::from(self.limit);
+        let wait = if fits {
+            Micros::ZERO
+        } else {
+            self.wait(state, &live, now, cost)
+        };
+        let empty_in = match state.entries.back() {
+            Some(newest) if live.used > 0 => self.lapses_in(newest.at, now),
+            _ => Micros::ZERO,
+        };
+        Reading {
+            fits,
+            wait,
+            level: [live.used, empty_in.get()],
+        }
+    }
+
+    fn charge(&self, state: &mut State, now: Micros, cost: u32) {
+        let live = self.live(state, now);
+        state.entries.drain(..live.first);
+        state.base = live.base;
+        state.entries.push_back(Entry {
+            at: live.now,
+            total: (live.base + live.used + u64::from(cost)) % TOTALS,
+        });
+        state.expires = live.now.saturating_add(self.window);
+    }
+
+    fn expires_at(state: &State) -> Micros {
+        state.expires
+    }
+
+    fn capacity(&self) -> u32 {
+        self.limit
+    }
+
+    fn quota(&self) -> (u32, Micros) {
+        (self.limit, self.window)
+    }
+
+    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+        let [used, empty_in] = reading.level;
+        let empty_in = Micros::new(empty_in);
+        // A charge on a clock that stepped back is entered at the newest entry's instant.
+        let reset_after = if charged == 0 {
+            empty_in
+        } else {
+            empty_in.max(self.window)
+        };
+        let used = used.saturating_add(charged.into());
+        (remaining(self.limit, used), reset_after)
+    }
+
+    fn arguments(&self, cost: u32) -> Arguments {
+        [cost.into(), self.limit.into(), self.window.get(), 0, 0]
+    }
+}

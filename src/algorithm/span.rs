@@ -1,0 +1,106 @@
+//! Durations with an exact fraction of a microsecond: `us + part / scale`.
+
+use crate::time::Micros;
+
+/// The exact time in which one permit is given: `numerator / scale` microseconds, in lowest terms.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    numerator: u64,
+    scale: u32,
+}
+
+/// A duration of `us + part / scale` microseconds, `part < scale`; the scale is the interval's.
+///
+/// Ordered as the durations are, because the fields are in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Span {
+    pub(super) us: u64,
+    pub(super) part: u32,
+}
+
+impl Interval {
+    pub(super) fn new(permits: u32, period: Micros) -> Self {
+        let divisor = greatest_common_divisor(period.get(), permits.into());
+        Self {
+            numerator: period.get() / divisor,
+            scale: u32::try_from(u64::from(permits) / divisor)
+                .expect("a divisor of a u32 leaves a u32"),
+        }
+    }
+
+    pub(super) fn scale(self) -> u32 {
+        self.scale
+    }
+
+    /// The time in which so many permits are given. Exact while it stays below 2^64 us, which
+    /// `Limit` makes sure of.
+    pub(super) fn times(self, permits: u64) -> Span {
+        match (permits.checked_mul(self.numerator), self.scale) {
+            (Some(us), 1) => Span { us, part: 0 },
+            (Some(units), scale) => Span {
+                us: units / u64::from(scale),
+                part: (units % u64::from(scale)) as u32,
+            },
+            (None, scale) => {
+                let units = u128::from(permits) * u128::from(self.numerator);
+                Span {
+                    us: u64::try_from(units / u128::from(scale)).unwrap_or(u64::MAX),
+                    part: (units % u128::from(scale)) as u32,
+                }
+            }
+        }
+    }
+
+    /// How many whole permits are given in this time.
+    pub(super) fn fit_into(self, span: Span) -> u32 {
+        let units = |us: u64| {
+            us.checked_mul(self.scale.into())?
+                .checked_add(span.part.into())
+        };
+        let permits = match units(span.us) {
+            Some(units) => units / self.numerator,
+            None => {
+                let units = u128::from(span.us) * u128::from(self.scale) + u128::from(span.part);
+                u64::try_from(units / u128::from(self.numerator)).unwrap_or(u64::MAX)
+            }
+        };
+        u32::try_from(permits).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn sum(self, a: Span, b: Span) -> Span {
+        let part = u64::from(a.part) + u64::from(b.part);
+        let carry = u64::from(part >= u64::from(self.scale));
+        Span {
+            us: a.us.saturating_add(b.us).saturating_add(carry),
+            part: (part - carry * u64::from(self.scale)) as u32,
+        }
+    }
+
+    /// `a - b`, at least zero.
+    pub(super) fn difference(self, a: Span, b: Span) -> Span {
+        if a <= b {
+            return Span { us: 0, part: 0 };
+        }
+        let borrow = u32::from(a.part < b.part);
+        Span {
+            us: a.us - b.us - u64::from(borrow),
+            // In 64 bits: the part and a whole scale together may pass a u32.
+            part: (u64::from(a.part) + u64::from(borrow) * u64::from(self.scale)
+                - u64::from(b.part)) as u32,
+        }
+    }
+}
+
+impl Span {
+    /// Rounded up to whole microseconds.
+    pub(super) fn ceil(self) -> Micros {
+        Micros::new(self.us.saturating_add(u64::from(self.part > 0)))
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

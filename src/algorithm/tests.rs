@@ -1,0 +1,6 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::time::{DAY, SECOND};

@@ -1,0 +1,131 @@
+//! `Decision`: the answer to one check. `Decisions`: those of one question, in its order.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::error::StoreErrorKind;
+use crate::time::Micros;
+
+/// The answer to one check: whether the request may pass, and what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub(crate) outcome: Outcome,
+    pub(crate) limit: u32,
+    pub(crate) window: Micros,
+    pub(crate) remaining: u32,
+    pub(crate) retry_after: Micros,
+    pub(crate) reset_after: Micros,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It fits.
+    Allowed,
+    /// It does not fit yet; [`Decision::retry_after`] says when it will.
+    Denied,
+    /// It costs more than the limit can ever hold: waiting does not help.
+    NeverFits,
+    /// The store gave no answer and the policy's failure mode lets the request pass uncounted.
+    FailedOpen(StoreErrorKind),
+    /// The store gave no answer and the policy's failure mode refuses the request.
+    FailedClosed(StoreErrorKind),
+}
+
+impl Decision {
+    /// Whether the request may pass, as far as this policy is concerned.
+    ///
+    /// When several policies judge one request, one that denies leaves the others' permits
+    /// untouched.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self.outcome, Outcome::Allowed | Outcome::FailedOpen(_))
+    }
+
+    /// How it came out, in full.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The permits that the policy gives in each [`window`](Self::window).
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The time in which [`limit`](Self::limit) permits are given.
+    pub fn window(&self) -> Duration {
+        self.window.to_duration()
+    }
+
+    /// The permits that could be taken right now, after this decision; 0 when the store gave no
+    /// answer.
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long to wait until the same request would be allowed, nobody else asking. `None` when
+    /// it was allowed and when it [never fits](Outcome::NeverFits).
+    ///
+    /// Exact to the microsecond: earlier it is denied, then it is allowed. After a store failure
+    /// it is a guess of one second.
+    pub fn retry_after(&self) -> Option<Duration> {
+        matches!(self.outcome, Outcome::Denied | Outcome::FailedClosed(_))
+            .then(|| self.retry_after.to_duration())
+    }
+
+    /// How long until the key is as if it had never been used, nobody asking.
+    pub fn reset_after(&self) -> Duration {
+        self.reset_after.to_duration()
+    }
+
+    /// Why the store gave no answer, when it gave none.
+    pub fn store_failure(&self) -> Option<StoreErrorKind> {
+        match self.outcome {
+            Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+/// The decisions on one question, in the order of its checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decisions(SmallVec<[Decision; 4]>);
+
+impl Decisions {
+    /// Whether every check allows the request.
+    pub fn all_allow(&self) -> bool {
+        self.0.iter().all(Decision::is_allowed)
+    }
+
+    /// The position of the decision that a rejection is about: of those that deny, the one with
+    /// the longest wait, the first of equals; one that never fits outlasts every wait.
+    pub fn denied_by(&self) -> Option<usize> {
+        let wait = |decision: &Decision| match decision.outcome {
+            Outcome::NeverFits => Micros::new(u64::MAX),
+            _ => decision.retry_after,
+        };
+        self.0
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, decision)| !decision.is_allowed())
+            .max_by_key(|(_, decision)| wait(decision))
+            .map(|(position, _)| position)
+    }
+}
+
+impl Deref for Decisions {
+    type Target = [Decision];
+
+    fn deref(&self) -> &[Decision] {
+        &self.0
+    }
+}
+
+impl FromIterator<Decision> for Decisions {
+    fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
+        Self(decisions.into_iter().collect())
+    }
+}

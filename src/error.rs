@@ -1,0 +1,223 @@
+//! What can go wrong: a configuration that makes no sense, a question that cannot be asked, a
+//! store that gives no answer.
+
+use std::error::Error;
+use std::fmt;
+
+/// A description of policies that makes no sense; carries the bad input and says what is right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A value lies outside of what the field takes.
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        given: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// An option was set that only another algorithm has.
+    NotForThisAlgorithm {
+        /// The option.
+        field: &'static str,
+        /// The algorithm that has it.
+        belongs_to: &'static str,
+    },
+    /// A text cannot be read as what the field takes.
+    Malformed {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        given: String,
+        /// What is wrong with it, or what would be right.
+        reason: String,
+    },
+    /// Two policies of one limiter have the same name, so they would share their counts.
+    DuplicatePolicy {
+        /// The name.
+        name: String,
+    },
+    /// Something is wrong with one policy.
+    InPolicy {
+        /// The policy's name.
+        name: String,
+        /// What is wrong.
+        source: Box<ConfigError>,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn out_of_range(
+        field: &'static str,
+        given: impl fmt::Display,
+        expected: &'static str,
+    ) -> Self {
+        Self::OutOfRange {
+            field,
+            given: given.to_string(),
+            expected,
+        }
+    }
+
+    pub(crate) fn not_for(field: &'static str, belongs_to: &'static str) -> Self {
+        Self::NotForThisAlgorithm { field, belongs_to }
+    }
+
+    pub(crate) fn malformed(
+        field: &'static str,
+        given: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self::Malformed {
+            field,
+            given: given.into(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn in_policy(self, name: &str) -> Self {
+        Self::InPolicy {
+            name: name.to_owned(),
+            source: Box::new(self),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange {
+                field,
+                given,
+                expected,
+            } => write!(f, "{field}: got {given}, expected {expected}"),
+            Self::NotForThisAlgorithm { field, belongs_to } => {
+                write!(f, "{field}: is an option of {belongs_to}")
+            }
+            Self::Malformed {
+                field,
+                given,
+                reason,
+            } => write!(f, "{field}: got {given:?}: {reason}"),
+            Self::DuplicatePolicy { name } => write!(
+                f,
+                "policy {name:?}: the name is used twice, give each policy its own"
+            ),
+            Self::InPolicy { name, source } => write!(f, "policy {name:?}: {source}"),
+        }
+    }
+}
+
+impl Error for ConfigError {}
+
+/// A question that the limiter cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The limiter has no policy of this name.
+    UnknownPolicy {
+        /// The name asked for.
+        name: String,
+    },
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPolicy { name } => write!(f, "no policy is named {name:?}"),
+        }
+    }
+}
+
+impl Error for CheckError {}
+
+/// Why a store gave no answer: [`kind`](Self::kind) for the program, the source for the operator.
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The kinds of failure of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The address, the user, the password or the rights are wrong.
+    Configuration,
+    /// No connection: refused, unknown host, too many clients.
+    Unreachable,
+    /// The connection broke after the question was sent: it may have been counted, so it is not
+    /// asked again.
+    Interrupted,
+    /// No answer within the deadline: it may have been counted, so it is not asked again.
+    TimedOut,
+    /// The server refuses for now: loading, a script running, a cluster down, read-only. Nothing
+    /// was counted.
+    Busy,
+    /// The server, or the memory store, is at its memory bound. Nothing was counted.
+    Full,
+    /// As many questions as allowed are already under way. Nothing was counted.
+    Overloaded,
+    /// The key holds something that this crate did not write. Nothing was counted.
+    ForeignValue,
+    /// An answer of a shape that this crate does not know.
+    BadReply,
+}
+
+impl StoreError {
+    /// An error with no further source.
+    pub fn new(kind: StoreErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// An error that came from this one.
+    pub fn with_source(
+        kind: StoreErrorKind,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            kind,
+            source: Some(source.into()),
+        }
+    }
+
+    /// What kind of failure it was.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+}
+
+impl StoreErrorKind {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Configuration => "the store is configured wrongly",
+            Self::Unreachable => "the store cannot be reached",
+            Self::Interrupted => "the connection to the store broke before the answer",
+            Self::TimedOut => "the store did not answer within the deadline",
+            Self::Busy => "the store refuses for now",
+            Self::Full => "the store is at its memory bound",
+            Self::Overloaded => "too many questions to the store are under way",
+            Self::ForeignValue => "the key holds a value that is not ours",
+            Self::BadReply => "the store's answer has an unknown shape",
+        }
+    }
+}
+
+impl fmt::Display for StoreErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.text())
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,223 @@
+//! `Key`: whose quota it is. An injective encoding of the subject, and the 128-bit hash of it that
+//! stands in stores, so that no store, log or header ever holds the subject in clear.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+
+/// Whose quota it is: the subject of one check.
+///
+/// Made from text, numbers, addresses, or several keys together. The encoding is injective:
+/// different subjects, also of different kinds with the same text, are different keys. `Debug`
+/// shows nothing of the subject.
+///
+/// ```
+/// use tower_throttle::Key;
+///
+/// let both = Key::all([Key::from("alice"), Key::from(7_u64)]);
+/// assert_ne!(both, Key::all([Key::from("alic"), Key::from("e7")]));
+/// assert_ne!(Key::from("10.0.0.1"), Key::from("10.0.0.1".parse::<std::net::IpAddr>().unwrap()));
+/// assert_eq!(format!("{both:?}"), "Key(..)");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(SmallVec<[u8; 64]>);
+
+/// The domains that keep subjects of different kinds apart. Part of the layout of stored keys:
+/// a number, once released, never changes its meaning.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Domain {
+    Everybody = 0,
+    Text = 1,
+    Bytes = 2,
+    Number = 3,
+    Address = 4,
+    Header = 5,
+    User = 6,
+    Unattributed = 7,
+    Missing = 8,
+    All = 9,
+}
+
+impl Key {
+    /// The one subject that stands for everybody.
+    pub fn everybody() -> Self {
+        Self::encode(Domain::Everybody, &[])
+    }
+
+    /// A client's address, as it is: [`ClientAddr`](crate::ClientAddr) and
+    /// [`PeerAddr`](crate::PeerAddr) bring addresses into their canonical form first.
+    pub fn address(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Self::encode(Domain::Address, &v4.octets()),
+            IpAddr::V6(v6) => Self::encode(Domain::Address, &v6.octets()),
+        }
+    }
+
+    /// Requests that a trusted proxy handed on without saying for whom; in a name space apart
+    /// from [`address`](Self::address).
+    pub fn unattributed(last_hop: IpAddr) -> Self {
+        Self::encode(Domain::Unattributed, &Self::address(last_hop).0)
+    }
+
+    /// The value of a request header; `name` in any case.
+    pub fn header(name: &str, value: &[u8]) -> Self {
+        let name = Self::encode(Domain::Text, name.to_ascii_lowercase().as_bytes());
+        Self::header_of(&name, value)
+    }
+
+    /// As [`header`](Self::header), of a name that was lowered and encoded before.
+    pub(crate) fn header_of(encoded_name: &Self, value: &[u8]) -> Self {
+        let mut key = Self::open(Domain::Header, encoded_name.0.len() + value.len());
+        key.0.extend_from_slice(&encoded_name.0);
+        key.0.extend_from_slice(value);
+        key
+    }
+
+    /// An authenticated user.
+    pub fn user(id: impl Into<Self>) -> Self {
+        Self::encode(Domain::User, &id.into().0)
+    }
+
+    /// The shared bucket of requests that do not say whose they are.
+    pub(crate) fn missing() -> Self {
+        Self::encode(Domain::Missing, &[])
+    }
+
+    /// Several subjects together: one key for each combination.
+    pub fn all(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut joined: SmallVec<[u8; 64]> = SmallVec::new();
+        for part in parts {
+            joined.extend_from_slice(&part.0);
+        }
+        Self::encode(Domain::All, &joined)
+    }
+
+    /// The 128-bit BLAKE3 hash of the encoding, keyed when there is a secret.
+    pub(crate) fn subject(&self, secret: Option<&Secret>) -> Subject {
+        let hash = match secret {
+            None => blake3::hash(&self.0),
+            Some(secret) => blake3::keyed_hash(&secret.0, &self.0),
+        };
+        Subject::first_half(&hash)
+    }
+
+    /// `domain ‖ length ‖ bytes`: self-delimiting, so that a sequence of keys is injective too.
+    fn encode(domain: Domain, bytes: &[u8]) -> Self {
+        let mut key = Self::open(domain, bytes.len());
+        key.0.extend_from_slice(bytes);
+        key
+    }
+
+    fn open(domain: Domain, length: usize) -> Self {
+        let mut encoded = SmallVec::new();
+        encoded.push(domain as u8);
+        encoded.extend_from_slice(&(length as u64).to_le_bytes());
+        Self(encoded)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::encode(Domain::Text, text.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<&[u8]> for Key {
+    fn from(bytes: &[u8]) -> Self {
+        Self::encode(Domain::Bytes, bytes)
+    }
+}
+
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Self {
+        Self::address(address)
+    }
+}
+
+impl From<&Key> for Key {
+    fn from(key: &Key) -> Self {
+        key.clone()
+    }
+}
+
+macro_rules! key_from_number {
+    ($($wide:ty: $($number:ty)*);*) => {$($(
+        /// As a number of 128 bits: the same number is the same key whatever its type.
+        impl From<$number> for Key {
+            fn from(number: $number) -> Self {
+                Self::encode(Domain::Number, &<$wide>::from(number).to_le_bytes())
+            }
+        }
+    )*)*};
+}
+key_from_number!(i128: u8 u16 u32 u64 i8 i16 i32 i64 i128);
+
+/// A key for the hash, derived from the operator's secret.
+pub(crate) struct Secret([u8; 32]);
+
+impl Secret {
+    /// Derives a hash key from secret bytes of any length.
+    pub(crate) fn new(secret: &[u8]) -> Self {
+        Self(blake3::derive_key("tower-throttle subject hash v1", secret))
+    }
+}
+
+/// The hash of a key: what stores see of a subject.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Subject(u128);
+
+impl Subject {
+    /// As a number, uniformly distributed.
+    pub fn to_u128(self) -> u128 {
+        self.0
+    }
+
+    /// The hash of a fixed text, to keep policies apart in a store's memory.
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self::first_half(&blake3::hash(text.as_bytes()))
+    }
+
+    fn first_half(hash: &blake3::Hash) -> Self {
+        let (half, _) = hash
+            .as_bytes()
+            .split_first_chunk()
+            .expect("a hash of 32 bytes has a first half");
+        Self(u128::from_be_bytes(*half))
+    }
+}
+
+/// 32 hexadecimal digits.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subject(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn hex(key: &Key) -> String {
+    key.subject(None).to_string()
+}
+
+#[test]
+fn subjects_of_the_same_text_and_different_kinds_are_different_keys() {
+    let text = "10.0.0.1";
+    let address: IpAddr = text.parse().unwrap();
+    let kinds = [
+        Key::from(text),
+        Key::from(text.as_bytes()),
+        Key::address(address),
+        Key::unattributed(address),
+        Key::header("x-client", text.as_bytes()),
+        Key::header("x-user", text.as_bytes()),
+        Key::user(text),
+        Key::all([Key::from(text)]),
+        Key::everybody(),
+        Key::missing(),
+    ];
+    let distinct: HashSet<_> = kinds.iter().map(hex).collect();
+    assert_eq!(distinct.len(), kinds.len());
+}
+
+#[test]
+fn one_number_is_one_key_whatever_its_type() {
+    assert_eq!(Key::from(7_u8), Key::from(7_i64));
+    assert_ne!(Key::from(7_u8), Key::from("7"));
+}
+
+#[test]
+fn a_header_key_ignores_the_case_of_the_name_and_keeps_that_of_the_value() {
+    assert_eq!(Key::header("X-User", b"bob"), Key::header("x-user", b"bob"));
+    assert_ne!(Key::header("x-user", b"Bob"), Key::header("x-user", b"bob"));
+}
+
+/// Fleets mix versions of this crate during a roll-out: these hashes may never change.
+#[test]
+fn hashes_are_stable_across_processes_and_versions() {
+    let golden = [
+        (Key::everybody(), "9d15372b1830735a0a2d05214669e327"),
+        (Key::from("alice"), "163f98975bceebf5cf65f87d866b0917"),
+        (Key::from(42_u64), "293c0bd3f043df1af64938e0e6897335"),
+        (
+            Key::address([192, 0, 2, 1].into()),
+            "e9d86b9b2a81524e3f7bb62cec0b8920",
+        ),
+        (
+            Key::header("x-api-key", b"k1"),
+            "fa99e70985809ca12101cfae892688a0",
+        ),
+        (
+            Key::all([Key::from("a"), Key::from("b:c")]),
+            "7cb397372bc4223a5c405082319c81a1",
+        ),
+    ];
+    let found: Vec<_> = golden.iter().map(|(key, _)| hex(key)).collect();
+    let expected: Vec<_> = golden.iter().map(|(_, hash)| *hash).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_secret_changes_every_hash_and_the_same_secret_gives_the_same_one() {
+    let key = Key::from("alice");
+    let keyed = |secret: &[u8]| key.subject(Some(&Secret::new(secret)));
+    assert_ne!(keyed(b"s1"), key.subject(None));
+    assert_ne!(keyed(b"s1"), keyed(b"s2"));
+    assert_eq!(keyed(b"s1"), keyed(b"s1"));
+}
+
+#[test]
+fn debug_shows_nothing_of_the_subject() {
+    let key = Key::from("alice@example.org");
+    assert_eq!(format!("{key:?}"), "Key(..)");
+    assert_eq!(format!("{:?}", key.subject(None)), "Subject(..)");
+}
+
+proptest! {
+    #[test]
+    fn composites_are_injective(a in prop::collection::vec(".{0,9}", 0..4),
+                                b in prop::collection::vec(".{0,9}", 0..4)) {
+        let all = |parts: &[String]| Key::all(parts.iter().map(Key::from));
+        prop_assert_eq!(all(&a) == all(&b), a == b);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a policy reads of a request: its head, through small traits that `http/` implements.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::{Extensions, HeaderMap, Method, Request, Uri};
+
+use crate::error::ConfigError;
+use crate::key::Key;
+
+/// The head of a request, borrowed: all that extractors, routes and costs can see.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The target; its path is what routes match when no router has matched before.
+    pub uri: &'a Uri,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// What the server and middleware outside of the layer have found out.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a> RequestHead<'a> {
+    /// The head of this request.
+    pub fn of<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
+/// Reads from a request whose quota it uses.
+///
+/// Closures are extractors too: `None` means that the request does not say whose it is.
+///
+/// ```
+/// use tower_throttle::{Key, Limit, Policy, RequestHead, MINUTE};
+///
+/// let policy = Policy::new("tenant", Limit::gcra(600, MINUTE)).by(|request: &RequestHead<'_>| {
+///     let host = request.uri.host()?;
+///     Some(Key::from(host.split('.').next()?))
+/// });
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// The subject of this request.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Missing`] when the request does not say whose it is: the policy's
+    /// [`OnMissingKey`](crate::OnMissingKey) decides. [`KeyError::Misconfigured`] when the server
+    /// does not provide what the extractor needs: such a request is answered with 500.
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError>;
+
+    /// Whether the extractor itself makes sense; asked once, by
+    /// [`Limiter::new`](crate::Limiter::new).
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong.
+    fn validate(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
+
+impl<F, K> KeyExtractor for F
+where
+    F: Fn(&RequestHead<'_>) -> Option<K> + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        self(request).map(Into::into).ok_or(KeyError::Missing)
+    }
+}
+
+/// Why a request has no key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The request does not say whose it is.
+    Missing,
+    /// The server does not provide what the extractor needs; the text says what to do.
+    Misconfigured(Cow<'static, str>),
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("the request does not say whose it is"),
+            Self::Misconfigured(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// Tells which requests a policy is about: a [`Route`](crate::Route), or a closure.
+pub trait RequestMatcher: Send + Sync + 'static {
+    /// Whether the policy is about this request.
+    fn matches(&self, request: &RequestHead<'_>) -> bool;
+
+    /// Whether the matcher itself makes sense; asked once, by
+    /// [`Limiter::new`](crate::Limiter::new).
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong.
+    fn validate(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
+
+impl<F> RequestMatcher for F
+where
+    F: Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
+{
+    fn matches(&self, request: &RequestHead<'_>) -> bool {
+        self(request)
+    }
+}
+
+/// Reads from a request how many permits it costs: a closure, or a
+/// [`HeaderCost`](crate::HeaderCost).
+pub trait CostExtractor: Send + Sync + 'static {
+    /// The permits that this request costs; 0 only looks and always fits.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with what the request states; such a request is answered with 400.
+    fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError>;
+
+    /// Whether the extractor itself makes sense; asked once, by
+    /// [`Limiter::new`](crate::Limiter::new).
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong.
+    fn validate(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
+
+impl<F> CostExtractor for F
+where
+    F: Fn(&RequestHead<'_>) -> u32 + Send + Sync + 'static,
+{
+    fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
+        Ok(self(request))
+    }
+}
+
+/// A request states a cost that cannot be read; the text says what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostError(Cow<'static, str>);
+
+impl CostError {
+    /// An error with the text that the client is shown.
+    pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for CostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CostError {}

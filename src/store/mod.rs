@@ -1,0 +1,118 @@
+//! Where the counting happens: one question, one answer, one trip.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::algorithm::Algorithm;
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::key::Subject;
+
+mod failover;
+#[cfg(feature = "memory")]
+pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+
+pub(crate) use failover::Failover;
+pub use failover::FailureMode;
+
+/// Counts permits, in one process or for a whole fleet.
+///
+/// What every store promises, and what `tests/store_contract.rs` holds each of them to:
+///
+/// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
+///    is charged its cost, or none is charged.
+/// 2. The decisions come in the order of the checks.
+/// 3. A question that is answered with a denial leaves no trace.
+/// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
+///    microsecond, on one clock for all who share the store.
+/// 5. Parameters travel with the check: a changed limit judges what was used before.
+/// 6. A policy's name and a subject make a key of their own; keys never influence each other.
+/// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
+///    before.
+/// 8. An error means that no decision was taken here; whether the permits were, says its
+///    [kind](crate::StoreErrorKind).
+/// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
+///    behind.
+pub trait Store: Send + Sync + 'static {
+    /// Asks all checks of one request at once. Their keys are distinct.
+    fn ask(&self, checks: &[Check<'_>]) -> Answer;
+}
+
+/// One policy's question about one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// The policy that asks.
+    pub policy: &'a PolicyId,
+    /// Whose quota it is.
+    pub subject: Subject,
+    /// How to judge.
+    pub algorithm: Algorithm,
+    /// How many permits; 0 only looks.
+    pub cost: u32,
+    /// What to decide when the store gives no answer.
+    pub on_store_failure: FailureMode,
+}
+
+/// What of a policy a store needs: its name, and a number that stands for it.
+#[derive(Clone)]
+pub struct PolicyId {
+    name: Arc<str>,
+    fingerprint: u128,
+}
+
+impl PolicyId {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            fingerprint: Subject::of_text(name).to_u128(),
+        }
+    }
+
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// 128 bits that stand for the name, uniformly distributed.
+    pub fn fingerprint(&self) -> u128 {
+        self.fingerprint
+    }
+}
+
+impl fmt::Debug for PolicyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.name, f)
+    }
+}
+
+/// An answer that is there, or one that is on its way.
+///
+/// A store that answers from memory does so at once: no allocation, no trip through a future.
+pub enum Answer {
+    /// The answer.
+    Ready(Result<Decisions, StoreError>),
+    /// It takes a trip. The future owns all it needs, and may be dropped at any time.
+    Pending(PendingAnswer),
+}
+
+/// The future of an [`Answer`] that takes a trip.
+pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Decisions, StoreError>> + Send>>;
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(answer) => f.debug_tuple("Ready").field(answer).finish(),
+            Self::Pending(_) => f.write_str("Pending(..)"),
+        }
+    }
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        (**self).ask(checks)
+    }
+}

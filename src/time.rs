@@ -1,0 +1,206 @@
+//! Time as integers: instants and durations in whole microseconds, and the clocks that tell them.
+//!
+//! Microseconds since the Unix epoch stay below 2^53 until the year 2255, so that a Lua number
+//! (a double) holds them exactly and both halves of the crate can count alike.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// One second, for limits: `Limit::gcra(10, SECOND)`.
+pub const SECOND: Duration = Duration::from_secs(1);
+/// One minute, for limits: `Limit::gcra(100, MINUTE)`; multiples as `15 * MINUTE`.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// One hour of 60 minutes.
+pub const HOUR: Duration = Duration::from_secs(3_600);
+/// One day of 24 hours.
+pub const DAY: Duration = Duration::from_secs(86_400);
+
+/// A whole number of microseconds: an instant since the Unix epoch, or a duration.
+///
+/// All arithmetic saturates, so that no time, however absurd, can panic or wrap around.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::Micros;
+///
+/// assert_eq!(Micros::from(Duration::from_millis(3)), Micros::new(3_000));
+/// assert_eq!(Micros::new(5).saturating_sub(Micros::new(9)), Micros::ZERO);
+/// assert_eq!(Micros::new(1_000_001).ceil_secs(), 2);
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(u64);
+
+impl Micros {
+    /// Zero microseconds; as an instant, the Unix epoch.
+    pub const ZERO: Self = Self(0);
+
+    /// `us` microseconds.
+    pub const fn new(us: u64) -> Self {
+        Self(us)
+    }
+
+    /// The number of microseconds.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Whether this is zero.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The sum, at most `u64::MAX` microseconds.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, at least zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Whole milliseconds, rounded up: a wait is never announced too short.
+    pub const fn ceil_millis(self) -> u64 {
+        self.0.div_ceil(1_000)
+    }
+
+    /// Whole seconds, rounded up: a wait is never announced too short.
+    pub const fn ceil_secs(self) -> u64 {
+        self.0.div_ceil(1_000_000)
+    }
+
+    /// As a standard duration.
+    pub const fn to_duration(self) -> Duration {
+        Duration::from_micros(self.0)
+    }
+}
+
+/// Rounds a fraction of a microsecond up; saturates.
+impl From<Duration> for Micros {
+    fn from(duration: Duration) -> Self {
+        let us = duration.as_nanos().div_ceil(1_000);
+        Self(u64::try_from(us).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Micros> for Duration {
+    fn from(us: Micros) -> Self {
+        us.to_duration()
+    }
+}
+
+impl fmt::Debug for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}us", self.0)
+    }
+}
+
+/// Tells the time to a store that counts in process.
+///
+/// [`SystemClock`] is the one in production; tests hold a [`ManualClock`] and move it by hand.
+/// With Redis the server's clock decides, never this one (see
+/// [`RedisStoreBuilder::clock_for_tests`](crate::RedisStoreBuilder::clock_for_tests) for the
+/// exception).
+pub trait Clock: Send + Sync + 'static {
+    /// Microseconds since the Unix epoch.
+    fn now(&self) -> Micros;
+}
+
+/// The operating system's real-time clock.
+///
+/// It may step back when it is set; every algorithm works with the later of the clock and the
+/// instant it has stored, so that a step back frees no capacity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Micros {
+        // A clock set before 1970 reads as the epoch: nothing is freed by it.
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(Micros::ZERO, Micros::from)
+    }
+}
+
+/// A clock that stands still until a test moves it. Clones show the same time.
+///
+/// ```
+/// use tower_throttle::{Limit, Limiter, ManualClock, MemoryStore, Policy, SECOND};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = ManualClock::new();
+/// let store = MemoryStore::builder().clock(clock.clone()).build();
+/// let limiter = Limiter::new(store, [Policy::new("api", Limit::gcra(1, SECOND))])?;
+///
+/// assert!(limiter.check("api", "alice").await?.is_allowed());
+/// assert!(!limiter.check("api", "alice").await?.is_allowed());
+/// clock.advance(SECOND);
+/// assert!(limiter.check("api", "alice").await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// Starts on 2100-01-01: ahead of every server's clock, so that a Redis store driven by this
+    /// clock never sees its keys expire under it.
+    const START: Micros = Micros::new(4_102_444_800_000_000);
+
+    /// A clock that stands at 2100-01-01 00:00:00 UTC.
+    pub fn new() -> Self {
+        Self::at(Self::START)
+    }
+
+    /// A clock that stands at this instant.
+    pub fn at(now: Micros) -> Self {
+        Self(Arc::new(AtomicU64::new(now.get())))
+    }
+
+    /// Moves the clock on.
+    pub fn advance(&self, by: Duration) {
+        let by = Micros::from(by).get();
+        self.update(|now| now.saturating_add(by));
+    }
+
+    /// Moves the clock back, as a server's clock does when it is corrected.
+    pub fn step_back(&self, by: Duration) {
+        let by = Micros::from(by).get();
+        self.update(|now| now.saturating_sub(by));
+    }
+
+    /// Sets the clock.
+    pub fn set(&self, now: Micros) {
+        self.0.store(now.get(), Ordering::SeqCst);
+    }
+
+    fn update(&self, change: impl Fn(u64) -> u64) {
+        // The closure never declines, so the update always happens.
+        let _ = self
+            .0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(change(now)));
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Micros {
+        Micros::new(self.0.load(Ordering::SeqCst))
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Micros {
+        (**self).now()
+    }
+}
