@@ -206,6 +206,13 @@ impl Subject {
     }
 }
 
+/// Without a secret, as a limiter that was given none.
+impl From<&Key> for Subject {
+    fn from(key: &Key) -> Self {
+        key.subject(None)
+    }
+}
+
 /// 32 hexadecimal digits.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

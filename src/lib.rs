@@ -29,4 +29,6 @@ pub use self::request::{
     CostError, CostExtractor, KeyError, KeyExtractor, RequestHead, RequestMatcher,
 };
 pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store};
+#[cfg(feature = "redis")]
+pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};

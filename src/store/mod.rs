@@ -18,6 +18,8 @@ pub(crate) mod redis;
 
 pub(crate) use failover::Failover;
 pub use failover::FailureMode;
+#[cfg(feature = "redis")]
+pub use redis::{RedisStore, RedisStoreBuilder};
 
 /// Counts permits, in one process or for a whole fleet.
 ///
@@ -65,7 +67,8 @@ pub struct PolicyId {
 }
 
 impl PolicyId {
-    pub(crate) fn new(name: &str) -> Self {
+    /// A policy of this name.
+    pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
             fingerprint: Subject::of_text(name).to_u128(),

@@ -1,1 +1,112 @@
-//! The fleet store.
+//! The fleet's store: every verdict is one script call on a Redis or Valkey server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Answer, Check, Store};
+use crate::error::StoreError;
+use crate::time::{Clock, Micros};
+
+mod connect;
+mod error;
+mod keys;
+mod lane;
+mod reply;
+mod script;
+
+use connect::Connector;
+use keys::Prefix;
+use lane::Lane;
+use reply::Expected;
+use script::Question;
+
+pub use connect::RedisStoreBuilder;
+
+/// Counts in Redis or Valkey, for all processes that use the same server and prefix.
+///
+/// Each request is one script call: read, decide and write in one atomic step, on the server's
+/// clock, whatever the number of policies. Needs Redis 6.2 or newer. Clones share the connection.
+///
+/// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`; all of them expire by
+/// themselves. Use a server of its own with `maxmemory-policy noeviction`: an evicted key is a
+/// forgotten debt.
+///
+/// ```no_run
+/// use tower_throttle::{Limit, Limiter, MINUTE, Policy, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+/// let limiter = Limiter::new(store, [Policy::new("api", Limit::gcra(100, MINUTE))])?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore(Arc<Shared>);
+
+struct Shared {
+    lane: Lane,
+    prefix: Prefix,
+    clock: Option<Box<dyn Clock>>,
+}
+
+impl RedisStore {
+    /// Connects to one server: `redis://[user:password@]host[:port][/database]`, or
+    /// `redis+unix:///path/to.sock`.
+    ///
+    /// # Errors
+    ///
+    /// When the URL cannot be read, or the server cannot be reached or refuses the user. Use
+    /// [`RedisStoreBuilder::connect_lazy`] to start without waiting for the server.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::builder(url).connect().await
+    }
+
+    /// For all that [`connect`](Self::connect) leaves at its default.
+    pub fn builder(url: &str) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url)
+    }
+
+    /// Takes its connections from a pool of yours, whatever it is configured with, with the
+    /// default prefix. The connection in use is taken out of the pool for good, so that the pool
+    /// keeps its size for others.
+    ///
+    /// Connects with the first decision.
+    pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
+        Self::over(Connector::new(pool), Prefix::default(), None)
+    }
+
+    fn over(connector: Connector, prefix: Prefix, clock: Option<Box<dyn Clock>>) -> Self {
+        Self(Arc::new(Shared {
+            lane: Lane::new(connector),
+            prefix,
+            clock,
+        }))
+    }
+
+    fn lane(&self) -> &Lane {
+        &self.0.lane
+    }
+}
+
+impl Store for RedisStore {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        // Zero asks the server's clock.
+        let now = match &self.0.clock {
+            Some(clock) => clock.now(),
+            None => Micros::ZERO,
+        };
+        let question = Question::new(checks, &self.0.prefix, now);
+        let expected = Expected::of(checks);
+        let trip = self.0.lane.send(question);
+        Answer::Pending(Box::pin(async move { expected.read(trip.await?) }))
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("prefix", &self.0.prefix)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! The script's reply: four integers for each check, turned into decisions.
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use crate::algorithm::{Algorithm, Reading};
+use crate::decision::Decisions;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Check;
+use crate::time::Micros;
+
+const INTEGERS_A_CHECK: usize = 4;
+
+/// What was asked, to read the reply by.
+pub(super) struct Expected(SmallVec<[(Algorithm, u32); 4]>);
+
+impl Expected {
+    pub(super) fn of(checks: &[Check<'_>]) -> Self {
+        let asked = checks.iter().map(|check| (check.algorithm, check.cost));
+        Self(asked.collect())
+    }
+
+    /// # Errors
+    ///
+    /// A reply of any other shape: it is a store error, never a guess.
+    pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
+        let Value::Array(values) = reply else {
+            return Err(bad_reply("no array"));
+        };
+        if values.len() != self.0.len() * INTEGERS_A_CHECK {
+            return Err(bad_reply("an array of another length"));
+        }
+        let readings: SmallVec<[Reading; 4]> = values
+            .chunks_exact(INTEGERS_A_CHECK)
+            .map(reading)
+            .collect::<Option<_>>()
+            .ok_or_else(|| bad_reply("something else than integers of at least zero"))?;
+        let charged = readings.iter().all(|reading| reading.fits);
+        let decisions = self.0.iter().zip(&readings);
+        Ok(decisions
+            .map(|((algorithm, cost), reading)| algorithm.decide(reading, *cost, charged))
+            .collect())
+    }
+}
+
+fn reading(row: &[Value]) -> Option<Reading> {
+    let integer = |value: &Value| match value {
+        Value::Int(integer) => u64::try_from(*integer).ok(),
+        _ => None,
+    };
+    Some(Reading {
+        fits: match integer(&row[0])? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        },
+        wait: Micros::new(integer(&row[1])?),
+        level: [integer(&row[2])?, integer(&row[3])?],
+    })
+}
+
+fn bad_reply(what: &str) -> StoreError {
+    StoreError::with_source(StoreErrorKind::BadReply, format!("the script replied {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::limit::Limit;
+    use crate::time::SECOND;
+
+    fn expected(limits: &[Limit]) -> Expected {
+        let asked = limits
+            .iter()
+            .map(|limit| (Algorithm::try_from(limit).unwrap(), 1));
+        Expected(asked.collect())
+    }
+
+    fn integers(integers: &[i64]) -> Value {
+        Value::Array(integers.iter().copied().map(Value::Int).collect())
+    }
+
+    #[test]
+    fn what_is_left_is_counted_after_the_charge_only_when_every_check_fits() {
+        let expected = expected(&[Limit::fixed_window(5, SECOND), Limit::fixed_window(9, SECOND)]);
+        let left = |reply: &[i64]| {
+            let decisions = expected.read(integers(reply)).unwrap();
+            [decisions[0].remaining(), decisions[1].remaining()]
+        };
+        assert_eq!(left(&[1, 0, 2, 500_000, 1, 0, 3, 500_000]), [2, 5]);
+        assert_eq!(left(&[1, 0, 2, 500_000, 0, 500_000, 9, 500_000]), [3, 0]);
+    }
+
+    #[test]
+    fn a_reply_of_another_shape_is_an_error() {
+        let expected = expected(&[Limit::gcra(1, SECOND)]);
+        for reply in [
+            Value::Nil,
+            Value::Okay,
+            Value::Int(1),
+            integers(&[]),
+            integers(&[1, 0, 0]),
+            integers(&[1, 0, 0, 0, 1]),
+            integers(&[2, 0, 0, 0]),
+            integers(&[0, -1, 0, 0]),
+            Value::Array(vec![Value::Nil; 4]),
+        ] {
+            let error = expected.read(reply).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::BadReply);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_integers_whatever_panic(row in prop::collection::vec(any::<i64>(), 4)) {
+            for limit in [Limit::gcra(3, SECOND), Limit::fixed_window(3, SECOND),
+                          Limit::sliding_log(3, SECOND)] {
+                if let Ok(decisions) = expected(&[limit]).read(integers(&row)) {
+                    prop_assert!(decisions[0].remaining() <= 3);
+                }
+            }
+        }
+    }
+}

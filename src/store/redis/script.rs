@@ -1,0 +1,160 @@
+//! The script of a question: put together from the scripts of the algorithms that it asks, and
+//! sent by its digest.
+
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use redis::Cmd;
+
+use super::keys::Prefix;
+use crate::algorithm::MOST_ARGUMENTS;
+use crate::store::Check;
+use crate::time::Micros;
+
+/// An algorithm's script: its function's name, its text, and how many arguments it takes.
+struct Source {
+    name: &'static str,
+    text: &'static str,
+    arguments: usize,
+}
+
+const SOURCES: [Source; 3] = [
+    Source {
+        name: "gcra",
+        text: include_str!("../../../lua/gcra.lua"),
+        arguments: 5,
+    },
+    Source {
+        name: "fixed_window",
+        text: include_str!("../../../lua/fixed_window.lua"),
+        arguments: 4,
+    },
+    Source {
+        name: "sliding_log",
+        text: include_str!("../../../lua/sliding_log.lua"),
+        arguments: 3,
+    },
+];
+
+const DECIDE: &str = include_str!("../../../lua/decide.lua");
+
+/// A set of algorithms: one bit for each of [`SOURCES`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Algorithms(usize);
+
+impl Algorithms {
+    fn of(checks: &[Check<'_>]) -> Self {
+        let bit = |check: &Check<'_>| {
+            let name = check.algorithm.name();
+            let position = SOURCES.iter().position(|source| source.name == name);
+            position.map_or(0, |position| 1 << position)
+        };
+        Self(checks.iter().fold(0, |bits, check| bits | bit(check)))
+    }
+
+    fn sources(self) -> impl Iterator<Item = &'static Source> {
+        let used = move |position: usize| self.0 & (1 << position) != 0;
+        let positions = (0..SOURCES.len()).filter(move |&position| used(position));
+        positions.map(|position| &SOURCES[position])
+    }
+
+    /// The script for questions about these algorithms, put together once in a process.
+    fn script(self) -> &'static Script {
+        static SCRIPTS: [OnceLock<Script>; 1 << SOURCES.len()] =
+            [const { OnceLock::new() }; 1 << SOURCES.len()];
+        SCRIPTS[self.0].get_or_init(|| Script::new(self))
+    }
+}
+
+struct Script {
+    text: String,
+    digest: String,
+    /// How many arguments each check has room for, with the algorithm's name.
+    stride: usize,
+}
+
+impl Script {
+    fn new(algorithms: Algorithms) -> Self {
+        let stride = 1 + algorithms
+            .sources()
+            .map(|source| source.arguments)
+            .max()
+            .unwrap_or(0);
+        let mut text = String::new();
+        for source in algorithms.sources() {
+            text.push_str(source.text);
+        }
+        let judges: Vec<_> = algorithms
+            .sources()
+            .map(|source| format!("{0} = {0}", source.name))
+            .collect();
+        // Writing to a string never fails.
+        let _ = writeln!(text, "local judges = {{{}}}", judges.join(", "));
+        let _ = writeln!(text, "local stride = {stride}");
+        text.push_str(DECIDE);
+        Self {
+            digest: redis::Script::new(&text).get_hash().to_owned(),
+            text,
+            stride,
+        }
+    }
+}
+
+/// One question to the server, ready to be sent: by the script's digest, or with its text.
+pub(super) struct Question {
+    script: &'static Script,
+    keys: Vec<String>,
+    now: Micros,
+    arguments: Vec<Argument>,
+}
+
+#[derive(Clone, Copy)]
+enum Argument {
+    Name(&'static str),
+    Number(u64),
+}
+
+impl Question {
+    pub(super) fn new(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Self {
+        let script = Algorithms::of(checks).script();
+        let mut arguments = Vec::with_capacity(checks.len() * script.stride);
+        for check in checks {
+            let numbers = check.algorithm.arguments(check.cost);
+            let room = (script.stride - 1).min(MOST_ARGUMENTS);
+            arguments.push(Argument::Name(check.algorithm.name()));
+            arguments.extend(numbers[..room].iter().copied().map(Argument::Number));
+        }
+        let keys = checks.iter().map(|check| prefix.key(check).to_string());
+        Self {
+            script,
+            keys: keys.collect(),
+            now,
+            arguments,
+        }
+    }
+
+    pub(super) fn by_digest(&self) -> Cmd {
+        self.command("EVALSHA", &self.script.digest)
+    }
+
+    /// Runs the script and makes the server remember it, in one trip.
+    pub(super) fn with_text(&self) -> Cmd {
+        self.command("EVAL", &self.script.text)
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys);
+        command.arg(self.now.get());
+        for argument in &self.arguments {
+            match argument {
+                Argument::Name(name) => command.arg(*name),
+                Argument::Number(number) => command.arg(*number),
+            };
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests;

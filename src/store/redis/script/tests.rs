@@ -1,0 +1,80 @@
+use super::*;
+use crate::algorithm::Algorithm;
+use crate::limit::Limit;
+use crate::time::SECOND;
+
+fn text_of(positions: &[usize]) -> &'static str {
+    let bits = positions.iter().fold(0, |bits, position| bits | 1 << position);
+    &Algorithms(bits).script().text
+}
+
+/// The numbers `n` of every `ARGV[at + n]` in some lines, sorted and distinct.
+fn arguments_in<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<usize> {
+    let mut numbers: Vec<usize> = lines
+        .flat_map(|line| line.split("ARGV[at + ").skip(1))
+        .filter_map(|rest| rest.split(']').next()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+#[test]
+fn a_question_about_one_algorithm_sends_the_smallest_script() {
+    for (position, source) in SOURCES.iter().enumerate() {
+        let text = text_of(&[position]);
+        for other in &SOURCES {
+            let function = format!("local function {}(", other.name);
+            assert_eq!(text.contains(&function), other.name == source.name);
+        }
+        assert!(text.len() < text_of(&[0, 1, 2]).len());
+    }
+}
+
+#[test]
+fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
+    for source in &SOURCES {
+        let is_header = |line: &&str| line.starts_with("--");
+        let documented = arguments_in(source.text.lines().filter(is_header));
+        let used = arguments_in(source.text.lines().filter(|line| !is_header(line)));
+        let all: Vec<_> = (1..=source.arguments).collect();
+        assert_eq!(documented, all, "header of {}", source.name);
+        assert_eq!(used, all, "body of {}", source.name);
+    }
+}
+
+#[test]
+fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for text in SOURCES.iter().map(|source| source.text).chain([DECIDE]) {
+        for field in ["-- KEYS[i] ", "-- Returns ", "-- Writes ", "-- Mirrors "] {
+            assert!(text.contains(field), "{field:?} is missing in:\n{text}");
+        }
+        let mirrored = text.split("-- Mirrors ").nth(1).unwrap();
+        let mirrored = mirrored.lines().next().unwrap().trim();
+        assert!(root.join(mirrored).exists(), "{mirrored} does not exist");
+    }
+}
+
+#[test]
+fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
+    for source in &SOURCES {
+        for call in source.text.split("redis.call(").skip(1) {
+            let (_, rest) = call.split_once(", ").unwrap();
+            assert!(rest.starts_with("key,") || rest.starts_with("key)"), "{call}");
+        }
+        assert!(!source.text.contains("TIME\""), "{}", source.name);
+    }
+    assert_eq!(DECIDE.matches("\"TIME\"").count(), 1);
+}
+
+#[test]
+fn every_algorithm_has_a_script() {
+    let limits = [
+        Limit::gcra(1, SECOND),
+        Limit::fixed_window(1, SECOND),
+        Limit::sliding_log(1, SECOND),
+    ];
+    let names = limits.map(|limit| Algorithm::try_from(&limit).unwrap().name());
+    assert_eq!(names, SOURCES.each_ref().map(|source| source.name));
+}

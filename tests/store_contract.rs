@@ -1,0 +1,182 @@
+//! The numbered promises of `Store`, held by every store.
+
+mod support;
+
+use support::bench::{Bench, answer};
+use support::on_every_store;
+use tower_throttle::{Limit, MINUTE, Outcome, SECOND};
+
+on_every_store! {
+    all_checks_are_charged_or_none
+    decisions_come_in_the_order_of_the_checks
+    a_denial_leaves_no_trace
+    looking_leaves_no_trace
+    a_changed_limit_judges_what_was_used_before
+    policies_and_subjects_never_influence_each_other
+    another_algorithm_under_the_same_name_starts_anew
+    a_state_is_untouched_again_when_its_reset_has_come_and_not_before
+    what_never_fits_denies_the_whole_question_and_charges_nothing
+    answers_that_are_dropped_leave_nothing_behind
+    a_question_of_many_checks_is_answered
+}
+
+/// Promise 1.
+async fn all_checks_are_charged_or_none(bench: &Bench) {
+    let (wide, narrow) = (Limit::gcra(10, MINUTE), Limit::fixed_window(1, MINUTE));
+    let both = [("wide", wide, "k", 1), ("narrow", narrow, "k", 1)];
+    assert!(bench.ask_all(&both).await.all_allow());
+
+    let denied = bench.ask_all(&both).await;
+    assert!(denied[0].is_allowed() && !denied[1].is_allowed());
+    assert_eq!(denied[0].remaining(), 9, "the check that fits is not charged");
+    assert_eq!(denied.denied_by(), Some(1));
+    let looked = bench.ask_all(&[("wide", wide, "k", 0)]).await;
+    assert_eq!(looked[0].remaining(), 9);
+}
+
+/// Promise 2.
+async fn decisions_come_in_the_order_of_the_checks(bench: &Bench) {
+    let asked = [
+        ("a", Limit::sliding_log(3, SECOND), "k", 1),
+        ("b", Limit::gcra(5, SECOND), "k", 2),
+        ("c", Limit::fixed_window(7, SECOND), "k", 3),
+        ("d", Limit::sliding_log(11, SECOND), "other", 4),
+    ];
+    let decisions = bench.ask_all(&asked).await;
+    let left: Vec<_> = decisions.iter().map(|decision| decision.remaining()).collect();
+    assert_eq!(left, [2, 3, 4, 7]);
+    let limits: Vec<_> = decisions.iter().map(|decision| decision.limit()).collect();
+    assert_eq!(limits, [3, 5, 7, 11]);
+}
+
+/// Promise 3.
+async fn a_denial_leaves_no_trace(bench: &Bench) {
+    for limit in every_algorithm(3) {
+        let stored = bench.stored();
+        assert_eq!(bench.ask(limit, 4).await.outcome(), Outcome::NeverFits);
+        assert_eq!(bench.stored(), stored);
+
+        assert_eq!(bench.drain(limit, 1).await, 3);
+        let first = bench.ask(limit, 1).await;
+        for _ in 0..20 {
+            assert_eq!(bench.ask(limit, 1).await, first);
+        }
+    }
+}
+
+/// Promise 3, of cost 0.
+async fn looking_leaves_no_trace(bench: &Bench) {
+    for limit in every_algorithm(3) {
+        let stored = bench.stored();
+        let looked = bench.ask(limit, 0).await;
+        assert!(looked.is_allowed());
+        assert_eq!(looked.remaining(), 3);
+        assert!(looked.reset_after().is_zero());
+        assert_eq!(bench.stored(), stored);
+
+        bench.ask(limit, 2).await;
+        let looked = bench.ask(limit, 0).await;
+        assert_eq!(looked.remaining(), 1);
+        assert_eq!(bench.ask(limit, 0).await, looked);
+    }
+}
+
+/// Promise 5.
+async fn a_changed_limit_judges_what_was_used_before(bench: &Bench) {
+    type Make = fn(u32) -> Limit;
+    let makes: [Make; 3] = [
+        |limit| Limit::gcra(60, MINUTE).burst(limit),
+        |limit| Limit::fixed_window(limit, MINUTE),
+        |limit| Limit::sliding_log(limit, MINUTE),
+    ];
+    for make in makes {
+        assert_eq!(bench.drain(make(10), 1).await, 10);
+        let lowered = bench.ask(make(4), 1).await;
+        assert!(!lowered.is_allowed());
+        assert_eq!(lowered.remaining(), 0);
+        let raised = bench.ask(make(13), 1).await;
+        assert!(raised.is_allowed());
+        assert_eq!(raised.remaining(), 2, "raising forgives nothing");
+    }
+}
+
+/// Promise 6.
+async fn policies_and_subjects_never_influence_each_other(bench: &Bench) {
+    let limit = Limit::gcra(1, MINUTE);
+    for (policy, key) in [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")] {
+        let asked = [(policy, limit, key, 1)];
+        assert!(bench.ask_all(&asked).await.all_allow(), "{policy} {key}");
+        assert!(!bench.ask_all(&asked).await.all_allow(), "{policy} {key}");
+    }
+}
+
+/// Promise 6, of an operator who chooses another algorithm: the states are of different kinds.
+async fn another_algorithm_under_the_same_name_starts_anew(bench: &Bench) {
+    for limit in every_algorithm(2) {
+        assert_eq!(bench.drain(limit, 1).await, 2, "{limit:?}");
+    }
+}
+
+/// Promise 7.
+async fn a_state_is_untouched_again_when_its_reset_has_come_and_not_before(bench: &Bench) {
+    for limit in every_algorithm(5) {
+        let used = bench.ask(limit, 5).await;
+        bench.advance(used.reset_after());
+        bench.clock.step_back(std::time::Duration::from_micros(1));
+        assert!(bench.ask(limit, 0).await.remaining() < 5, "{limit:?}");
+        bench.advance_us(1);
+        let untouched = bench.ask(limit, 0).await;
+        assert_eq!(untouched.remaining(), 5, "{limit:?}");
+        assert!(untouched.reset_after().is_zero());
+    }
+}
+
+async fn what_never_fits_denies_the_whole_question_and_charges_nothing(bench: &Bench) {
+    for limit in every_algorithm(5) {
+        let asked = [("fits", limit, "k", 1), ("never", limit, "k", 6)];
+        let decisions = bench.ask_all(&asked).await;
+        assert!(decisions[0].is_allowed());
+        assert_eq!(decisions[0].remaining(), 5);
+        assert_eq!(decisions[1].outcome(), Outcome::NeverFits);
+        assert_eq!(decisions[1].retry_after(), None, "waiting does not help");
+    }
+}
+
+/// Promise 9: far more than any queue holds.
+async fn answers_that_are_dropped_leave_nothing_behind(bench: &Bench) {
+    let limit = Limit::gcra(1_000_000, SECOND);
+    for _ in 0..5_000 {
+        drop(bench.question(&[("policy", limit, "key", 1)]));
+    }
+    for _ in 0..5_000 {
+        let mut asked = Box::pin(answer(bench.question(&[("policy", limit, "key", 1)])));
+        // Polled once, so that it is on its way, then dropped.
+        let _ = futures_util::poll!(&mut asked);
+    }
+    assert!(bench.ask(limit, 1).await.is_allowed());
+}
+
+async fn a_question_of_many_checks_is_answered(bench: &Bench) {
+    let names: Vec<_> = (0..40).map(|number| format!("p{number}")).collect();
+    let asked: Vec<_> = names
+        .iter()
+        .zip(every_algorithm(2).into_iter().cycle())
+        .map(|(name, limit)| (name.as_str(), limit, "key", 1))
+        .collect();
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        let decisions = bench.ask_all(&asked).await;
+        assert_eq!(decisions.len(), 40);
+        left.push(decisions.iter().map(|decision| decision.remaining()).sum::<u32>());
+    }
+    assert_eq!(left, [40, 0, 0]);
+}
+
+/// Each algorithm with a limit of so many permits.
+fn every_algorithm(limit: u32) -> [Limit; 3] {
+    [
+        Limit::gcra(limit, MINUTE),
+        Limit::fixed_window(limit, MINUTE),
+        Limit::sliding_log(limit, MINUTE),
+    ]
+}

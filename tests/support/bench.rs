@@ -1,0 +1,118 @@
+//! A store with a clock that tests move: every store looks the same from here.
+
+use std::time::Duration;
+
+use tower_throttle::algorithm::Algorithm;
+use tower_throttle::{
+    Answer, Check, Clock, Decision, Decisions, FailureMode, Key, Limit, ManualClock, MemoryStore,
+    PolicyId, Store, Subject,
+};
+
+use super::redis::Server;
+
+pub struct Bench {
+    pub clock: ManualClock,
+    kind: Kind,
+}
+
+enum Kind {
+    Memory(MemoryStore),
+    Redis(Server, tower_throttle::RedisStore),
+}
+
+/// One check: policy, limit, key, cost.
+pub type Asked<'a> = (&'a str, Limit, &'a str, u32);
+
+impl Bench {
+    pub fn memory() -> Self {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        Self {
+            clock,
+            kind: Kind::Memory(store),
+        }
+    }
+
+    pub async fn redis() -> Self {
+        let clock = ManualClock::new();
+        let server = Server::start();
+        let store = server.builder().clock_for_tests(clock.clone());
+        let store = store.connect().await.unwrap();
+        Self {
+            clock,
+            kind: Kind::Redis(server, store),
+        }
+    }
+
+    pub fn store(&self) -> &dyn Store {
+        match &self.kind {
+            Kind::Memory(store) => store,
+            Kind::Redis(_, store) => store,
+        }
+    }
+
+    /// How many keys the store holds.
+    pub fn stored(&self) -> usize {
+        match &self.kind {
+            Kind::Memory(store) => store.len(),
+            Kind::Redis(server, _) => server.keys().len(),
+        }
+    }
+
+    /// Asks one policy about one key.
+    pub async fn ask(&self, limit: Limit, cost: u32) -> Decision {
+        self.ask_all(&[("policy", limit, "key", cost)]).await[0]
+    }
+
+    /// Asks several checks at once.
+    pub async fn ask_all(&self, asked: &[Asked<'_>]) -> Decisions {
+        answer(self.question(asked)).await
+    }
+
+    /// The answer, not awaited yet.
+    pub fn question(&self, asked: &[Asked<'_>]) -> Answer {
+        let policies: Vec<_> = asked.iter().map(|asked| PolicyId::new(asked.0)).collect();
+        let checks: Vec<_> = asked
+            .iter()
+            .zip(&policies)
+            .map(|((_, limit, key, cost), policy)| Check {
+                policy,
+                subject: Subject::from(&Key::from(*key)),
+                algorithm: Algorithm::try_from(limit).unwrap(),
+                cost: *cost,
+                on_store_failure: FailureMode::Deny,
+            })
+            .collect();
+        self.store().ask(&checks)
+    }
+
+    /// Asks until it is denied; how many permits were had.
+    pub async fn drain(&self, limit: Limit, cost: u32) -> u64 {
+        let mut had = 0;
+        while self.ask(limit, cost).await.is_allowed() {
+            had += u64::from(cost);
+        }
+        had
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    pub fn advance_us(&self, us: u64) {
+        self.clock.advance(Duration::from_micros(us));
+    }
+
+    /// Puts the clock at the start of a window aligned to this length.
+    pub fn align(&self, window: Duration) {
+        let into = self.clock.now().get() % window.as_micros() as u64;
+        self.advance_us(window.as_micros() as u64 - into);
+    }
+}
+
+pub async fn answer(answer: Answer) -> Decisions {
+    match answer {
+        Answer::Ready(decisions) => decisions.unwrap(),
+        Answer::Pending(decisions) => decisions.await.unwrap(),
+    }
+}

@@ -1,0 +1,24 @@
+//! What several test files share. Each uses a part of it.
+#![allow(dead_code, unreachable_pub, unused_macros, unused_imports)]
+
+pub mod bench;
+pub mod redis;
+
+/// Makes a test on each store of every `async fn name(bench: &Bench)` that is named.
+macro_rules! on_every_store {
+    ($($name:ident)*) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(&crate::support::bench::Bench::memory()).await;
+            })*
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(&crate::support::bench::Bench::redis().await).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_every_store;

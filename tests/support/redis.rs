@@ -1,0 +1,176 @@
+//! A Redis server of a test's own, on a free port, stopped with the test.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tower_throttle::{RedisStore, RedisStoreBuilder};
+
+/// The programs that will do, the first that is there.
+const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+
+pub struct Server {
+    process: Child,
+    port: u16,
+    _directory: TempDir,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// With further options, as on the command line.
+    pub fn start_with(options: &[&str]) -> Self {
+        // Another process may take the free port first; then the server ends and the next is tried.
+        (0..10)
+            .find_map(|_| Self::try_start(options))
+            .expect("no redis-server would start on ten free ports")
+    }
+
+    fn try_start(options: &[&str]) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let process = PROGRAMS.iter().find_map(|program| {
+            Command::new(program)
+                .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+                .args(["--save", "", "--appendonly", "no", "--dir"])
+                .arg(directory.path())
+                .args(options)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .ok()
+        });
+        let process = process.unwrap_or_else(|| {
+            panic!(
+                "this test needs one of {PROGRAMS:?} and found none: run scripts/test, which \
+                 installs it, or install the package redis-server or valkey"
+            )
+        });
+        let mut server = Self {
+            process,
+            port,
+            _directory: directory,
+        };
+        server.wait_until_up().then_some(server)
+    }
+
+    fn wait_until_up(&mut self) -> bool {
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < give_up {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return false;
+            }
+            // A server that wants a password is up too.
+            let answer = self.try_query::<String>(redis::cmd("PING"));
+            if answer.is_ok_and(|pong| pong == "PONG")
+                || self.try_query::<String>(redis::cmd("PING")).is_err_and(|error| {
+                    error.code() == Some("NOAUTH")
+                })
+            {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn builder(&self) -> RedisStoreBuilder {
+        RedisStore::builder(&self.url())
+    }
+
+    pub async fn store(&self) -> RedisStore {
+        self.builder().connect().await.unwrap()
+    }
+
+    /// Asks the server directly.
+    pub fn query<T: redis::FromRedisValue>(&self, command: redis::Cmd) -> T {
+        self.try_query(command).unwrap()
+    }
+
+    fn try_query<T: redis::FromRedisValue>(&self, command: redis::Cmd) -> redis::RedisResult<T> {
+        let mut connection = redis::Client::open(self.url())?.get_connection()?;
+        command.query(&mut connection)
+    }
+
+    pub fn keys(&self) -> Vec<String> {
+        let mut connection = redis::Client::open(self.url())
+            .and_then(|client| client.get_connection())
+            .unwrap();
+        let mut keys = Vec::new();
+        let mut cursor = 0_u64;
+        loop {
+            let (next, page): (u64, Vec<String>) = redis::cmd("SCAN")
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(1_000)
+                .query(&mut connection)
+                .unwrap();
+            keys.extend(page);
+            if next == 0 {
+                return keys;
+            }
+            cursor = next;
+        }
+    }
+
+    /// How often a command was called since the server started.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats: String = self.query({
+            let mut info = redis::cmd("INFO");
+            info.arg("commandstats");
+            info
+        });
+        let line = format!("cmdstat_{command}:calls=");
+        stats
+            .lines()
+            .find_map(|stat| stat.strip_prefix(&line)?.split(',').next()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// The keys that would stay for ever.
+    fn immortal_keys(&self) -> Vec<String> {
+        let expiry = |key: &String| {
+            let mut pttl = redis::cmd("PTTL");
+            pttl.arg(key);
+            self.query::<i64>(pttl)
+        };
+        // -1: no expiry; -2: gone in the meantime.
+        self.keys().into_iter().filter(|key| expiry(key) == -1).collect()
+    }
+
+    /// Ends the server as a crash does.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Every test against Redis ends with this: no key without a TTL is left behind.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let running = matches!(self.process.try_wait(), Ok(None));
+        let immortal = if running && !std::thread::panicking() {
+            self.immortal_keys()
+        } else {
+            Vec::new()
+        };
+        self.kill();
+        assert!(immortal.is_empty(), "keys without a TTL: {immortal:?}");
+    }
+}
+
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
