@@ -1,5 +1,6 @@
 //! A tower layer that limits requests across a whole fleet.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
 // Floor 0: values.
 mod decision;
@@ -28,5 +29,7 @@ pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
     CostError, CostExtractor, KeyError, KeyExtractor, RequestHead, RequestMatcher,
 };
+#[cfg(feature = "memory")]
+pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
