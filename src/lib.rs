@@ -1,5 +1,6 @@
 //! A tower layer that limits requests across a whole fleet.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
 // Floor 0: values.
 mod decision;
@@ -28,6 +29,8 @@ pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
     CostError, CostExtractor, KeyError, KeyExtractor, RequestHead, RequestMatcher,
 };
+#[cfg(feature = "memory")]
+pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store};
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};

@@ -1,0 +1,100 @@
+//! What one decision of the memory store costs, through `Limiter::check`.
+//!
+//! The `floor` of each group is what no limiter with hashed keys can do without: one BLAKE3 hash of
+//! the key and one reading of the clock. What is above it is the decision.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use futures_util::FutureExt as _;
+use tower_throttle::{
+    Clock as _, Limit, Limiter, MINUTE, MemoryStore, Policy, SECOND, SystemClock,
+};
+
+const KEYS: u64 = 100_000;
+
+fn algorithms() -> [(&'static str, Limit); 3] {
+    [
+        // So fast a rate that one key alone is hardly ever denied.
+        ("gcra", Limit::gcra(100_000_000, SECOND)),
+        ("fixed_window", Limit::fixed_window(u32::MAX, MINUTE)),
+        // The hot key fills its log and is denied then.
+        ("sliding_log", Limit::sliding_log(1_000, MINUTE)),
+    ]
+}
+
+fn limiter(limit: Limit) -> Limiter {
+    Limiter::new(MemoryStore::new(), [Policy::new("api", limit)]).unwrap()
+}
+
+fn check(limiter: &Limiter, key: u64) {
+    let answer = limiter.check("api", key).now_or_never();
+    black_box(answer.expect("the memory store answers at once")).unwrap();
+}
+
+fn floor(group: &mut BenchmarkGroup<'_, WallTime>) {
+    // As long as the encoding of a number.
+    let key = [7; 25];
+    group.bench_function("floor", |bencher| {
+        bencher.iter(|| (blake3::hash(black_box(&key)), SystemClock.now()));
+    });
+}
+
+fn hot_key(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("hot_key");
+    floor(&mut group);
+    for (name, limit) in algorithms() {
+        let limiter = limiter(limit);
+        group.bench_function(name, |bencher| bencher.iter(|| check(&limiter, 7)));
+    }
+    let denying = limiter(Limit::gcra(1, MINUTE));
+    group.bench_function("gcra_denied", |bencher| bencher.iter(|| check(&denying, 7)));
+}
+
+fn many_keys(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("100_000_keys");
+    floor(&mut group);
+    for (name, limit) in algorithms() {
+        let limiter = limiter(limit);
+        (0..KEYS).for_each(|key| check(&limiter, key));
+        let mut key = 0;
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                key = (key + 1) % KEYS;
+                check(&limiter, key);
+            });
+        });
+    }
+}
+
+fn two_threads(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("two_threads_hot_key");
+    floor(&mut group);
+    for (name, limit) in algorithms() {
+        let limiter = limiter(limit);
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|rounds| {
+                let started = Instant::now();
+                thread::scope(|scope| {
+                    for _ in 0..2 {
+                        scope.spawn(|| (0..rounds.div_ceil(2)).for_each(|_| check(&limiter, 7)));
+                    }
+                });
+                started.elapsed()
+            });
+        });
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(SECOND);
+    targets = hot_key, many_keys, two_threads
+}
+criterion_main!(benches);

@@ -1,0 +1,213 @@
+//! A part of the keys: a bounded table, and a hand that goes round it.
+//!
+//! The hand removes what is over, and in a full table what has not been used lately (the CLOCK
+//! algorithm, with up to three chances). It never removes a key whose subject is being denied.
+
+use hashbrown::HashTable;
+
+use super::slot::{Fingerprint, Slot};
+use crate::decision::Decision;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Check;
+use crate::time::Micros;
+
+/// How many buckets the hand looks at when a key enters. A table that keys enter is rarely emptier
+/// than two fifths, so that the hand sees more keys than enter.
+const STEPS_FOR_EACH_NEW: usize = 4;
+
+/// How many buckets the hand looks at, at most, to find a key to evict: so many in a row are
+/// denied subjects only when practically all are.
+const STEPS_TO_EVICT: usize = 4_096;
+
+pub(super) struct Shard {
+    slots: HashTable<Slot>,
+    /// The most keys.
+    bound: usize,
+    /// The bucket that the hand looks at next.
+    hand: usize,
+    /// Until when all that the hand saw is denied: it need not look again before.
+    full_until: Micros,
+    /// The questions so far.
+    asked: u32,
+}
+
+impl Shard {
+    pub(super) fn new(bound: usize) -> Self {
+        Self {
+            slots: HashTable::new(),
+            bound,
+            hand: 0,
+            full_until: Micros::ZERO,
+            asked: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Counts a question.
+    pub(super) fn count(&mut self) -> u32 {
+        self.asked = self.asked.wrapping_add(1);
+        self.asked
+    }
+
+    pub(super) fn find(&mut self, fingerprint: Fingerprint) -> Option<&mut Slot> {
+        self.slots
+            .find_mut(fingerprint.hash(), |slot| slot.fingerprint == fingerprint)
+    }
+
+    /// Decides the only check of a question.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub(super) fn ask(&mut self, check: &Check<'_>, now: Micros) -> Result<Decision, StoreError> {
+        let Check {
+            algorithm, cost, ..
+        } = check;
+        let fingerprint = Fingerprint::of(check);
+        if let Some(slot) = self.find(fingerprint) {
+            let reading = algorithm.read(&slot.state, now, *cost);
+            if reading.fits {
+                algorithm.charge(&mut slot.state, now, *cost);
+            }
+            let decision = algorithm.decide(&reading, *cost, reading.fits);
+            slot.used();
+            slot.note(check, &decision, now);
+            return Ok(decision);
+        }
+        let mut slot = Slot::new(fingerprint, algorithm.untouched());
+        let reading = algorithm.read(&slot.state, now, *cost);
+        let decision = algorithm.decide(&reading, *cost, reading.fits);
+        if reading.fits && *cost > 0 {
+            algorithm.charge(&mut slot.state, now, *cost);
+            slot.note(check, &decision, now);
+            self.insert(slot, now, &[])?;
+        }
+        Ok(decision)
+    }
+
+    /// Lets a key in that is not there; those in `keep` are not removed for it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::Full`] when there is no room and every key that the hand saw is that of a
+    /// denied subject.
+    pub(super) fn insert(
+        &mut self,
+        slot: Slot,
+        now: Micros,
+        keep: &[Fingerprint],
+    ) -> Result<(), StoreError> {
+        self.sweep(STEPS_FOR_EACH_NEW, now, keep);
+        if self.slots.len() >= self.bound {
+            self.evict(now, keep)?;
+        }
+        self.grow()?;
+        let hash = slot.fingerprint.hash();
+        self.slots.insert_unique(hash, slot, rehash);
+        Ok(())
+    }
+
+    /// Takes back an [`insert`](Self::insert).
+    pub(super) fn remove(&mut self, fingerprint: Fingerprint) {
+        let is_it = |slot: &Slot| slot.fingerprint == fingerprint;
+        if let Ok(entry) = self.slots.find_entry(fingerprint.hash(), is_it) {
+            entry.remove();
+        }
+    }
+
+    /// Moves the hand on, over so many buckets, and removes what is over and not in `keep`.
+    pub(super) fn sweep(&mut self, steps: usize, now: Micros, keep: &[Fingerprint]) {
+        for _ in 0..steps.min(self.slots.num_buckets()) {
+            let bucket = self.step();
+            if let Some(slot) = self.slots.get_bucket(bucket)
+                && slot.is_over(now)
+                && !keep.contains(&slot.fingerprint)
+            {
+                self.clear(bucket);
+            }
+        }
+    }
+
+    fn evict(&mut self, now: Micros, keep: &[Fingerprint]) -> Result<(), StoreError> {
+        if now < self.full_until {
+            return Err(StoreError::new(StoreErrorKind::Full));
+        }
+        let mut coldest: Option<(u8, usize)> = None;
+        let mut denied_until = Micros::new(u64::MAX);
+        for _ in 0..STEPS_TO_EVICT.min(self.slots.num_buckets()) {
+            let bucket = self.step();
+            let Some(slot) = self.slots.get_bucket_mut(bucket) else {
+                continue;
+            };
+            if keep.contains(&slot.fingerprint) {
+                denied_until = now;
+            } else if slot.is_over(now) {
+                self.clear(bucket);
+                return Ok(());
+            } else if let Some(until) = slot.kept_until(now) {
+                denied_until = denied_until.min(until);
+            } else {
+                let chances = slot.take_chance();
+                if coldest.is_none_or(|(least, _)| chances < least) {
+                    coldest = Some((chances, bucket));
+                }
+                if chances == 0 {
+                    break;
+                }
+            }
+        }
+        let Some((_, bucket)) = coldest else {
+            self.full_until = denied_until;
+            return Err(StoreError::new(StoreErrorKind::Full));
+        };
+        self.clear(bucket);
+        Ok(())
+    }
+
+    /// Makes sure of a bucket for one more key.
+    fn grow(&mut self) -> Result<(), StoreError> {
+        if self.slots.len() < self.slots.capacity() {
+            return Ok(());
+        }
+        // A table that is wide enough for the bound is worn by removals, not crowded. The library
+        // would double it all the same, and the memory with it.
+        let buckets = self.slots.num_buckets();
+        if buckets / 4 * 3 >= self.bound {
+            let worn = std::mem::take(&mut self.slots);
+            self.slots = HashTable::with_capacity(buckets / 8 * 7);
+            for slot in worn {
+                let hash = slot.fingerprint.hash();
+                self.slots.insert_unique(hash, slot, rehash);
+            }
+            return Ok(());
+        }
+        // The reason is not handed on: it says no more than the kind does.
+        self.slots
+            .try_reserve(1, rehash)
+            .map_err(|_| StoreError::new(StoreErrorKind::Full))
+    }
+
+    fn step(&mut self) -> usize {
+        let bucket = self.hand;
+        let next = bucket + 1;
+        self.hand = if next < self.slots.num_buckets() {
+            next
+        } else {
+            0
+        };
+        bucket
+    }
+
+    fn clear(&mut self, bucket: usize) {
+        if let Ok(entry) = self.slots.get_bucket_entry(bucket) {
+            entry.remove();
+        }
+    }
+}
+
+fn rehash(slot: &Slot) -> u64 {
+    slot.fingerprint.hash()
+}

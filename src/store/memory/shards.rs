@@ -1,0 +1,49 @@
+//! All shards, and which key lives in which.
+
+use std::iter;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::shard::Shard;
+use super::slot::Fingerprint;
+use crate::time::Micros;
+
+/// Enough that two threads rarely want the same one.
+pub(super) const SHARDS: usize = 1 << SHARD_BITS;
+const SHARD_BITS: u32 = 6;
+
+/// How many buckets the hand passes over when it is moved on for tidiness.
+const STEPS_A_ROUND: usize = 32;
+
+pub(super) struct Shards(Box<[Aligned]>);
+
+/// On cache lines of its own, which some processors fetch in pairs: taking one lock must not slow
+/// down its neighbours.
+#[repr(align(128))]
+struct Aligned(Mutex<Shard>);
+
+impl Shards {
+    /// Shards of at most `bound` keys each.
+    pub(super) fn new(bound: usize) -> Self {
+        let shard = || Aligned(Mutex::new(Shard::new(bound)));
+        Self(iter::repeat_with(shard).take(SHARDS).collect())
+    }
+
+    /// The position of the shard that a key lives in.
+    pub(super) fn home(fingerprint: Fingerprint) -> usize {
+        fingerprint.shard(SHARD_BITS)
+    }
+
+    pub(super) fn lock(&self, home: usize) -> MutexGuard<'_, Shard> {
+        // Every step under the lock leaves whole slots behind, so a panic of another thread spoils
+        // nothing for this one.
+        let lock = self.0[home].0.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves a shard's hand on, unless somebody is at work there.
+    pub(super) fn sweep(&self, home: usize, now: Micros) {
+        if let Ok(mut shard) = self.0[home].0.try_lock() {
+            shard.sweep(STEPS_A_ROUND, now, &[]);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! One key's place in the table, and the number it is found by.
+
+use crate::algorithm::State;
+use crate::decision::{Decision, Outcome};
+use crate::store::Check;
+use crate::time::Micros;
+
+/// How many times the hand passes over a key that has been used, before it may be evicted.
+const MOST_CHANCES: u8 = 3;
+
+/// What a key is found by: the hash of the subject, the policy's and the algorithm's name.
+///
+/// Uniformly distributed, because the subject is. It is taken apart rather than hashed again: the
+/// highest bits choose the shard, the lowest the bucket.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint(u128);
+
+impl Fingerprint {
+    /// Another algorithm is another key, as it is in Redis: a changed policy starts anew, and two
+    /// policies of one name never overwrite each other's state.
+    pub(super) fn of(check: &Check<'_>) -> Self {
+        let policy = check.policy.fingerprint() ^ number(check.algorithm.name());
+        Self(check.subject.to_u128() ^ policy)
+    }
+
+    /// Its shard, below 2^`bits`.
+    pub(super) fn shard(self, bits: u32) -> usize {
+        (self.0 >> (u128::BITS - bits)) as usize
+    }
+
+    /// Its hash within the shard.
+    pub(super) fn hash(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+/// A short name as a number, different for different names of up to 16 bytes.
+fn number(name: &str) -> u128 {
+    name.as_bytes().chunks(16).fold(0, |number, chunk| {
+        let mut bytes = [0; 16];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        number.rotate_left(1) ^ u128::from_le_bytes(bytes)
+    })
+}
+
+/// A key's state, and what the hand needs to know of it. One cache line: looking at it is one
+/// access to memory.
+#[repr(align(64))]
+pub(super) struct Slot {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) state: State,
+    denied_until: Micros,
+    chances: u8,
+}
+
+impl Slot {
+    /// A new key enters cold: only being used again gives it chances.
+    pub(super) fn new(fingerprint: Fingerprint, state: State) -> Self {
+        Self {
+            fingerprint,
+            state,
+            denied_until: Micros::ZERO,
+            chances: 0,
+        }
+    }
+
+    /// Notes that the key was used, which a denied request does too.
+    pub(super) fn used(&mut self) {
+        self.chances = MOST_CHANCES.min(self.chances + 1);
+    }
+
+    /// Notes until when the subject is denied, or would be if it asked the same again.
+    pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) {
+        let wait = match decision.outcome {
+            Outcome::Denied => decision.retry_after,
+            Outcome::Allowed if decision.remaining < check.cost => {
+                check.algorithm.read(&self.state, now, check.cost).wait
+            }
+            _ => return,
+        };
+        self.denied_until = self.denied_until.max(now.saturating_add(wait));
+    }
+
+    /// Whether the state equals the untouched one, so that nobody misses it.
+    pub(super) fn is_over(&self, now: Micros) -> bool {
+        self.state.expires_at() <= now
+    }
+
+    /// Until when the key must not be evicted, because its subject would get a fresh quota while
+    /// it is denied.
+    pub(super) fn kept_until(&self, now: Micros) -> Option<Micros> {
+        Some(self.denied_until).filter(|&until| now < until)
+    }
+
+    /// The chances left; the hand has passed and takes one.
+    pub(super) fn take_chance(&mut self) -> u8 {
+        let left = self.chances;
+        self.chances = left.saturating_sub(1);
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_one_cache_line() {
+        assert_eq!(size_of::<Slot>(), 64);
+    }
+
+    #[test]
+    fn names_that_differ_anywhere_have_different_numbers() {
+        let names = ["", "a", "sliding_log", "sliding_window", "sliding_counter"];
+        let long = ["exactly_16_bytes", "exactly_16_bytes_and_more"];
+        let numbers: Vec<u128> = names.into_iter().chain(long).map(number).collect();
+        for (position, number) in numbers.iter().enumerate() {
+            assert!(!numbers[..position].contains(number), "{position}");
+        }
+    }
+}

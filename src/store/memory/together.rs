@@ -1,0 +1,120 @@
+//! Several checks of one question, all or nothing.
+
+use std::sync::MutexGuard;
+
+use smallvec::SmallVec;
+
+use super::shard::Shard;
+use super::shards::Shards;
+use super::slot::{Fingerprint, Slot};
+use crate::algorithm::Reading;
+use crate::decision::{Decision, Decisions};
+use crate::error::StoreError;
+use crate::store::Check;
+use crate::time::Micros;
+
+/// The checks of one question, with all that they concern locked.
+pub(super) struct Together<'a> {
+    checks: &'a [Check<'a>],
+    fingerprints: SmallVec<[Fingerprint; 4]>,
+    /// For each check, the position of its shard among the locked.
+    places: SmallVec<[usize; 4]>,
+    locked: SmallVec<[MutexGuard<'a, Shard>; 4]>,
+    now: Micros,
+}
+
+impl<'a> Together<'a> {
+    pub(super) fn lock(shards: &'a Shards, checks: &'a [Check<'a>], now: Micros) -> Self {
+        let fingerprints: SmallVec<[Fingerprint; 4]> = checks.iter().map(Fingerprint::of).collect();
+        let homes: SmallVec<[usize; 4]> = fingerprints.iter().map(|&f| Shards::home(f)).collect();
+        // In one order for all, and each once, so that no two questions wait for each other.
+        let mut order = homes.clone();
+        order.sort_unstable();
+        order.dedup();
+        Self {
+            checks,
+            fingerprints,
+            places: homes
+                .iter()
+                .map(|home| order.partition_point(|other| other < home))
+                .collect(),
+            locked: order.iter().map(|&home| shards.lock(home)).collect(),
+            now,
+        }
+    }
+
+    /// Decides, and charges each check its cost when all of them fit.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for one of the keys; nothing is charged then.
+    pub(super) fn ask(&mut self) -> Result<Decisions, StoreError> {
+        let readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
+            .map(|position| self.read(position))
+            .collect();
+        let all_fit = readings.iter().all(|reading| reading.fits);
+        if all_fit {
+            self.let_in()?;
+        }
+        let decide = |(position, reading)| self.decide(position, reading, all_fit);
+        Ok(readings.iter().enumerate().map(decide).collect())
+    }
+
+    /// Counts a question, for all shards together.
+    pub(super) fn count(&mut self) -> u32 {
+        self.locked.first_mut().map_or(1, |shard| shard.count())
+    }
+
+    fn find(&mut self, position: usize) -> Option<&mut Slot> {
+        self.locked[self.places[position]].find(self.fingerprints[position])
+    }
+
+    fn read(&mut self, position: usize) -> Reading {
+        let (
+            Check {
+                algorithm, cost, ..
+            },
+            now,
+        ) = (&self.checks[position], self.now);
+        match self.find(position) {
+            Some(slot) => {
+                slot.used();
+                algorithm.read(&slot.state, now, *cost)
+            }
+            None => algorithm.read(&algorithm.untouched(), now, *cost),
+        }
+    }
+
+    /// Lets in every new key that is about to be charged, or none: a later one that finds no room
+    /// must not leave an earlier one charged.
+    fn let_in(&mut self) -> Result<(), StoreError> {
+        let mut entered: SmallVec<[usize; 4]> = SmallVec::new();
+        for (position, check) in self.checks.iter().enumerate() {
+            if check.cost == 0 || self.find(position).is_some() {
+                continue;
+            }
+            let slot = Slot::new(self.fingerprints[position], check.algorithm.untouched());
+            let shard = &mut self.locked[self.places[position]];
+            if let Err(error) = shard.insert(slot, self.now, &self.fingerprints) {
+                for position in entered {
+                    self.locked[self.places[position]].remove(self.fingerprints[position]);
+                }
+                return Err(error);
+            }
+            entered.push(position);
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, position: usize, reading: &Reading, charged: bool) -> Decision {
+        let (check, now) = (&self.checks[position], self.now);
+        let decision = check.algorithm.decide(reading, check.cost, charged);
+        if let Some(slot) = self.find(position) {
+            if charged {
+                check.algorithm.charge(&mut slot.state, now, check.cost);
+            }
+            slot.note(check, &decision, now);
+        }
+        decision
+    }
+}
