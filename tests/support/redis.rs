@@ -30,8 +30,11 @@ impl Server {
     }
 
     fn try_start(options: &[&str]) -> Option<Self> {
+        Self::try_start_on(free_port(), options)
+    }
+
+    fn try_start_on(port: u16, options: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let port = free_port();
         let process = PROGRAMS.iter().find_map(|program| {
             Command::new(program)
                 .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
@@ -63,14 +66,11 @@ impl Server {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return false;
             }
-            // A server that wants a password is up too.
-            let answer = self.try_query::<String>(redis::cmd("PING"));
-            if answer.is_ok_and(|pong| pong == "PONG")
-                || self.try_query::<String>(redis::cmd("PING")).is_err_and(|error| {
-                    error.code() == Some("NOAUTH")
-                })
-            {
-                return true;
+            match self.try_query::<String>(redis::cmd("PING")) {
+                Ok(_) => return true,
+                // A server that wants a password is up too.
+                Err(error) if error.code() == Some("NOAUTH") => return true,
+                Err(_) => {}
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -146,7 +146,27 @@ impl Server {
             self.query::<i64>(pttl)
         };
         // -1: no expiry; -2: gone in the meantime.
-        self.keys().into_iter().filter(|key| expiry(key) == -1).collect()
+        self.keys()
+            .into_iter()
+            .filter(|key| expiry(key) == -1)
+            .collect()
+    }
+
+    /// Sends the process a signal: "STOP" makes it hang, "CONT" go on.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{signal}"), self.process.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Starts again on the same port, with nothing remembered.
+    pub fn restart(&mut self) {
+        self.kill();
+        // The port was ours a moment ago; a server that cannot have it back yet ends, and is
+        // started once more.
+        let again = (0..50).find_map(|_| Self::try_start_on(self.port, &[]));
+        *self = again.expect("the server would not start again on its port");
     }
 
     /// Ends the server as a crash does.
