@@ -149,7 +149,7 @@ async fn connecting_tells_what_is_wrong_without_the_secret() {
     let nobody = RedisStore::connect(&format!("redis://127.0.0.1:{}", free_port())).await;
     assert_eq!(nobody.unwrap_err().kind(), StoreErrorKind::Unreachable);
 
-    let server = Server::start_with(&["--requirepass", "the right one"]);
+    let server = Server::start_with(&["--requirepass", "the-right-one"]);
     for url in [
         server.url(),
         format!("redis://:hunter2@127.0.0.1:{}", server.port()),

@@ -13,6 +13,7 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 pub struct Server {
     process: Child,
     port: u16,
+    password: Option<String>,
     _directory: TempDir,
 }
 
@@ -55,6 +56,7 @@ impl Server {
         let mut server = Self {
             process,
             port,
+            password: after(options, "--requirepass"),
             _directory: directory,
         };
         server.wait_until_up().then_some(server)
@@ -68,11 +70,8 @@ impl Server {
             }
             match self.try_query::<String>(redis::cmd("PING")) {
                 Ok(_) => return true,
-                // A server that wants a password is up too.
-                Err(error) if error.code() == Some("NOAUTH") => return true,
-                Err(_) => {}
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
         false
     }
@@ -99,14 +98,18 @@ impl Server {
     }
 
     fn try_query<T: redis::FromRedisValue>(&self, command: redis::Cmd) -> redis::RedisResult<T> {
-        let mut connection = redis::Client::open(self.url())?.get_connection()?;
-        command.query(&mut connection)
+        command.query(&mut self.connection()?)
+    }
+
+    /// A connection that may do everything.
+    pub fn connection(&self) -> redis::RedisResult<redis::Connection> {
+        let password = self.password.as_ref().map(|word| format!(":{word}@"));
+        let password = password.unwrap_or_default();
+        redis::Client::open(format!("redis://{password}127.0.0.1:{}", self.port))?.get_connection()
     }
 
     pub fn keys(&self) -> Vec<String> {
-        let mut connection = redis::Client::open(self.url())
-            .and_then(|client| client.get_connection())
-            .unwrap();
+        let mut connection = self.connection().unwrap();
         let mut keys = Vec::new();
         let mut cursor = 0_u64;
         loop {
@@ -188,6 +191,12 @@ impl Drop for Server {
         self.kill();
         assert!(immortal.is_empty(), "keys without a TTL: {immortal:?}");
     }
+}
+
+/// The value of an option.
+fn after(options: &[&str], name: &str) -> Option<String> {
+    let position = options.iter().position(|option| *option == name)?;
+    options.get(position + 1).map(|value| (*value).to_owned())
 }
 
 pub fn free_port() -> u16 {
