@@ -17,6 +17,16 @@ pub struct Decision {
     pub(crate) remaining: u32,
     pub(crate) retry_after: Micros,
     pub(crate) reset_after: Micros,
+    pub(crate) renewal: Renewal,
+}
+
+/// How permits that were taken come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// One by one; when none is left, the next in this time at the latest.
+    Gradual(Micros),
+    /// All at once, in this time.
+    Whole(Micros),
 }
 
 /// How a check came out.

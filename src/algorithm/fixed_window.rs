@@ -4,6 +4,7 @@
 //! time, and when it opened, so that a window that was made shorter ends earlier at once.
 
 use super::{Arguments, Reading, Twin};
+use crate::decision::Renewal;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -87,6 +88,11 @@ impl Twin for FixedWindow {
         let used = used.saturating_add(charged.into());
         let reset_after = if used == 0 { 0 } else { ends_in };
         (remaining(self.limit, used), Micros::new(reset_after))
+    }
+
+    fn renewal(&self, reading: &Reading, _charged: u32) -> Renewal {
+        let [_used, ends_in] = reading.level;
+        Renewal::Whole(Micros::new(ends_in))
     }
 
     fn arguments(&self, cost: u32) -> Arguments {

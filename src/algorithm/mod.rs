@@ -7,7 +7,7 @@
 //! only when *all* checks of the request fit. [`decide`](Algorithm::decide) turns what was read,
 //! by either half of the crate, into the [`Decision`].
 
-use crate::decision::{Decision, Outcome};
+use crate::decision::{Decision, Outcome, Renewal};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
 use crate::time::Micros;
@@ -70,6 +70,11 @@ trait Twin {
     fn quota(&self) -> (u32, Micros);
     /// `(remaining, reset_after)` once `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros);
+    /// How permits come back once `charged` were taken from what was read.
+    fn renewal(&self, reading: &Reading, charged: u32) -> Renewal {
+        // A state does not always tell when the next one comes; all of them is never too early.
+        Renewal::Gradual(self.left(reading, charged).1)
+    }
     fn arguments(&self, cost: u32) -> Arguments;
 }
 
@@ -144,6 +149,13 @@ impl Algorithm {
         };
         let taken = if charged { cost } else { 0 };
         let (remaining, reset_after) = twin!(self, twin => twin.left(reading, taken));
+        let renewal = match twin!(self, twin => twin.renewal(reading, taken)) {
+            // Whatever fits after this wait, a single permit does.
+            Renewal::Gradual(next) if outcome == Outcome::Denied => {
+                Renewal::Gradual(next.min(retry_after))
+            }
+            renewal => renewal,
+        };
         let (limit, window) = self.quota();
         Decision {
             outcome,
@@ -152,6 +164,7 @@ impl Algorithm {
             remaining,
             retry_after,
             reset_after,
+            renewal,
         }
     }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::algorithm::Algorithm;
-use crate::decision::{Decision, Decisions, Outcome};
+use crate::decision::{Decision, Decisions, Outcome, Renewal};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::{Micros, SECOND};
 
@@ -97,6 +97,7 @@ impl Fallback {
                 remaining: 0,
                 retry_after: Micros::from(SECOND),
                 reset_after: Micros::ZERO,
+                renewal: Renewal::Gradual(Micros::ZERO),
             }
         };
         self.0.iter().map(decision).collect()
