@@ -11,7 +11,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::layer::{Settings, with_fields};
+use super::layer::{Sentence, Settings, with_fields};
 use crate::http::{QuotaFields, ResponseBody};
 use crate::limiter::PendingVerdict;
 use crate::request::RequestHead;
@@ -112,11 +112,11 @@ where
         let verdict = verdict.verdict(answer);
         let sentence = settings.sentence(&verdict, &RequestHead::of(&request));
         Poll::Ready(match sentence {
-            Ok(fields) => State::Calling {
+            Sentence::Pass(fields) => State::Calling {
                 response: ready.call(request),
                 fields,
             },
-            Err(response) => State::Rejected {
+            Sentence::Reject(response) => State::Rejected {
                 response: Some(response),
             },
         })

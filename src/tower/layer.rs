@@ -83,25 +83,30 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What a verdict means for its request: the fields that the service's response gets, or the
-    /// response of a rejection.
-    pub(super) fn sentence(
-        &self,
-        verdict: &Verdict,
-        request: &RequestHead<'_>,
-    ) -> Result<Option<QuotaFields>, Response<Bytes>> {
+    /// What a verdict means for its request.
+    pub(super) fn sentence(&self, verdict: &Verdict, request: &RequestHead<'_>) -> Sentence {
         let fields = self.headers.fields(verdict);
-        let Some(rejection) = Rejection::of(verdict) else {
-            return Ok(fields);
-        };
-        let response = rejection.response(request, &*self.on_rejection);
-        Err(with_fields(response, fields))
+        match Rejection::of(verdict) {
+            None => Sentence::Pass(fields),
+            Some(rejection) => {
+                let response = rejection.response(request, &*self.on_rejection);
+                Sentence::Reject(with_fields(response, fields))
+            }
+        }
     }
 
     /// The response to a request that cannot be judged.
     pub(super) fn refuse(&self, refusal: Refusal, request: &RequestHead<'_>) -> Response<Bytes> {
         Rejection::from(refusal).response(request, &*self.on_rejection)
     }
+}
+
+/// What becomes of a request.
+pub(super) enum Sentence {
+    /// It goes on to the service, whose response gets the fields.
+    Pass(Option<QuotaFields>),
+    /// It is answered with this.
+    Reject(Response<Bytes>),
 }
 
 /// Adds the quota fields, unless the response is a redirect: what it leads to has its own.

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::future::ResponseFuture;
-use super::layer::Settings;
+use super::layer::{Sentence, Settings};
 use crate::http::ResponseBody;
 use crate::limiter::Judging;
 use crate::request::RequestHead;
@@ -46,8 +46,8 @@ where
         let head = RequestHead::of(&request);
         match self.settings.limiter.judge(&head) {
             Ok(Judging::Done(verdict)) => match self.settings.sentence(&verdict, &head) {
-                Ok(fields) => ResponseFuture::calling(self.inner.call(request), fields),
-                Err(response) => ResponseFuture::rejected(response),
+                Sentence::Pass(fields) => ResponseFuture::calling(self.inner.call(request), fields),
+                Sentence::Reject(response) => ResponseFuture::rejected(response),
             },
             Ok(Judging::Asked(verdict)) => {
                 // This instance was polled ready; its clone was not, and stays for the next call.
