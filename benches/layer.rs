@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use tower::{Layer, Service, ServiceExt};
-use tower_throttle::{Limit, Limiter, Policy, QuotaHeaders, RateLimitLayer, SECOND};
+use tower_throttle::{Limit, Limiter, Policy, QuotaHeaders, RateLimitLayer, RequestHead, SECOND};
 
 #[path = "../tests/support/http_store.rs"]
 mod http_store;
@@ -40,7 +40,7 @@ fn request() -> Request<Body> {
 }
 
 fn layer(trip: Trip, limit: Limit) -> RateLimitLayer {
-    let policies = [Policy::new("client", limit).by(|_: &_| Some("alice"))];
+    let policies = [Policy::new("client", limit).by(|_: &RequestHead<'_>| Some("alice"))];
     RateLimitLayer::new(Limiter::new(TestStore::new(trip), policies).expect("a sound policy"))
 }
 

@@ -4,7 +4,6 @@
 //! time, and when it opened, so that a window that was made shorter ends earlier at once.
 
 use super::{Arguments, Reading, Twin};
-use crate::decision::Renewal;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -90,9 +89,13 @@ impl Twin for FixedWindow {
         (remaining(self.limit, used), Micros::new(reset_after))
     }
 
-    fn renewal(&self, reading: &Reading, _charged: u32) -> Renewal {
+    fn renews_after(&self, reading: &Reading, _charged: u32) -> Micros {
         let [_used, ends_in] = reading.level;
-        Renewal::Whole(Micros::new(ends_in))
+        Micros::new(ends_in)
+    }
+
+    fn renews_whole(&self) -> bool {
+        true
     }
 
     fn arguments(&self, cost: u32) -> Arguments {

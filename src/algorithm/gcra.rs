@@ -8,7 +8,6 @@
 
 use super::span::{Interval, Span};
 use super::{Arguments, Reading, Twin};
-use crate::decision::Renewal;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -137,10 +136,9 @@ impl Twin for Gcra {
         (self.interval.fit_into(slack), debt.ceil())
     }
 
-    fn renewal(&self, reading: &Reading, charged: u32) -> Renewal {
+    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
         let with_one = self.debt_read(reading, charged.saturating_add(1));
-        let next = self.interval.difference(with_one, self.tolerance);
-        Renewal::Gradual(next.ceil())
+        self.interval.difference(with_one, self.tolerance).ceil()
     }
 
     fn arguments(&self, cost: u32) -> Arguments {

@@ -7,7 +7,7 @@
 //! only when *all* checks of the request fit. [`decide`](Algorithm::decide) turns what was read,
 //! by either half of the crate, into the [`Decision`].
 
-use crate::decision::{Decision, Outcome, Renewal};
+use crate::decision::{Decision, Outcome};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
 use crate::time::Micros;
@@ -70,10 +70,14 @@ trait Twin {
     fn quota(&self) -> (u32, Micros);
     /// `(remaining, reset_after)` once `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros);
-    /// How permits come back once `charged` were taken from what was read.
-    fn renewal(&self, reading: &Reading, charged: u32) -> Renewal {
+    /// How long until there are more permits, at the latest, once `charged` were taken.
+    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
         // A state does not always tell when the next one comes; all of them is never too early.
-        Renewal::Gradual(self.left(reading, charged).1)
+        self.left(reading, charged).1
+    }
+    /// Whether all permits are back then.
+    fn renews_whole(&self) -> bool {
+        false
     }
     fn arguments(&self, cost: u32) -> Arguments;
 }
@@ -149,13 +153,11 @@ impl Algorithm {
         };
         let taken = if charged { cost } else { 0 };
         let (remaining, reset_after) = twin!(self, twin => twin.left(reading, taken));
-        let renewal = match twin!(self, twin => twin.renewal(reading, taken)) {
+        let mut renews_after = twin!(self, twin => twin.renews_after(reading, taken));
+        if outcome == Outcome::Denied {
             // Whatever fits after this wait, a single permit does.
-            Renewal::Gradual(next) if outcome == Outcome::Denied => {
-                Renewal::Gradual(next.min(retry_after))
-            }
-            renewal => renewal,
-        };
+            renews_after = renews_after.min(retry_after);
+        }
         let (limit, window) = self.quota();
         Decision {
             outcome,
@@ -164,7 +166,8 @@ impl Algorithm {
             remaining,
             retry_after,
             reset_after,
-            renewal,
+            renews_after,
+            renews_whole: twin!(self, twin => twin.renews_whole()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::decision::{Decision, Renewal};
+use crate::decision::Decision;
 use crate::limiter::Verdict;
 
 /// Which quota headers responses carry.
@@ -127,15 +127,13 @@ fn window_secs(decision: &Decision) -> u64 {
 
 /// `t`: how long the remaining permits have to last.
 fn renewal_secs(decision: &Decision) -> u64 {
-    let secs = match decision.renewal {
-        Renewal::Whole(end) => end.ceil_secs(),
-        Renewal::Gradual(next) if decision.remaining == 0 => next.ceil_secs(),
+    let secs = if decision.renews_whole || decision.remaining == 0 {
+        decision.renews_after.ceil_secs()
+    } else {
         // From the announced window, not the exact one: r/t must not promise more than q/w.
-        Renewal::Gradual(_) => {
-            let spread = u128::from(decision.remaining) * u128::from(window_secs(decision));
-            let secs = spread.div_ceil(u128::from(decision.limit.max(1)));
-            u64::try_from(secs).unwrap_or(u64::MAX)
-        }
+        let spread = u128::from(decision.remaining) * u128::from(window_secs(decision));
+        let secs = spread.div_ceil(u128::from(decision.limit.max(1)));
+        u64::try_from(secs).unwrap_or(u64::MAX)
     };
     secs.max(1)
 }

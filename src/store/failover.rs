@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::algorithm::Algorithm;
-use crate::decision::{Decision, Decisions, Outcome, Renewal};
+use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::{Micros, SECOND};
 
@@ -97,7 +97,8 @@ impl Fallback {
                 remaining: 0,
                 retry_after: Micros::from(SECOND),
                 reset_after: Micros::ZERO,
-                renewal: Renewal::Gradual(Micros::ZERO),
+                renews_after: Micros::ZERO,
+                renews_whole: false,
             }
         };
         self.0.iter().map(decision).collect()

@@ -192,7 +192,7 @@ proptest! {
         let [(_, r, t)] = items(&fields.quota, ["r", "t"])[..] else { panic!() };
         prop_assert!(w >= 1 && t >= 1 && r >= 0);
         // A fixed window gives what is left until its end, however near that is.
-        if let Renewal::Gradual(_) = decision.renewal {
+        if !decision.renews_whole {
             prop_assert!(i128::from(r) * i128::from(w) <= i128::from(q) * i128::from(t));
         }
         if r == 0 {
