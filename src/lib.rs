@@ -17,11 +17,16 @@ mod limiter;
 mod policy;
 mod request;
 // Floor 4: HTTP.
+mod http;
 // Floor 5: tower.
+mod tower;
 // Floor 6: adapters.
 
 pub use self::decision::{Decision, Decisions, Outcome};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
+pub use self::http::{
+    OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection, RejectionKind, ResponseBody,
+};
 pub use self::key::{Key, Subject};
 pub use self::limit::Limit;
 pub use self::limiter::{Limiter, LimiterBuilder};
@@ -35,3 +40,4 @@ pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
+pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture};
