@@ -16,11 +16,13 @@ mod limiter;
 mod policy;
 mod request;
 // Floor 4: HTTP.
+mod http;
 // Floor 5: tower.
 // Floor 6: adapters.
 
 pub use self::decision::{Decision, Decisions, Outcome};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
+pub use self::http::{HeaderCost, Route};
 pub use self::key::{Key, Subject};
 pub use self::limit::Limit;
 pub use self::limiter::{Limiter, LimiterBuilder};
