@@ -1,6 +1,7 @@
 //! HTTP: what is read of a request, and what is answered.
 
 mod cost;
+pub(crate) mod extract;
 mod field;
 mod route;
 
