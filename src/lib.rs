@@ -22,7 +22,9 @@ mod http;
 
 pub use self::decision::{Decision, Decisions, Outcome};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
-pub use self::http::extract::{ClientAddr, Peer, PeerAddr, PeerNetwork};
+pub use self::http::extract::{
+    ClientAddr, Everybody, Extension, Header, Peer, PeerAddr, PeerNetwork,
+};
 pub use self::http::{HeaderCost, Route};
 pub use self::key::{Key, Subject};
 pub use self::limit::Limit;

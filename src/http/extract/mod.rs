@@ -2,7 +2,14 @@
 
 mod canonical;
 mod client_addr;
+mod everybody;
+mod extension;
+mod header;
+mod joined;
 mod peer;
 
 pub use self::client_addr::ClientAddr;
+pub use self::everybody::Everybody;
+pub use self::extension::Extension;
+pub use self::header::Header;
 pub use self::peer::{Peer, PeerAddr, PeerNetwork};
