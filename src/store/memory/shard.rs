@@ -1,7 +1,10 @@
-//! A part of the keys: a bounded table, and a hand that goes round it.
+//! A part of the keys: a bounded table, and two hands that go round it.
 //!
-//! The hand removes what is over, and in a full table what has not been used lately (the CLOCK
-//! algorithm, with up to three chances). It never removes a key whose subject is being denied.
+//! The broom removes what is over. In a full table the clock's hand removes what has not been used
+//! lately (the CLOCK algorithm, with up to three chances), and never a key whose subject is being
+//! denied. Were they one, sweeping would carry the hand past keys whose turn it is to go.
+
+use std::mem;
 
 use hashbrown::HashTable;
 
@@ -11,11 +14,11 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::time::Micros;
 
-/// How many buckets the hand looks at when a key enters. A table that keys enter is rarely emptier
-/// than two fifths, so that the hand sees more keys than enter.
+/// How many buckets are swept when a key enters. A table that keys enter is rarely emptier than two
+/// fifths, so that the broom sees more keys than enter.
 const STEPS_FOR_EACH_NEW: usize = 4;
 
-/// How many buckets the hand looks at, at most, to find a key to evict: so many in a row are
+/// How many buckets are looked at, at most, to find a key to evict: so many in a row are
 /// denied subjects only when practically all are.
 const STEPS_TO_EVICT: usize = 4_096;
 
@@ -23,9 +26,9 @@ pub(super) struct Shard {
     slots: HashTable<Slot>,
     /// The most keys.
     bound: usize,
-    /// The bucket that the hand looks at next.
-    hand: usize,
-    /// Until when all that the hand saw is denied: it need not look again before.
+    broom: Hand,
+    clock: Hand,
+    /// Until when all that the clock's hand saw is denied: it need not look again before.
     full_until: Micros,
     /// The questions so far.
     asked: u32,
@@ -36,7 +39,8 @@ impl Shard {
         Self {
             slots: HashTable::new(),
             bound,
-            hand: 0,
+            broom: Hand(0),
+            clock: Hand(0),
             full_until: Micros::ZERO,
             asked: 0,
         }
@@ -92,8 +96,8 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Full`] when there is no room and every key that the hand saw is that of a
-    /// denied subject.
+    /// [`StoreErrorKind::Full`] when there is no room and every key looked at is that of a denied
+    /// subject.
     pub(super) fn insert(
         &mut self,
         slot: Slot,
@@ -118,10 +122,10 @@ impl Shard {
         }
     }
 
-    /// Moves the hand on, over so many buckets, and removes what is over and not in `keep`.
+    /// Moves the broom over so many buckets, and removes what is over and not in `keep`.
     pub(super) fn sweep(&mut self, steps: usize, now: Micros, keep: &[Fingerprint]) {
         for _ in 0..steps.min(self.slots.num_buckets()) {
-            let bucket = self.step();
+            let bucket = self.broom.step(&self.slots);
             if let Some(slot) = self.slots.get_bucket(bucket)
                 && slot.is_over(now)
                 && !keep.contains(&slot.fingerprint)
@@ -138,7 +142,7 @@ impl Shard {
         let mut coldest: Option<(u8, usize)> = None;
         let mut denied_until = Micros::new(u64::MAX);
         for _ in 0..STEPS_TO_EVICT.min(self.slots.num_buckets()) {
-            let bucket = self.step();
+            let bucket = self.clock.step(&self.slots);
             let Some(slot) = self.slots.get_bucket_mut(bucket) else {
                 continue;
             };
@@ -176,7 +180,7 @@ impl Shard {
         // would double it all the same, and the memory with it.
         let buckets = self.slots.num_buckets();
         if buckets / 4 * 3 >= self.bound {
-            let worn = std::mem::take(&mut self.slots);
+            let worn = mem::take(&mut self.slots);
             self.slots = HashTable::with_capacity(buckets / 8 * 7);
             for slot in worn {
                 let hash = slot.fingerprint.hash();
@@ -190,21 +194,21 @@ impl Shard {
             .map_err(|_| StoreError::new(StoreErrorKind::Full))
     }
 
-    fn step(&mut self) -> usize {
-        let bucket = self.hand;
-        let next = bucket + 1;
-        self.hand = if next < self.slots.num_buckets() {
-            next
-        } else {
-            0
-        };
-        bucket
-    }
-
     fn clear(&mut self, bucket: usize) {
         if let Ok(entry) = self.slots.get_bucket_entry(bucket) {
             entry.remove();
         }
+    }
+}
+
+/// The bucket to look at next.
+struct Hand(usize);
+
+impl Hand {
+    fn step(&mut self, slots: &HashTable<Slot>) -> usize {
+        let next = self.0 + 1;
+        let next = if next < slots.num_buckets() { next } else { 0 };
+        mem::replace(&mut self.0, next)
     }
 }
 
