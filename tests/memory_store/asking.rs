@@ -11,7 +11,7 @@ use tower_throttle::{
 
 /// What a limiter asks its store, kept to be asked again.
 #[derive(Clone)]
-pub struct Asked {
+pub(crate) struct Asked {
     policy: PolicyId,
     subject: Subject,
     algorithm: Algorithm,
@@ -19,7 +19,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    pub fn new(policy: &str, limit: Limit, key: impl Into<Key>, cost: u32) -> Self {
+    pub(crate) fn new(policy: &str, limit: Limit, key: impl Into<Key>, cost: u32) -> Self {
         let listener = Listener::default();
         let limiter = Limiter::new(listener.clone(), [Policy::new(policy, limit)]).unwrap();
         let answer = limiter.check_cost(policy, key, cost).now_or_never();
@@ -28,7 +28,7 @@ impl Asked {
         heard.expect("a check asks the store")
     }
 
-    pub fn check(&self) -> Check<'_> {
+    pub(crate) fn check(&self) -> Check<'_> {
         Check {
             policy: &self.policy,
             subject: self.subject,
@@ -39,7 +39,7 @@ impl Asked {
     }
 }
 
-pub fn ask(store: &impl Store, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
+pub(crate) fn ask(store: &impl Store, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
     match store.ask(checks) {
         Answer::Ready(answer) => answer,
         Answer::Pending(_) => panic!("a memory store answers at once"),

@@ -10,7 +10,7 @@ use self::shards::{SHARDS, Shards};
 use self::slot::Fingerprint;
 use self::together::Together;
 use super::{Answer, Check, Store};
-use crate::decision::Decisions;
+use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::time::{Clock, Micros, SystemClock};
 
@@ -93,14 +93,15 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decisions, StoreError> {
-        let home = Shards::home(Fingerprint::of(check));
+    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decision, StoreError> {
+        let fingerprint = Fingerprint::of(check);
+        let home = Shards::home(fingerprint);
         let mut shard = self.0.shards.lock(home);
-        let decision = shard.ask(check, now);
+        let decision = shard.ask(check, fingerprint, now);
         let count = shard.count();
         drop(shard);
         self.tidy(home, count, now);
-        Ok(Decisions::from_iter([decision?]))
+        decision
     }
 
     fn ask_together(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
@@ -127,7 +128,7 @@ impl Store for MemoryStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         let now = self.0.clock.now();
         Answer::Ready(match checks {
-            [check] => self.ask_one(check, now),
+            [check] => self.ask_one(check, now).map(Decisions::from),
             checks => self.ask_together(checks, now),
         })
     }

@@ -66,11 +66,15 @@ impl Shard {
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub(super) fn ask(&mut self, check: &Check<'_>, now: Micros) -> Result<Decision, StoreError> {
+    pub(super) fn ask(
+        &mut self,
+        check: &Check<'_>,
+        fingerprint: Fingerprint,
+        now: Micros,
+    ) -> Result<Decision, StoreError> {
         let Check {
             algorithm, cost, ..
         } = check;
-        let fingerprint = Fingerprint::of(check);
         if let Some(slot) = self.find(fingerprint) {
             let reading = algorithm.read(&slot.state, now, *cost);
             if reading.fits {
@@ -109,8 +113,7 @@ impl Shard {
             self.evict(now, keep)?;
         }
         self.grow()?;
-        let hash = slot.fingerprint.hash();
-        self.slots.insert_unique(hash, slot, rehash);
+        self.slots.insert_unique(rehash(&slot), slot, rehash);
         Ok(())
     }
 
@@ -183,8 +186,7 @@ impl Shard {
             let worn = mem::take(&mut self.slots);
             self.slots = HashTable::with_capacity(buckets / 8 * 7);
             for slot in worn {
-                let hash = slot.fingerprint.hash();
-                self.slots.insert_unique(hash, slot, rehash);
+                self.slots.insert_unique(rehash(&slot), slot, rehash);
             }
             return Ok(());
         }
@@ -214,4 +216,74 @@ impl Hand {
 
 fn rehash(slot: &Slot) -> u64 {
     slot.fingerprint.hash()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Algorithm;
+    use crate::key::Key;
+    use crate::limit::Limit;
+    use crate::store::{FailureMode, PolicyId};
+    use crate::time::MINUTE;
+
+    const NOW: Micros = Micros::new(1_000_000);
+
+    /// A key of no interest, which has used one permit of ten.
+    fn slot(key: u64) -> Slot {
+        let policy = PolicyId::new("api");
+        let check = Check {
+            policy: &policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(&Limit::gcra(10, MINUTE)).unwrap(),
+            cost: 1,
+            on_store_failure: FailureMode::Deny,
+        };
+        let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());
+        check.algorithm.charge(&mut slot.state, NOW, 1);
+        slot
+    }
+
+    #[test]
+    fn keys_that_come_and_go_at_the_bound_never_widen_the_table() {
+        // Over a doubling, so that the table is as crowded as it gets for one of them.
+        for bound in (700..=1_400).step_by(100) {
+            let mut shard = Shard::new(bound);
+            for key in 0..8_000 {
+                shard.insert(slot(key), NOW, &[]).unwrap();
+                assert!(shard.len() <= bound);
+            }
+            let bytes = shard.slots.allocation_size();
+            assert!(bytes <= 180 * bound, "{bound} keys take {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_wide_enough_is_renewed_in_its_size_and_loses_nothing() {
+        let mut shard = Shard::new(96);
+        shard.slots = HashTable::with_capacity(96);
+        let (buckets, places) = (shard.slots.num_buckets(), shard.slots.capacity() as u64);
+        // As many keys as buckets worn by removals would leave room for: none.
+        for slot in (0..places).map(slot) {
+            shard.slots.insert_unique(rehash(&slot), slot, rehash);
+        }
+        shard.grow().unwrap();
+        assert_eq!(shard.slots.num_buckets(), buckets);
+        assert!((0..places).all(|key| shard.find(slot(key).fingerprint).is_some()));
+    }
+
+    #[test]
+    fn a_key_of_the_same_question_is_not_removed_for_another() {
+        let mut shard = Shard::new(1);
+        let (first, second) = (slot(1), slot(2));
+        let names = [first.fingerprint, second.fingerprint];
+        shard.insert(first, NOW, &names).unwrap();
+        let error = shard.insert(second, NOW, &names).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Full);
+        assert!(shard.find(names[0]).is_some());
+
+        shard.insert(slot(2), NOW, &[]).unwrap();
+        assert!(shard.find(names[0]).is_none());
+        assert!(shard.find(names[1]).is_some());
+    }
 }

@@ -122,3 +122,43 @@ impl<'a> Together<'a> {
         decision
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Algorithm;
+    use crate::error::StoreErrorKind;
+    use crate::key::Key;
+    use crate::limit::Limit;
+    use crate::store::{FailureMode, PolicyId};
+    use crate::time::MINUTE;
+
+    const NOW: Micros = Micros::new(1_000_000);
+
+    #[test]
+    fn a_key_that_was_let_in_leaves_again_when_a_later_one_finds_no_room() {
+        let shards = Shards::new(1);
+        let policy = PolicyId::new("api");
+        let check = |key: u64| Check {
+            policy: &policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
+            cost: 1,
+            on_store_failure: FailureMode::Deny,
+        };
+        let home = |key: u64| Shards::home(Fingerprint::of(&check(key)));
+        let exhausted = 0;
+        let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
+        let elsewhere = (1..).find(|&key| home(key) != home(exhausted)).unwrap();
+        let ask = |keys: &[u64]| {
+            let checks: Vec<Check<'_>> = keys.iter().map(|&key| check(key)).collect();
+            Together::lock(&shards, &checks, NOW).ask()
+        };
+        assert!(ask(&[exhausted]).unwrap().all_allow());
+        for keys in [[elsewhere, crowded_out], [crowded_out, elsewhere]] {
+            assert_eq!(ask(&keys).unwrap_err().kind(), StoreErrorKind::Full);
+            assert_eq!(shards.lock(home(elsewhere)).len(), 0);
+        }
+        assert_eq!(shards.lock(home(exhausted)).len(), 1);
+    }
+}
