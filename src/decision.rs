@@ -128,6 +128,15 @@ impl Deref for Decisions {
     }
 }
 
+/// The only decision on a question of one check.
+impl From<Decision> for Decisions {
+    fn from(decision: Decision) -> Self {
+        let mut only = SmallVec::new();
+        only.push(decision);
+        Self(only)
+    }
+}
+
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
         Self(decisions.into_iter().collect())

@@ -82,8 +82,14 @@ impl Micros {
 /// Rounds a fraction of a microsecond up; saturates.
 impl From<Duration> for Micros {
     fn from(duration: Duration) -> Self {
-        let us = duration.as_nanos().div_ceil(1_000);
-        Self(u64::try_from(us).unwrap_or(u64::MAX))
+        // In 64 bits: a division of 128 is slow, and every reading of a clock comes through here.
+        let us = u64::from(duration.subsec_nanos().div_ceil(1_000));
+        Self(
+            duration
+                .as_secs()
+                .saturating_mul(1_000_000)
+                .saturating_add(us),
+        )
     }
 }
 

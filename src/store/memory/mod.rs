@@ -1,7 +1,7 @@
 //! The embedded store: all counts in this process, in a bounded table that expires on its own.
 //!
 //! Keys are spread over shards, each a table behind its own lock. No thread works in the
-//! background: every question moves a hand on, which forgets what is over.
+//! background: every so many questions sweep out what is over.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use self::shards::{SHARDS, Shards};
 use self::slot::Fingerprint;
 use self::together::Together;
 use super::{Answer, Check, Store};
-use crate::decision::Decisions;
+use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::time::{Clock, Micros, SystemClock};
 
@@ -24,7 +24,7 @@ const DEFAULT_CAPACITY: usize = 1_000_000;
 /// Below this, chance would fill one shard long before the others.
 const LEAST_KEYS_A_SHARD: usize = 16;
 
-/// After so many questions to one shard the hand of another moves on.
+/// After so many questions to one shard, a few buckets of another are swept.
 const QUESTIONS_A_ROUND: u32 = 64;
 
 /// Counts in this process: nothing to install, no trip, and no allocation for a known key. Clones
@@ -93,30 +93,33 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decisions, StoreError> {
-        let mut shard = self.0.shards.lock(Shards::home(Fingerprint::of(check)));
-        let decision = shard.ask(check, now);
+    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decision, StoreError> {
+        let fingerprint = Fingerprint::of(check);
+        let home = Shards::home(fingerprint);
+        let mut shard = self.0.shards.lock(home);
+        let decision = shard.ask(check, fingerprint, now);
         let count = shard.count();
         drop(shard);
-        self.tidy(count, now);
-        Ok(Decisions::from_iter([decision?]))
+        self.tidy(home, count, now);
+        decision
     }
 
     fn ask_together(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
         let mut together = Together::lock(&self.0.shards, checks, now);
         let decisions = together.ask();
-        let count = together.count();
+        let (home, count) = together.count();
         drop(together);
-        self.tidy(count, now);
+        self.tidy(home, count, now);
         decisions
     }
 
     /// Lets the shards share the work of forgetting, so that traffic on a single key is enough to
     /// clear all of them. Called with no lock held, and waits for none.
-    fn tidy(&self, count: u32, now: Micros) {
+    fn tidy(&self, home: usize, count: u32, now: Micros) {
         if count.is_multiple_of(QUESTIONS_A_ROUND) {
+            // Counted from the own shard, so that shards in step do not all sweep the same one.
             let round = (count / QUESTIONS_A_ROUND) as usize;
-            self.0.shards.sweep(round % SHARDS, now);
+            self.0.shards.sweep((home + round) % SHARDS, now);
         }
     }
 }
@@ -125,7 +128,7 @@ impl Store for MemoryStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         let now = self.0.clock.now();
         Answer::Ready(match checks {
-            [check] => self.ask_one(check, now),
+            [check] => self.ask_one(check, now).map(Decisions::from),
             checks => self.ask_together(checks, now),
         })
     }

@@ -1,7 +1,10 @@
-//! A part of the keys: a bounded table, and a hand that goes round it.
+//! A part of the keys: a bounded table, and two hands that go round it.
 //!
-//! The hand removes what is over, and in a full table what has not been used lately (the CLOCK
-//! algorithm, with up to three chances). It never removes a key whose subject is being denied.
+//! The broom removes what is over. In a full table the clock's hand removes what has not been used
+//! lately (the CLOCK algorithm, with up to three chances), and never a key whose subject is being
+//! denied. Were they one, sweeping would carry the hand past keys whose turn it is to go.
+
+use std::mem;
 
 use hashbrown::HashTable;
 
@@ -11,11 +14,11 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::time::Micros;
 
-/// How many buckets the hand looks at when a key enters. A table that keys enter is rarely emptier
-/// than two fifths, so that the hand sees more keys than enter.
+/// How many buckets are swept when a key enters. A table that keys enter is rarely emptier than two
+/// fifths, so that the broom sees more keys than enter.
 const STEPS_FOR_EACH_NEW: usize = 4;
 
-/// How many buckets the hand looks at, at most, to find a key to evict: so many in a row are
+/// How many buckets are looked at, at most, to find a key to evict: so many in a row are
 /// denied subjects only when practically all are.
 const STEPS_TO_EVICT: usize = 4_096;
 
@@ -23,9 +26,9 @@ pub(super) struct Shard {
     slots: HashTable<Slot>,
     /// The most keys.
     bound: usize,
-    /// The bucket that the hand looks at next.
-    hand: usize,
-    /// Until when all that the hand saw is denied: it need not look again before.
+    broom: Hand,
+    clock: Hand,
+    /// Until when all that the clock's hand saw is denied: it need not look again before.
     full_until: Micros,
     /// The questions so far.
     asked: u32,
@@ -36,7 +39,8 @@ impl Shard {
         Self {
             slots: HashTable::new(),
             bound,
-            hand: 0,
+            broom: Hand(0),
+            clock: Hand(0),
             full_until: Micros::ZERO,
             asked: 0,
         }
@@ -62,11 +66,15 @@ impl Shard {
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub(super) fn ask(&mut self, check: &Check<'_>, now: Micros) -> Result<Decision, StoreError> {
+    pub(super) fn ask(
+        &mut self,
+        check: &Check<'_>,
+        fingerprint: Fingerprint,
+        now: Micros,
+    ) -> Result<Decision, StoreError> {
         let Check {
             algorithm, cost, ..
         } = check;
-        let fingerprint = Fingerprint::of(check);
         if let Some(slot) = self.find(fingerprint) {
             let reading = algorithm.read(&slot.state, now, *cost);
             if reading.fits {
@@ -92,8 +100,8 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Full`] when there is no room and every key that the hand saw is that of a
-    /// denied subject.
+    /// [`StoreErrorKind::Full`] when there is no room and every key looked at is that of a denied
+    /// subject.
     pub(super) fn insert(
         &mut self,
         slot: Slot,
@@ -105,8 +113,7 @@ impl Shard {
             self.evict(now, keep)?;
         }
         self.grow()?;
-        let hash = slot.fingerprint.hash();
-        self.slots.insert_unique(hash, slot, rehash);
+        self.slots.insert_unique(rehash(&slot), slot, rehash);
         Ok(())
     }
 
@@ -118,10 +125,10 @@ impl Shard {
         }
     }
 
-    /// Moves the hand on, over so many buckets, and removes what is over and not in `keep`.
+    /// Moves the broom over so many buckets, and removes what is over and not in `keep`.
     pub(super) fn sweep(&mut self, steps: usize, now: Micros, keep: &[Fingerprint]) {
         for _ in 0..steps.min(self.slots.num_buckets()) {
-            let bucket = self.step();
+            let bucket = self.broom.step(&self.slots);
             if let Some(slot) = self.slots.get_bucket(bucket)
                 && slot.is_over(now)
                 && !keep.contains(&slot.fingerprint)
@@ -138,7 +145,7 @@ impl Shard {
         let mut coldest: Option<(u8, usize)> = None;
         let mut denied_until = Micros::new(u64::MAX);
         for _ in 0..STEPS_TO_EVICT.min(self.slots.num_buckets()) {
-            let bucket = self.step();
+            let bucket = self.clock.step(&self.slots);
             let Some(slot) = self.slots.get_bucket_mut(bucket) else {
                 continue;
             };
@@ -176,11 +183,10 @@ impl Shard {
         // would double it all the same, and the memory with it.
         let buckets = self.slots.num_buckets();
         if buckets / 4 * 3 >= self.bound {
-            let worn = std::mem::take(&mut self.slots);
+            let worn = mem::take(&mut self.slots);
             self.slots = HashTable::with_capacity(buckets / 8 * 7);
             for slot in worn {
-                let hash = slot.fingerprint.hash();
-                self.slots.insert_unique(hash, slot, rehash);
+                self.slots.insert_unique(rehash(&slot), slot, rehash);
             }
             return Ok(());
         }
@@ -190,17 +196,6 @@ impl Shard {
             .map_err(|_| StoreError::new(StoreErrorKind::Full))
     }
 
-    fn step(&mut self) -> usize {
-        let bucket = self.hand;
-        let next = bucket + 1;
-        self.hand = if next < self.slots.num_buckets() {
-            next
-        } else {
-            0
-        };
-        bucket
-    }
-
     fn clear(&mut self, bucket: usize) {
         if let Ok(entry) = self.slots.get_bucket_entry(bucket) {
             entry.remove();
@@ -208,6 +203,87 @@ impl Shard {
     }
 }
 
+/// The bucket to look at next.
+struct Hand(usize);
+
+impl Hand {
+    fn step(&mut self, slots: &HashTable<Slot>) -> usize {
+        let next = self.0 + 1;
+        let next = if next < slots.num_buckets() { next } else { 0 };
+        mem::replace(&mut self.0, next)
+    }
+}
+
 fn rehash(slot: &Slot) -> u64 {
     slot.fingerprint.hash()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Algorithm;
+    use crate::key::Key;
+    use crate::limit::Limit;
+    use crate::store::{FailureMode, PolicyId};
+    use crate::time::MINUTE;
+
+    const NOW: Micros = Micros::new(1_000_000);
+
+    /// A key of no interest, which has used one permit of ten.
+    fn slot(key: u64) -> Slot {
+        let policy = PolicyId::new("api");
+        let check = Check {
+            policy: &policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(&Limit::gcra(10, MINUTE)).unwrap(),
+            cost: 1,
+            on_store_failure: FailureMode::Deny,
+        };
+        let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());
+        check.algorithm.charge(&mut slot.state, NOW, 1);
+        slot
+    }
+
+    #[test]
+    fn keys_that_come_and_go_at_the_bound_never_widen_the_table() {
+        // Over a doubling, so that the table is as crowded as it gets for one of them.
+        for bound in (700..=1_400).step_by(100) {
+            let mut shard = Shard::new(bound);
+            for key in 0..8_000 {
+                shard.insert(slot(key), NOW, &[]).unwrap();
+                assert!(shard.len() <= bound);
+            }
+            let bytes = shard.slots.allocation_size();
+            assert!(bytes <= 180 * bound, "{bound} keys take {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_wide_enough_is_renewed_in_its_size_and_loses_nothing() {
+        let mut shard = Shard::new(96);
+        shard.slots = HashTable::with_capacity(96);
+        let (buckets, places) = (shard.slots.num_buckets(), shard.slots.capacity() as u64);
+        // As many keys as buckets worn by removals would leave room for: none.
+        for slot in (0..places).map(slot) {
+            shard.slots.insert_unique(rehash(&slot), slot, rehash);
+        }
+        shard.grow().unwrap();
+        assert_eq!(shard.slots.num_buckets(), buckets);
+        assert!((0..places).all(|key| shard.find(slot(key).fingerprint).is_some()));
+    }
+
+    #[test]
+    fn a_key_of_the_same_question_is_not_removed_for_another() {
+        let mut shard = Shard::new(1);
+        let (first, second) = (slot(1), slot(2));
+        let names = [first.fingerprint, second.fingerprint];
+        shard.insert(first, NOW, &names).unwrap();
+        let error = shard.insert(second, NOW, &names).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Full);
+        assert!(shard.find(names[0]).is_some());
+
+        shard.insert(slot(2), NOW, &[]).unwrap();
+        assert!(shard.find(names[0]).is_none());
+        assert!(shard.find(names[1]).is_some());
+    }
 }

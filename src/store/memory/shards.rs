@@ -11,7 +11,7 @@ use crate::time::Micros;
 pub(super) const SHARDS: usize = 1 << SHARD_BITS;
 const SHARD_BITS: u32 = 6;
 
-/// How many buckets the hand passes over when it is moved on for tidiness.
+/// How many buckets are swept at a time.
 const STEPS_A_ROUND: usize = 32;
 
 pub(super) struct Shards(Box<[Aligned]>);
@@ -40,7 +40,7 @@ impl Shards {
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves a shard's hand on, unless somebody is at work there.
+    /// Moves a shard's broom on, unless somebody is at work there.
     pub(super) fn sweep(&self, home: usize, now: Micros) {
         if let Ok(mut shard) = self.0[home].0.try_lock() {
             shard.sweep(STEPS_A_ROUND, now, &[]);

@@ -17,28 +17,29 @@ use crate::time::Micros;
 pub(super) struct Together<'a> {
     checks: &'a [Check<'a>],
     fingerprints: SmallVec<[Fingerprint; 4]>,
-    /// For each check, the position of its shard among the locked.
-    places: SmallVec<[usize; 4]>,
+    /// The shards, ascending, each once.
+    homes: SmallVec<[usize; 4]>,
     locked: SmallVec<[MutexGuard<'a, Shard>; 4]>,
+    /// For each check, the position of its shard among these.
+    places: SmallVec<[usize; 4]>,
     now: Micros,
 }
 
 impl<'a> Together<'a> {
     pub(super) fn lock(shards: &'a Shards, checks: &'a [Check<'a>], now: Micros) -> Self {
         let fingerprints: SmallVec<[Fingerprint; 4]> = checks.iter().map(Fingerprint::of).collect();
-        let homes: SmallVec<[usize; 4]> = fingerprints.iter().map(|&f| Shards::home(f)).collect();
-        // In one order for all, and each once, so that no two questions wait for each other.
-        let mut order = homes.clone();
-        order.sort_unstable();
-        order.dedup();
+        // In one order for all questions, so that no two of them wait for each other.
+        let mut homes: SmallVec<[usize; 4]> =
+            fingerprints.iter().map(|&key| Shards::home(key)).collect();
+        homes.sort_unstable();
+        homes.dedup();
+        let place = |&key: &Fingerprint| homes.partition_point(|&home| home < Shards::home(key));
         Self {
             checks,
+            places: fingerprints.iter().map(place).collect(),
             fingerprints,
-            places: homes
-                .iter()
-                .map(|home| order.partition_point(|other| other < home))
-                .collect(),
-            locked: order.iter().map(|&home| shards.lock(home)).collect(),
+            locked: homes.iter().map(|&home| shards.lock(home)).collect(),
+            homes,
             now,
         }
     }
@@ -60,9 +61,12 @@ impl<'a> Together<'a> {
         Ok(readings.iter().enumerate().map(decide).collect())
     }
 
-    /// Counts a question, for all shards together.
-    pub(super) fn count(&mut self) -> u32 {
-        self.locked.first_mut().map_or(1, |shard| shard.count())
+    /// Counts the question at the first of its shards; which one that is, and its count.
+    pub(super) fn count(&mut self) -> (usize, u32) {
+        match (self.homes.first(), self.locked.first_mut()) {
+            (Some(&home), Some(shard)) => (home, shard.count()),
+            _ => (0, 0),
+        }
     }
 
     fn find(&mut self, position: usize) -> Option<&mut Slot> {
@@ -116,5 +120,45 @@ impl<'a> Together<'a> {
             slot.note(check, &decision, now);
         }
         decision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Algorithm;
+    use crate::error::StoreErrorKind;
+    use crate::key::Key;
+    use crate::limit::Limit;
+    use crate::store::{FailureMode, PolicyId};
+    use crate::time::MINUTE;
+
+    const NOW: Micros = Micros::new(1_000_000);
+
+    #[test]
+    fn a_key_that_was_let_in_leaves_again_when_a_later_one_finds_no_room() {
+        let shards = Shards::new(1);
+        let policy = PolicyId::new("api");
+        let check = |key: u64| Check {
+            policy: &policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
+            cost: 1,
+            on_store_failure: FailureMode::Deny,
+        };
+        let home = |key: u64| Shards::home(Fingerprint::of(&check(key)));
+        let exhausted = 0;
+        let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
+        let elsewhere = (1..).find(|&key| home(key) != home(exhausted)).unwrap();
+        let ask = |keys: &[u64]| {
+            let checks: Vec<Check<'_>> = keys.iter().map(|&key| check(key)).collect();
+            Together::lock(&shards, &checks, NOW).ask()
+        };
+        assert!(ask(&[exhausted]).unwrap().all_allow());
+        for keys in [[elsewhere, crowded_out], [crowded_out, elsewhere]] {
+            assert_eq!(ask(&keys).unwrap_err().kind(), StoreErrorKind::Full);
+            assert_eq!(shards.lock(home(elsewhere)).len(), 0);
+        }
+        assert_eq!(shards.lock(home(exhausted)).len(), 1);
     }
 }

@@ -1,0 +1,133 @@
+//! A decision about a known key allocates nothing.
+#![cfg(feature = "memory")]
+// Counting is the job of a global allocator, and that trait is unsafe to implement.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+
+use futures_util::FutureExt as _;
+use tower_throttle::{Limit, Limiter, MINUTE, ManualClock, MemoryStore, Policy, SECOND};
+
+use self::asking::{Asked, ask};
+
+#[path = "memory_store/asking.rs"]
+mod asking;
+
+/// The system's allocator, counting for each thread by itself what it is asked for.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+}
+
+// SAFETY: every call is handed on to the system's allocator as it came. The counter has a constant
+// initial value and nothing to drop, so that counting itself never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the promises of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the promises of `realloc`.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the promises of `dealloc`.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+fn limits() -> [Limit; 3] {
+    [
+        Limit::gcra(10, SECOND),
+        Limit::fixed_window(10, SECOND),
+        Limit::sliding_log(10, SECOND),
+    ]
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(black_box(Box::new(7)))), 1);
+}
+
+#[test]
+fn a_check_of_a_known_key_allocates_nothing_allowed_or_denied() {
+    for limit in limits() {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let limiter = Limiter::new(store, [Policy::new("api", limit)]).unwrap();
+        let mut admitted = 0;
+        let mut second = || {
+            clock.advance(SECOND);
+            for _ in 0..20 {
+                let answer = limiter.check("api", "alice").now_or_never();
+                admitted += u32::from(answer.unwrap().unwrap().is_allowed());
+            }
+        };
+        // The first round makes the key known, and lets a log grow as long as it ever gets.
+        second();
+        assert_eq!(
+            allocations(|| (0..100).for_each(|_| second())),
+            0,
+            "{limit:?}"
+        );
+        assert_eq!(admitted, 101 * 10, "{limit:?}");
+    }
+}
+
+#[test]
+fn three_policies_asked_at_once_allocate_nothing_either() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let asked: Vec<Asked> = ["one", "two", "three"]
+        .into_iter()
+        .zip(limits())
+        .map(|(policy, limit)| Asked::new(policy, limit, "alice", 1))
+        .collect();
+    let checks = [asked[0].check(), asked[1].check(), asked[2].check()];
+    let mut admitted = 0;
+    let mut second = || {
+        clock.advance(SECOND);
+        for _ in 0..20 {
+            admitted += u32::from(ask(&store, &checks).unwrap().all_allow());
+        }
+    };
+    second();
+    assert_eq!(allocations(|| (0..100).for_each(|_| second())), 0);
+    assert_eq!(admitted, 101 * 10);
+}
+
+#[test]
+fn a_key_that_comes_back_after_a_minute_of_others_still_allocates_nothing() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let limit = Limit::gcra(100, MINUTE);
+    let limiter = Limiter::new(store.clone(), [Policy::new("api", limit)]).unwrap();
+    let check = |key: u64| {
+        let answer = limiter.check("api", key).now_or_never();
+        assert!(answer.unwrap().unwrap().is_allowed());
+    };
+    (0..10_000).for_each(check);
+    assert_eq!(store.len(), 10_000);
+    // Each pays for the steps of the hand that fall to it.
+    assert_eq!(allocations(|| (0..10_000).for_each(check)), 0);
+}
