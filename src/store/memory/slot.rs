@@ -8,6 +8,9 @@ use crate::time::Micros;
 /// How many times the hand passes over a key that has been used, before it may be evicted.
 const MOST_CHANCES: u8 = 3;
 
+/// How far a clock may step back without a state being missed that was over before.
+const GRACE: Micros = Micros::new(1_000_000);
+
 /// What a key is found by: the hash of the subject, the policy's and the algorithm's name.
 ///
 /// Uniformly distributed, because the subject is. It is taken apart rather than hashed again: the
@@ -81,9 +84,10 @@ impl Slot {
         self.denied_until = self.denied_until.max(now.saturating_add(wait));
     }
 
-    /// Whether the state equals the untouched one, so that nobody misses it.
+    /// Whether the state equals the untouched one, so that nobody misses it; for a moment already,
+    /// so that a clock that is corrected does not find a debt forgotten.
     pub(super) fn is_over(&self, now: Micros) -> bool {
-        self.state.expires_at() <= now
+        self.state.expires_at().saturating_add(GRACE) <= now
     }
 
     /// Until when the key must not be evicted, because its subject would get a fresh quota while
