@@ -69,13 +69,13 @@ const RATES: [(u32, Duration); 10] = [
 async fn exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate(bench: &Bench) {
     for (limit, period) in RATES {
         for burst in [1, 2, 100] {
-            let name = format!("{burst} of {limit} in {period:?}");
+            let name = format!("burst {burst} of {limit} in {period:?}");
             let gcra = Limit::gcra(limit, period).burst(burst);
             assert_eq!(drain(bench, &name, gcra, 1).await, burst, "{name}");
         }
         // Costs that divide the limit with nothing or something left over.
         for cost in [limit, limit.div_ceil(2), limit / 3 + 1] {
-            let name = format!("{cost} of {limit} in {period:?}");
+            let name = format!("cost {cost} of {limit} in {period:?}");
             for limited in every_algorithm(limit, period) {
                 let had = drain(bench, &name, limited, cost).await;
                 assert_eq!(had, limit / cost, "{limited:?} at a cost of {cost}");
@@ -88,7 +88,11 @@ async fn exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate(bench: &B
 /// How often this cost is had until it is denied.
 async fn drain(bench: &Bench, policy: &str, limit: Limit, cost: u32) -> u32 {
     let mut had = 0;
-    while bench.ask_all(&[(policy, limit, "key", cost)]).await.all_allow() {
+    while bench
+        .ask_all(&[(policy, limit, "key", cost)])
+        .await
+        .all_allow()
+    {
         had += 1;
     }
     had
@@ -112,7 +116,12 @@ async fn a_rate_that_is_no_whole_number_of_microseconds_is_exact_over_time(bench
 }
 
 async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
-    for (limit, window) in [(1, Duration::from_millis(1)), (3, SECOND), (7, MINUTE), (5, DAY)] {
+    for (limit, window) in [
+        (1, Duration::from_millis(1)),
+        (3, SECOND),
+        (7, MINUTE),
+        (5, DAY),
+    ] {
         for limit in every_algorithm(limit, window) {
             bench.align(window);
             for cost in [1, 2, 3] {
@@ -125,7 +134,11 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
                 };
                 bench.advance(wait - Duration::from_micros(1));
                 let early = bench.ask(limit, cost).await;
-                assert_eq!(early.retry_after(), Some(Duration::from_micros(1)), "{limit:?}");
+                assert_eq!(
+                    early.retry_after(),
+                    Some(Duration::from_micros(1)),
+                    "{limit:?}"
+                );
                 bench.advance_us(1);
                 assert!(bench.ask(limit, cost).await.is_allowed(), "{limit:?}");
             }
@@ -136,7 +149,11 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
 
 /// Two crates of the field give capacity + 1 after idling.
 async fn idling_gives_no_permit_too_many(bench: &Bench) {
-    for (limit, window) in [(3, SECOND), (7, MINUTE), (100, Duration::from_micros(7_001))] {
+    for (limit, window) in [
+        (3, SECOND),
+        (7, MINUTE),
+        (100, Duration::from_micros(7_001)),
+    ] {
         for limit in every_algorithm(limit, window) {
             let full = bench.drain(limit, 1).await;
             for idle in [window, 3 * window, 1_000 * window, window + window / 3] {
@@ -144,7 +161,11 @@ async fn idling_gives_no_permit_too_many(bench: &Bench) {
                 if limit == limit.aligned() {
                     bench.align(window);
                 }
-                assert_eq!(bench.drain(limit, 1).await, full, "{limit:?} idle for {idle:?}");
+                assert_eq!(
+                    bench.drain(limit, 1).await,
+                    full,
+                    "{limit:?} idle for {idle:?}"
+                );
             }
             bench.advance(2 * window);
         }
@@ -176,7 +197,11 @@ async fn hammering_while_denied_never_pushes_the_reset_away(bench: &Bench) {
             bench.advance(SECOND);
             for _ in 0..5 {
                 let denied = bench.ask(limit, 1).await;
-                assert_eq!(denied.retry_after(), Some(wait - second * SECOND), "{limit:?}");
+                assert_eq!(
+                    denied.retry_after(),
+                    Some(wait - second * SECOND),
+                    "{limit:?}"
+                );
                 assert_eq!(denied.reset_after(), reset - second * SECOND, "{limit:?}");
             }
         }
@@ -205,7 +230,10 @@ async fn a_clock_that_steps_back_never_frees_capacity(bench: &Bench) {
 async fn a_cost_above_the_capacity_is_never_and_not_not_yet(bench: &Bench) {
     for limit in every_algorithm(5, MINUTE) {
         assert_eq!(bench.ask(limit, 6).await.outcome(), Outcome::NeverFits);
-        assert_eq!(bench.ask(limit, u32::MAX).await.outcome(), Outcome::NeverFits);
+        assert_eq!(
+            bench.ask(limit, u32::MAX).await.outcome(),
+            Outcome::NeverFits
+        );
         assert!(bench.ask(limit, 1).await.is_allowed());
         let not_yet = bench.ask(limit, 5).await;
         assert_eq!(not_yet.outcome(), Outcome::Denied);
@@ -348,9 +376,18 @@ async fn sliding_log_never_admits_more_than_the_limit_in_any_window(bench: &Benc
     }
     let fullest = admitted
         .iter()
-        .map(|start| admitted.iter().filter(|at| (*start..start + 1_000_000).contains(at)).count())
+        .map(|start| {
+            admitted
+                .iter()
+                .filter(|at| (*start..start + 1_000_000).contains(at))
+                .count()
+        })
         .max();
-    assert_eq!(fullest, Some(5), "the limit is used in full and never passed");
+    assert_eq!(
+        fullest,
+        Some(5),
+        "the limit is used in full and never passed"
+    );
 }
 
 /// With the instant as the member of a sorted set, 10 passed a limit of 5.
@@ -409,6 +446,10 @@ async fn sliding_log_a_cost_of_n_occupies_n_permits(bench: &Bench) {
     // Each further permit waits for the entry that gives the last one it needs.
     for (cost, wait) in [(1, 40), (3, 40), (4, 50), (7, 50), (8, 60), (10, 60)] {
         let denied = bench.ask(limit, cost).await;
-        assert_eq!(denied.retry_after(), Some(wait * SECOND), "a cost of {cost}");
+        assert_eq!(
+            denied.retry_after(),
+            Some(wait * SECOND),
+            "a cost of {cost}"
+        );
     }
 }

@@ -14,7 +14,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Algorithm, State};
 use tower_throttle::{
-    Answer, Check, Clock, DAY, Decisions, FailureMode, Key, Limit, ManualClock, MINUTE,
+    Answer, Check, Clock, DAY, Decisions, FailureMode, Key, Limit, MINUTE, ManualClock,
     MemoryStore, Micros, PolicyId, RedisStore, SECOND, Store, Subject,
 };
 
@@ -44,7 +44,9 @@ enum Time {
     On(Duration),
     Back(Duration),
     /// To the announced end of the last wait, or this much before.
-    ToRetry { early_us: u64 },
+    ToRetry {
+        early_us: u64,
+    },
     /// To the announced reset of the last step.
     ToReset,
 }
@@ -270,7 +272,10 @@ fn twins_memory_and_redis_decide_every_history_alike() {
             },
         )));
         done += found.len() as u64;
-        let diverged = trees.into_iter().zip(found).find(|(_, found)| found.is_err());
+        let diverged = trees
+            .into_iter()
+            .zip(found)
+            .find(|(_, found)| found.is_err());
         if let Some((tree, _)) = diverged {
             let mut number = u64::MAX;
             let smallest = shrink(tree, |history| {

@@ -44,7 +44,11 @@ async fn every_key_expires_when_its_state_is_untouched_and_at_most_a_second_late
         for cost in [1, 2] {
             let decision = limiter.check_cost(name, "alice", cost).await.unwrap();
             assert!(decision.is_allowed());
-            let keys: Vec<_> = server.keys().into_iter().filter(|key| key.ends_with(name)).collect();
+            let keys: Vec<_> = server
+                .keys()
+                .into_iter()
+                .filter(|key| key.ends_with(name))
+                .collect();
             assert_eq!(keys.len(), 1, "one key for each policy and subject");
             let ttl = pttl(&server, &keys[0]);
             // Time goes on between the three looks, so each bounds the other from one side.
@@ -66,7 +70,9 @@ async fn a_denied_request_writes_nothing() {
             let mut info = redis::cmd("INFO");
             info.arg("persistence");
             let info: String = server.query(info);
-            let changes = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+            let changes = info
+                .lines()
+                .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
             changes.unwrap().trim().parse::<u64>().unwrap()
         };
         let before = writes(&server);
@@ -83,11 +89,18 @@ async fn a_denied_request_writes_nothing() {
 async fn keys_name_prefix_layout_hash_and_policy_and_nothing_of_the_subject() {
     let server = Server::start();
     let store = server.builder().prefix("shop:eu").connect().await.unwrap();
-    let limiter = Limiter::new(store, limits().map(|(name, limit)| Policy::new(name, limit)));
+    let limiter = Limiter::new(
+        store,
+        limits().map(|(name, limit)| Policy::new(name, limit)),
+    );
     let limiter = limiter.unwrap();
     let hash = Subject::from(&Key::from("alice@example.org"));
     let mut expected = Vec::new();
-    for (name, layout) in [("gcra", "gcra1"), ("windows", "fixed_window1"), ("log", "sliding_log1")] {
+    for (name, layout) in [
+        ("gcra", "gcra1"),
+        ("windows", "fixed_window1"),
+        ("log", "sliding_log1"),
+    ] {
         limiter.check(name, "alice@example.org").await.unwrap();
         expected.push(format!("shop:eu:{layout}:{{{hash}}}:{name}"));
     }
@@ -127,7 +140,11 @@ async fn a_value_that_is_not_ours_fails_its_key_alone_and_is_left_as_it_is() {
         ("log", "sliding_log1", "RPUSH", vec!["a", "b", "c", "d"]),
         ("log", "sliding_log1", "RPUSH", vec!["7"]),
     ];
-    let limiter = limiter(&server, limits().map(|(name, limit)| Policy::new(name, limit))).await;
+    let limiter = limiter(
+        &server,
+        limits().map(|(name, limit)| Policy::new(name, limit)),
+    )
+    .await;
     for (policy, layout, command, value) in cases {
         let key = format!("throttle:{layout}:{{{hash}}}:{policy}");
         let mut plant = redis::cmd(command);
@@ -145,7 +162,10 @@ async fn a_value_that_is_not_ours_fails_its_key_alone_and_is_left_as_it_is() {
         assert_eq!(decision.outcome(), failed, "{policy} {command} {value:?}");
         assert_eq!(dump(), before);
         let neighbour = limiter.check(policy, "bob").await.unwrap();
-        assert_ne!(neighbour.store_failure(), Some(StoreErrorKind::ForeignValue));
+        assert_ne!(
+            neighbour.store_failure(),
+            Some(StoreErrorKind::ForeignValue)
+        );
 
         let mut delete = redis::cmd("DEL");
         delete.arg(&key);
@@ -171,16 +191,35 @@ async fn sliding_log_totals_wrap_around() {
     let last = (1_u64 << 48) - 1;
     let mut replant = redis::pipe();
     replant.cmd("DEL").arg(&key);
-    replant.cmd("RPUSH").arg(&key).arg(&[expires, last, at, last - 1]);
+    replant
+        .cmd("RPUSH")
+        .arg(&key)
+        .arg(&[expires, last, at, last - 1]);
     replant.cmd("PEXPIRE").arg(&key).arg(60_000);
-    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let mut connection = redis::Client::open(server.url())
+        .unwrap()
+        .get_connection()
+        .unwrap();
     replant.query::<redis::Value>(&mut connection).unwrap();
 
     let decision = limiter.check_cost("log", "alice", 4).await.unwrap();
     assert_eq!(decision.remaining(), 5);
     assert_eq!(list(1, 1), [3], "the total began anew");
-    assert!(!limiter.check_cost("log", "alice", 6).await.unwrap().is_allowed());
-    assert_eq!(limiter.check_cost("log", "alice", 5).await.unwrap().remaining(), 0);
+    assert!(
+        !limiter
+            .check_cost("log", "alice", 6)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    assert_eq!(
+        limiter
+            .check_cost("log", "alice", 5)
+            .await
+            .unwrap()
+            .remaining(),
+        0
+    );
 }
 
 /// A limiter of one GCRA policy sends a script that knows nothing of the others.

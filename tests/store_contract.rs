@@ -28,7 +28,11 @@ async fn all_checks_are_charged_or_none(bench: &Bench) {
 
     let denied = bench.ask_all(&both).await;
     assert!(denied[0].is_allowed() && !denied[1].is_allowed());
-    assert_eq!(denied[0].remaining(), 9, "the check that fits is not charged");
+    assert_eq!(
+        denied[0].remaining(),
+        9,
+        "the check that fits is not charged"
+    );
     assert_eq!(denied.denied_by(), Some(1));
     let looked = bench.ask_all(&[("wide", wide, "k", 0)]).await;
     assert_eq!(looked[0].remaining(), 9);
@@ -43,7 +47,10 @@ async fn decisions_come_in_the_order_of_the_checks(bench: &Bench) {
         ("d", Limit::sliding_log(11, SECOND), "other", 4),
     ];
     let decisions = bench.ask_all(&asked).await;
-    let left: Vec<_> = decisions.iter().map(|decision| decision.remaining()).collect();
+    let left: Vec<_> = decisions
+        .iter()
+        .map(|decision| decision.remaining())
+        .collect();
     assert_eq!(left, [2, 3, 4, 7]);
     let limits: Vec<_> = decisions.iter().map(|decision| decision.limit()).collect();
     assert_eq!(limits, [3, 5, 7, 11]);
@@ -167,7 +174,12 @@ async fn a_question_of_many_checks_is_answered(bench: &Bench) {
     for _ in 0..3 {
         let decisions = bench.ask_all(&asked).await;
         assert_eq!(decisions.len(), 40);
-        left.push(decisions.iter().map(|decision| decision.remaining()).sum::<u32>());
+        left.push(
+            decisions
+                .iter()
+                .map(|decision| decision.remaining())
+                .sum::<u32>(),
+        );
     }
     assert_eq!(left, [40, 0, 0]);
 }

@@ -13,6 +13,7 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 pub struct Server {
     process: Child,
     port: u16,
+    password: Option<String>,
     _directory: TempDir,
 }
 
@@ -30,8 +31,11 @@ impl Server {
     }
 
     fn try_start(options: &[&str]) -> Option<Self> {
+        Self::try_start_on(free_port(), options)
+    }
+
+    fn try_start_on(port: u16, options: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let port = free_port();
         let process = PROGRAMS.iter().find_map(|program| {
             Command::new(program)
                 .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
@@ -52,6 +56,7 @@ impl Server {
         let mut server = Self {
             process,
             port,
+            password: after(options, "--requirepass"),
             _directory: directory,
         };
         server.wait_until_up().then_some(server)
@@ -63,16 +68,10 @@ impl Server {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return false;
             }
-            // A server that wants a password is up too.
-            let answer = self.try_query::<String>(redis::cmd("PING"));
-            if answer.is_ok_and(|pong| pong == "PONG")
-                || self.try_query::<String>(redis::cmd("PING")).is_err_and(|error| {
-                    error.code() == Some("NOAUTH")
-                })
-            {
-                return true;
+            match self.try_query::<String>(redis::cmd("PING")) {
+                Ok(_) => return true,
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
         false
     }
@@ -99,14 +98,18 @@ impl Server {
     }
 
     fn try_query<T: redis::FromRedisValue>(&self, command: redis::Cmd) -> redis::RedisResult<T> {
-        let mut connection = redis::Client::open(self.url())?.get_connection()?;
-        command.query(&mut connection)
+        command.query(&mut self.connection()?)
+    }
+
+    /// A connection that may do everything.
+    pub fn connection(&self) -> redis::RedisResult<redis::Connection> {
+        let password = self.password.as_ref().map(|word| format!(":{word}@"));
+        let password = password.unwrap_or_default();
+        redis::Client::open(format!("redis://{password}127.0.0.1:{}", self.port))?.get_connection()
     }
 
     pub fn keys(&self) -> Vec<String> {
-        let mut connection = redis::Client::open(self.url())
-            .and_then(|client| client.get_connection())
-            .unwrap();
+        let mut connection = self.connection().unwrap();
         let mut keys = Vec::new();
         let mut cursor = 0_u64;
         loop {
@@ -146,7 +149,27 @@ impl Server {
             self.query::<i64>(pttl)
         };
         // -1: no expiry; -2: gone in the meantime.
-        self.keys().into_iter().filter(|key| expiry(key) == -1).collect()
+        self.keys()
+            .into_iter()
+            .filter(|key| expiry(key) == -1)
+            .collect()
+    }
+
+    /// Sends the process a signal: "STOP" makes it hang, "CONT" go on.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{signal}"), self.process.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Starts again on the same port, with nothing remembered.
+    pub fn restart(&mut self) {
+        self.kill();
+        // The port was ours a moment ago; a server that cannot have it back yet ends, and is
+        // started once more.
+        let again = (0..50).find_map(|_| Self::try_start_on(self.port, &[]));
+        *self = again.expect("the server would not start again on its port");
     }
 
     /// Ends the server as a crash does.
@@ -168,6 +191,12 @@ impl Drop for Server {
         self.kill();
         assert!(immortal.is_empty(), "keys without a TTL: {immortal:?}");
     }
+}
+
+/// The value of an option.
+fn after(options: &[&str], name: &str) -> Option<String> {
+    let position = options.iter().position(|option| *option == name)?;
+    options.get(position + 1).map(|value| (*value).to_owned())
 }
 
 pub fn free_port() -> u16 {

@@ -101,14 +101,15 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects, so that a wrong address or password is found at start-up.
+    /// Connects and runs an empty script, so that a wrong address or password and missing rights are
+    /// found at start-up.
     ///
     /// # Errors
     ///
     /// As for [`RedisStore::connect`]; and a prefix that is out of range.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
-        store.lane().connect().await?;
+        store.lane().try_out(store.question_to_try()).await?;
         Ok(store)
     }
 
@@ -120,7 +121,10 @@ impl RedisStoreBuilder {
     /// When the URL cannot be read, or the prefix is out of range.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let wrong = |error| StoreError::with_source(StoreErrorKind::Configuration, error);
-        let prefix = self.prefix.as_deref().map_or(Ok(Prefix::default()), Prefix::new);
+        let prefix = self
+            .prefix
+            .as_deref()
+            .map_or(Ok(Prefix::default()), Prefix::new);
         let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
         // The URL may hold a password: it never appears in an error.
         let server = self.url.as_str().into_connection_info().map_err(|error| {
@@ -129,10 +133,6 @@ impl RedisStoreBuilder {
                  redis://[user:password@]host[:port][/database]"
             ))
         })?;
-        Ok(RedisStore::over(
-            Connector::to(server)?,
-            prefix,
-            self.clock,
-        ))
+        Ok(RedisStore::over(Connector::to(server)?, prefix, self.clock))
     }
 }

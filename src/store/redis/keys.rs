@@ -35,6 +35,11 @@ impl Prefix {
         Ok(Self(prefix.to_owned()))
     }
 
+    /// A key of ours that is never written.
+    pub(super) fn own_key(&self) -> String {
+        format!("{}:nothing", self.0)
+    }
+
     pub(super) fn key<'a>(&'a self, check: &'a Check<'_>) -> impl fmt::Display + 'a {
         Name {
             prefix: &self.0,

@@ -68,9 +68,10 @@ impl Lane {
         }))
     }
 
-    /// Makes sure that there is a connection.
-    pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        self.0.held().await.map(drop)
+    /// Makes sure that there is a connection, and that this command is allowed on it.
+    pub(super) async fn try_out(&self, command: Cmd) -> Result<(), StoreError> {
+        let held = self.0.held().await?;
+        held.command(command).await.map(drop).map_err(of_question)
     }
 
     /// Sends a question. The future owns all it needs and may be dropped at any time; the server
@@ -237,4 +238,3 @@ impl Drop for Place {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
-

@@ -14,6 +14,7 @@ mod lane;
 mod reply;
 mod script;
 
+use ::redis::Cmd;
 use connect::Connector;
 use keys::Prefix;
 use lane::Lane;
@@ -86,6 +87,11 @@ impl RedisStore {
 
     fn lane(&self) -> &Lane {
         &self.0.lane
+    }
+
+    /// A script that does nothing with a key of ours: who may run it may run all of them.
+    fn question_to_try(&self) -> Cmd {
+        script::nothing(&self.0.prefix)
     }
 }
 

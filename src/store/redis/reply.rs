@@ -60,7 +60,10 @@ fn reading(row: &[Value]) -> Option<Reading> {
 }
 
 fn bad_reply(what: &str) -> StoreError {
-    StoreError::with_source(StoreErrorKind::BadReply, format!("the script replied {what}"))
+    StoreError::with_source(
+        StoreErrorKind::BadReply,
+        format!("the script replied {what}"),
+    )
 }
 
 #[cfg(test)]
@@ -84,7 +87,10 @@ mod tests {
 
     #[test]
     fn what_is_left_is_counted_after_the_charge_only_when_every_check_fits() {
-        let expected = expected(&[Limit::fixed_window(5, SECOND), Limit::fixed_window(9, SECOND)]);
+        let expected = expected(&[
+            Limit::fixed_window(5, SECOND),
+            Limit::fixed_window(9, SECOND),
+        ]);
         let left = |reply: &[i64]| {
             let decisions = expected.read(integers(reply)).unwrap();
             [decisions[0].remaining(), decisions[1].remaining()]

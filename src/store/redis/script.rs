@@ -156,5 +156,12 @@ impl Question {
     }
 }
 
+/// A script that does nothing, with a key that nobody has.
+pub(super) fn nothing(prefix: &Prefix) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg("return 1").arg(1).arg(prefix.own_key());
+    command
+}
+
 #[cfg(test)]
 mod tests;

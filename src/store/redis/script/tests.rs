@@ -4,7 +4,9 @@ use crate::limit::Limit;
 use crate::time::SECOND;
 
 fn text_of(positions: &[usize]) -> &'static str {
-    let bits = positions.iter().fold(0, |bits, position| bits | 1 << position);
+    let bits = positions
+        .iter()
+        .fold(0, |bits, position| bits | 1 << position);
     &Algorithms(bits).script().text
 }
 
@@ -61,7 +63,10 @@ fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
     for source in &SOURCES {
         for call in source.text.split("redis.call(").skip(1) {
             let (_, rest) = call.split_once(", ").unwrap();
-            assert!(rest.starts_with("key,") || rest.starts_with("key)"), "{call}");
+            assert!(
+                rest.starts_with("key,") || rest.starts_with("key)"),
+                "{call}"
+            );
         }
         assert!(!source.text.contains("TIME\""), "{}", source.name);
     }

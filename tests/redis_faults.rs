@@ -1,0 +1,210 @@
+//! A store that gives no answer: the deadline, the failure modes, and the way back.
+
+mod support;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use support::redis::{Server, free_port};
+use tower_throttle::{
+    Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, RedisStore, SECOND,
+    StoreErrorKind,
+};
+
+/// Far above what a decision takes here, far below what a test may take to notice a hang.
+const GENEROUS: Duration = Duration::from_secs(5);
+
+/// One policy of each failure mode.
+fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
+    let policies = [
+        Policy::new("open", Limit::gcra(5, MINUTE)).on_store_failure(FailureMode::Allow),
+        Policy::new("closed", Limit::gcra(5, MINUTE)).on_store_failure(FailureMode::Deny),
+    ];
+    let builder = Limiter::builder(store).policies(policies);
+    builder.timeout(timeout).build().unwrap()
+}
+
+async fn both(limiter: &Limiter) -> [Decision; 2] {
+    let open = limiter.check("open", "alice").await.unwrap();
+    [open, limiter.check("closed", "alice").await.unwrap()]
+}
+
+/// Each policy follows its failure mode, for this reason.
+async fn assert_failed(limiter: &Limiter, kinds: &[StoreErrorKind]) {
+    let started = Instant::now();
+    let [open, closed] = both(limiter).await;
+    assert!(started.elapsed() < GENEROUS, "a failure must be quick");
+    let kind = open.store_failure().expect("the store failed");
+    assert!(kinds.contains(&kind), "{kind:?}");
+    assert_eq!(open.outcome(), Outcome::FailedOpen(kind));
+    assert!(open.is_allowed() && !closed.is_allowed());
+    assert!(matches!(closed.outcome(), Outcome::FailedClosed(kind) if kinds.contains(&kind)));
+    assert_eq!(closed.retry_after(), Some(SECOND));
+}
+
+/// Asks until the store answers again.
+async fn recovers(limiter: &Limiter) -> Decision {
+    let started = Instant::now();
+    loop {
+        let decision = limiter.check("closed", "bob").await.unwrap();
+        if decision.store_failure().is_none() {
+            return decision;
+        }
+        assert!(
+            started.elapsed() < 4 * GENEROUS,
+            "no way back: {decision:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_fails_at_once_and_is_found_when_it_comes() {
+    let mut server = Server::start();
+    let store = server.builder().connect_lazy().unwrap();
+    server.kill();
+    let limiter = limiter(store, SECOND);
+    for _ in 0..5 {
+        assert_failed(&limiter, &[StoreErrorKind::Unreachable]).await;
+    }
+    server.restart();
+    assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
+}
+
+#[tokio::test]
+async fn a_killed_server_is_followed_by_its_successor() {
+    let mut server = Server::start();
+    let limiter = limiter(server.store().await, SECOND);
+    assert_eq!(both(&limiter).await[0].outcome(), Outcome::Allowed);
+    server.kill();
+    let gone = [StoreErrorKind::Interrupted, StoreErrorKind::Unreachable];
+    for _ in 0..3 {
+        assert_failed(&limiter, &gone).await;
+    }
+    server.restart();
+    assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up_at_the_deadline() {
+    let server = Server::start();
+    let limiter = limiter(server.store().await, Duration::from_millis(50));
+    recovers(&limiter).await;
+    server.signal("STOP");
+    // After three in a row the connection is given up; the new one is not answered either.
+    let kinds = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable];
+    for _ in 0..6 {
+        assert_failed(&limiter, &kinds).await;
+    }
+    server.signal("CONT");
+    assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
+}
+
+#[tokio::test]
+async fn a_paused_server_is_given_up_at_the_deadline() {
+    let server = Server::start();
+    let limiter = limiter(server.store().await, Duration::from_millis(50));
+    recovers(&limiter).await;
+    let mut pause = redis::cmd("CLIENT");
+    pause.arg("PAUSE").arg(600).arg("ALL");
+    server.query::<()>(pause);
+    let kinds = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable];
+    assert_failed(&limiter, &kinds).await;
+    assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
+}
+
+#[tokio::test]
+async fn a_full_server_is_an_error_and_nothing_is_counted() {
+    let server = Server::start();
+    let limiter = limiter(server.store().await, GENEROUS);
+    let set = |value: &str| {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET").arg("maxmemory").arg(value);
+        server.query::<()>(config);
+    };
+    set("1");
+    assert_failed(&limiter, &[StoreErrorKind::Full]).await;
+    set("0");
+    let [open, _] = both(&limiter).await;
+    assert_eq!(open.remaining(), 4, "nothing was counted meanwhile");
+}
+
+#[tokio::test]
+async fn a_read_only_replica_is_an_error_and_nothing_is_counted() {
+    let server = Server::start();
+    let limiter = limiter(server.store().await, GENEROUS);
+    let follow = |host: &str, port: &str| {
+        let mut replicaof = redis::cmd("REPLICAOF");
+        replicaof.arg(host).arg(port);
+        server.query::<()>(replicaof);
+    };
+    follow("127.0.0.1", &free_port().to_string());
+    assert_failed(&limiter, &[StoreErrorKind::Busy]).await;
+    follow("NO", "ONE");
+    assert_eq!(recovers(&limiter).await.remaining(), 4);
+}
+
+#[tokio::test]
+async fn connecting_tells_what_is_wrong_without_the_secret() {
+    let nobody = RedisStore::connect(&format!("redis://127.0.0.1:{}", free_port())).await;
+    assert_eq!(nobody.unwrap_err().kind(), StoreErrorKind::Unreachable);
+
+    let server = Server::start_with(&["--requirepass", "the-right-one"]);
+    for url in [
+        server.url(),
+        format!("redis://:hunter2@127.0.0.1:{}", server.port()),
+        format!("redis://someone:hunter2@127.0.0.1:{}", server.port()),
+    ] {
+        let error = RedisStore::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Configuration, "{error:?}");
+        let shown = format!(
+            "{error} {error:?} {:?}",
+            error.source().map(ToString::to_string)
+        );
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    for url in [
+        "",
+        "127.0.0.1:6379",
+        "http://:hunter2@localhost",
+        "redis://:hunter2@host:port",
+    ] {
+        let error = RedisStore::connect(url).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Configuration, "{url}");
+        let why = error.source().unwrap().to_string();
+        assert!(
+            why.contains("expected redis://") && !why.contains("hunter2"),
+            "{why}"
+        );
+    }
+    let braces = RedisStore::builder("redis://localhost")
+        .prefix("{a}")
+        .connect_lazy();
+    assert!(
+        braces
+            .unwrap_err()
+            .source()
+            .unwrap()
+            .to_string()
+            .starts_with("prefix: ")
+    );
+}
+
+#[tokio::test]
+async fn a_pool_of_ones_own_is_used_and_keeps_its_size() {
+    let server = Server::start();
+    let config = deadpool_redis::Config::from_url(server.url());
+    let pool = config
+        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+        .unwrap();
+    let size = pool.status().max_size;
+    let limiter = limiter(RedisStore::from_pool(pool.clone()), GENEROUS);
+    assert_eq!(both(&limiter).await[0].remaining(), 4);
+    assert_eq!(pool.status().max_size, size);
+    assert_eq!(
+        pool.status().size,
+        0,
+        "the connection in use is no longer the pool's"
+    );
+}
