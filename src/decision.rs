@@ -17,6 +17,10 @@ pub struct Decision {
     pub(crate) remaining: u32,
     pub(crate) retry_after: Micros,
     pub(crate) reset_after: Micros,
+    /// How long until there are more permits, at the latest.
+    pub(crate) renews_after: Micros,
+    /// Whether all are back then, as with a fixed window, not just one more.
+    pub(crate) renews_whole: bool,
 }
 
 /// How a check came out.

@@ -93,7 +93,9 @@ mod limiter;
 mod policy;
 mod request;
 // Floor 4: HTTP.
+mod http;
 // Floor 5: tower.
+mod tower;
 // Floor 6: adapters.
 #[cfg(feature = "config")]
 pub mod config;
@@ -102,6 +104,9 @@ pub mod config;
 pub use self::config::{Config, FileError};
 pub use self::decision::{Decision, Decisions, Outcome};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
+pub use self::http::{
+    OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection, RejectionKind, ResponseBody,
+};
 pub use self::key::{Key, Subject};
 pub use self::limit::Limit;
 pub use self::limiter::{Limiter, LimiterBuilder};
@@ -115,6 +120,7 @@ pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
+pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture};
 
 /// The code in the README, held to what the crate does.
 #[cfg(all(doctest, feature = "config"))]

@@ -89,6 +89,15 @@ impl Twin for FixedWindow {
         (remaining(self.limit, used), Micros::new(reset_after))
     }
 
+    fn renews_after(&self, reading: &Reading, _charged: u32) -> Micros {
+        let [_used, ends_in] = reading.level;
+        Micros::new(ends_in)
+    }
+
+    fn renews_whole(&self) -> bool {
+        true
+    }
+
     fn arguments(&self, cost: u32) -> Arguments {
         [
             cost.into(),

@@ -76,6 +76,14 @@ impl Gcra {
         let most = u64::from(self.burst) + 1;
         self.interval.times(u64::from(cost).min(most))
     }
+
+    /// The debt that was read, once so many permits more were taken.
+    fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
+        let [us, part] = reading.level;
+        // A store that replies nonsense must not panic; a part is below the scale, a u32.
+        let part = u32::try_from(part).unwrap_or(0);
+        self.interval.sum(Span { us, part }, self.price(taken))
+    }
 }
 
 impl Twin for Gcra {
@@ -123,12 +131,14 @@ impl Twin for Gcra {
     }
 
     fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
-        let [us, part] = reading.level;
-        // A store that replies nonsense must not panic; a part is below the scale, a u32.
-        let part = u32::try_from(part).unwrap_or(0);
-        let debt = self.interval.sum(Span { us, part }, self.price(charged));
+        let debt = self.debt_read(reading, charged);
         let slack = self.interval.difference(self.tolerance, debt);
         (self.interval.fit_into(slack), debt.ceil())
+    }
+
+    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
+        let with_one = self.debt_read(reading, charged.saturating_add(1));
+        self.interval.difference(with_one, self.tolerance).ceil()
     }
 
     fn arguments(&self, cost: u32) -> Arguments {

@@ -70,6 +70,15 @@ trait Twin {
     fn quota(&self) -> (u32, Micros);
     /// `(remaining, reset_after)` once `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros);
+    /// How long until there are more permits, at the latest, once `charged` were taken.
+    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
+        // A state does not always tell when the next one comes; all of them is never too early.
+        self.left(reading, charged).1
+    }
+    /// Whether all permits are back then.
+    fn renews_whole(&self) -> bool {
+        false
+    }
     fn arguments(&self, cost: u32) -> Arguments;
 }
 
@@ -144,6 +153,11 @@ impl Algorithm {
         };
         let taken = if charged { cost } else { 0 };
         let (remaining, reset_after) = twin!(self, twin => twin.left(reading, taken));
+        let mut renews_after = twin!(self, twin => twin.renews_after(reading, taken));
+        if outcome == Outcome::Denied {
+            // Whatever fits after this wait, a single permit does.
+            renews_after = renews_after.min(retry_after);
+        }
         let (limit, window) = self.quota();
         Decision {
             outcome,
@@ -152,6 +166,8 @@ impl Algorithm {
             remaining,
             retry_after,
             reset_after,
+            renews_after,
+            renews_whole: twin!(self, twin => twin.renews_whole()),
         }
     }
 

@@ -97,6 +97,8 @@ impl Fallback {
                 remaining: 0,
                 retry_after: Micros::from(SECOND),
                 reset_after: Micros::ZERO,
+                renews_after: Micros::ZERO,
+                renews_whole: false,
             }
         };
         self.0.iter().map(decision).collect()

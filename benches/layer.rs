@@ -1,0 +1,91 @@
+//! What the layer adds to a service that does nothing, beside that service in the same run.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::hint::black_box;
+use std::task::{Context, Poll};
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use tower::{Layer, Service, ServiceExt};
+use tower_throttle::{Limit, Limiter, Policy, QuotaHeaders, RateLimitLayer, RequestHead, SECOND};
+
+#[path = "../tests/support/http_store.rs"]
+mod http_store;
+use http_store::{TestStore, Trip};
+
+type Body = Empty<Bytes>;
+
+#[derive(Clone)]
+struct Nothing;
+
+impl Service<Request<Body>> for Nothing {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        ready(Ok(Response::default()))
+    }
+}
+
+fn request() -> Request<Body> {
+    Request::new(Body::default())
+}
+
+fn layer(trip: Trip, limit: Limit) -> RateLimitLayer {
+    let policies = [Policy::new("client", limit).by(|_: &RequestHead<'_>| Some("alice"))];
+    RateLimitLayer::new(Limiter::new(TestStore::new(trip), policies).expect("a sound policy"))
+}
+
+fn bench<S>(criterion: &mut Criterion, name: &str, mut service: S)
+where
+    S: Service<Request<Body>, Error = Infallible>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    criterion
+        .benchmark_group("layer")
+        .bench_function(name, |b| {
+            b.iter_batched(
+                request,
+                |request| {
+                    runtime.block_on(async {
+                        let service = service.ready().await.expect("infallible");
+                        black_box(service.call(request).await)
+                    })
+                },
+                BatchSize::SmallInput,
+            );
+        });
+}
+
+fn layer_overhead(criterion: &mut Criterion) {
+    let ample = Limit::gcra(u32::MAX, SECOND);
+    let scarce = Limit::gcra(1, 366 * 86_400 * SECOND);
+    let silent = QuotaHeaders::None;
+
+    bench(criterion, "bare", Nothing);
+    let allowed = layer(Trip::None, ample);
+    bench(criterion, "allowed", allowed.layer(Nothing));
+    let allowed = allowed.headers(silent);
+    bench(criterion, "allowed, no headers", allowed.layer(Nothing));
+    let by_trip = layer(Trip::Short, ample).headers(silent);
+    bench(criterion, "allowed by a trip", by_trip.layer(Nothing));
+    bench(
+        criterion,
+        "denied",
+        layer(Trip::None, scarce).layer(Nothing),
+    );
+}
+
+criterion_group!(benches, layer_overhead);
+criterion_main!(benches);

@@ -1,0 +1,195 @@
+//! Rejections: why a request was not let through, and the response that says so.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+
+use super::headers::retry_after_secs;
+use crate::decision::Outcome;
+use crate::error::StoreErrorKind;
+use crate::limiter::{Refusal, Verdict};
+use crate::policy::Unreadable;
+use crate::request::RequestHead;
+
+mod grpc;
+mod respond;
+
+pub use self::respond::{OnRejection, PlainText, ProblemJson};
+
+/// Why a request was not let through.
+///
+/// Every rejection response has one in its extensions, whichever builder made its body, so that
+/// middleware outside of the layer (logs, metrics) can tell it from a response of the service.
+/// `Display` is one sentence for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    kind: RejectionKind,
+    policies: Vec<String>,
+    retry_after: Option<Duration>,
+    retry_after_secs: Option<u64>,
+    explanation: Cow<'static, str>,
+}
+
+/// The kinds of rejection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RejectionKind {
+    /// The quota is used up for now. HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
+    QuotaExceeded,
+    /// The request costs more than the quota can ever hold; waiting does not help. HTTP 429, gRPC
+    /// `RESOURCE_EXHAUSTED`.
+    NeverFits,
+    /// The store gave no answer and the policy's failure mode refuses. HTTP 503, gRPC
+    /// `UNAVAILABLE`.
+    StoreFailed(StoreErrorKind),
+    /// The request does not say whose it is. HTTP 400, gRPC `INVALID_ARGUMENT`.
+    MissingKey,
+    /// The request states a cost that cannot be read. HTTP 400, gRPC `INVALID_ARGUMENT`.
+    BadCost,
+    /// The server does not provide what a policy needs. HTTP 500, gRPC `INTERNAL`.
+    Misconfigured,
+}
+
+impl Rejection {
+    /// The rejection that a verdict asks for; `None` when it lets the request pass.
+    pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
+        let (_, worst) = verdict.denied_by()?;
+        let (kind, explanation) = match worst.outcome() {
+            Outcome::NeverFits => (
+                RejectionKind::NeverFits,
+                "the request costs more than the quota can ever hold",
+            ),
+            Outcome::FailedClosed(failure) => (
+                RejectionKind::StoreFailed(failure),
+                "the quota cannot be checked at the moment",
+            ),
+            _ => (RejectionKind::QuotaExceeded, "the quota is used up"),
+        };
+        let denying = verdict
+            .each()
+            .filter(|(_, decision)| !decision.is_allowed());
+        Some(Self {
+            kind,
+            policies: denying.map(|(name, _)| name.to_owned()).collect(),
+            retry_after: worst.retry_after(),
+            retry_after_secs: retry_after_secs(worst),
+            explanation: explanation.into(),
+        })
+    }
+
+    /// What kind of rejection it is.
+    pub fn kind(&self) -> RejectionKind {
+        self.kind
+    }
+
+    /// The names of the policies that do not let the request pass, in the order in which the
+    /// limiter has them.
+    pub fn policies(&self) -> &[String] {
+        &self.policies
+    }
+
+    /// How long to wait until the same request would be let through, nobody else asking, exactly;
+    /// `None` when waiting does not help. The longest wait of the policies that deny.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The same in whole seconds, as in the header `Retry-After`: rounded up, at least 1, and not
+    /// before the `t` of the quota headers.
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.retry_after_secs
+    }
+
+    /// The HTTP status that says so.
+    pub fn status(&self) -> StatusCode {
+        match self.kind {
+            RejectionKind::QuotaExceeded | RejectionKind::NeverFits => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            RejectionKind::StoreFailed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            RejectionKind::MissingKey | RejectionKind::BadCost => StatusCode::BAD_REQUEST,
+            RejectionKind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The response to this request; over gRPC its own kind of answer, never the builder's.
+    pub(crate) fn response(
+        self,
+        request: &RequestHead<'_>,
+        on_rejection: &dyn OnRejection,
+    ) -> Response<Bytes> {
+        let mut response = match grpc::Dialect::of(request.headers) {
+            Some(dialect) => grpc::response(dialect, &self),
+            None => self.over_http(request, on_rejection),
+        };
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    fn over_http(
+        &self,
+        request: &RequestHead<'_>,
+        on_rejection: &dyn OnRejection,
+    ) -> Response<Bytes> {
+        let mut response = on_rejection.respond(request, self);
+        // On a redirect, `Retry-After` would mean the wait before following it.
+        if response.status().is_redirection() {
+            return response;
+        }
+        let headers = response.headers_mut();
+        // RFC 6585, section 4: a cache must not store a 429.
+        headers
+            .entry(CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-store"));
+        if let Some(secs) = self.retry_after_secs {
+            headers.entry(RETRY_AFTER).or_insert(secs.into());
+        }
+        response
+    }
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        let (kind, explanation) = match refusal.reason {
+            Unreadable::NoKey => (
+                RejectionKind::MissingKey,
+                "the request does not say whose it is".into(),
+            ),
+            Unreadable::BadCost(text) => (RejectionKind::BadCost, text.into()),
+            Unreadable::Misconfigured(text) => (RejectionKind::Misconfigured, text.into()),
+        };
+        Self {
+            kind,
+            policies: vec![refusal.policy],
+            retry_after: None,
+            retry_after_secs: None,
+            explanation,
+        }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.policies.len() == 1 {
+            "policy"
+        } else {
+            "policies"
+        };
+        for (position, policy) in self.policies.iter().enumerate() {
+            let before = if position == 0 { noun } else { "," };
+            write!(f, "{before} {policy:?}")?;
+        }
+        write!(f, ": {}", self.explanation)?;
+        match self.retry_after_secs {
+            Some(secs) => write!(f, ", retry after {secs} s"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

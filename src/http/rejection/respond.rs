@@ -1,0 +1,147 @@
+//! Who builds the HTTP response of a rejection: `ProblemJson`, `PlainText`, or the user.
+
+use std::fmt::{self, Write};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+
+use super::{Rejection, RejectionKind};
+use crate::request::RequestHead;
+
+/// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure.
+///
+/// The layer adds `Retry-After` and `Cache-Control: no-store` where they are not set, the quota
+/// headers, and the [`Rejection`] itself to the extensions. Requests over gRPC are answered in
+/// gRPC's own way, and never come here.
+///
+/// ```
+/// use http::Response;
+/// use tower_throttle::{OnRejection, Rejection, RequestHead};
+///
+/// let page = |request: &RequestHead<'_>, rejection: &Rejection| {
+///     let text = format!("<h1>Too fast for {}</h1>", rejection.policies().join(", "));
+///     let mut response = Response::new(text);
+///     *response.status_mut() = rejection.status();
+///     response
+/// };
+/// # fn accepted(_: impl OnRejection) {}
+/// # accepted(page);
+/// ```
+pub trait OnRejection: Send + Sync + 'static {
+    /// The response to this request, whose head is all that is left of it.
+    fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes>;
+}
+
+impl<F, B> OnRejection for F
+where
+    F: Fn(&RequestHead<'_>, &Rejection) -> Response<B> + Send + Sync + 'static,
+    B: Into<Bytes>,
+{
+    fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
+        self(request, rejection).map(Into::into)
+    }
+}
+
+/// Problem details, RFC 9457: `application/problem+json`. The default.
+///
+/// ```json
+/// {
+///   "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+///   "title": "Quota exceeded",
+///   "status": 429,
+///   "detail": "policy \"client\": the quota is used up, retry after 30 s",
+///   "violated-policies": ["client"],
+///   "retry-after-secs": 30
+/// }
+/// ```
+///
+/// `retry-after-secs` is the number in the header `Retry-After`; like the header it is left out
+/// when waiting does not help. When the store gave no answer, the type is
+/// `...#temporary-reduced-capacity`. For a request that cannot be judged it is `about:blank`, and
+/// there is no `violated-policies`: the detail names the policy and what is wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProblemJson;
+
+impl OnRejection for ProblemJson {
+    fn respond(&self, _request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
+        // Writing to a `String` cannot fail.
+        let mut json = String::with_capacity(256);
+        let _ = write_problem(&mut json, rejection);
+        response(rejection, "application/problem+json", json)
+    }
+}
+
+/// One sentence as `text/plain`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlainText;
+
+impl OnRejection for PlainText {
+    fn respond(&self, _request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
+        let text = format!("{rejection}\n");
+        response(rejection, "text/plain; charset=utf-8", text)
+    }
+}
+
+fn response(rejection: &Rejection, media_type: &'static str, body: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = rejection.status();
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+fn write_problem(json: &mut String, rejection: &Rejection) -> fmt::Result {
+    let (name, title) = match rejection.kind {
+        RejectionKind::QuotaExceeded | RejectionKind::NeverFits => {
+            (Some("quota-exceeded"), "Quota exceeded")
+        }
+        RejectionKind::StoreFailed(_) => (
+            Some("temporary-reduced-capacity"),
+            "Temporary reduced capacity",
+        ),
+        // RFC 9457, section 4.2.1: with `about:blank` the title is the status's own phrase.
+        RejectionKind::MissingKey | RejectionKind::BadCost => (None, "Bad Request"),
+        RejectionKind::Misconfigured => (None, "Internal Server Error"),
+    };
+    match name {
+        Some(name) => write!(
+            json,
+            r#"{{"type":"https://iana.org/assignments/http-problem-types#{name}""#
+        )?,
+        None => json.push_str(r#"{"type":"about:blank""#),
+    }
+    let status = rejection.status().as_u16();
+    write!(json, r#","title":"{title}","status":{status},"detail":"#)?;
+    push_json_string(json, &rejection.to_string())?;
+    if name.is_some() {
+        json.push_str(r#","violated-policies":["#);
+        for (position, policy) in rejection.policies.iter().enumerate() {
+            if position > 0 {
+                json.push(',');
+            }
+            push_json_string(json, policy)?;
+        }
+        json.push(']');
+    }
+    if let Some(secs) = rejection.retry_after_secs {
+        write!(json, r#","retry-after-secs":{secs}"#)?;
+    }
+    json.push('}');
+    Ok(())
+}
+
+/// RFC 8259, section 7.
+fn push_json_string(json: &mut String, text: &str) -> fmt::Result {
+    json.push('"');
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => json.extend(['\\', char]),
+            '\0'..='\x1f' => write!(json, "\\u{:04x}", u32::from(char))?,
+            _ => json.push(char),
+        }
+    }
+    json.push('"');
+    Ok(())
+}

@@ -1,0 +1,117 @@
+use http::{Extensions, HeaderMap, Method, Uri};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn rejection(kind: RejectionKind, secs: Option<u64>) -> Rejection {
+    Rejection {
+        kind,
+        policies: vec!["client".to_owned(), "a \"b\" \\c".to_owned()],
+        retry_after: secs.map(Duration::from_secs),
+        retry_after_secs: secs,
+        explanation: "too\tmuch".into(),
+    }
+}
+
+fn answered(rejection: Rejection, builder: &dyn OnRejection) -> Response<Bytes> {
+    let (method, uri) = (Method::GET, Uri::from_static("/"));
+    let (headers, extensions) = (HeaderMap::new(), Extensions::new());
+    let request = RequestHead {
+        method: &method,
+        uri: &uri,
+        headers: &headers,
+        extensions: &extensions,
+    };
+    rejection.response(&request, builder)
+}
+
+fn problem(rejection: Rejection) -> Value {
+    let response = answered(rejection, &ProblemJson);
+    serde_json::from_slice(response.body()).expect("well-formed JSON")
+}
+
+#[test]
+fn a_problem_survives_every_name_and_text() {
+    assert_eq!(
+        problem(rejection(RejectionKind::QuotaExceeded, Some(7))),
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Quota exceeded",
+            "status": 429,
+            "detail": "policies \"client\", \"a \\\"b\\\" \\\\c\": too\tmuch, retry after 7 s",
+            "violated-policies": ["client", "a \"b\" \\c"],
+            "retry-after-secs": 7,
+        })
+    );
+}
+
+#[test]
+fn every_kind_has_its_status_and_type() {
+    let failed = RejectionKind::StoreFailed(StoreErrorKind::TimedOut);
+    for (kind, status, fragment) in [
+        (RejectionKind::QuotaExceeded, 429, "#quota-exceeded"),
+        (RejectionKind::NeverFits, 429, "#quota-exceeded"),
+        (failed, 503, "#temporary-reduced-capacity"),
+        (RejectionKind::MissingKey, 400, "about:blank"),
+        (RejectionKind::BadCost, 400, "about:blank"),
+        (RejectionKind::Misconfigured, 500, "about:blank"),
+    ] {
+        let problem = problem(rejection(kind, None));
+        assert_eq!(problem["status"], status);
+        assert!(problem["type"].as_str().unwrap().ends_with(fragment));
+        assert_eq!(
+            problem.get("violated-policies").is_some(),
+            fragment.starts_with('#'),
+            "{kind:?}"
+        );
+        assert_eq!(problem.get("retry-after-secs"), None);
+    }
+}
+
+#[test]
+fn whatever_the_builder_makes_is_not_stored_and_says_when_to_come_back() {
+    let teapot = |_: &RequestHead<'_>, _: &Rejection| {
+        let mut response = Response::new("short and stout");
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response
+    };
+    let rejection = rejection(RejectionKind::QuotaExceeded, Some(7));
+    let response = answered(rejection.clone(), &teapot);
+    assert_eq!(response.status(), 418);
+    assert_eq!(response.body(), "short and stout");
+    assert_eq!(response.headers()[RETRY_AFTER], "7");
+    assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+    assert_eq!(response.extensions().get(), Some(&rejection));
+}
+
+#[test]
+fn what_the_builder_says_itself_is_left_alone() {
+    let own = |_: &RequestHead<'_>, _: &Rejection| {
+        let response = Response::builder()
+            .header(RETRY_AFTER, "60")
+            .header(CACHE_CONTROL, "private, no-store");
+        response.body("").expect("valid headers")
+    };
+    let response = answered(rejection(RejectionKind::QuotaExceeded, Some(7)), &own);
+    assert_eq!(response.headers()[RETRY_AFTER], "60");
+    assert_eq!(response.headers()[CACHE_CONTROL], "private, no-store");
+}
+
+#[test]
+fn a_redirect_is_not_delayed() {
+    let elsewhere = |_: &RequestHead<'_>, _: &Rejection| {
+        let response = Response::builder().status(303).header("location", "/slow");
+        response.body("").expect("valid headers")
+    };
+    let response = answered(rejection(RejectionKind::QuotaExceeded, Some(7)), &elsewhere);
+    assert_eq!(response.headers().get(RETRY_AFTER), None);
+}
+
+#[test]
+fn plain_text_is_one_line() {
+    let response = answered(rejection(RejectionKind::NeverFits, None), &PlainText);
+    assert_eq!(
+        response.body(),
+        "policies \"client\", \"a \\\"b\\\" \\\\c\": too\tmuch\n"
+    );
+}

@@ -1,0 +1,162 @@
+//! `ResponseFuture`: a request on its way through the layer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::layer::{Sentence, Settings, with_fields};
+use crate::http::{QuotaFields, ResponseBody};
+use crate::limiter::PendingVerdict;
+use crate::request::RequestHead;
+
+pin_project! {
+    /// The future of [`RateLimit`](crate::RateLimit).
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjected]
+    enum State<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        /// The store is on its way with the answer.
+        Asking {
+            // Taken when the answer is there.
+            asking: Option<Asking<S, B>>,
+        },
+        /// Allowed: the inner service is at work.
+        Calling {
+            #[pin]
+            response: S::Future,
+            fields: Option<QuotaFields>,
+        },
+        /// Denied, or not to be judged.
+        Rejected {
+            // Taken when it is handed out.
+            response: Option<Response<Bytes>>,
+        },
+    }
+}
+
+/// All that waits for an answer: whom to call then, and with what.
+struct Asking<S, B> {
+    verdict: PendingVerdict,
+    ready: S,
+    request: Request<B>,
+    settings: Arc<Settings>,
+}
+
+impl<S, B> ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    pub(super) fn asking(
+        verdict: PendingVerdict,
+        ready: S,
+        request: Request<B>,
+        settings: Arc<Settings>,
+    ) -> Self {
+        let asking = Some(Asking {
+            verdict,
+            ready,
+            request,
+            settings,
+        });
+        Self {
+            state: State::Asking { asking },
+        }
+    }
+
+    pub(super) fn calling(response: S::Future, fields: Option<QuotaFields>) -> Self {
+        Self {
+            state: State::Calling { response, fields },
+        }
+    }
+
+    pub(super) fn rejected(response: Response<Bytes>) -> Self {
+        Self {
+            state: State::Rejected {
+                response: Some(response),
+            },
+        }
+    }
+}
+
+impl<S, B> Asking<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn poll_next(asking: &mut Option<Self>, cx: &mut Context<'_>) -> Poll<State<S, B>> {
+        let waiting = asking.as_mut().expect(POLLED_AGAIN);
+        let answer = ready!(waiting.verdict.answer.as_mut().poll(cx));
+        let Self {
+            mut verdict,
+            mut ready,
+            request,
+            settings,
+        } = asking.take().expect(POLLED_AGAIN);
+        let verdict = verdict.verdict(answer);
+        let sentence = settings.sentence(&verdict, &RequestHead::of(&request));
+        Poll::Ready(match sentence {
+            Sentence::Pass(fields) => State::Calling {
+                response: ready.call(request),
+                fields,
+            },
+            Sentence::Reject(response) => State::Rejected {
+                response: Some(response),
+            },
+        })
+    }
+}
+
+/// What `Future` allows to panic about.
+const POLLED_AGAIN: &str = "the future was polled after it was done";
+
+impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+{
+    type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjected::Asking { asking } => ready!(Asking::poll_next(asking, cx)),
+                StateProjected::Calling { response, fields } => {
+                    let response = ready!(response.poll(cx))?;
+                    let response = with_fields(response, fields.take());
+                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                }
+                StateProjected::Rejected { response } => {
+                    let response = response.take().expect(POLLED_AGAIN);
+                    return Poll::Ready(Ok(response.map(ResponseBody::rejection)));
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

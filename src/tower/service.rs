@@ -1,0 +1,69 @@
+//! `RateLimit`: a service behind a limiter.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::future::ResponseFuture;
+use super::layer::{Sentence, Settings};
+use crate::http::ResponseBody;
+use crate::limiter::Judging;
+use crate::request::RequestHead;
+
+/// A service behind a limiter; made by [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// A denied request is answered with a response and never touches the inner service; the inner
+/// service's errors pass unchanged. Dropping the future at any point is safe: a request that was
+/// charged stays charged, one whose answer was still on its way may be.
+#[derive(Clone, Debug)]
+pub struct RateLimit<S> {
+    inner: S,
+    settings: Arc<Settings>,
+}
+
+impl<S> RateLimit<S> {
+    pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
+        Self { inner, settings }
+    }
+}
+
+impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+{
+    type Response = Response<ResponseBody<ResBody>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, ReqBody>;
+
+    /// Ready when the inner service is.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        let head = RequestHead::of(&request);
+        match self.settings.limiter.judge(&head) {
+            Ok(Judging::Done(verdict)) => match self.settings.sentence(&verdict, &head) {
+                Sentence::Pass(fields) => ResponseFuture::calling(self.inner.call(request), fields),
+                Sentence::Reject(response) => ResponseFuture::rejected(response),
+            },
+            Ok(Judging::Asked(verdict)) => {
+                // This instance was polled ready; its clone was not, and stays for the next call.
+                let unready = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, unready);
+                ResponseFuture::asking(verdict, ready, request, Arc::clone(&self.settings))
+            }
+            Err(refusal) => ResponseFuture::rejected(self.settings.refuse(refusal, &head)),
+        }
+    }
+}
+
+/// So that a single tonic service can be wrapped: `Server::builder().add_service(...)` routes by
+/// this name.
+#[cfg(feature = "tonic")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
+impl<S: tonic::server::NamedService> tonic::server::NamedService for RateLimit<S> {
+    const NAME: &'static str = S::NAME;
+}

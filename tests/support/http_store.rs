@@ -1,0 +1,122 @@
+//! Limiters for the tests of the layer: over a store that answers at once, by a trip, or never.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tower_throttle::algorithm::{Algorithm, State};
+use tower_throttle::{
+    Answer, Check, Clock, Decisions, Limit, Limiter, ManualClock, Policy, Store, StoreError,
+    StoreErrorKind,
+};
+
+/// How a store answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trip {
+    /// At once.
+    None,
+    /// When the answer is polled a second time.
+    Short,
+    /// At once, that it cannot.
+    Fails,
+    /// When the answer is polled a second time, that it cannot.
+    FailsLate,
+}
+
+/// The trips of a store that works: what must hold, holds for both.
+pub(crate) const TRIPS: [Trip; 2] = [Trip::None, Trip::Short];
+
+/// Counts by the algorithms on a clock that stands still. Clones share the counts.
+#[derive(Clone)]
+pub(crate) struct TestStore {
+    trip: Trip,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    states: Mutex<HashMap<(u128, u128), State>>,
+    clock: ManualClock,
+    decided: AtomicUsize,
+}
+
+impl TestStore {
+    pub(crate) fn new(trip: Trip) -> Self {
+        Self {
+            trip,
+            counts: Arc::default(),
+        }
+    }
+
+    /// A limiter over this store with one policy, `api`, about everybody.
+    pub(crate) fn limiter(&self, limit: Limit) -> Limiter {
+        Limiter::new(self.clone(), [Policy::new("api", limit)]).expect("a sound policy")
+    }
+
+    /// How many questions have been decided.
+    pub(crate) fn decided(&self) -> usize {
+        self.counts.decided.load(Ordering::SeqCst)
+    }
+}
+
+impl Store for TestStore {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let questions: Vec<_> = checks.iter().map(Question::of).collect();
+        let counts = Arc::clone(&self.counts);
+        let failure = || StoreError::new(StoreErrorKind::Unreachable);
+        match self.trip {
+            Trip::None => Answer::Ready(Ok(counts.decide(&questions))),
+            Trip::Fails => Answer::Ready(Err(failure())),
+            Trip::Short => Answer::Pending(Box::pin(async move {
+                tokio::task::yield_now().await;
+                Ok(counts.decide(&questions))
+            })),
+            Trip::FailsLate => Answer::Pending(Box::pin(async move {
+                tokio::task::yield_now().await;
+                Err(failure())
+            })),
+        }
+    }
+}
+
+struct Question {
+    key: (u128, u128),
+    algorithm: Algorithm,
+    cost: u32,
+}
+
+impl Question {
+    fn of(check: &Check<'_>) -> Self {
+        Self {
+            key: (check.policy.fingerprint(), check.subject.to_u128()),
+            algorithm: check.algorithm,
+            cost: check.cost,
+        }
+    }
+}
+
+impl Counts {
+    fn decide(&self, questions: &[Question]) -> Decisions {
+        let mut states = self.states.lock().expect("no test panics in here");
+        let now = self.clock.now();
+        let mut readings = Vec::new();
+        for asked in questions {
+            let untouched = || asked.algorithm.untouched();
+            let state = states.entry(asked.key).or_insert_with(untouched);
+            readings.push(asked.algorithm.read(state, now, asked.cost));
+        }
+        let all_fit = readings.iter().all(|reading| reading.fits);
+        if all_fit {
+            for asked in questions {
+                let state = states.get_mut(&asked.key).expect("it was read");
+                asked.algorithm.charge(state, now, asked.cost);
+            }
+        }
+        self.decided.fetch_add(1, Ordering::SeqCst);
+        let each = questions.iter().zip(&readings);
+        each.map(|(asked, reading)| asked.algorithm.decide(reading, asked.cost, all_fit))
+            .collect()
+    }
+}
