@@ -51,7 +51,9 @@ fn redis_decision(criterion: &mut Criterion) {
         Policy::new("sliding_log", Limit::sliding_log(10, SECOND)),
     ];
     let store = runtime.block_on(server.store());
-    let limiter = Limiter::builder(store).policies(policies).timeout(10 * SECOND);
+    let limiter = Limiter::builder(store)
+        .policies(policies)
+        .timeout(10 * SECOND);
     let limiter = limiter.build().unwrap();
 
     for at_once in [1, 64] {
@@ -70,7 +72,9 @@ fn redis_decision(criterion: &mut Criterion) {
             let id = BenchmarkId::new("decision", policy);
             group.bench_function(id, |bencher| {
                 bencher.to_async(&runtime).iter_custom(|rounds| {
-                    timed(rounds, at_once, |number| limiter.check(policy, number % KEYS))
+                    timed(rounds, at_once, |number| {
+                        limiter.check(policy, number % KEYS)
+                    })
                 });
             });
         }

@@ -104,8 +104,12 @@ pub mod config;
 pub use self::config::{Config, FileError};
 pub use self::decision::{Decision, Decisions, Outcome};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
+pub use self::http::extract::{
+    ClientAddr, Everybody, Extension, Header, Peer, PeerAddr, PeerNetwork,
+};
 pub use self::http::{
-    OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection, RejectionKind, ResponseBody,
+    HeaderCost, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection, RejectionKind,
+    ResponseBody, Route,
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::Limit;

@@ -1,10 +1,16 @@
 //! HTTP: what is read of requests, and what is written into responses.
 
 mod body;
+mod cost;
+pub(crate) mod extract;
+mod field;
 mod headers;
 mod rejection;
+mod route;
 
 pub use self::body::ResponseBody;
+pub use self::cost::HeaderCost;
 pub(crate) use self::headers::QuotaFields;
 pub use self::headers::QuotaHeaders;
 pub use self::rejection::{OnRejection, PlainText, ProblemJson, Rejection, RejectionKind};
+pub use self::route::Route;

@@ -1,0 +1,113 @@
+//! The canonical form of an address: all the ways to write one client are one key.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::error::ConfigError;
+
+/// How many bits of an IPv6 address make a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ipv6Prefix(u8);
+
+/// What one subscriber gets at least, and can move about in at will (RFC 6177).
+impl Default for Ipv6Prefix {
+    fn default() -> Self {
+        Self(64)
+    }
+}
+
+impl Ipv6Prefix {
+    pub(super) fn new(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    pub(super) fn validate(self) -> Result<(), ConfigError> {
+        match self.0 {
+            32..=128 => Ok(()),
+            bits => Err(ConfigError::out_of_range(
+                "ipv6_prefix",
+                bits,
+                "32 to 128 bits",
+            )),
+        }
+    }
+
+    /// The address that stands for all that share a key with this one.
+    pub(super) fn canonical(self, address: IpAddr) -> IpAddr {
+        // The order is essential: masked first, every IPv4 client would share one bucket.
+        match embedded(address) {
+            IpAddr::V6(v6) if !v6.is_unicast_link_local() && !v6.is_loopback() => {
+                self.masked(v6).into()
+            }
+            whole => whole,
+        }
+    }
+
+    fn masked(self, address: Ipv6Addr) -> Ipv6Addr {
+        let host_bits = 128_u32.saturating_sub(self.0.into());
+        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+        Ipv6Addr::from_bits(address.to_bits() & mask)
+    }
+}
+
+/// The IPv4 address inside of an IPv4-mapped one (RFC 4291) or one behind NAT64 (RFC 6052).
+pub(super) fn embedded(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = v6.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_write_one_client_is_one_address() {
+        for (address, canonical) in [
+            ("203.0.113.9", "203.0.113.9"),
+            ("::ffff:203.0.113.9", "203.0.113.9"),
+            ("64:ff9b::203.0.113.9", "203.0.113.9"),
+            ("64:ff9b:1::203.0.113.9", "64:ff9b:1::"),
+            ("2001:db8:1::7", "2001:db8:1::"),
+            ("2001:DB8:1:0:ffff::8", "2001:db8:1::"),
+            ("2001:db8:1:1::7", "2001:db8:1:1::"),
+            ("fe80::1:2:3:4", "fe80::1:2:3:4"),
+            ("febf::1", "febf::1"),
+            ("fec0::1", "fec0::"),
+            ("::1", "::1"),
+            ("::2", "::"),
+        ] {
+            let found = Ipv6Prefix::default().canonical(address.parse().unwrap());
+            assert_eq!(found, canonical.parse::<IpAddr>().unwrap(), "{address}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_is_32_to_128_bits() {
+        let address = "2001:db8:1:2:3:4:5:6".parse().unwrap();
+        for (bits, network) in [
+            (32, "2001:db8::"),
+            (56, "2001:db8:1::"),
+            (128, "2001:db8:1:2:3:4:5:6"),
+        ] {
+            let prefix = Ipv6Prefix::new(bits);
+            assert!(prefix.validate().is_ok());
+            assert_eq!(
+                prefix.canonical(address),
+                network.parse::<IpAddr>().unwrap()
+            );
+        }
+        for bits in [0, 31, 129, 255] {
+            let prefix = Ipv6Prefix::new(bits);
+            let refusal = prefix.validate().unwrap_err().to_string();
+            assert_eq!(
+                refusal,
+                format!("ipv6_prefix: got {bits}, expected 32 to 128 bits")
+            );
+            prefix.canonical(address);
+        }
+    }
+}

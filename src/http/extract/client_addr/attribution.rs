@@ -1,0 +1,94 @@
+//! Who the client is: a pure function of the peer, of who is trusted, and of one header's lines.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::super::peer::Peer;
+use super::trusted::TrustedRanges;
+use super::{forwarded, node};
+
+/// How many entries are looked at before a request is left unattributed; bounds the work that a
+/// request can cause.
+pub(super) const MAX_HOPS: usize = 64;
+
+/// What a request was found to come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attribution {
+    /// This client.
+    Client(IpAddr),
+    /// Nobody knows; this was the last hop that is trusted.
+    Unattributed(IpAddr),
+}
+
+/// How the header's text is cut into entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Syntax {
+    List,
+    Forwarded,
+    Single,
+}
+
+/// Who is trusted to have written the header.
+#[derive(Clone, Copy)]
+pub(super) struct Trust<'a> {
+    pub(super) ranges: &'a TrustedRanges,
+    /// Instead of the ranges, behind the peer: the client's place from the right, from 1 on.
+    pub(super) hops: Option<usize>,
+}
+
+pub(super) fn attribute<'a>(
+    peer: Peer,
+    trust: Trust<'_>,
+    syntax: Syntax,
+    mut lines: impl DoubleEndedIterator<Item = &'a [u8]>,
+) -> Attribution {
+    let peer = match peer {
+        // Dual-stack sockets show IPv4 peers as IPv4-mapped ones.
+        Peer::Address(address) => match address.ip().to_canonical() {
+            address if trust.ranges.contain(address) => address,
+            client => return Attribution::Client(client),
+        },
+        Peer::UnixSocket => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    match syntax {
+        Syntax::List => {
+            let entries = lines
+                .rev()
+                .flat_map(|line| line.rsplit(|&byte| byte == b','));
+            walk(peer, trust, entries, node::address)
+        }
+        Syntax::Forwarded => {
+            let entries = lines.rev().flat_map(forwarded::elements);
+            walk(peer, trust, entries, forwarded::address)
+        }
+        Syntax::Single => match (lines.next(), lines.next()) {
+            (Some(line), None) => walk(peer, trust, std::iter::once(line), node::address),
+            _ => Attribution::Unattributed(peer),
+        },
+    }
+}
+
+/// From the entry written last to the first one that settles it. Nothing after that is read.
+fn walk<'a>(
+    peer: IpAddr,
+    trust: Trust<'_>,
+    entries: impl Iterator<Item = &'a [u8]>,
+    address: impl Fn(&'a [u8]) -> Option<IpAddr>,
+) -> Attribution {
+    let mut last_hop = peer;
+    let mut hops = 0;
+    // Empty entries count too: a header of commas alone must not be read to its end.
+    for entry in entries.take(MAX_HOPS).map(<[u8]>::trim_ascii) {
+        if entry.is_empty() {
+            continue;
+        }
+        hops += 1;
+        let address = address(entry);
+        match (trust.hops, address) {
+            (None, Some(proxy)) if trust.ranges.contain(proxy) => last_hop = proxy,
+            (Some(place), _) if hops < place => last_hop = address.unwrap_or(last_hop),
+            (_, Some(client)) => return Attribution::Client(client),
+            (_, None) => return Attribution::Unattributed(last_hop),
+        }
+    }
+    Attribution::Unattributed(last_hop)
+}

@@ -1,0 +1,182 @@
+//! `ClientAddr`: the client's address behind proxies.
+
+use crate::error::ConfigError;
+use crate::http::field::Field;
+use crate::key::Key;
+use crate::request::{KeyError, KeyExtractor, RequestHead};
+
+use super::canonical::Ipv6Prefix;
+use super::peer::Peer;
+
+mod attribution;
+mod forwarded;
+mod node;
+mod trusted;
+
+use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, attribute};
+use self::trusted::TrustedRanges;
+
+/// The client's address behind proxies: read from the one header that they are known to write,
+/// and from it only what they have written.
+///
+/// ```
+/// use tower_throttle::{ClientAddr, Limit, MINUTE, Policy};
+///
+/// let policy = Policy::new("client", Limit::gcra(100, MINUTE))
+///     .by(ClientAddr::x_forwarded_for(["10.0.0.0/8", "2001:db8:7::/48"])?);
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+///
+/// # Which header
+///
+/// The one that the proxy nearest to this server writes; the others may come from the client as
+/// they are. Each proxy must *append* the address of its peer to what it received (nginx:
+/// `$proxy_add_x_forwarded_for`) or set the header anew. One that hands the header on untouched
+/// lets clients choose who they are. A header with a single address
+/// ([`header`](Self::header)) must be set anew by the proxy on every request.
+///
+/// # How it is read
+///
+/// 1. A socket peer outside of the trusted ranges is the client; the header is ignored. (A Unix
+///    socket counts as trusted. See [`Peer`] for where the address comes from.)
+/// 2. Otherwise the header is read from the right, over all its lines. Addresses in the trusted
+///    ranges are proxies; the first other one is the client. What stands left of it was written by
+///    the client or by nobody knows whom, and is never looked at.
+/// 3. Nobody is the client when the header is absent, when it holds only trusted addresses, more
+///    than 64 of them, or something that is no address before the client was found. Such requests
+///    are *unattributed*: they share a bucket for each last trusted proxy, apart from the
+///    buckets of addresses. (The last proxy behind a Unix socket counts as `0.0.0.0`.)
+///
+/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), which is
+/// what one subscriber has at least; only link-local and loopback addresses count whole. An IPv4
+/// address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
+///
+/// A request that does not carry its peer's address is answered with 500 and an explanation.
+#[derive(Clone, Debug)]
+pub struct ClientAddr {
+    field: Field,
+    syntax: Syntax,
+    trusted: TrustedRanges,
+    trusted_hops: Option<usize>,
+    ipv6_prefix: Ipv6Prefix,
+}
+
+impl ClientAddr {
+    /// From `X-Forwarded-For`, written by proxies in these ranges (`10.0.0.0/8`, `2001:db8::/32`,
+    /// or single addresses).
+    ///
+    /// # Errors
+    ///
+    /// Names the range that cannot be read.
+    pub fn x_forwarded_for(
+        trusted: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        Self::new("x-forwarded-for", Syntax::List, trusted)
+    }
+
+    /// From `Forwarded` (RFC 7239), written by proxies in these ranges.
+    ///
+    /// A header line that leaves a quote open is no list of addresses at all: nobody can tell the
+    /// proxy's part from what the client wrote, so the request is unattributed.
+    ///
+    /// # Errors
+    ///
+    /// Names the range that cannot be read.
+    pub fn forwarded(
+        trusted: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        Self::new("forwarded", Syntax::Forwarded, trusted)
+    }
+
+    /// From a header that holds one address (`CF-Connecting-IP`, `Fly-Client-IP`), set by proxies
+    /// in these ranges. Sent more than once, it says nothing.
+    ///
+    /// # Errors
+    ///
+    /// Names the range that cannot be read, or the header's name when no header can have it.
+    pub fn header(
+        name: impl AsRef<str>,
+        trusted: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        Self::new(name.as_ref(), Syntax::Single, trusted)
+    }
+
+    fn new(
+        name: &str,
+        syntax: Syntax,
+        trusted: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        let field = Field::new(name);
+        field.validate()?;
+        Ok(Self {
+            field,
+            syntax,
+            trusted: TrustedRanges::read(trusted)?,
+            trusted_hops: None,
+            ipv6_prefix: Ipv6Prefix::default(),
+        })
+    }
+
+    /// Takes the `hops`-th address from the right for the client, whatever stands right of it: for
+    /// proxies whose number is known and whose addresses are not. 1 to 64; 1 when a header holds
+    /// one address.
+    ///
+    /// The number includes the socket's peer: behind a single proxy it is 1. Too few addresses
+    /// leave a request unattributed. A peer outside of the trusted ranges still is the client, so
+    /// trust every address that the nearest proxy may have, or all when nobody but the proxy can
+    /// connect:
+    ///
+    /// ```
+    /// use tower_throttle::ClientAddr;
+    ///
+    /// let behind_two = ClientAddr::x_forwarded_for(["0.0.0.0/0", "::/0"])?.trusted_hops(2);
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    ///
+    /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
+    #[must_use]
+    pub fn trusted_hops(mut self, hops: usize) -> Self {
+        self.trusted_hops = Some(hops);
+        self
+    }
+
+    /// Tells IPv6 clients apart by this many bits instead of 64; 32 to 128.
+    ///
+    /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
+    #[must_use]
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.ipv6_prefix = Ipv6Prefix::new(bits);
+        self
+    }
+}
+
+impl KeyExtractor for ClientAddr {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        let trust = Trust {
+            ranges: &self.trusted,
+            hops: self.trusted_hops,
+        };
+        let peer = Peer::of(request)?;
+        let lines = self.field.lines(request.headers);
+        Ok(match attribute(peer, trust, self.syntax, lines) {
+            Attribution::Client(address) => Key::address(self.ipv6_prefix.canonical(address)),
+            Attribution::Unattributed(last_hop) => {
+                Key::unattributed(self.ipv6_prefix.canonical(last_hop))
+            }
+        })
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.ipv6_prefix.validate()?;
+        match (self.trusted_hops, self.syntax) {
+            (None | Some(1), _) => Ok(()),
+            (Some(hops), Syntax::Single) => Err(ConfigError::out_of_range(
+                "trusted_hops",
+                hops,
+                "1 for a header that holds one address",
+            )),
+            (Some(2..=MAX_HOPS), _) => Ok(()),
+            (Some(hops), _) => Err(ConfigError::out_of_range("trusted_hops", hops, "1 to 64")),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The ranges of addresses whose word is taken.
+
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::error::ConfigError;
+
+/// The ranges of addresses whose word is taken.
+#[derive(Clone, Debug)]
+pub(super) struct TrustedRanges(Vec<IpNet>);
+
+impl TrustedRanges {
+    /// Reads CIDR ranges and single addresses.
+    pub(super) fn read(
+        ranges: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        ranges
+            .into_iter()
+            .map(|range| read_range(range.as_ref()))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Whether this address, in IPv4 where it can be, lies in one of the ranges.
+    pub(super) fn contain(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|range| range.contains(&address))
+    }
+}
+
+fn read_range(text: &str) -> Result<IpNet, ConfigError> {
+    parsed(text).map(unmapped).ok_or_else(|| {
+        ConfigError::malformed(
+            "trusted_proxies",
+            text,
+            "right is a range as 10.0.0.0/8 or 2001:db8::/32, or one address",
+        )
+    })
+}
+
+/// The standard parser reads the address: that of `ipnet` takes `010.0.0.0` for `10.0.0.0`, where
+/// others take it for `8.0.0.0`.
+fn parsed(text: &str) -> Option<IpNet> {
+    let Some((address, bits)) = text.split_once('/') else {
+        return text.parse::<IpAddr>().ok().map(IpNet::from);
+    };
+    let is_number = bits.bytes().all(|byte| byte.is_ascii_digit());
+    let bits = bits.parse().ok().filter(|_| is_number)?;
+    IpNet::new(address.parse().ok()?, bits).ok()
+}
+
+/// Addresses are compared in IPv4 where they can be, so an IPv4-mapped range would never match.
+fn unmapped(range: IpNet) -> IpNet {
+    match (range.addr().to_canonical(), range.prefix_len()) {
+        (IpAddr::V4(v4), bits @ 96..) if matches!(range, IpNet::V6(_)) => {
+            Ipv4Net::new(v4, bits - 96).map_or(range, IpNet::V4)
+        }
+        _ => range,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold_what_lies_in_them_and_single_addresses_themselves() {
+        let ranges = [
+            "10.1.2.3/8",
+            "192.0.2.1",
+            "2001:db8::/32",
+            "::ffff:172.16.0.0/108",
+        ];
+        let trusted = TrustedRanges::read(ranges).unwrap();
+        for (address, expected) in [
+            ("10.255.255.255", true),
+            ("11.0.0.0", false),
+            ("192.0.2.1", true),
+            ("192.0.2.2", false),
+            ("2001:db8:ffff::1", true),
+            ("2001:db9::", false),
+            ("172.31.255.255", true),
+            ("172.32.0.0", false),
+        ] {
+            assert_eq!(
+                trusted.contain(address.parse().unwrap()),
+                expected,
+                "{address}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_read_is_named() {
+        for range in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "::/129",
+            "10.0.0.0/",
+            "/8",
+            " 10.0.0.0/8",
+            "localhost",
+            "010.0.0.0/8",
+            "10.0.0.0-10.0.0.9",
+            "10.0.0.1:80",
+            "10.0.0.0/+8",
+            "10.0.0.0/8/8",
+            "fe80::1%eth0",
+        ] {
+            let refusal = TrustedRanges::read(["10.0.0.0/8", range]).unwrap_err();
+            assert_eq!(
+                refusal.to_string(),
+                format!(
+                    "trusted_proxies: got {range:?}: right is a range as 10.0.0.0/8 or \
+                     2001:db8::/32, or one address"
+                )
+            );
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! `Everybody`: one quota for all requests together.
+
+use crate::key::Key;
+use crate::request::{KeyError, KeyExtractor, RequestHead};
+
+/// All requests together use one quota; what a [`Policy`](crate::Policy) does unless said
+/// otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Everybody;
+
+impl KeyExtractor for Everybody {
+    fn extract(&self, _: &RequestHead<'_>) -> Result<Key, KeyError> {
+        Ok(Key::everybody())
+    }
+}

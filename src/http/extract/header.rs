@@ -1,0 +1,110 @@
+//! `Header`: the value of a request header as key.
+
+use crate::error::ConfigError;
+use crate::http::field::{Field, Reading};
+use crate::key::Key;
+use crate::request::{KeyError, KeyExtractor, RequestHead};
+
+/// The value of a request header: an API key, a tenant, a user that a gateway has checked.
+///
+/// The bytes count as they are, without the blanks around them. A header that is absent, empty or
+/// sent more than once says nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
+///
+/// # Clients that choose their subject
+///
+/// Whoever may write anything here gets a new quota with each new value. So use it only behind
+/// authentication that refuses wrong values before the layer, or behind a gateway that sets the
+/// header itself, or beside a second policy by address:
+///
+/// ```
+/// use tower_throttle::{ClientAddr, Header, Limit, MINUTE, Policy};
+///
+/// let policies = [
+///     Policy::new("key", Limit::gcra(600, MINUTE)).by(Header::new("x-api-key")),
+///     Policy::new("client", Limit::gcra(1_000, MINUTE)).by(ClientAddr::x_forwarded_for(["10.0.0.0/8"])?),
+/// ];
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Header {
+    field: Field,
+    encoded_name: Key,
+}
+
+impl Header {
+    /// The subject stands in this header; its name in any case.
+    ///
+    /// A name that no header can have is refused by [`Limiter::new`](crate::Limiter::new).
+    pub fn new(name: impl AsRef<str>) -> Self {
+        let field = Field::new(name.as_ref());
+        Self {
+            encoded_name: Key::from(field.name()),
+            field,
+        }
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        match self.field.read(request.headers) {
+            Reading::Absent | Reading::Once(b"") | Reading::Repeated => Err(KeyError::Missing),
+            Reading::Once(value) => Ok(Key::header_of(&self.encoded_name, value)),
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.field.validate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderValue, Request};
+
+    use super::*;
+
+    fn key(values: &[&[u8]]) -> Result<Key, KeyError> {
+        let mut request = Request::new(());
+        for value in values {
+            let value = HeaderValue::from_bytes(value).unwrap();
+            request.headers_mut().append("x-user", value);
+        }
+        Header::new("X-User").extract(&RequestHead::of(&request))
+    }
+
+    #[test]
+    fn the_value_is_the_key_without_the_blanks_around_it() {
+        assert_eq!(key(&[b"bob"]), Ok(Key::header("x-user", b"bob")));
+        assert_eq!(key(&[b" bob\t"]), key(&[b"bob"]));
+        assert_ne!(key(&[b"Bob"]), key(&[b"bob"]));
+        assert_eq!(
+            key(&[b"\xff,\x80"]),
+            Ok(Key::header("x-user", b"\xff,\x80"))
+        );
+    }
+
+    #[test]
+    fn absent_empty_and_repeated_headers_are_missing() {
+        for values in [
+            &[][..],
+            &[&b""[..]],
+            &[b" \t "],
+            &[b"bob", b"bob"],
+            &[b"bob", b""],
+        ] {
+            assert_eq!(key(values), Err(KeyError::Missing), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_header_can_have_is_refused() {
+        for name in ["", "x user", "x-user:", "ü"] {
+            let header = Header::new(name);
+            let refusal = header.validate().unwrap_err().to_string();
+            assert!(refusal.starts_with(&format!("header: got {name:?}: ")));
+            let request = Request::new(());
+            let key = header.extract(&RequestHead::of(&request));
+            assert_eq!(key, Err(KeyError::Missing));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Several extractors as one: a composite key of all that they read.
+
+use smallvec::SmallVec;
+
+use crate::error::ConfigError;
+use crate::key::Key;
+use crate::request::{KeyError, KeyExtractor, RequestHead};
+
+/// One key of all parts. A part that is missing leaves the whole missing; one that the server is
+/// to blame for goes first, whatever the request says.
+fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key, KeyError> {
+    let mut keys = SmallVec::<[Key; 4]>::new();
+    let mut is_missing = false;
+    for part in parts {
+        match part {
+            Ok(key) => keys.push(key),
+            Err(KeyError::Missing) => is_missing = true,
+            Err(misconfigured) => return Err(misconfigured),
+        }
+    }
+    if is_missing {
+        return Err(KeyError::Missing);
+    }
+    Ok(Key::all(keys))
+}
+
+macro_rules! extractor_of_tuple {
+    ($($part:ident $position:tt),+) => {
+        /// One key of all parts; a request that leaves one out says nothing.
+        impl<$($part: KeyExtractor),+> KeyExtractor for ($($part,)+) {
+            fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+                joined([$(self.$position.extract(request)),+])
+            }
+
+            fn validate(&self) -> Result<(), ConfigError> {
+                $(self.$position.validate()?;)+
+                Ok(())
+            }
+        }
+    };
+}
+extractor_of_tuple!(A 0, B 1);
+extractor_of_tuple!(A 0, B 1, C 2);
+extractor_of_tuple!(A 0, B 1, C 2, D 3);
+
+/// For parts that are known at run time; as a tuple of the same parts. At least one.
+impl<E: KeyExtractor> KeyExtractor for Vec<E> {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        joined(self.iter().map(|part| part.extract(request)))
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        if self.is_empty() {
+            return Err(ConfigError::out_of_range(
+                "key",
+                "an empty list",
+                "at least one part",
+            ));
+        }
+        self.iter().try_for_each(E::validate)
+    }
+}
+
+impl KeyExtractor for Box<dyn KeyExtractor> {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        (**self).extract(request)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        (**self).validate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use http::Request;
+
+    use super::*;
+    use crate::http::extract::{Everybody, Header};
+
+    struct Fixed(Result<Key, KeyError>);
+
+    impl KeyExtractor for Fixed {
+        fn extract(&self, _: &RequestHead<'_>) -> Result<Key, KeyError> {
+            self.0.clone()
+        }
+    }
+
+    fn extract(extractor: impl KeyExtractor) -> Result<Key, KeyError> {
+        extractor.extract(&RequestHead::of(&Request::new(())))
+    }
+
+    fn part(text: &str) -> Fixed {
+        Fixed(Ok(Key::from(text)))
+    }
+
+    fn missing() -> Fixed {
+        Fixed(Err(KeyError::Missing))
+    }
+
+    #[test]
+    fn a_tuple_and_a_list_of_the_same_parts_are_the_same_key() {
+        let both = Ok(Key::all([Key::from("a"), Key::from("b")]));
+        assert_eq!(extract((part("a"), part("b"))), both);
+        assert_eq!(extract(vec![part("a"), part("b")]), both);
+        let boxed: Vec<Box<dyn KeyExtractor>> = vec![Box::new(part("a")), Box::new(part("b"))];
+        assert_eq!(extract(boxed), both);
+        assert_ne!(extract((part("b"), part("a"))), both);
+        assert_ne!(extract((part("a"), part("b"), part(""))), both);
+    }
+
+    #[test]
+    fn a_missing_part_leaves_the_whole_missing() {
+        assert_eq!(extract((part("a"), missing())), Err(KeyError::Missing));
+        assert_eq!(
+            extract((part("a"), missing(), part("c"), part("d"))),
+            Err(KeyError::Missing)
+        );
+    }
+
+    #[test]
+    fn what_the_server_is_to_blame_for_goes_before_what_is_missing() {
+        let misconfigured = KeyError::Misconfigured(Cow::Borrowed("no peer"));
+        let found = extract((missing(), Fixed(Err(misconfigured.clone())), part("c")));
+        assert_eq!(found, Err(misconfigured));
+    }
+
+    #[test]
+    fn every_part_is_validated_and_an_empty_list_refused() {
+        let wrong = || Header::new("");
+        assert!((Everybody, wrong()).validate().is_err());
+        assert!(
+            (Everybody, Everybody, Everybody, wrong())
+                .validate()
+                .is_err()
+        );
+        assert!(vec![wrong()].validate().is_err());
+        assert!((Everybody, Everybody).validate().is_ok());
+        let refusal = Vec::<Everybody>::new().validate().unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "key: got an empty list, expected at least one part"
+        );
+    }
+}

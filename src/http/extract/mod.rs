@@ -1,0 +1,15 @@
+//! Whose quota a request uses, as it stands in the request.
+
+mod canonical;
+mod client_addr;
+mod everybody;
+mod extension;
+mod header;
+mod joined;
+mod peer;
+
+pub use self::client_addr::ClientAddr;
+pub use self::everybody::Everybody;
+pub use self::extension::Extension;
+pub use self::header::Header;
+pub use self::peer::{Peer, PeerAddr, PeerNetwork};

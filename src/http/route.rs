@@ -1,0 +1,232 @@
+//! `Route`: the requests of a method and a path.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::Method;
+
+use crate::error::ConfigError;
+use crate::request::{RequestHead, RequestMatcher};
+
+/// The requests of a method and a path, in the syntax of axum's router: `/users/{id}` takes one
+/// segment for `{id}`, `/files/{*rest}` everything below `/files/`.
+///
+/// ```
+/// use tower_throttle::{Header, Limit, MINUTE, Policy, Route};
+///
+/// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
+///     .by(Header::new("x-user"))
+///     .on([Route::post("/login"), Route::post("/api/{version}/login")]);
+///
+/// let same: Route = "POST /login".parse()?;
+/// assert_eq!(same.to_string(), Route::post("/login").to_string());
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+///
+/// # What is compared
+///
+/// The path as it came, with no normalisation: `/login/`, `//login` and `/log%69n` are other paths
+/// than `/login`, and `/files/{*rest}` is not about `/files/` itself. Should the server treat them
+/// alike, they would be a way around the policy. With axum that cannot happen when the layer
+/// stands where the router has matched already (`Router::layer`, `Router::route_layer`) and the
+/// crate's feature `axum` is on: a pattern is then tried against the text of the route that
+/// matched (`MatchedPath`) as well as against the path, and either may match. It also finds nested
+/// routers by their whole path, of which the request shows only the rest.
+///
+/// A route for `GET` is also about `HEAD`, which axum answers by the same handler: it would be a
+/// way around the limit otherwise. A gRPC method is `Route::post("/package.Service/Method")`.
+///
+/// A pattern that no router could have is refused by [`Limiter::new`](crate::Limiter::new).
+#[derive(Clone)]
+pub struct Route {
+    method: Option<Method>,
+    pattern: String,
+    // A router of its own for each route: in a common one, overlapping patterns shadow each other.
+    router: Result<matchit::Router<()>, ConfigError>,
+}
+
+impl Route {
+    /// Requests of this method whose path fits the pattern.
+    pub fn new(method: Method, pattern: impl Into<String>) -> Self {
+        Self::of(Some(method), pattern.into())
+    }
+
+    /// Requests of any method whose path fits the pattern.
+    pub fn any(pattern: impl Into<String>) -> Self {
+        Self::of(None, pattern.into())
+    }
+
+    /// `GET` and `HEAD` requests whose path fits the pattern.
+    pub fn get(pattern: impl Into<String>) -> Self {
+        Self::new(Method::GET, pattern)
+    }
+
+    /// `POST` requests whose path fits the pattern.
+    pub fn post(pattern: impl Into<String>) -> Self {
+        Self::new(Method::POST, pattern)
+    }
+
+    /// `PUT` requests whose path fits the pattern.
+    pub fn put(pattern: impl Into<String>) -> Self {
+        Self::new(Method::PUT, pattern)
+    }
+
+    /// `PATCH` requests whose path fits the pattern.
+    pub fn patch(pattern: impl Into<String>) -> Self {
+        Self::new(Method::PATCH, pattern)
+    }
+
+    /// `DELETE` requests whose path fits the pattern.
+    pub fn delete(pattern: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, pattern)
+    }
+
+    fn of(method: Option<Method>, pattern: String) -> Self {
+        Self {
+            method,
+            router: router(&pattern),
+            pattern,
+        }
+    }
+
+    fn matches_method(&self, method: &Method) -> bool {
+        match &self.method {
+            None => true,
+            Some(own) => own == method || (own == Method::GET && method == Method::HEAD),
+        }
+    }
+
+    fn matches_path(&self, path: &str) -> bool {
+        self.router
+            .as_ref()
+            .is_ok_and(|router| router.at(path).is_ok())
+    }
+
+    #[cfg(feature = "axum")]
+    fn matches_route(&self, request: &RequestHead<'_>) -> bool {
+        let Some(matched) = request.extensions.get::<axum::extract::MatchedPath>() else {
+            return false;
+        };
+        // `{*rest}` in the text looks like one segment and is many: only its like may match it.
+        let is_catch_all = |pattern: &str| pattern.contains("{*");
+        (is_catch_all(&self.pattern) || !is_catch_all(matched.as_str()))
+            && self.matches_path(matched.as_str())
+    }
+
+    #[cfg(not(feature = "axum"))]
+    fn matches_route(&self, _: &RequestHead<'_>) -> bool {
+        false
+    }
+}
+
+fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
+    let refusal = |reason: String| ConfigError::malformed("route", pattern, reason);
+    if !pattern.starts_with('/') {
+        return Err(refusal("a pattern starts with a slash".to_owned()));
+    }
+    // These can stand in no path, or meant a parameter in routers of old: such a pattern would
+    // wait for ever.
+    if pattern.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace() || c.is_control()) {
+        return Err(refusal(
+            "a pattern is a path, without a query, a fragment or blanks".to_owned(),
+        ));
+    }
+    if pattern.contains("/:") || pattern.contains("/*") {
+        return Err(refusal(
+            "a parameter is written {name}, the rest of a path {*name}".to_owned(),
+        ));
+    }
+    let mut router = matchit::Router::new();
+    router
+        .insert(pattern, ())
+        .map_err(|error| refusal(error.to_string()))?;
+    Ok(router)
+}
+
+impl RequestMatcher for Route {
+    fn matches(&self, request: &RequestHead<'_>) -> bool {
+        self.matches_method(request.method)
+            && (self.matches_path(request.uri.path()) || self.matches_route(request))
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.router.as_ref().map(drop).map_err(Clone::clone)
+    }
+}
+
+/// Any of them.
+impl<const N: usize> RequestMatcher for [Route; N] {
+    fn matches(&self, request: &RequestHead<'_>) -> bool {
+        self.iter().any(|route| route.matches(request))
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.iter().try_for_each(Route::validate)
+    }
+}
+
+/// Any of them.
+impl RequestMatcher for Vec<Route> {
+    fn matches(&self, request: &RequestHead<'_>) -> bool {
+        self.iter().any(|route| route.matches(request))
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.iter().try_for_each(Route::validate)
+    }
+}
+
+/// `POST /login`, or a pattern alone for every method.
+impl FromStr for Route {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let (method, pattern) = match text.split_once(' ') {
+            Some((method, pattern)) => (Some(named_method(text, method)?), pattern.trim_start()),
+            None => (None, text),
+        };
+        let route = Self::of(method, pattern.to_owned());
+        route.validate()?;
+        Ok(route)
+    }
+}
+
+/// Only methods that everybody knows: a misspelt one would wait for ever.
+fn named_method(text: &str, name: &str) -> Result<Method, ConfigError> {
+    [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::CONNECT,
+    ]
+    .into_iter()
+    .find(|method| method.as_str() == name)
+    .ok_or_else(|| {
+        ConfigError::malformed(
+            "route",
+            text,
+            "right is a method in capitals, a blank and a pattern, as in \"POST /login\", \
+             or a pattern alone",
+        )
+    })
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.method {
+            Some(method) => write!(f, "{method} {}", self.pattern),
+            None => f.write_str(&self.pattern),
+        }
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Route({self})")
+    }
+}

@@ -1,0 +1,232 @@
+//! Which requests a policy is about.
+
+use http::{Method, Request};
+use tower_throttle::{RequestHead, RequestMatcher, Route};
+
+fn matches(route: &impl RequestMatcher, method: Method, target: &str) -> bool {
+    let request = Request::builder().method(method).uri(target).body(());
+    route.matches(&RequestHead::of(&request.unwrap()))
+}
+
+#[test]
+fn a_pattern_is_matched_as_axums_router_does() {
+    for (pattern, path, expected) in [
+        ("/", "/", true),
+        ("/login", "/login", true),
+        ("/login", "/login?next=/", true),
+        ("/login", "https://example.org/login", true),
+        ("/login", "/", false),
+        ("/login", "/logins", false),
+        ("/login", "/login/x", false),
+        ("/login", "/Login", false),
+        ("/users/{id}", "/users/7", true),
+        ("/users/{id}", "/users/", false),
+        ("/users/{id}", "/users/7/posts", false),
+        ("/users/{id}/posts", "/users/7/posts", true),
+        ("/v{n}/x", "/v2/x", true),
+        ("/api/{*rest}", "/api/a", true),
+        ("/api/{*rest}", "/api/a/b/c", true),
+        ("/api/{*rest}", "/api/", false),
+        ("/api/{*rest}", "/api", false),
+        ("/{{id}}", "/{id}", true),
+        ("/", "*", false),
+        ("/{*rest}", "example.org:443", false),
+        ("/package.Service/Method", "/package.Service/Method", true),
+    ] {
+        let found = matches(&Route::any(pattern), Method::GET, path);
+        assert_eq!(found, expected, "{pattern} {path}");
+    }
+}
+
+#[test]
+fn a_path_is_compared_as_it_came() {
+    for path in ["/login/", "//login", "/log%69n", "/./login", "/login;x"] {
+        assert!(!matches(&Route::any("/login"), Method::GET, path), "{path}");
+    }
+}
+
+#[test]
+fn a_route_is_about_its_method_and_one_for_get_about_head_too() {
+    let methods = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+    ];
+    for (route, expected) in [
+        (Route::get("/x"), &[Method::GET, Method::HEAD][..]),
+        (Route::new(Method::HEAD, "/x"), &[Method::HEAD]),
+        (Route::post("/x"), &[Method::POST]),
+        (Route::put("/x"), &[Method::PUT]),
+        (Route::patch("/x"), &[Method::PATCH]),
+        (Route::delete("/x"), &[Method::DELETE]),
+        (Route::any("/x"), &methods),
+    ] {
+        for method in &methods {
+            let found = matches(&route, method.clone(), "/x");
+            assert_eq!(found, expected.contains(method), "{route}: {method}");
+        }
+    }
+}
+
+#[test]
+fn a_list_is_about_what_any_of_its_routes_is_about() {
+    let routes = [
+        Route::post("/a/{x}"),
+        Route::get("/a/b"),
+        Route::get("/{*all}"),
+    ];
+    let as_vec = routes.to_vec();
+    for (method, path, expected) in [
+        (Method::POST, "/a/b", true),
+        (Method::GET, "/a/b", true),
+        (Method::GET, "/c", true),
+        (Method::POST, "/c", false),
+    ] {
+        assert_eq!(matches(&routes, method.clone(), path), expected);
+        assert_eq!(matches(&as_vec, method, path), expected);
+    }
+    assert!(routes.validate().is_ok());
+    assert!([Route::get("/a"), Route::get("b")].validate().is_err());
+    assert!(vec![Route::get("/a"), Route::get("b")].validate().is_err());
+}
+
+#[test]
+fn a_route_is_read_from_text_and_written_as_the_same() {
+    for text in [
+        "POST /login",
+        "GET /users/{id}",
+        "/api/{*rest}",
+        "OPTIONS /",
+    ] {
+        assert_eq!(text.parse::<Route>().unwrap().to_string(), text);
+    }
+    let login: Route = "POST /login".parse().unwrap();
+    assert!(matches(&login, Method::POST, "/login"));
+    assert!(!matches(&login, Method::GET, "/login"));
+    let api: Route = "/api/{*rest}".parse().unwrap();
+    assert!(matches(&api, Method::DELETE, "/api/x"));
+}
+
+#[test]
+fn text_that_is_no_route_is_refused_with_what_would_be_right() {
+    for (text, right) in [
+        ("", "starts with a slash"),
+        ("login", "starts with a slash"),
+        ("POST login", "starts with a slash"),
+        ("POST", "starts with a slash"),
+        ("post /login", "POST /login"),
+        ("PSOT /login", "POST /login"),
+        (" /login", "POST /login"),
+        ("POST /log in", "without a query"),
+        ("/login?x=1", "without a query"),
+        ("/login#x", "without a query"),
+        ("/users/:id", "{name}"),
+        ("/files/*rest", "{*name}"),
+        ("/files/{*rest}/x", "end of a route"),
+        ("/users/{id", "valid name"),
+        ("/users/{}", "valid name"),
+        ("/{a}{b}", "one parameter"),
+    ] {
+        let refusal = text.parse::<Route>().unwrap_err().to_string();
+        assert!(refusal.starts_with("route: got "), "{refusal}");
+        assert!(refusal.contains(right), "{text:?}: {refusal}");
+    }
+}
+
+#[test]
+fn a_pattern_that_no_router_could_have_is_refused_and_matches_nothing() {
+    let route = Route::post("/users/{id");
+    assert_eq!(
+        route.validate().unwrap_err().to_string(),
+        "route: got \"/users/{id\": Parameters must be registered with a valid name"
+    );
+    assert!(!matches(&route, Method::POST, "/users/7"));
+}
+
+#[cfg(feature = "axum")]
+mod behind_axums_router {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::extract::Request;
+    use axum::middleware::{Next, from_fn};
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    /// What the route says of a request, where `Router::layer` puts the layer.
+    async fn matches(route: Route, router: Router, target: &str) -> bool {
+        let route = Arc::new(route);
+        let judge = move |request: Request, next: Next| {
+            let verdict = route.matches(&RequestHead::of(&request));
+            async move {
+                let mut response = next.run(request).await;
+                response.extensions_mut().insert(verdict);
+                response
+            }
+        };
+        let request = Request::get(target).body(Body::empty()).unwrap();
+        let response = router.layer(from_fn(judge)).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{target}");
+        response.extensions().get::<bool>().copied().unwrap()
+    }
+
+    fn app() -> Router {
+        let ok = || get(async || "ok");
+        Router::new()
+            .route("/users/{id}", ok())
+            .route("/files/{*path}", ok())
+            .route("/login", ok())
+    }
+
+    #[tokio::test]
+    async fn the_text_of_the_matched_route_matches() {
+        assert!(matches(Route::get("/users/{id}"), app(), "/users/7").await);
+        assert!(matches(Route::get("/users/{name}"), app(), "/users/7").await);
+        assert!(matches(Route::get("/{*rest}"), app(), "/users/7").await);
+        assert!(matches(Route::get("/files/{*rest}"), app(), "/files/a/b").await);
+        assert!(!matches(Route::get("/login"), app(), "/users/login").await);
+        assert!(!matches(Route::post("/users/{id}"), app(), "/users/7").await);
+    }
+
+    #[tokio::test]
+    async fn a_path_still_matches_where_a_wider_route_did() {
+        assert!(matches(Route::get("/users/7"), app(), "/users/7").await);
+        assert!(!matches(Route::get("/users/8"), app(), "/users/7").await);
+    }
+
+    #[tokio::test]
+    async fn the_text_of_a_catch_all_is_not_one_segment() {
+        assert!(!matches(Route::get("/files/{one}"), app(), "/files/a/b").await);
+        assert!(matches(Route::get("/files/{one}"), app(), "/files/a").await);
+    }
+
+    #[tokio::test]
+    async fn a_nested_router_is_found_by_its_whole_path() {
+        let seen_inside = |route: Route| async move {
+            let judged = Arc::new(std::sync::OnceLock::new());
+            let verdict = judged.clone();
+            let judge = move |request: Request, next: Next| {
+                assert_eq!(request.uri().path(), "/users/7");
+                verdict
+                    .set(route.matches(&RequestHead::of(&request)))
+                    .unwrap();
+                next.run(request)
+            };
+            let outer = Router::new().nest("/api", app().layer(from_fn(judge)));
+            let request = Request::get("/api/users/7").body(Body::empty()).unwrap();
+            assert_eq!(outer.oneshot(request).await.unwrap().status(), 200);
+            *judged.get().unwrap()
+        };
+        assert!(seen_inside(Route::get("/api/users/{id}")).await);
+        assert!(seen_inside(Route::get("/api/{*rest}")).await);
+        assert!(seen_inside(Route::get("/users/{id}")).await);
+        assert!(!seen_inside(Route::get("/api/login")).await);
+    }
+}
