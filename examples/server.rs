@@ -48,7 +48,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .layer(config.layer(limiter))
         .into_make_service_with_connect_info::<SocketAddr>();
 
-    let listener = TcpListener::bind(&arguments.listen).await?;
+    let listener = TcpListener::bind(&arguments.listen).await;
+    let listener = listener.map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
     let stopped = stop_signal()?;
     println!("listening on {}", listener.local_addr()?);
     axum::serve(listener, app)

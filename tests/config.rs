@@ -352,6 +352,20 @@ fn a_key_that_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn a_cost_that_no_header_can_state_is_refused() {
+    for (cost, refused) in [
+        ("header:x cost", "line 4: policy \"client\": cost: "),
+        (
+            "x-cost",
+            "line 4: policy \"client\": cost: got \"x-cost\", expected ",
+        ),
+    ] {
+        let refusal = refusal_of(&format!("cost = {cost:?}"));
+        assert!(refusal.starts_with(refused), "{refusal}");
+    }
+}
+
+#[test]
 fn a_client_address_without_trusted_proxies_is_refused_with_the_reason() {
     let refused = refusal_of("key = \"client-addr\"");
     assert!(
@@ -368,7 +382,7 @@ fn proxies_that_cannot_be_read_are_refused_in_their_line() {
         "store = \"memory\"\ntrusted_proxies = [\n  \"10.0.0.0/8\",\n  \"10.0.0.0/33\",\n]",
     );
     assert!(
-        refused.starts_with("line 4: trusted_proxies: "),
+        refused.starts_with("line 4: trusted_proxies: got \"10.0.0.0/33\""),
         "{refused}"
     );
     assert!(refused.contains("\"10.0.0.0/33\""), "{refused}");
@@ -391,6 +405,11 @@ fn a_route_that_cannot_be_read_is_refused_in_its_line() {
     let refused = refusal_of("on = [\n  \"POST /login\",\n  \"POST login\",\n]");
     assert!(
         refused.starts_with("line 6: policy \"client\": on: "),
+        "{refused}"
+    );
+    let refused = refusal_of("on = \"POST login\"");
+    assert!(
+        refused.starts_with("line 4: policy \"client\": on: "),
         "{refused}"
     );
     let refused = refusal_of("on = []");
@@ -434,14 +453,19 @@ fn a_time_that_makes_no_sense_is_refused() {
 
 #[test]
 fn a_broken_text_is_refused_in_its_line() {
-    assert!(refusal("store = \"memory\"\nheaders = \n").starts_with("line 2: "));
-    assert!(refusal("store = \"memory\"\nstore = \"memory\"\n").starts_with("line 2: "));
-    assert_eq!(
-        Config::from_toml("store = \"memory\"\n[[policy]\n")
-            .unwrap_err()
-            .line(),
-        Some(2)
-    );
+    for (text, refused) in [
+        ("store = \"memory\"\nheaders = \n", "line 2: headers: "),
+        (
+            "store = \"memory\"\nstore = 1\n",
+            "line 2: store: duplicate key",
+        ),
+        ("store = \"memory\"\n[[policy]\n", "line 2: "),
+        ("store = \"redis://:hunter2@h\n", "line 1: store: "),
+    ] {
+        let refusal = refusal(text);
+        assert!(refusal.starts_with(refused), "{refusal}");
+        assert!(!refusal.contains("hunter2"), "{refusal}");
+    }
 }
 
 #[test]

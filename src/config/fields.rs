@@ -53,8 +53,25 @@ impl<'t> Place<'t> {
     }
 }
 
+/// An error about a text that is no TOML at all, with the field of its line when that has one.
+pub(super) fn not_toml(text: &str, error: &toml::de::Error) -> FileError {
+    let line = line_of(text, error.span().map_or(0, |span| span.start));
+    let field = text
+        .lines()
+        .nth(line - 1)
+        .and_then(|line| line.split_once('='));
+    match field {
+        // Never what stands behind it: it may be a password.
+        Some((field, _)) => {
+            let problem = format_args!("{}: {}", field.trim(), error.message());
+            FileError::at(line, problem)
+        }
+        None => FileError::at(line, error.message()),
+    }
+}
+
 /// The line of a byte of the text, counted from 1.
-pub(super) fn line_of(text: &str, offset: usize) -> usize {
+fn line_of(text: &str, offset: usize) -> usize {
     let before = text.bytes().take(offset);
     1 + before.filter(|&byte| byte == b'\n').count()
 }

@@ -114,10 +114,7 @@ impl Config {
     ///
     /// Names the line, the policy and the field that is wrong, and what would be right.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let table = DeTable::parse(text).map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start);
-            FileError::at(fields::line_of(text, offset), error.message())
-        })?;
+        let table = DeTable::parse(text).map_err(|error| fields::not_toml(text, &error))?;
         file::read(text, table.get_ref())
     }
 

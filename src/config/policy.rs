@@ -11,6 +11,7 @@ use crate::http::{HeaderCost, Route};
 use crate::limit::Limit;
 use crate::limiter::Limiter;
 use crate::policy::{OnMissingKey, Policy};
+use crate::request::CostExtractor;
 use crate::store::{Answer, Check, FailureMode, Store};
 
 pub(super) const FIELDS: Known = Known {
@@ -124,6 +125,7 @@ fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
     }
     let name = field.text(expected)?.strip_prefix("header:");
     let cost = HeaderCost::new(name.ok_or_else(|| field.expected(expected))?);
+    cost.validate().map_err(|error| field.refuse(error))?;
     Ok(policy.cost_by(cost))
 }
 

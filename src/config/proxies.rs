@@ -63,7 +63,8 @@ fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {
         let range = item.text(expected)?;
         match ClientAddr::x_forwarded_for([range]) {
             Ok(_) => Ok(range.to_owned()),
-            Err(error) => Err(item.refuse(error)),
+            // Its text names the field.
+            Err(error) => Err(item.here(error)),
         }
     };
     items.iter().map(range).collect()
