@@ -1,4 +1,80 @@
-//! A tower layer that limits requests across a whole fleet.
+//! A tower layer that limits requests across a whole fleet: the verdict is taken atomically in
+//! Redis by a Lua script, or in process by the same algorithm in Rust.
+//!
+//! ```
+//! use axum::body::Body;
+//! use axum::http::{Request, StatusCode};
+//! use axum::{Router, routing::get};
+//! use tower::ServiceExt;
+//! use tower_throttle::{Header, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policy = Policy::new("user", Limit::gcra(100, MINUTE).burst(2)).by(Header::new("x-user"));
+//! let limiter = Limiter::new(MemoryStore::new(), [policy])?;
+//! let app = Router::new()
+//!     .route("/", get(async || "hello"))
+//!     .layer(RateLimitLayer::new(limiter));
+//!
+//! for (user, status) in [
+//!     ("alice", StatusCode::OK),
+//!     ("alice", StatusCode::OK),
+//!     ("alice", StatusCode::TOO_MANY_REQUESTS),
+//!     ("bob", StatusCode::OK),
+//! ] {
+//!     let request = Request::get("/").header("x-user", user).body(Body::empty())?;
+//!     assert_eq!(app.clone().oneshot(request).await?.status(), status);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Policy`] is a named [`Limit`] for a key, on certain requests. A [`Limiter`] is policies over
+//! a store; all that apply to a request are decided together, all or nothing. A [`RateLimitLayer`]
+//! puts a limiter in front of a service: axum, tonic, plain hyper, or whatever else is a tower
+//! service over `http` types. [`Limiter::check`] asks outside of HTTP.
+//!
+//! # Which limit
+//!
+//! | you want | take |
+//! |---|---|
+//! | a steady rate with some slack for bursts; or you do not know | [`Limit::gcra`] |
+//! | "100 a day", counted as people count: all of it back at a certain time | [`Limit::fixed_window`] |
+//! | never more than so many in *any* such time: logins, text messages | [`Limit::sliding_log`] |
+//!
+//! # Which store
+//!
+//! `MemoryStore` counts in one process: nothing to install, no trip. `RedisStore` counts for all
+//! processes that use the same Redis or Valkey server and prefix: one script call for each request,
+//! on the server's clock. The policies are the same, and so are the answers. [`Store`] is the trait
+//! behind both.
+//!
+//! # What if the store fails
+//!
+//! A decision has 50 ms ([`LimiterBuilder::timeout`]). After that, or when the store answers with
+//! an error, the [`FailureMode`] of each policy decides:
+//! [`Allow`](FailureMode::Allow) lets the request pass uncounted, which is the default, since an
+//! outage of the store is not one of the service. [`Deny`](FailureMode::Deny) answers 503 (gRPC:
+//! `UNAVAILABLE`), never 429, for limits that protect something which must not be reached
+//! unlimited. A question that may have been counted is not asked again.
+//!
+//! # What if there are proxies
+//!
+//! Then the peer's address is the proxy's, and [`PeerAddr`] puts all clients into one bucket.
+//! [`ClientAddr`] reads the client's address from the one header that your proxies write, and from
+//! it only what they have written: nothing that a client puts there changes whose quota it uses.
+//! It has to be told who the proxies are. Headers that clients choose freely, as [`Header`] reads
+//! them, belong behind authentication or beside a policy by address.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `memory` | yes | `MemoryStore` |
+//! | `redis` | yes | `RedisStore` |
+//! | `axum` | | reads the peer's address and the matched route as axum tells them |
+//! | `tonic` | | reads the peer's address as tonic tells it |
+//! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -21,7 +97,11 @@ mod http;
 // Floor 5: tower.
 mod tower;
 // Floor 6: adapters.
+#[cfg(feature = "config")]
+pub mod config;
 
+#[cfg(feature = "config")]
+pub use self::config::{Config, FileError};
 pub use self::decision::{Decision, Decisions, Outcome};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 pub use self::http::extract::{
@@ -45,3 +125,8 @@ pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture};
+
+/// The code in the README, held to what the crate does.
+#[cfg(all(doctest, feature = "config"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

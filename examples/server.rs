@@ -1,0 +1,165 @@
+//! A server behind the limits of a file, to try a configuration from the outside:
+//!
+//! ```sh
+//! cargo run --all-features --example server -- --config limits.toml --listen 127.0.0.1:3000
+//! ```
+//!
+//! It answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
+//! code, `GET /slow/{ms}` after that time. It speaks HTTP/1.1 and cleartext HTTP/2, prints the
+//! address that it listens on (`--listen 127.0.0.1:0` picks a port) and stops on SIGTERM, once the
+//! requests under way are answered.
+
+use std::env;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tower_throttle::Config;
+
+const USAGE: &str = "usage: server --config <file> --listen <address>:<port>";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("server: {}", with_reasons(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::read(env::args().skip(1))?;
+    let config = Config::from_file(&arguments.config)?;
+    let limiter = config.connect().await?;
+    // One handler instead of routes, so that the policies' own routes see every path as it came.
+    let app = Router::new()
+        .fallback(answer)
+        .layer(config.layer(limiter))
+        .into_make_service_with_connect_info::<SocketAddr>();
+
+    let listener = TcpListener::bind(&arguments.listen).await;
+    let listener = listener.map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
+    let stopped = stop_signal()?;
+    println!("listening on {}", listener.local_addr()?);
+    axum::serve(listener, app)
+        .with_graceful_shutdown(stopped)
+        .await?;
+    Ok(())
+}
+
+async fn answer(request: Request) -> Response {
+    let echo = json!({ "method": request.method().as_str(), "path": request.uri().path() });
+    let mut segments = request
+        .uri()
+        .path()
+        .strip_prefix('/')
+        .unwrap_or_default()
+        .split('/');
+    let (first, second) = (segments.next(), segments.next());
+    match (request.method(), first, second, segments.next()) {
+        (&Method::GET, Some("status"), Some(code), None) => match status(code) {
+            // These have no body.
+            Some(code @ (StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)) => {
+                code.into_response()
+            }
+            Some(code) => (code, Json(echo)).into_response(),
+            None => (
+                StatusCode::BAD_REQUEST,
+                "a status is a number from 200 to 599\n",
+            )
+                .into_response(),
+        },
+        (&Method::GET, Some("slow"), Some(ms), None) => match ms.parse() {
+            Ok(ms @ 0..=60_000) => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                Json(echo).into_response()
+            }
+            _ => (
+                StatusCode::BAD_REQUEST,
+                "a wait is 0 to 60000 milliseconds\n",
+            )
+                .into_response(),
+        },
+        _ => Json(echo).into_response(),
+    }
+}
+
+/// A status that ends a response; one below 200 does not.
+fn status(code: &str) -> Option<StatusCode> {
+    let code = code.parse().ok().filter(|code| (200..600).contains(code))?;
+    StatusCode::from_u16(code).ok()
+}
+
+struct Arguments {
+    config: PathBuf,
+    listen: String,
+}
+
+impl Arguments {
+    fn read(mut given: impl Iterator<Item = String>) -> Result<Self, String> {
+        let (mut config, mut listen) = (None, None);
+        while let Some(name) = given.next() {
+            let value = match name.as_str() {
+                "--config" => &mut config,
+                "--listen" => &mut listen,
+                _ => return Err(format!("{name:?} is no argument, {USAGE}")),
+            };
+            *value = Some(
+                given
+                    .next()
+                    .ok_or_else(|| format!("{name} has no value, {USAGE}"))?,
+            );
+        }
+        Ok(Self {
+            config: config
+                .ok_or_else(|| format!("--config is missing, {USAGE}"))?
+                .into(),
+            listen: listen.ok_or_else(|| format!("--listen is missing, {USAGE}"))?,
+        })
+    }
+}
+
+/// Resolves on SIGTERM, and on Ctrl-C.
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    Ok(async move {
+        #[cfg(unix)]
+        let terminate = terminate.recv();
+        #[cfg(not(unix))]
+        let terminate = std::future::pending::<()>();
+        tokio::select! {
+            _ = terminate => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    })
+}
+
+/// An error and what lies beneath it, in one line.
+fn with_reasons(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut beneath = error.source();
+    while let Some(reason) = beneath {
+        // Some errors say again what those beneath them say.
+        let said = reason.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        beneath = reason.source();
+    }
+    text
+}

@@ -1,0 +1,80 @@
+//! `FileError`: what is wrong with a configuration file, and where.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A configuration file that cannot be read, or that makes no sense.
+///
+/// Its text names the file, the line, the policy, the field and what would be right:
+/// `limits.toml: line 9: policy "client": limit: got "0/min", ...`.
+#[derive(Debug)]
+pub struct FileError {
+    path: Option<PathBuf>,
+    line: Option<usize>,
+    problem: Problem,
+}
+
+#[derive(Debug)]
+enum Problem {
+    Unreadable(io::Error),
+    Wrong(String),
+}
+
+impl FileError {
+    pub(super) fn unreadable(path: &Path, source: io::Error) -> Self {
+        Self {
+            path: Some(path.to_owned()),
+            line: None,
+            problem: Problem::Unreadable(source),
+        }
+    }
+
+    pub(super) fn at(line: usize, problem: impl fmt::Display) -> Self {
+        Self {
+            path: None,
+            line: Some(line),
+            problem: Problem::Wrong(problem.to_string()),
+        }
+    }
+
+    pub(super) fn in_file(mut self, path: &Path) -> Self {
+        self.path = Some(path.to_owned());
+        self
+    }
+
+    /// The file, when there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The line, counted from 1; `None` when the file could not be read.
+    pub fn line(&self) -> Option<usize> {
+        self.line
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        match &self.problem {
+            Problem::Unreadable(_) => f.write_str("the file cannot be read"),
+            Problem::Wrong(problem) => f.write_str(problem),
+        }
+    }
+}
+
+impl Error for FileError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.problem {
+            Problem::Unreadable(source) => Some(source),
+            Problem::Wrong(_) => None,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Reads a TOML table field by field, so that every refusal can name the line, the policy, the
+//! field and what would be right. A derived `Deserialize` knows the line alone.
+
+use std::fmt;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::FileError;
+
+/// The fields of a table that are understood, and those that a later version will understand.
+pub(super) struct Known {
+    pub(super) now: &'static [&'static str],
+    pub(super) later: &'static [&'static str],
+}
+
+/// One table, none of whose fields is unknown.
+pub(super) struct Fields<'t> {
+    place: Place<'t>,
+    table: &'t DeTable<'t>,
+}
+
+/// One field and its value.
+pub(super) struct Field<'t> {
+    place: Place<'t>,
+    name: &'static str,
+    value: &'t DeValue<'t>,
+}
+
+/// Where in the text something stands, and in which policy.
+#[derive(Clone, Copy)]
+struct Place<'t> {
+    text: &'t str,
+    offset: usize,
+    policy: Option<&'t str>,
+}
+
+impl<'t> Place<'t> {
+    fn at(self, span: Range<usize>) -> Self {
+        Self {
+            offset: span.start,
+            ..self
+        }
+    }
+
+    fn refuse(self, problem: impl fmt::Display) -> FileError {
+        let line = line_of(self.text, self.offset);
+        match self.policy {
+            Some(name) => FileError::at(line, format_args!("policy {name:?}: {problem}")),
+            None => FileError::at(line, problem),
+        }
+    }
+}
+
+/// An error about a text that is no TOML at all, with the field of its line when that has one.
+pub(super) fn not_toml(text: &str, error: &toml::de::Error) -> FileError {
+    let line = line_of(text, error.span().map_or(0, |span| span.start));
+    let field = text
+        .lines()
+        .nth(line - 1)
+        .and_then(|line| line.split_once('='));
+    match field {
+        // Never what stands behind it: it may be a password.
+        Some((field, _)) => {
+            let problem = format_args!("{}: {}", field.trim(), error.message());
+            FileError::at(line, problem)
+        }
+        None => FileError::at(line, error.message()),
+    }
+}
+
+/// The line of a byte of the text, counted from 1.
+fn line_of(text: &str, offset: usize) -> usize {
+    let before = text.bytes().take(offset);
+    1 + before.filter(|&byte| byte == b'\n').count()
+}
+
+impl<'t> Fields<'t> {
+    /// The table that a whole file is.
+    pub(super) fn of_file(
+        text: &'t str,
+        table: &'t DeTable<'t>,
+        known: &Known,
+    ) -> Result<Self, FileError> {
+        let place = Place {
+            text,
+            offset: 0,
+            policy: None,
+        };
+        Self { place, table }.all_known(known)
+    }
+
+    /// Each table of an array of tables, named by its field `name`.
+    pub(super) fn tables(&self, name: &'static str, known: &Known) -> Result<Vec<Self>, FileError> {
+        let Some(field) = self.get(name) else {
+            return Ok(Vec::new());
+        };
+        let expected = format!("tables that begin with [[{name}]]");
+        let Some(tables) = field.value.as_array() else {
+            return Err(field.expected(expected));
+        };
+        let read = |item: &'t Spanned<DeValue<'t>>| {
+            let table = item.get_ref().as_table();
+            let table = table.ok_or_else(|| field.expected(&expected))?;
+            let place = Place {
+                policy: table.get("name").and_then(|name| name.get_ref().as_str()),
+                ..self.place.at(item.span())
+            };
+            Self { place, table }.all_known(known)
+        };
+        tables.iter().map(read).collect()
+    }
+
+    fn all_known(self, known: &Known) -> Result<Self, FileError> {
+        for name in self.table.keys() {
+            let place = self.place.at(name.span());
+            let name = name.get_ref().as_ref();
+            if known.later.contains(&name) {
+                let problem = format_args!("{name}: is not supported yet, leave it out");
+                return Err(place.refuse(problem));
+            }
+            if !known.now.contains(&name) {
+                let names = known.now.join(", ");
+                let problem = format_args!("{name}: is no field here, expected one of {names}");
+                return Err(place.refuse(problem));
+            }
+        }
+        Ok(self)
+    }
+
+    pub(super) fn get(&self, name: &'static str) -> Option<Field<'t>> {
+        let value = self.table.get(name)?;
+        Some(Field {
+            place: self.place.at(value.span()),
+            name,
+            value: value.get_ref(),
+        })
+    }
+
+    /// A field that has to be there; `example` is what to write.
+    pub(super) fn need(&self, name: &'static str, example: &str) -> Result<Field<'t>, FileError> {
+        let missing = || self.refuse(format_args!("{name}: is missing, write {example}"));
+        self.get(name).ok_or_else(missing)
+    }
+
+    /// An error about the table as a whole.
+    pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
+        self.place.refuse(problem)
+    }
+}
+
+impl<'t> Field<'t> {
+    pub(super) fn text(&self, expected: impl fmt::Display) -> Result<&'t str, FileError> {
+        self.value.as_str().ok_or_else(|| self.expected(expected))
+    }
+
+    pub(super) fn number(&self, expected: impl fmt::Display) -> Result<u32, FileError> {
+        self.value
+            .as_integer()
+            .and_then(|number| u32::from_str_radix(number.as_str(), number.radix()).ok())
+            .ok_or_else(|| self.expected(expected))
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, FileError> {
+        let expected = || self.expected("true or false");
+        self.value.as_bool().ok_or_else(expected)
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        self.value.is_str()
+    }
+
+    pub(super) fn is_table(&self) -> bool {
+        self.value.is_table()
+    }
+
+    /// The items of a list, each with its own place; `None` when this is no list.
+    pub(super) fn items(&self) -> Option<Vec<Self>> {
+        let item = |item: &'t Spanned<DeValue<'t>>| Self {
+            place: self.place.at(item.span()),
+            name: self.name,
+            value: item.get_ref(),
+        };
+        Some(self.value.as_array()?.iter().map(item).collect())
+    }
+
+    /// One of several words. Those that a later version will understand are told apart from those
+    /// that mean nothing.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        choices: &[(&str, T)],
+        later: &[&str],
+    ) -> Result<T, FileError> {
+        let words: Vec<_> = choices
+            .iter()
+            .map(|(word, _)| format!("{word:?}"))
+            .collect();
+        let expected = match &words[..] {
+            [only] => only.clone(),
+            words => format!("one of {}", words.join(", ")),
+        };
+        let word = self.text(&expected)?;
+        let chosen = choices.iter().find(|(choice, _)| *choice == word);
+        match chosen {
+            Some((_, choice)) => Ok(*choice),
+            None if later.contains(&word) => Err(self.not_yet(expected)),
+            None => Err(self.expected(expected)),
+        }
+    }
+
+    /// An error that says what was given and what would be right.
+    pub(super) fn expected(&self, expected: impl fmt::Display) -> FileError {
+        self.refuse(format_args!(
+            "got {}, expected {expected}",
+            Given(self.value)
+        ))
+    }
+
+    /// An error about a value of a later version.
+    pub(super) fn not_yet(&self, expected: impl fmt::Display) -> FileError {
+        let given = Given(self.value);
+        self.refuse(format_args!("{given} is not supported yet, use {expected}"))
+    }
+
+    /// An error about this field.
+    pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
+        self.here(format_args!("{}: {problem}", self.name))
+    }
+
+    /// An error in this place whose text names the field itself.
+    pub(super) fn here(&self, problem: impl fmt::Display) -> FileError {
+        self.place.refuse(problem)
+    }
+}
+
+/// A value as an error shows it.
+struct Given<'a>(&'a DeValue<'a>);
+
+impl fmt::Display for Given<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            DeValue::String(text) => write!(f, "{text:?}"),
+            DeValue::Integer(number) => f.write_str(number.as_str()),
+            DeValue::Float(number) => f.write_str(number.as_str()),
+            DeValue::Boolean(value) => write!(f, "{value}"),
+            DeValue::Datetime(time) => write!(f, "{time}"),
+            DeValue::Array(_) => f.write_str("a list"),
+            DeValue::Table(_) => f.write_str("a table"),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `key = ...`: the file's words for the extractors.
+
+use std::fmt;
+
+use super::FileError;
+use super::fields::Field;
+use super::proxies::Proxies;
+use crate::http::extract::{Everybody, Extension, Header, PeerAddr};
+use crate::key::Key;
+use crate::request::KeyExtractor;
+
+const EXPECTED: &str =
+    "\"client-addr\", \"peer\", \"header:<name>\", \"user\", \"everybody\" or a list of these";
+
+/// Whose request it is, once an outer middleware has found out: the extension that `key = "user"`
+/// in a configuration file reads.
+///
+/// ```
+/// use tower_throttle::config::UserId;
+///
+/// // in the middleware that authenticates, which stands outside of the rate limit
+/// fn authenticated<B>(request: &mut http::Request<B>, id: &str) {
+///     request.extensions_mut().insert(UserId::new(id));
+/// }
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct UserId(String);
+
+impl UserId {
+    /// A user, by whatever identifies one.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+}
+
+/// Shows nothing of the user, as [`Key`] does.
+impl fmt::Debug for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UserId(..)")
+    }
+}
+
+impl From<UserId> for Key {
+    fn from(user: UserId) -> Self {
+        user.0.into()
+    }
+}
+
+/// The extractor that a file asks for.
+pub(super) fn read(
+    field: &Field<'_>,
+    proxies: &Proxies,
+) -> Result<Box<dyn KeyExtractor>, FileError> {
+    let Some(items) = field.items() else {
+        return one(field, proxies);
+    };
+    if items.is_empty() {
+        return Err(field.refuse(format_args!("the list is empty, expected {EXPECTED}")));
+    }
+    let parts = items.iter().map(|item| one(item, proxies));
+    Ok(Box::new(parts.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn one(field: &Field<'_>, proxies: &Proxies) -> Result<Box<dyn KeyExtractor>, FileError> {
+    let key: Box<dyn KeyExtractor> = match field.text(EXPECTED)? {
+        "client-addr" => Box::new(proxies.client_addr(field)?),
+        "peer" => Box::new(PeerAddr),
+        "everybody" => Box::new(Everybody),
+        "user" => Box::new(Extension::<UserId>::new()),
+        text => match text.strip_prefix("header:") {
+            Some(name) => Box::new(Header::new(name)),
+            None => return Err(field.expected(EXPECTED)),
+        },
+    };
+    key.validate().map_err(|error| field.refuse(error))?;
+    Ok(key)
+}

@@ -1,0 +1,200 @@
+//! The same policies from a TOML file: [`Config`].
+//!
+//! ```
+//! use tower_throttle::{Config, RateLimitLayer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config: Config = r#"
+//!     store = "memory"
+//!
+//!     [[policy]]
+//!     name = "client"
+//!     algorithm = "gcra"
+//!     limit = "100/min"
+//!     burst = 20
+//!     key = "peer"
+//! "#
+//! .parse()?;
+//! let limiter = config.connect().await?;
+//! assert_eq!(limiter.peek("client", "somebody").await?.remaining(), 20);
+//! let layer: RateLimitLayer = config.layer(limiter);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The whole file
+//!
+//! | field | means | absent |
+//! |---|---|---|
+//! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` | an error |
+//! | `prefix` | what every key in Redis begins with | the store's default |
+//! | `headers` | quota headers: `"draft-11"`, `"denials"`, `"none"` | `"draft-11"` |
+//! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
+//! | `on_store_failure` | `"allow"` or `"deny"`; a policy may say otherwise | `"allow"` |
+//! | `trusted_proxies` | the addresses and ranges of your proxies | `"client-addr"` is refused |
+//! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
+//! | `[[policy]]` | one policy, as often as needed | nothing is limited |
+//!
+//! # Each `[[policy]]`
+//!
+//! | field | means | absent |
+//! |---|---|---|
+//! | `name` | its name in headers, answers and stored keys | an error |
+//! | `algorithm` | `"gcra"`, `"fixed-window"`, `"sliding-log"` | an error |
+//! | `limit` | permits in a time: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day` | an error |
+//! | `burst` | gcra: permits that can be taken at once | as many as the limit |
+//! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
+//! | `key` | whose quota: `"client-addr"`, `"peer"`, `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error |
+//! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"` | every request |
+//! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
+//! | `mode` | `"enforce"` | `"enforce"` |
+//! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
+//! | `on_store_failure` | as above, for this policy | the file's choice |
+//!
+//! A field or a value that is wrong is refused with its line, its policy and what would be right.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::http::QuotaHeaders;
+use crate::limiter::Limiter;
+use crate::policy::Policy;
+use crate::store::memory::MemoryStore;
+use crate::store::{FailureMode, RedisStore, RedisStoreBuilder, Store};
+use crate::tower::RateLimitLayer;
+
+mod error;
+mod fields;
+mod file;
+mod key;
+mod policy;
+mod proxies;
+mod rate;
+
+pub use self::error::FileError;
+pub use self::key::UserId;
+
+/// A configuration file, read and checked. See the [module](self) for the format.
+pub struct Config {
+    store: StoreChoice,
+    headers: QuotaHeaders,
+    timeout: Option<Duration>,
+    on_store_failure: FailureMode,
+    policies: Vec<Policy>,
+}
+
+enum StoreChoice {
+    Memory,
+    Redis { url: String, prefix: Option<String> },
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or names the line, the policy and the field that is wrong,
+    /// and what would be right.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|source| FileError::unreadable(path, source))?;
+        Self::from_toml(&text).map_err(|error| error.in_file(path))
+    }
+
+    /// Checks a text; the same as `parse`.
+    ///
+    /// # Errors
+    ///
+    /// Names the line, the policy and the field that is wrong, and what would be right.
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
+        let table = DeTable::parse(text).map_err(|error| fields::not_toml(text, &error))?;
+        file::read(text, table.get_ref())
+    }
+
+    /// Connects to the store and puts the policies over it.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be reached or refuses. The address is not shown: it may hold a
+    /// password.
+    pub async fn connect(&self) -> Result<Limiter, StoreError> {
+        match &self.store {
+            StoreChoice::Memory => self.limiter(MemoryStore::new()),
+            StoreChoice::Redis { url, prefix } => {
+                let store = redis(url, prefix.as_deref());
+                self.limiter(store.connect().await?)
+            }
+        }
+    }
+
+    /// As [`connect`](Self::connect), but connects with the first decision: the service starts
+    /// even when the store is down, and the failure modes decide until it is up.
+    ///
+    /// # Errors
+    ///
+    /// When the store's address cannot be read.
+    pub fn connect_lazy(&self) -> Result<Limiter, StoreError> {
+        match &self.store {
+            StoreChoice::Memory => self.limiter(MemoryStore::new()),
+            StoreChoice::Redis { url, prefix } => {
+                let store = redis(url, prefix.as_deref());
+                self.limiter(store.connect_lazy()?)
+            }
+        }
+    }
+
+    fn limiter(&self, store: impl Store) -> Result<Limiter, StoreError> {
+        let mut limiter = Limiter::builder(store)
+            .policies(self.policies.iter().cloned())
+            .on_store_failure(self.on_store_failure);
+        if let Some(timeout) = self.timeout {
+            limiter = limiter.timeout(timeout);
+        }
+        // Reading the file has built this very limiter once, over no store.
+        limiter
+            .build()
+            .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
+    }
+
+    /// The choice of quota headers.
+    pub fn headers(&self) -> QuotaHeaders {
+        self.headers
+    }
+
+    /// The layer of a limiter, with the file's choice of quota headers.
+    pub fn layer(&self, limiter: Limiter) -> RateLimitLayer {
+        RateLimitLayer::new(limiter).headers(self.headers)
+    }
+}
+
+fn redis(url: &str, prefix: Option<&str>) -> RedisStoreBuilder {
+    let store = RedisStore::builder(url);
+    match prefix {
+        Some(prefix) => store.prefix(prefix),
+        None => store,
+    }
+}
+
+impl FromStr for Config {
+    type Err = FileError;
+
+    fn from_str(text: &str) -> Result<Self, FileError> {
+        Self::from_toml(text)
+    }
+}
+
+/// Leaves the store's address out: it may hold a password.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("policies", &self.policies)
+            .finish_non_exhaustive()
+    }
+}

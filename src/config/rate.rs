@@ -1,0 +1,54 @@
+//! `"100/15min"` and `"50ms"`: rates and times as the file writes them.
+
+use std::time::Duration;
+
+use super::FileError;
+use super::fields::Field;
+use crate::time::{DAY, HOUR, MINUTE, SECOND};
+
+const UNITS: [(&str, Duration); 5] = [
+    ("ms", Duration::from_millis(1)),
+    ("s", SECOND),
+    ("min", MINUTE),
+    ("h", HOUR),
+    ("day", DAY),
+];
+
+/// So many permits in so much time.
+pub(super) fn rate(field: &Field<'_>) -> Result<(u32, Duration), FileError> {
+    let expected = "permits in a time, as \"100/min\" or \"5/15min\", \
+                    with 1 to 4294967295 permits and ms, s, min, h or day";
+    let parse = |text: &str| {
+        let (permits, time) = text.split_once('/')?;
+        // "/min" is short for "/1min".
+        let time = match time.starts_with(|first: char| first.is_ascii_digit()) {
+            true => read(time)?,
+            false => unit(time)?,
+        };
+        Some((number(permits)?, time))
+    };
+    parse(field.text(expected)?).ok_or_else(|| field.expected(expected))
+}
+
+/// A time with its unit.
+pub(super) fn time(field: &Field<'_>) -> Result<Duration, FileError> {
+    let expected = "a time, as \"50ms\" or \"2s\"";
+    read(field.text(expected)?).ok_or_else(|| field.expected(expected))
+}
+
+fn read(time: &str) -> Option<Duration> {
+    let digits = time.find(|character: char| !character.is_ascii_digit())?;
+    let (count, name) = time.split_at(digits);
+    unit(name)?.checked_mul(number(count)?)
+}
+
+fn unit(name: &str) -> Option<Duration> {
+    let found = UNITS.iter().find(|(unit, _)| *unit == name);
+    found.map(|(_, length)| *length)
+}
+
+/// Digits and nothing else: `parse` alone would take a sign.
+fn number(digits: &str) -> Option<u32> {
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok())?
+}

@@ -1,0 +1,307 @@
+//! The example `server` from the outside: a process, a file, sockets, real clients.
+#![cfg(all(unix, feature = "config", feature = "redis"))]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use reqwest::{Client, Response, StatusCode, Version};
+use serde_json::{Value, json};
+use support::redis::Server as Redis;
+use tempfile::NamedTempFile;
+
+/// The program, built like this test, so that nothing is built twice.
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let mut features = vec!["config"];
+        for (feature, is_on) in [
+            ("axum", cfg!(feature = "axum")),
+            ("tonic", cfg!(feature = "tonic")),
+        ] {
+            if is_on {
+                features.push(feature);
+            }
+        }
+        let built = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["build", "--example", "server", "--message-format", "json"])
+            .args(["--features", &features.join(",")])
+            .args((!cfg!(debug_assertions)).then_some("--release"))
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "the example does not build");
+        let messages = built
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+        let server = messages
+            .filter(|message: &Value| message["target"]["name"] == "server")
+            .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+        server.expect("cargo names the program that it built")
+    })
+}
+
+fn command(config: &str) -> (Command, NamedTempFile) {
+    let file = NamedTempFile::new().unwrap();
+    fs::write(file.path(), config).unwrap();
+    let mut command = Command::new(program());
+    command
+        .arg("--config")
+        .arg(file.path())
+        .args(["--listen", "127.0.0.1:0"])
+        .stdin(Stdio::null());
+    (command, file)
+}
+
+/// What it answers when it refuses to start.
+fn refused(config: &str) -> Output {
+    let (mut command, _file) = command(config);
+    command.output().unwrap()
+}
+
+/// A running server, stopped with its test.
+struct Running {
+    process: Child,
+    url: String,
+}
+
+impl Running {
+    fn start(config: &str) -> Self {
+        let (mut command, _file) = command(config);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let stdout = process.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on ");
+        let url = format!(
+            "http://{}",
+            address.expect("the first line tells the address")
+        );
+        Self { process, url }
+    }
+
+    async fn get(&self, client: &Client, path: &str) -> Response {
+        client
+            .get(format!("{}{path}", self.url))
+            .send()
+            .await
+            .unwrap()
+    }
+
+    fn terminate(&self) {
+        let kill = Command::new("kill")
+            .args(["-TERM", &self.process.id().to_string()])
+            .status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// Waits for its end; the harness's own deadline is the only one.
+    fn ended(mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Two requests an hour for each peer, counted in this process.
+const TWO: &str = r#"
+store = "memory"
+timeout = "60s"
+
+[[policy]]
+name = "client"
+algorithm = "fixed-window"
+limit = "2/h"
+key = "peer"
+"#;
+
+fn header<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers().get(name).unwrap().to_str().unwrap()
+}
+
+async fn runs_out(client: Client, version: Version) {
+    let server = Running::start(TWO);
+    for remaining in [1, 0] {
+        let response = server.get(&client, "/anything").await;
+        assert_eq!(response.version(), version);
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(
+            header(&response, "ratelimit-policy"),
+            "\"client\";q=2;w=3600"
+        );
+        let quota = header(&response, "ratelimit");
+        assert!(
+            quota.starts_with(&format!("\"client\";r={remaining};t=")),
+            "{quota}"
+        );
+        assert!(!response.headers().contains_key("retry-after"));
+        let echo: Value = response.json().await.unwrap();
+        assert_eq!(echo, json!({ "method": "GET", "path": "/anything" }));
+    }
+
+    let denied = server.get(&client, "/something/else").await;
+    assert_eq!(denied.version(), version);
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&denied, "content-type"), "application/problem+json");
+    assert_eq!(header(&denied, "cache-control"), "no-store");
+    let wait: u64 = header(&denied, "retry-after").parse().unwrap();
+    assert!((1..=3_600).contains(&wait), "{wait}");
+    let problem: Value = denied.json().await.unwrap();
+    assert_eq!(problem["status"], 429);
+    assert_eq!(problem["violated-policies"], json!(["client"]));
+}
+
+#[tokio::test]
+async fn a_quota_runs_out_over_http_1() {
+    runs_out(Client::new(), Version::HTTP_11).await;
+}
+
+#[tokio::test]
+async fn a_quota_runs_out_over_cleartext_http_2() {
+    let client = Client::builder().http2_prior_knowledge().build().unwrap();
+    runs_out(client, Version::HTTP_2).await;
+}
+
+#[tokio::test]
+async fn clients_behind_a_trusted_proxy_have_quotas_of_their_own() {
+    let config = TWO
+        .replace("\"peer\"", "\"client-addr\"")
+        .replace("\n\n", "\ntrusted_proxies = [\"127.0.0.0/8\"]\n\n");
+    let server = Running::start(&config);
+    let client = Client::new();
+    for (address, status) in [
+        ("203.0.113.9", 200),
+        ("203.0.113.9", 200),
+        ("198.51.100.1, 203.0.113.9", 429),
+        ("198.51.100.1", 200),
+    ] {
+        let request = client.get(&server.url).header("x-forwarded-for", address);
+        assert_eq!(request.send().await.unwrap().status(), status, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_is_about_its_routes_alone() {
+    let server = Running::start(&format!(
+        "{TWO}on = [\"POST /login\", \"/api/{{*rest}}\"]\n"
+    ));
+    let client = Client::new();
+    for (method, path, status) in [
+        ("POST", "/login", 200),
+        ("GET", "/login", 200),
+        ("PUT", "/api/users/7", 200),
+        ("POST", "/login", 429),
+        ("GET", "/api/users", 429),
+        ("GET", "/", 200),
+    ] {
+        let request = client.request(method.parse().unwrap(), format!("{}{path}", server.url));
+        assert_eq!(
+            request.send().await.unwrap().status(),
+            status,
+            "{method} {path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn it_answers_what_it_is_asked_to() {
+    let server = Running::start("store = \"memory\"\n");
+    let client = Client::new();
+    for (path, status) in [
+        ("/status/204", 204),
+        ("/status/401", 401),
+        ("/status/599", 599),
+        ("/status/100", 400),
+        ("/status/teapot", 400),
+        ("/status/204/more", 200),
+        ("/slow/1", 200),
+        ("/slow/later", 400),
+        ("/", 200),
+    ] {
+        assert_eq!(server.get(&client, path).await.status(), status, "{path}");
+    }
+    let posted = client
+        .post(format!("{}/status/401", server.url))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(posted.status(), StatusCode::OK);
+    let echo: Value = posted.json().await.unwrap();
+    assert_eq!(echo, json!({ "method": "POST", "path": "/status/401" }));
+}
+
+#[tokio::test]
+async fn two_servers_over_one_redis_count_together() {
+    let redis = Redis::start();
+    let config = TWO
+        .replace(
+            "\"memory\"",
+            &format!("{:?}\nprefix = \"together\"", redis.url()),
+        )
+        .replace("2/h", "5/h");
+    let servers = [Running::start(&config), Running::start(&config)];
+    let client = Client::new();
+    for turn in 0..5 {
+        let response = servers[turn % 2].get(&client, "/").await;
+        assert_eq!(response.status(), StatusCode::OK, "request {turn}");
+    }
+    for server in &servers {
+        let response = server.get(&client, "/").await;
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    let keys = redis.keys();
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    assert!(keys[0].starts_with("together:"), "{keys:?}");
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_answered_before_it_stops() {
+    let redis = Redis::start();
+    let server = Running::start(&TWO.replace("\"memory\"", &format!("{:?}", redis.url())));
+    let url = format!("{}/slow/300", server.url);
+    let slow = tokio::spawn(async move { Client::new().get(url).send().await.unwrap() });
+    // Once it is counted it has reached the server.
+    while redis.keys().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    server.terminate();
+    assert_eq!(slow.await.unwrap().status(), StatusCode::OK);
+    let ended = tokio::task::spawn_blocking(|| server.ended())
+        .await
+        .unwrap();
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_line_and_field() {
+    let refused = refused(&TWO.replace("2/h", "2/hour"));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success());
+    assert!(
+        text.contains("line 8: policy \"client\": limit: got \"2/hour\""),
+        "{text}"
+    );
+    assert_eq!(refused.stdout, b"");
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_at_the_start() {
+    let port = support::redis::free_port();
+    let refused = refused(&format!("store = \"redis://:hunter2@127.0.0.1:{port}\"\n"));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success());
+    assert!(text.contains("the store cannot be reached"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+}
