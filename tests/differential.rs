@@ -6,6 +6,7 @@
 mod support;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -15,7 +16,7 @@ use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Algorithm, State};
 use tower_throttle::{
     Answer, Check, Clock, DAY, Decisions, FailureMode, Key, Limit, MINUTE, ManualClock,
-    MemoryStore, Micros, PolicyId, RedisStore, SECOND, Store, Subject,
+    MemoryStore, Micros, PolicyId, RedisStore, SECOND, Store, StoreError, Subject,
 };
 
 const STEPS: usize = 50;
@@ -166,7 +167,7 @@ async fn answer(store: &impl Store, checks: &[Check<'_>]) -> Decisions {
 }
 
 /// Runs a history; the first step on which not all agree is the error.
-async fn run(history: &History, redis: &Timed, number: u64) -> Result<(), String> {
+async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<(), String> {
     let clock = &redis.clock;
     clock.set(ManualClock::new().now());
     let memory = MemoryStore::builder().clock(clock.clone()).build();
@@ -254,7 +255,8 @@ fn twins_memory_and_redis_decide_every_history_alike() {
     let stores = runtime.block_on(try_join_all((0..AT_ONCE).map(|_| async {
         let clock = ManualClock::new();
         let store = server.builder().clock_for_tests(clock.clone());
-        store.connect().await.map(|store| Timed { store, clock })
+        let store = store.connect().await?;
+        Ok::<_, StoreError>(Arc::new(Timed { store, clock }))
     })));
     let stores = stores.unwrap();
 
@@ -265,12 +267,10 @@ fn twins_memory_and_redis_decide_every_history_alike() {
             .map(|_| histories().new_tree(&mut runner).unwrap())
             .collect();
         let runs = trees.iter().zip(&stores).zip(done..);
-        let found: Vec<_> = runtime.block_on(futures_util::future::join_all(runs.map(
-            |((tree, store), number)| {
-                let history = tree.current();
-                async move { run(&history, store, number).await }
-            },
-        )));
+        let tasks = runs.map(|((tree, store), number)| {
+            runtime.spawn(run(tree.current(), Arc::clone(store), number))
+        });
+        let found = runtime.block_on(try_join_all(tasks)).unwrap();
         done += found.len() as u64;
         let diverged = trees
             .into_iter()
@@ -280,7 +280,8 @@ fn twins_memory_and_redis_decide_every_history_alike() {
             let mut number = u64::MAX;
             let smallest = shrink(tree, |history| {
                 number -= 1;
-                runtime.block_on(run(history, &stores[0], number)).err()
+                let run = run(history.clone(), Arc::clone(&stores[0]), number);
+                runtime.block_on(run).err()
             });
             panic!("history {done} diverged:\n{smallest}");
         }

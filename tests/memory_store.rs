@@ -201,7 +201,9 @@ fn what_is_over_is_forgotten_while_only_one_other_key_is_used() {
     let traffic =
         || (0..20_000).for_each(|_| assert!(setup.check_cost("other", "alice", 1).is_allowed()));
     // A second longer than needed, for clocks that are corrected.
-    setup.clock.advance(MINUTE + SECOND - Duration::from_micros(1));
+    setup
+        .clock
+        .advance(MINUTE + SECOND - Duration::from_micros(1));
     traffic();
     assert_eq!(setup.store.len(), 1_001);
     setup.clock.advance(Duration::from_micros(1));

@@ -222,15 +222,15 @@ async fn sliding_log_totals_wrap_around() {
     );
 }
 
-/// A limiter of one GCRA policy sends a script that knows nothing of the others.
 #[tokio::test]
-async fn a_second_decision_costs_one_short_command() {
+async fn every_decision_after_the_first_is_one_short_command() {
     let server = Server::start();
     let limiter = limiter(&server, [Policy::new("api", Limit::gcra(100, SECOND))]).await;
+    let at_start = server.calls("eval");
     for _ in 0..10 {
         limiter.check("api", "alice").await.unwrap();
     }
     assert_eq!(server.calls("evalsha"), 10);
-    assert_eq!(server.calls("eval"), 1, "after the one NOSCRIPT");
+    assert_eq!(server.calls("eval") - at_start, 1, "after the one NOSCRIPT");
     assert_eq!(server.calls("script|load"), 0);
 }
