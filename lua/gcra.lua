@@ -22,8 +22,11 @@ local function gcra(key, at, now)
       if not us then
         error("foreign value")
       end
-      tat_us, tat_part = tonumber(us), tonumber(part)
-      if tonumber(old_scale) ~= scale then
+      tat_us, tat_part, old_scale = tonumber(us), tonumber(part), tonumber(old_scale)
+      if tat_part >= old_scale then
+        error("foreign value")
+      end
+      if old_scale ~= scale then
         -- The rate was changed: round the old fraction up, so that nothing is forgiven.
         tat_us, tat_part = tat_us + 1, 0
       end

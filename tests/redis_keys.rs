@@ -133,6 +133,7 @@ async fn a_value_that_is_not_ours_fails_its_key_alone_and_is_left_as_it_is() {
         ("gcra", "gcra1", "SET", vec!["inf"]),
         ("gcra", "gcra1", "SET", vec!["1e300"]),
         ("gcra", "gcra1", "SET", vec!["12:x:3"]),
+        ("gcra", "gcra1", "SET", vec!["4102444800000000:7:3"]),
         ("gcra", "gcra1", "RPUSH", vec!["1", "2"]),
         ("windows", "fixed_window1", "SET", vec!["7"]),
         ("windows", "fixed_window1", "HSET", vec!["a", "b"]),

@@ -80,8 +80,9 @@ impl Gcra {
     /// The debt that was read, once so many permits more were taken.
     fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
         let [us, part] = reading.level;
-        // A store that replies nonsense must not panic; a part is below the scale, a u32.
-        let part = u32::try_from(part).unwrap_or(0);
+        // A store that replies nonsense must not panic: a part is below the scale.
+        let is_part = |part: &u32| *part < self.interval.scale();
+        let part = u32::try_from(part).ok().filter(is_part).unwrap_or(0);
         self.interval.sum(Span { us, part }, self.price(taken))
     }
 }
