@@ -116,17 +116,28 @@ async fn a_paused_server_is_given_up_at_the_deadline() {
 #[tokio::test]
 async fn a_full_server_is_an_error_and_nothing_is_counted() {
     let server = Server::start();
-    let limiter = limiter(server.store().await, GENEROUS);
+    let limits = [
+        ("gcra", Limit::gcra(5, MINUTE)),
+        ("fixed_window", Limit::fixed_window(5, MINUTE)),
+        ("sliding_log", Limit::sliding_log(5, MINUTE)),
+    ];
+    let policies = limits.map(|(name, limit)| Policy::new(name, limit));
+    let builder = Limiter::builder(server.store().await).policies(policies);
+    let limiter = builder.timeout(GENEROUS).build().unwrap();
     let set = |value: &str| {
         let mut config = redis::cmd("CONFIG");
         config.arg("SET").arg("maxmemory").arg(value);
         server.query::<()>(config);
     };
-    set("1");
-    assert_failed(&limiter, &[StoreErrorKind::Full]).await;
-    set("0");
-    let [open, _] = both(&limiter).await;
-    assert_eq!(open.remaining(), 4, "nothing was counted meanwhile");
+    for (name, _) in limits {
+        set("1");
+        let failed = limiter.check(name, "alice").await.unwrap();
+        let full = Outcome::FailedOpen(StoreErrorKind::Full);
+        assert_eq!(failed.outcome(), full, "{name}");
+        set("0");
+        let counted = limiter.check(name, "alice").await.unwrap();
+        assert_eq!(counted.remaining(), 4, "{name}: counted meanwhile");
+    }
 }
 
 #[tokio::test]
