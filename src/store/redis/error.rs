@@ -53,7 +53,8 @@ pub(super) fn is_no_script(error: &RedisError) -> bool {
 pub(super) fn is_connection_lost(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
         || error.kind() == ErrorKind::Parse
-        || matches!(error.code(), Some("READONLY" | "MASTERDOWN"))
+        || says(error, "READONLY")
+        || says(error, "MASTERDOWN")
 }
 
 fn kind(error: &RedisError) -> StoreErrorKind {
@@ -70,10 +71,38 @@ fn kind(error: &RedisError) -> StoreErrorKind {
 }
 
 fn of_server(error: &RedisError) -> StoreErrorKind {
-    let code = error.code().unwrap_or_default();
-    let detail = error.detail().unwrap_or_default();
     CODES
         .iter()
-        .find(|(text, _)| code == *text || detail.contains(text))
+        .find(|(text, _)| says(error, text))
         .map_or(StoreErrorKind::BadReply, |(_, kind)| *kind)
+}
+
+fn says(error: &RedisError, text: &str) -> bool {
+    error.code() == Some(text) || error.detail().is_some_and(|detail| detail.contains(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(line: &str) -> RedisError {
+        let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        reply.extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn a_demoted_server_is_let_go_of_also_where_the_script_s_error_is_wrapped() {
+        for line in [
+            "READONLY You can't write against a read only replica.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "ERR Error running script (call to f_0123): @user_script:61: @user_script: 61: \
+             -READONLY You can't write against a read only replica. ",
+        ] {
+            let error = answered(line);
+            assert!(is_connection_lost(&error), "{line}");
+            assert_eq!(kind(&error), StoreErrorKind::Busy, "{line}");
+        }
+        let busy = answered("BUSY Redis is busy running a script.");
+        assert!(!is_connection_lost(&busy));
+    }
 }
