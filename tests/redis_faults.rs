@@ -155,6 +155,34 @@ async fn a_read_only_replica_is_an_error_and_nothing_is_counted() {
     assert_eq!(recovers(&limiter).await.remaining(), 4);
 }
 
+/// A replica stays one for a while; a new connection for every question would be an attack on it.
+#[tokio::test]
+async fn a_connection_that_is_lost_again_and_again_is_not_made_anew_for_every_question() {
+    let server = Server::start();
+    let limiter = limiter(server.store().await, GENEROUS);
+    let mut replicaof = redis::cmd("REPLICAOF");
+    replicaof.arg("127.0.0.1").arg(free_port());
+    server.query::<()>(replicaof);
+    let connections = || {
+        let mut info = redis::cmd("INFO");
+        info.arg("stats");
+        let stats: String = server.query(info);
+        let received = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("total_connections_received:"));
+        received.unwrap().trim().parse::<u128>().unwrap()
+    };
+    let before = connections();
+    let started = Instant::now();
+    for _ in 0..100 {
+        assert_failed(&limiter, &[StoreErrorKind::Busy]).await;
+    }
+    // One at once, then two a second; the last is this look's own.
+    let most = 2 + started.elapsed().as_millis() / 500;
+    let made = connections() - before - 1;
+    assert!(made <= most, "{made} connections");
+}
+
 #[tokio::test]
 async fn connecting_tells_what_is_wrong_without_the_secret() {
     let nobody = RedisStore::connect(&format!("redis://127.0.0.1:{}", free_port())).await;

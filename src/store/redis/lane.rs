@@ -16,14 +16,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connect::Connector;
-use super::error::{is_connection_lost, is_no_script, of_question};
+use super::error::{is_connection_lost, is_no_script, of_connecting, of_question};
 use super::script::Question;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Beyond so many questions under way a further one fails at once: nothing waits in a queue
 /// without bound.
 pub(super) const MOST_IN_FLIGHT: usize = 1_024;
-/// After a failed attempt to connect, questions fail at once for so long before the next one.
+/// After a failed attempt to connect, questions fail at once for so long before the next one; so
+/// they do when a connection is lost within this time of being made.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// A question given up after so long was not given up by its caller's whim.
 const SLOW: Duration = Duration::from_millis(20);
@@ -41,7 +42,7 @@ struct Shared {
 /// The state of the held connection.
 #[derive(Clone)]
 enum Link {
-    /// None, and none on its way; since the failure of the last attempt, if there was one.
+    /// None, and none on its way; since the last failure, if questions are to wait after it.
     Down(Option<Failure>),
     Connecting,
     Up(Arc<Held>),
@@ -55,6 +56,7 @@ struct Failure {
 
 struct Held {
     connection: MultiplexedConnection,
+    since: Instant,
     /// Slow questions given up since the last answer.
     unanswered: AtomicU32,
 }
@@ -87,7 +89,7 @@ impl Lane {
             let reply = held.ask(&question).await;
             reply.map_err(|error| {
                 if is_connection_lost(&error) {
-                    shared.give_up(&held);
+                    shared.give_up(&held, of_connecting(error.clone()));
                 }
                 of_question(error)
             })
@@ -102,7 +104,9 @@ impl Shared {
         loop {
             let current = link.borrow_and_update().clone();
             match current {
-                Link::Up(held) if held.is_dead() => self.give_up(&held),
+                Link::Up(held) if held.is_dead() => {
+                    self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
+                }
                 Link::Up(held) => return Ok(held),
                 Link::Down(Some(failure)) if failure.at.elapsed() < RECONNECT_PAUSE => {
                     let kind = failure.error.kind();
@@ -130,6 +134,7 @@ impl Shared {
                 let link = match attempt.0.connector.connect().await {
                     Ok(connection) => Link::Up(Arc::new(Held {
                         connection,
+                        since: Instant::now(),
                         unanswered: AtomicU32::new(0),
                     })),
                     Err(error) => Link::Down(Some(Failure {
@@ -143,11 +148,17 @@ impl Shared {
     }
 
     /// Lets go of a connection, unless another one has taken its place already.
-    fn give_up(&self, lost: &Arc<Held>) {
+    fn give_up(&self, lost: &Arc<Held>, why: StoreError) {
+        // A server that takes every connection and serves none is not to be asked for a new one by
+        // every question.
+        let failure = (lost.since.elapsed() < RECONNECT_PAUSE).then(|| Failure {
+            at: Instant::now(),
+            error: Arc::new(why),
+        });
         self.link.send_if_modified(|link| {
             let held = matches!(link, Link::Up(held) if Arc::ptr_eq(held, lost));
             if held {
-                *link = Link::Down(None);
+                *link = Link::Down(failure);
             }
             held
         });
