@@ -3,9 +3,13 @@
 mod support;
 
 use std::error::Error;
+use std::future::pending;
 use std::time::{Duration, Instant};
 
 use support::redis::{Server, free_port};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tower_throttle::{
     Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, RedisStore, SECOND,
     StoreErrorKind,
@@ -98,6 +102,44 @@ async fn a_server_that_hangs_is_given_up_at_the_deadline() {
     }
     server.signal("CONT");
     assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
+}
+
+/// A proxy to this port, and a switch: connections made before it is thrown stay open, and nothing
+/// comes out of them any more.
+async fn swallowing_proxy(port: u16) -> (u16, watch::Sender<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own_port = listener.local_addr().unwrap().port();
+    let switch = watch::Sender::new(false);
+    let thrown = switch.clone();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut thrown = thrown.subscribe();
+            let swallows_new = *thrown.borrow_and_update();
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                tokio::select! {
+                    _ = copy_bidirectional(&mut client, &mut server) => {}
+                    _ = thrown.changed(), if !swallows_new => pending().await,
+                }
+            });
+        }
+    });
+    (own_port, switch)
+}
+
+/// Also with a deadline that is shorter than most.
+#[tokio::test]
+async fn a_connection_that_swallows_everything_is_replaced() {
+    let server = Server::start();
+    for timeout in [3, 50].map(Duration::from_millis) {
+        let (port, switch) = swallowing_proxy(server.port()).await;
+        let store = RedisStore::connect(&format!("redis://127.0.0.1:{port}")).await;
+        let limiter = limiter(store.unwrap(), timeout);
+        recovers(&limiter).await;
+        switch.send_replace(true);
+        assert_failed(&limiter, &[StoreErrorKind::TimedOut]).await;
+        recovers(&limiter).await;
+    }
 }
 
 #[tokio::test]

@@ -26,8 +26,9 @@ pub(super) const MOST_IN_FLIGHT: usize = 1_024;
 /// After a failed attempt to connect, questions fail at once for so long before the next one; so
 /// they do when a connection is lost within this time of being made.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// A question given up after so long was not given up by its caller's whim.
-const SLOW: Duration = Duration::from_millis(20);
+/// A question given up after so long may have been given up at its deadline, of which the shortest
+/// is a millisecond. One that a caller dropped is counted too, at the price of a new connection.
+const SLOW: Duration = Duration::from_micros(500);
 /// So many slow questions in a row without any answer: the connection is taken for dead.
 const MOST_UNANSWERED: u32 = 3;
 
