@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use support::redis::Server;
 use tower_throttle::{
-    DAY, FailureMode, Key, Limit, Limiter, MINUTE, Outcome, Policy, SECOND, StoreErrorKind, Subject,
+    DAY, FailureMode, Key, Limit, Limiter, Outcome, Policy, SECOND, StoreErrorKind, Subject,
 };
 
 fn limits() -> [(&'static str, Limit); 4] {
     [
-        ("gcra", Limit::gcra(3, SECOND)),
-        ("windows", Limit::fixed_window(3, SECOND)),
-        ("aligned", Limit::fixed_window(3, MINUTE).aligned()),
+        ("gcra", Limit::gcra(3, 90 * SECOND)),
+        ("windows", Limit::fixed_window(3, 90 * SECOND)),
+        ("aligned", Limit::fixed_window(3, 100 * DAY).aligned()),
         ("log", Limit::sliding_log(3, 90 * SECOND)),
     ]
 }
@@ -77,7 +77,10 @@ async fn a_denied_request_writes_nothing() {
         };
         let before = writes(&server);
         for _ in 0..10 {
-            limiter.check_cost(name, "alice", 4).await.unwrap();
+            for (cost, outcome) in [(1, Outcome::Denied), (4, Outcome::NeverFits)] {
+                let decision = limiter.check_cost(name, "alice", cost).await.unwrap();
+                assert_eq!(decision.outcome(), outcome, "{name}");
+            }
             limiter.peek(name, "alice").await.unwrap();
             limiter.peek(name, "nobody").await.unwrap();
         }
@@ -89,11 +92,9 @@ async fn a_denied_request_writes_nothing() {
 async fn keys_name_prefix_layout_hash_and_policy_and_nothing_of_the_subject() {
     let server = Server::start();
     let store = server.builder().prefix("shop:eu").connect().await.unwrap();
-    let limiter = Limiter::new(
-        store,
-        limits().map(|(name, limit)| Policy::new(name, limit)),
-    );
-    let limiter = limiter.unwrap();
+    let policies = limits().map(|(name, limit)| Policy::new(name, limit));
+    let limiter = Limiter::builder(store).policies(policies);
+    let limiter = limiter.timeout(20 * SECOND).build().unwrap();
     let hash = Subject::from(&Key::from("alice@example.org"));
     let mut expected = Vec::new();
     for (name, layout) in [
