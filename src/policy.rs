@@ -85,7 +85,8 @@ impl Policy {
         self
     }
 
-    /// How many permits each request costs; 1 unless said, and at least 1.
+    /// How many permits each request costs; 1 unless said, at least 1, and no more than the limit
+    /// ever holds.
     #[must_use]
     pub fn cost(mut self, permits: u32) -> Self {
         self.cost = Cost::Fixed(permits);
@@ -132,14 +133,22 @@ impl Policy {
         }
         self.key.validate()?;
         self.on.iter().try_for_each(|on| on.validate())?;
+        let algorithm = Algorithm::try_from(&self.limit)?;
         match &self.cost {
             Cost::Fixed(0) => return Err(ConfigError::out_of_range("cost", 0, "1 to 4294967295")),
+            Cost::Fixed(cost) if *cost > algorithm.capacity() => {
+                return Err(ConfigError::out_of_range(
+                    "cost",
+                    cost,
+                    "no more than the limit, or its burst, ever holds",
+                ));
+            }
             Cost::Fixed(_) => {}
             Cost::Read(cost) => cost.validate()?,
         }
         Ok(ReadyPolicy {
             id: PolicyId::new(&self.name),
-            algorithm: Algorithm::try_from(&self.limit)?,
+            algorithm,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise),
             policy: self,
         })

@@ -338,7 +338,8 @@ async fn a_server_that_lacks_what_a_key_needs_gets_500() {
 
 #[tokio::test]
 async fn a_cost_that_never_fits_gets_429_and_no_time_to_come_back() {
-    let response = under(Policy::new("api", Limit::gcra(5, MINUTE)).cost(6)).await;
+    let six = |_: &RequestHead<'_>| 6;
+    let response = under(Policy::new("api", Limit::gcra(5, MINUTE)).cost_by(six)).await;
     assert_eq!(response.status(), 429);
     assert!(!response.headers().contains_key("retry-after"));
     let reason = rejection(&response).expect("a reason");

@@ -142,7 +142,7 @@ impl Algorithm {
     pub fn decide(&self, reading: &Reading, cost: u32, charged: bool) -> Decision {
         let outcome = if reading.fits {
             Outcome::Allowed
-        } else if cost > twin!(self, twin => twin.capacity()) {
+        } else if cost > self.capacity() {
             Outcome::NeverFits
         } else {
             Outcome::Denied
@@ -174,6 +174,11 @@ impl Algorithm {
     /// The permits given in each window, and the window's length.
     pub fn quota(&self) -> (u32, Micros) {
         twin!(self, twin => twin.quota())
+    }
+
+    /// The most permits that there ever are at once; a higher cost never fits.
+    pub fn capacity(&self) -> u32 {
+        twin!(self, twin => twin.capacity())
     }
 
     /// The name that the algorithm's file, its script and its place in stored keys bear.
