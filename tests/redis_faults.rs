@@ -289,3 +289,42 @@ async fn a_pool_of_ones_own_is_used_and_keeps_its_size() {
         "the connection in use is no longer the pool's"
     );
 }
+
+/// Those in the documentation of `RedisStore`.
+#[tokio::test]
+async fn the_documented_rights_suffice() {
+    let server = Server::start();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
+    for right in "~throttle:* +eval +evalsha +time +get +set +del +llen +lindex +lset +lpush \
+                  +rpush +ltrim +pexpireat"
+        .split_whitespace()
+    {
+        user.arg(right);
+    }
+    server.query::<()>(user);
+    let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(&url).connect().await.unwrap();
+    let elsewhere = RedisStore::builder(&url).prefix("other").connect().await;
+    let kind = elsewhere.unwrap_err().kind();
+    assert_eq!(kind, StoreErrorKind::Configuration, "no right to its keys");
+    let millisecond = Duration::from_millis(1);
+    let limits = [
+        ("gcra", Limit::gcra(5, MINUTE)),
+        ("fraction", Limit::gcra(7, MINUTE)),
+        ("fixed_window", Limit::fixed_window(5, MINUTE)),
+        ("sliding_log", Limit::sliding_log(5, MINUTE)),
+        // Short, so that logs are trimmed and begin anew.
+        ("short_log", Limit::sliding_log(5, millisecond)),
+        ("shorter_log", Limit::sliding_log(5, 20 * millisecond)),
+    ];
+    let policies = limits.map(|(name, limit)| Policy::new(name, limit));
+    let limiter = Limiter::builder(store).policies(policies);
+    let limiter = limiter.timeout(GENEROUS).build().unwrap();
+    for _ in 0..40 {
+        for (name, _) in limits {
+            let decision = limiter.check(name, "alice").await.unwrap();
+            assert_eq!(decision.store_failure(), None, "{name}");
+        }
+    }
+}

@@ -101,8 +101,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects and runs an empty script, so that a wrong address or password and missing rights are
-    /// found at start-up.
+    /// Connects and runs an empty script, so that a wrong address or password, and a user that may
+    /// not run scripts or not use keys of this prefix, are found at start-up.
     ///
     /// # Errors
     ///

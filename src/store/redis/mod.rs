@@ -32,6 +32,9 @@ pub use connect::RedisStoreBuilder;
 /// themselves. Use a server of its own with `maxmemory-policy noeviction`: an evicted key is a
 /// forgotten debt.
 ///
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +del +llen
+/// +lindex +lset +lpush +rpush +ltrim +pexpireat`.
+///
 /// ```no_run
 /// use tower_throttle::{Limit, Limiter, MINUTE, Policy, RedisStore};
 ///
@@ -89,7 +92,7 @@ impl RedisStore {
         &self.0.lane
     }
 
-    /// A script that does nothing with a key of ours: who may run it may run all of them.
+    /// A script that does nothing with a key of ours: who may not run it may run none.
     fn question_to_try(&self) -> Cmd {
         script::nothing(&self.0.prefix)
     }
