@@ -1,4 +1,4 @@
-//! A decision about a known key allocates nothing.
+//! A decision about a known key allocates nothing, and what a log takes is what is said.
 #![cfg(feature = "memory")]
 // Counting is the job of a global allocator, and that trait is unsafe to implement.
 #![allow(unsafe_code)]
@@ -20,28 +20,32 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-fn count() {
+/// Counts an allocation of this size in place of one of that size.
+fn count(size: usize, before: usize) {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    BYTES.set(BYTES.get().wrapping_add(size).wrapping_sub(before));
 }
 
 // SAFETY: every call is handed on to the system's allocator as it came. The counter has a constant
 // initial value and nothing to drop, so that counting itself never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size(), 0);
         // SAFETY: the caller keeps the promises of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size, layout.size());
         // SAFETY: the caller keeps the promises of `realloc`.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        BYTES.set(BYTES.get().wrapping_sub(layout.size()));
         // SAFETY: the caller keeps the promises of `dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
@@ -91,6 +95,37 @@ fn a_check_of_a_known_key_allocates_nothing_allowed_or_denied() {
             "{limit:?}"
         );
         assert_eq!(admitted, 101 * 10, "{limit:?}");
+    }
+}
+
+/// Logs of this many requests, in which a second later one is left.
+#[test]
+fn a_sliding_log_takes_what_the_documentation_of_the_store_says() {
+    for requests in [1_usize, 4, 5, 16, 17, 100, 1_000] {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let policies = [
+            Policy::new("first", Limit::gcra(1, SECOND)),
+            Policy::new("log", Limit::sliding_log(1_000, SECOND)),
+        ];
+        let limiter = Limiter::new(store, policies).unwrap();
+        // The key's place is the table's, not the log's: this other key takes as much, in a shard
+        // of its own.
+        let bytes = |policy: &str, requests: usize| {
+            let before = BYTES.get();
+            for _ in 0..requests {
+                let answer = limiter.check(policy, "alice").now_or_never();
+                assert!(answer.unwrap().unwrap().is_allowed());
+            }
+            BYTES.get().wrapping_sub(before)
+        };
+        let table = bytes("first", 1);
+        let longest = bytes("log", requests);
+        let expected = 48 + (16 * requests).max(64)..=48 + (32 * requests).max(64);
+        let log = longest - table;
+        assert!(expected.contains(&log), "{requests} requests: {log}");
+        clock.advance(SECOND);
+        assert_eq!(bytes("log", 1), 0, "it keeps what it took");
     }
 }
 
