@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use futures_util::future::join_all;
+use redis::IntoConnectionInfo;
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
 use tokio::runtime::Runtime;
 use tower_throttle::{Limit, Limiter, Policy, SECOND};
 
@@ -33,7 +35,10 @@ async fn timed<F: Future>(rounds: u64, at_once: u64, ask: impl Fn(u64) -> F) -> 
 }
 
 async fn raw_connection(url: &str) -> (MultiplexedConnection, String) {
-    let client = redis::Client::open(url).unwrap();
+    // Without delay, as the store's own.
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let server = url.into_connection_info().unwrap().set_tcp_settings(tcp);
+    let client = redis::Client::open(server).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let mut load = redis::cmd("SCRIPT");
     load.arg("LOAD").arg("return 1");
