@@ -145,7 +145,7 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The address, the user, the password or the rights are wrong.
     Configuration,
-    /// No connection: refused, unknown host, too many clients.
+    /// No connection: refused, unknown host, too many clients. Nothing was counted.
     Unreachable,
     /// The connection broke after the question was sent: it may have been counted, so it is not
     /// asked again.
@@ -161,7 +161,7 @@ pub enum StoreErrorKind {
     Overloaded,
     /// The key holds something that this crate did not write. Nothing was counted.
     ForeignValue,
-    /// An answer of a shape that this crate does not know.
+    /// An answer of a shape that this crate does not know: it may have been counted.
     BadReply,
 }
 
