@@ -11,7 +11,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use tower::buffer::BufferLayer;
-use tower::limit::ConcurrencyLimitLayer;
+use tower::limit::{ConcurrencyLimit, ConcurrencyLimitLayer};
 use tower::load_shed::LoadShedLayer;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_throttle::{
@@ -142,16 +142,34 @@ async fn clones_and_services_of_one_layer_share_the_limit() {
 
 #[tokio::test]
 async fn a_denied_request_gives_the_place_it_held_back() {
-    let mut service = ServiceBuilder::new()
-        .layer(layer(Trip::Short, 1))
-        .layer(ConcurrencyLimitLayer::new(1))
-        .service(Strict::default());
-    for expected in [200, 429, 429] {
-        assert_eq!(status(&mut service).await, expected);
+    for trip in TRIPS {
+        let places = ConcurrencyLimitLayer::new(1).layer(Strict::default());
+        let mut beside = places.clone();
+        let mut service = layer(trip, 1).layer(places);
+        for expected in [200, 429, 429] {
+            assert_eq!(status(&mut service).await, expected);
+        }
+        assert_is_free(&mut beside, trip);
     }
-    // The only place is free again: the next poll does not wait.
-    let polled = service.poll_ready(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_ready());
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_judged_gives_the_place_it_held_back() {
+    let policy = Policy::new("user", Limit::gcra(1, MINUTE))
+        .by(|_: &RequestHead<'_>| None::<Key>)
+        .on_missing_key(OnMissingKey::Reject);
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let places = ConcurrencyLimitLayer::new(1).layer(Strict::default());
+    let mut beside = places.clone();
+    let mut service = RateLimitLayer::new(limiter).layer(places);
+    assert_eq!(status(&mut service).await, 400);
+    assert_is_free(&mut beside, Trip::None);
+}
+
+/// The only place can be had by a clone, while the service that held it is still there.
+fn assert_is_free(beside: &mut ConcurrencyLimit<Strict>, trip: Trip) {
+    let polled = beside.poll_ready(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_ready(), "{trip:?}");
 }
 
 #[tokio::test]
