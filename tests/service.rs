@@ -17,7 +17,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_throttle::{
     CostError, CostExtractor, FailureMode, Key, KeyError, KeyExtractor, Limit, Limiter, MINUTE,
     OnMissingKey, Policy, RateLimit, RateLimitLayer, Rejection, RejectionKind, RequestHead,
-    ResponseFuture, StoreErrorKind,
+    ResponseFuture, SECOND, StoreErrorKind,
 };
 
 #[path = "support/http_store.rs"]
@@ -385,6 +385,38 @@ async fn a_rejection_names_every_policy_that_denies_and_the_longest_wait() {
         response.headers()["ratelimit"],
         r#""minute";r=0;t=60, "wide";r=99;t=60, "hour";r=0;t=3600"#
     );
+}
+
+#[tokio::test]
+async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
+    let costs = |cost: u32| {
+        move |request: &RequestHead<'_>| match request.headers.contains_key("x-dear") {
+            true => cost,
+            false => 1,
+        }
+    };
+    let limiter = Limiter::new(
+        TestStore::new(Trip::None),
+        [
+            // Of the second request, it lacks one permit: 6 s; the nine it has last for 54 s.
+            Policy::new("slow", Limit::gcra(10, MINUTE)).cost_by(costs(10)),
+            Policy::new("empty", Limit::gcra(1, 7 * SECOND)),
+        ],
+    )
+    .expect("sound policies");
+    let mut service = RateLimitLayer::new(limiter).layer(Strict::default());
+    assert_eq!(status(&mut service).await, 200);
+    let mut dear = request();
+    dear.headers_mut()
+        .insert("x-dear", http::HeaderValue::from_static("yes"));
+    let response = service.oneshot(dear).await.expect("a response");
+    assert_eq!(
+        response.headers()["ratelimit"],
+        r#""slow";r=9;t=54, "empty";r=0;t=7"#
+    );
+    assert_eq!(response.headers()["retry-after"], "54");
+    let reason = rejection(&response).expect("a reason");
+    assert_eq!(reason.retry_after(), Some(7 * SECOND));
 }
 
 /// Layer, service and future can be named, with no parameter for key, store or policy.
