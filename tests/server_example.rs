@@ -268,6 +268,28 @@ fn a_wrong_file_is_refused_with_its_line_and_field() {
     assert_eq!(refused.stdout, b"");
 }
 
+#[tokio::test]
+async fn a_status_that_has_no_body_comes_without_one() {
+    let server = Running::start("store = \"memory\"\n");
+    for code in [204, 205, 304] {
+        let response = server.get(&Client::new(), &format!("/status/{code}")).await;
+        assert_eq!(response.status(), code);
+        assert!(!response.headers().contains_key("content-type"), "{code}");
+        assert_eq!(response.bytes().await.unwrap(), "", "{code}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_text_are_refused_like_others() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let argument = std::ffi::OsStr::from_bytes(b"\xff");
+    let refused = Command::new(program()).arg(argument).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text.contains("is no argument, usage: server "), "{text}");
+}
+
 #[test]
 fn a_store_that_is_not_there_is_told_at_the_start() {
     let port = support::redis::free_port();
