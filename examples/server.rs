@@ -11,6 +11,7 @@
 
 use std::env;
 use std::error::Error;
+use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Box<dyn Error>> {
-    let arguments = Arguments::read(env::args().skip(1))?;
+    let arguments = Arguments::read(env::args_os().skip(1))?;
     let config = Config::from_file(&arguments.config)?;
     let limiter = config.connect().await?;
     // One handler instead of routes, so that the policies' own routes see every path as it came.
@@ -70,9 +71,11 @@ async fn answer(request: Request) -> Response {
     match (request.method(), first, second, segments.next()) {
         (&Method::GET, Some("status"), Some(code), None) => match status(code) {
             // These have no body.
-            Some(code @ (StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)) => {
-                code.into_response()
-            }
+            Some(
+                code @ (StatusCode::NO_CONTENT
+                | StatusCode::RESET_CONTENT
+                | StatusCode::NOT_MODIFIED),
+            ) => code.into_response(),
             Some(code) => (code, Json(echo)).into_response(),
             None => (
                 StatusCode::BAD_REQUEST,
@@ -107,10 +110,11 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn read(mut given: impl Iterator<Item = String>) -> Result<Self, String> {
+    fn read(mut given: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let (mut config, mut listen) = (None, None);
         while let Some(name) = given.next() {
-            let value = match name.as_str() {
+            let name = name.to_string_lossy();
+            let value = match &*name {
                 "--config" => &mut config,
                 "--listen" => &mut listen,
                 _ => return Err(format!("{name:?} is no argument, {USAGE}")),
@@ -125,7 +129,10 @@ impl Arguments {
             config: config
                 .ok_or_else(|| format!("--config is missing, {USAGE}"))?
                 .into(),
-            listen: listen.ok_or_else(|| format!("--listen is missing, {USAGE}"))?,
+            listen: listen
+                .ok_or_else(|| format!("--listen is missing, {USAGE}"))?
+                .to_string_lossy()
+                .into_owned(),
         })
     }
 }

@@ -73,7 +73,7 @@
 //! | `memory` | yes | `MemoryStore` |
 //! | `redis` | yes | `RedisStore` |
 //! | `axum` | | reads the peer's address and the matched route as axum tells them |
-//! | `tonic` | | reads the peer's address as tonic tells it |
+//! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

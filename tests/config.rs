@@ -461,6 +461,8 @@ fn a_broken_text_is_refused_in_its_line() {
         ),
         ("store = \"memory\"\n[[policy]\n", "line 2: "),
         ("store = \"redis://:hunter2@h\n", "line 1: store: "),
+        ("store: \"redis://:hunter2@h/0?a=b\"\n", "line 1: "),
+        ("store \"redis://:hunter2@h\" = 1\n", "line 1: "),
     ] {
         let refusal = refusal(text);
         assert!(refusal.starts_with(refused), "{refusal}");

@@ -199,6 +199,8 @@ mod behind_axums_router {
     async fn a_path_still_matches_where_a_wider_route_did() {
         assert!(matches(Route::get("/users/7"), app(), "/users/7").await);
         assert!(!matches(Route::get("/users/8"), app(), "/users/7").await);
+        // As documented: the route's text says nothing about a pattern that is narrower.
+        assert!(!matches(Route::get("/users/7"), app(), "/users/%37").await);
     }
 
     #[tokio::test]

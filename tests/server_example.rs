@@ -15,37 +15,9 @@ use serde_json::{Value, json};
 use support::redis::Server as Redis;
 use tempfile::NamedTempFile;
 
-/// The program, built like this test, so that nothing is built twice.
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let mut features = vec!["config"];
-        for (feature, is_on) in [
-            ("axum", cfg!(feature = "axum")),
-            ("tonic", cfg!(feature = "tonic")),
-        ] {
-            if is_on {
-                features.push(feature);
-            }
-        }
-        let built = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--example", "server", "--message-format", "json"])
-            .args(["--features", &features.join(",")])
-            .args((!cfg!(debug_assertions)).then_some("--release"))
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "the example does not build");
-        let messages = built
-            .stdout
-            .lines()
-            .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-        let server = messages
-            .filter(|message: &Value| message["target"]["name"] == "server")
-            .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-        server.expect("cargo names the program that it built")
-    })
+    PROGRAM.get_or_init(|| support::example::program("server", &["config"]))
 }
 
 fn command(config: &str) -> (Command, NamedTempFile) {
@@ -294,6 +266,28 @@ fn a_wrong_file_is_refused_with_its_line_and_field() {
         "{text}"
     );
     assert_eq!(refused.stdout, b"");
+}
+
+#[tokio::test]
+async fn a_status_that_has_no_body_comes_without_one() {
+    let server = Running::start("store = \"memory\"\n");
+    for code in [204, 205, 304] {
+        let response = server.get(&Client::new(), &format!("/status/{code}")).await;
+        assert_eq!(response.status(), code);
+        assert!(!response.headers().contains_key("content-type"), "{code}");
+        assert_eq!(response.bytes().await.unwrap(), "", "{code}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_text_are_refused_like_others() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let argument = std::ffi::OsStr::from_bytes(b"\xff");
+    let refused = Command::new(program()).arg(argument).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text.contains("is no argument, usage: server "), "{text}");
 }
 
 #[test]

@@ -11,13 +11,13 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use tower::buffer::BufferLayer;
-use tower::limit::ConcurrencyLimitLayer;
+use tower::limit::{ConcurrencyLimit, ConcurrencyLimitLayer};
 use tower::load_shed::LoadShedLayer;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_throttle::{
     CostError, CostExtractor, FailureMode, Key, KeyError, KeyExtractor, Limit, Limiter, MINUTE,
     OnMissingKey, Policy, RateLimit, RateLimitLayer, Rejection, RejectionKind, RequestHead,
-    ResponseFuture, StoreErrorKind,
+    ResponseFuture, SECOND, StoreErrorKind,
 };
 
 #[path = "support/http_store.rs"]
@@ -142,16 +142,34 @@ async fn clones_and_services_of_one_layer_share_the_limit() {
 
 #[tokio::test]
 async fn a_denied_request_gives_the_place_it_held_back() {
-    let mut service = ServiceBuilder::new()
-        .layer(layer(Trip::Short, 1))
-        .layer(ConcurrencyLimitLayer::new(1))
-        .service(Strict::default());
-    for expected in [200, 429, 429] {
-        assert_eq!(status(&mut service).await, expected);
+    for trip in TRIPS {
+        let places = ConcurrencyLimitLayer::new(1).layer(Strict::default());
+        let mut beside = places.clone();
+        let mut service = layer(trip, 1).layer(places);
+        for expected in [200, 429, 429] {
+            assert_eq!(status(&mut service).await, expected);
+        }
+        assert_is_free(&mut beside, trip);
     }
-    // The only place is free again: the next poll does not wait.
-    let polled = service.poll_ready(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_ready());
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_judged_gives_the_place_it_held_back() {
+    let policy = Policy::new("user", Limit::gcra(1, MINUTE))
+        .by(|_: &RequestHead<'_>| None::<Key>)
+        .on_missing_key(OnMissingKey::Reject);
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let places = ConcurrencyLimitLayer::new(1).layer(Strict::default());
+    let mut beside = places.clone();
+    let mut service = RateLimitLayer::new(limiter).layer(places);
+    assert_eq!(status(&mut service).await, 400);
+    assert_is_free(&mut beside, Trip::None);
+}
+
+/// The only place can be had by a clone, while the service that held it is still there.
+fn assert_is_free(beside: &mut ConcurrencyLimit<Strict>, trip: Trip) {
+    let polled = beside.poll_ready(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_ready(), "{trip:?}");
 }
 
 #[tokio::test]
@@ -368,6 +386,38 @@ async fn a_rejection_names_every_policy_that_denies_and_the_longest_wait() {
         response.headers()["ratelimit"],
         r#""minute";r=0;t=60, "wide";r=99;t=60, "hour";r=0;t=3600"#
     );
+}
+
+#[tokio::test]
+async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
+    let costs = |cost: u32| {
+        move |request: &RequestHead<'_>| match request.headers.contains_key("x-dear") {
+            true => cost,
+            false => 1,
+        }
+    };
+    let limiter = Limiter::new(
+        TestStore::new(Trip::None),
+        [
+            // Of the second request, it lacks one permit: 6 s; the nine it has last for 54 s.
+            Policy::new("slow", Limit::gcra(10, MINUTE)).cost_by(costs(10)),
+            Policy::new("empty", Limit::gcra(1, 7 * SECOND)),
+        ],
+    )
+    .expect("sound policies");
+    let mut service = RateLimitLayer::new(limiter).layer(Strict::default());
+    assert_eq!(status(&mut service).await, 200);
+    let mut dear = request();
+    dear.headers_mut()
+        .insert("x-dear", http::HeaderValue::from_static("yes"));
+    let response = service.oneshot(dear).await.expect("a response");
+    assert_eq!(
+        response.headers()["ratelimit"],
+        r#""slow";r=9;t=54, "empty";r=0;t=7"#
+    );
+    assert_eq!(response.headers()["retry-after"], "54");
+    let reason = rejection(&response).expect("a reason");
+    assert_eq!(reason.retry_after(), Some(7 * SECOND));
 }
 
 /// Layer, service and future can be named, with no parameter for key, store or policy.

@@ -59,15 +59,20 @@ pub(super) fn not_toml(text: &str, error: &toml::de::Error) -> FileError {
     let field = text
         .lines()
         .nth(line - 1)
-        .and_then(|line| line.split_once('='));
+        .and_then(|line| line.split_once('='))
+        .map(|(field, _)| field.trim());
     match field {
-        // Never what stands behind it: it may be a password.
-        Some((field, _)) => {
-            let problem = format_args!("{}: {}", field.trim(), error.message());
-            FileError::at(line, problem)
+        // Never what stands behind it: it may be a password. Nor text that is no field's name: with
+        // a colon for the equals sign, or within quotes, it is a part of a value.
+        Some(field) if field.bytes().all(is_name_byte) => {
+            FileError::at(line, format_args!("{field}: {}", error.message()))
         }
-        None => FileError::at(line, error.message()),
+        _ => FileError::at(line, error.message()),
     }
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
 /// The line of a byte of the text, counted from 1.

@@ -27,11 +27,13 @@ use crate::request::{RequestHead, RequestMatcher};
 ///
 /// The path as it came, with no normalisation: `/login/`, `//login` and `/log%69n` are other paths
 /// than `/login`, and `/files/{*rest}` is not about `/files/` itself. Should the server treat them
-/// alike, they would be a way around the policy. With axum that cannot happen when the layer
-/// stands where the router has matched already (`Router::layer`, `Router::route_layer`) and the
-/// crate's feature `axum` is on: a pattern is then tried against the text of the route that
-/// matched (`MatchedPath`) as well as against the path, and either may match. It also finds nested
-/// routers by their whole path, of which the request shows only the rest.
+/// alike, they would be a way around the policy. With axum that cannot happen to a pattern that is
+/// the text of a route there, when the layer stands where the router has matched already
+/// (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on: a pattern is then
+/// tried against the text of the route that matched (`MatchedPath`) as well as against the path,
+/// and either may match. It can happen to a pattern that is narrower than the route: `/users/me`
+/// does not find `/users/m%65` of the route `/users/{id}`. Nested routers are found by their whole
+/// path too, of which the request shows only the rest.
 ///
 /// A route for `GET` is also about `HEAD`, which axum answers by the same handler: it would be a
 /// way around the limit otherwise. A gRPC method is `Route::post("/package.Service/Method")`.

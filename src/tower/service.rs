@@ -29,6 +29,14 @@ impl<S> RateLimit<S> {
     }
 }
 
+impl<S: Clone> RateLimit<S> {
+    /// The instance that was polled ready; its clone was not, and stays for the next call.
+    fn take_ready(&mut self) -> S {
+        let unready = self.inner.clone();
+        std::mem::replace(&mut self.inner, unready)
+    }
+}
+
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
@@ -47,15 +55,20 @@ where
         match self.settings.limiter.judge(&head) {
             Ok(Judging::Done(verdict)) => match self.settings.sentence(&verdict, &head) {
                 Sentence::Pass(fields) => ResponseFuture::calling(self.inner.call(request), fields),
-                Sentence::Reject(response) => ResponseFuture::rejected(response),
+                Sentence::Reject(response) => {
+                    // What it holds for this request (a permit, a place in a queue) others need.
+                    drop(self.take_ready());
+                    ResponseFuture::rejected(response)
+                }
             },
             Ok(Judging::Asked(verdict)) => {
-                // This instance was polled ready; its clone was not, and stays for the next call.
-                let unready = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, unready);
+                let ready = self.take_ready();
                 ResponseFuture::asking(verdict, ready, request, Arc::clone(&self.settings))
             }
-            Err(refusal) => ResponseFuture::rejected(self.settings.refuse(refusal, &head)),
+            Err(refusal) => {
+                drop(self.take_ready());
+                ResponseFuture::rejected(self.settings.refuse(refusal, &head))
+            }
         }
     }
 }

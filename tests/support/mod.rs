@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, unused_macros, unused_imports)]
 
 pub mod bench;
+pub mod example;
 pub mod redis;
 
 /// Makes a test on each store of every `async fn name(bench: &Bench)` that is named.

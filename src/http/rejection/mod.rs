@@ -69,14 +69,19 @@ impl Rejection {
             ),
             _ => (RejectionKind::QuotaExceeded, "the quota is used up"),
         };
-        let denying = verdict
-            .each()
-            .filter(|(_, decision)| !decision.is_allowed());
+        let denying = || {
+            let each = verdict.each();
+            each.filter(|(_, decision)| !decision.is_allowed())
+        };
+        let retry_after = worst.retry_after();
+        // Not that of the worst alone: of a policy that has some permits left, though too few, the
+        // `t` is longer than the wait.
+        let secs = denying().filter_map(|(_, decision)| retry_after_secs(decision));
         Some(Self {
             kind,
-            policies: denying.map(|(name, _)| name.to_owned()).collect(),
-            retry_after: worst.retry_after(),
-            retry_after_secs: retry_after_secs(worst),
+            policies: denying().map(|(name, _)| name.to_owned()).collect(),
+            retry_after,
+            retry_after_secs: retry_after.and_then(|_| secs.max()),
             explanation: explanation.into(),
         })
     }
@@ -99,7 +104,7 @@ impl Rejection {
     }
 
     /// The same in whole seconds, as in the header `Retry-After`: rounded up, at least 1, and not
-    /// before the `t` of the quota headers.
+    /// before the `t` that the quota headers tell of a policy that denies.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after_secs
     }

@@ -1,0 +1,135 @@
+//! The example `quickstart` from the outside: what a newcomer sees who runs it.
+#![cfg(all(feature = "axum", feature = "memory", feature = "redis"))]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use reqwest::{Client, Response};
+use serde_json::Value;
+use support::redis::Server as Redis;
+
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| support::example::program("quickstart", &[]))
+}
+
+/// A running quickstart, stopped with its test.
+struct Running {
+    process: Child,
+    url: String,
+    printed: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    /// Over this Redis, or in its own memory.
+    fn start(redis: Option<&str>) -> Self {
+        let mut command = Command::new(program());
+        command.env("PORT", "0").env_remove("REDIS_URL");
+        if let Some(url) = redis {
+            command.env("REDIS_URL", url);
+        }
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut printed = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        printed.read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening on ");
+        let address = address.and_then(|rest| rest.trim_end().strip_suffix(", try"));
+        let url = format!(
+            "http://{}",
+            address.expect("the first line tells the address")
+        );
+        Self {
+            process,
+            url,
+            printed,
+        }
+    }
+
+    async fn login(&self, user: &str) -> Response {
+        let request = Client::new().post(format!("{}/login", self.url));
+        request.header("x-user", user).send().await.unwrap()
+    }
+
+    /// As [`login`](Self::login), until the store has answered in time: on a busy machine the
+    /// deadline may pass, and the request with it.
+    async fn judged_login(&self, user: &str) -> Response {
+        loop {
+            let response = self.login(user).await;
+            if response.headers().contains_key("ratelimit") {
+                return response;
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn header<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers().get(name).unwrap().to_str().unwrap()
+}
+
+#[tokio::test]
+async fn it_limits_logins_by_user_and_everything_by_address() {
+    let quickstart = Running::start(None);
+    let hello = Client::new().get(&quickstart.url).send().await.unwrap();
+    assert_eq!(hello.status(), 200);
+    assert_eq!(header(&hello, "ratelimit-policy"), r#""client";q=60;w=60"#);
+    for _ in 0..3 {
+        let welcome = quickstart.login("alice").await;
+        assert_eq!(welcome.status(), 200);
+        assert_eq!(
+            header(&welcome, "ratelimit-policy"),
+            r#""client";q=60;w=60, "login";q=3;w=60"#
+        );
+    }
+    let denied = quickstart.login("alice").await;
+    assert_eq!(denied.status(), 429);
+    let wait: u64 = header(&denied, "retry-after").parse().unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+    assert_eq!(header(&denied, "content-type"), "application/problem+json");
+    let problem: Value = denied.json().await.unwrap();
+    assert_eq!(problem["violated-policies"], serde_json::json!(["login"]));
+    assert_eq!(quickstart.login("bob").await.status(), 200);
+}
+
+#[tokio::test]
+async fn two_of_them_over_one_redis_share_the_limit() {
+    let redis = Redis::start();
+    let url = redis.url();
+    let both = [Running::start(Some(&url)), Running::start(Some(&url))];
+    let mut served = 0;
+    for turn in 0.. {
+        match both[turn % 2].judged_login("alice").await.status().as_u16() {
+            200 => served += 1,
+            status => {
+                assert_eq!(status, 429);
+                break;
+            }
+        }
+    }
+    // Three, unless the deadline passed for one that Redis has counted.
+    assert!((1..=3).contains(&served), "{served}");
+    for quickstart in &both {
+        assert_eq!(quickstart.judged_login("alice").await.status(), 429);
+    }
+}
+
+#[test]
+fn it_prints_lines_to_try_with_the_address_it_has() {
+    let mut quickstart = Running::start(None);
+    for expected in ["curl -i ", "curl -i -X POST -H 'x-user: alice' "] {
+        let mut line = String::new();
+        quickstart.printed.read_line(&mut line).unwrap();
+        assert!(line.contains(expected), "{line}");
+        assert!(line.contains(&quickstart.url), "{line}");
+    }
+}
