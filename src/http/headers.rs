@@ -1,8 +1,7 @@
 //! Quota headers: the syntax of draft-ietf-httpapi-ratelimit-headers-11.
 
-use std::fmt::Write;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 
 use crate::decision::Decision;
 use crate::limiter::Verdict;
@@ -77,26 +76,16 @@ pub(crate) struct QuotaFields {
 impl QuotaFields {
     /// `None` when no policy applied, or none got an answer from the store.
     fn of<'a>(each: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
-        let (mut policy, mut quota) = (String::with_capacity(48), String::with_capacity(48));
+        let (mut policy, mut quota) = (Text::default(), Text::default());
         for (name, decision) in each.filter(|(_, decision)| decision.store_failure().is_none()) {
-            if !policy.is_empty() {
-                policy.push_str(", ");
-                quota.push_str(", ");
-            }
-            push_sf_string(&mut policy, name);
-            push_sf_string(&mut quota, name);
-            let (q, w) = (decision.limit, window_secs(decision));
-            let (r, t) = (decision.remaining, renewal_secs(decision));
-            // Writing to a `String` cannot fail.
-            let _ = write!(policy, ";q={q};w={w}");
-            let _ = write!(quota, ";r={r};t={t}");
-        }
-        if policy.is_empty() {
-            return None;
+            let (q, w) = (decision.limit.into(), window_secs(decision));
+            let (r, t) = (decision.remaining.into(), renewal_secs(decision));
+            policy.push_item(name, [(";q=", q), (";w=", w)]);
+            quota.push_item(name, [(";r=", r), (";t=", t)]);
         }
         Some(Self {
-            policy: HeaderValue::try_from(policy).ok()?,
-            quota: HeaderValue::try_from(quota).ok()?,
+            policy: policy.into_value()?,
+            quota: quota.into_value()?,
         })
     }
 
@@ -131,23 +120,46 @@ fn renewal_secs(decision: &Decision) -> u64 {
         decision.renews_after.ceil_secs()
     } else {
         // From the announced window, not the exact one: r/t must not promise more than q/w.
-        let spread = u128::from(decision.remaining) * u128::from(window_secs(decision));
-        let secs = spread.div_ceil(u128::from(decision.limit.max(1)));
-        u64::try_from(secs).unwrap_or(u64::MAX)
+        let spread = u64::from(decision.remaining).saturating_mul(window_secs(decision));
+        spread.div_ceil(decision.limit.max(1).into())
     };
     secs.max(1)
 }
 
-/// RFC 9651, section 4.1.6. Policy names are printable ASCII, so that nothing else needs care.
-fn push_sf_string(field: &mut String, text: &str) {
-    field.push('"');
-    for char in text.chars() {
-        if matches!(char, '"' | '\\') {
-            field.push('\\');
+/// A field's value while it is written: on the stack, as every response has two.
+#[derive(Default)]
+struct Text(SmallVec<[u8; 128]>);
+
+impl Text {
+    fn push_item(&mut self, name: &str, parameters: [(&str, u64); 2]) {
+        if !self.0.is_empty() {
+            self.0.extend_from_slice(b", ");
         }
-        field.push(char);
+        self.push_sf_string(name);
+        for (key, number) in parameters {
+            self.0.extend_from_slice(key.as_bytes());
+            let mut digits = itoa::Buffer::new();
+            self.0.extend_from_slice(digits.format(number).as_bytes());
+        }
     }
-    field.push('"');
+
+    /// RFC 9651, section 4.1.6. Policy names are printable ASCII, so that nothing else needs care.
+    fn push_sf_string(&mut self, text: &str) {
+        self.0.push(b'"');
+        for byte in text.bytes() {
+            if matches!(byte, b'"' | b'\\') {
+                self.0.push(b'\\');
+            }
+            self.0.push(byte);
+        }
+        self.0.push(b'"');
+    }
+
+    /// `None` when nothing was written.
+    fn into_value(self) -> Option<HeaderValue> {
+        let is_written = !self.0.is_empty();
+        is_written.then(|| HeaderValue::from_bytes(&self.0).ok())?
+    }
 }
 
 #[cfg(test)]
