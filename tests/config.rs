@@ -323,7 +323,11 @@ fn a_field_that_is_missing_is_refused_with_an_example() {
         refusal(&with_policy("limit = \"1/s\"")),
         "line 3: name: is missing, write name = \"client\""
     );
-    assert!(refusal("prefix = \"demo\"").starts_with("line 1: store: is missing, write "));
+    assert_eq!(
+        refusal("prefix = \"demo\""),
+        "line 1: store: is missing, write store = \"memory\", or \"redis://127.0.0.1:6379\" for one \
+         count of a whole fleet"
+    );
 }
 
 #[test]

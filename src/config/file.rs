@@ -51,7 +51,10 @@ fn store(fields: &Fields<'_>) -> Result<StoreChoice, FileError> {
     let prefix = fields.get("prefix");
     let prefix = prefix.as_ref().map(|prefix| prefix.text("a text"));
     let prefix = prefix.transpose()?;
-    let field = fields.need("store", expected)?;
+    let field = fields.need(
+        "store",
+        "store = \"memory\", or \"redis://127.0.0.1:6379\" for one count of a whole fleet",
+    )?;
     let url = field.text(expected)?;
     if url == "memory" {
         return Ok(StoreChoice::Memory);
