@@ -10,6 +10,7 @@ use crate::key::Key;
 
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a Method,

@@ -370,17 +370,6 @@ fn a_cost_that_no_header_can_state_is_refused() {
 }
 
 #[test]
-fn a_client_address_without_trusted_proxies_is_refused_with_the_reason() {
-    let refused = refusal_of("key = \"client-addr\"");
-    assert!(
-        refused
-            .starts_with("line 4: policy \"client\": key: \"client-addr\" needs trusted_proxies"),
-        "{refused}"
-    );
-    assert!(refused.contains("key = \"peer\""), "{refused}");
-}
-
-#[test]
 fn proxies_that_cannot_be_read_are_refused_in_their_line() {
     let refused = refusal(
         "store = \"memory\"\ntrusted_proxies = [\n  \"10.0.0.0/8\",\n  \"10.0.0.0/33\",\n]",

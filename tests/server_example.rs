@@ -164,6 +164,17 @@ async fn clients_behind_a_trusted_proxy_have_quotas_of_their_own() {
     }
 }
 
+/// Nobody is trusted, so whatever a header claims, the peer is the client.
+#[tokio::test]
+async fn without_trusted_proxies_the_peer_is_the_client() {
+    let server = Running::start(&TWO.replace("\"peer\"", "\"client-addr\""));
+    let client = Client::new();
+    for (address, status) in [("203.0.113.9", 200), ("203.0.113.8", 200), ("1.1.1.1", 429)] {
+        let request = client.get(&server.url).header("x-forwarded-for", address);
+        assert_eq!(request.send().await.unwrap().status(), status, "{address}");
+    }
+}
+
 #[tokio::test]
 async fn a_policy_is_about_its_routes_alone() {
     let server = Running::start(&format!(

@@ -32,7 +32,7 @@
 //! | `headers` | quota headers: `"draft-11"`, `"denials"`, `"none"` | `"draft-11"` |
 //! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
 //! | `on_store_failure` | `"allow"` or `"deny"`; a policy may say otherwise | `"allow"` |
-//! | `trusted_proxies` | the addresses and ranges of your proxies | `"client-addr"` is refused |
+//! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
 //! | `[[policy]]` | one policy, as often as needed | nothing is limited |
 //!

@@ -9,7 +9,7 @@ const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
 
 /// The proxies in front, as far as the file names them.
 pub(super) struct Proxies {
-    trusted: Option<Vec<String>>,
+    trusted: Vec<String>,
     header: Told,
 }
 
@@ -25,29 +25,25 @@ impl Proxies {
         let trusted = fields.get("trusted_proxies");
         let header = fields.get("client_address");
         let proxies = Self {
-            trusted: trusted.as_ref().map(ranges).transpose()?,
+            trusted: trusted.as_ref().map_or(Ok(Vec::new()), ranges)?,
             header: header.as_ref().map_or(Ok(Told::XForwardedFor), told)?,
         };
         // Whatever is wrong is refused where it stands, also while no policy uses it.
         if let Some(header) = &header {
-            let extractor = proxies.extractor(&[]);
+            let extractor = proxies.extractor();
             extractor.map_err(|error| header.refuse(error))?;
         }
         Ok(proxies)
     }
 
+    /// With nobody to trust, the peer is the client.
     pub(super) fn client_addr(&self, key: &Field<'_>) -> Result<ClientAddr, FileError> {
-        let Some(trusted) = &self.trusted else {
-            return Err(key.refuse(
-                "\"client-addr\" needs trusted_proxies, the addresses whose word is taken for \
-                 whom a request is: trusted_proxies = [\"10.0.0.0/8\"]; with no proxy in front, \
-                 write key = \"peer\"",
-            ));
-        };
-        self.extractor(trusted).map_err(|error| key.refuse(error))
+        let client = self.extractor();
+        client.map_err(|error| key.refuse(error))
     }
 
-    fn extractor(&self, trusted: &[String]) -> Result<ClientAddr, ConfigError> {
+    fn extractor(&self) -> Result<ClientAddr, ConfigError> {
+        let trusted = &self.trusted;
         match &self.header {
             Told::XForwardedFor => ClientAddr::x_forwarded_for(trusted),
             Told::Forwarded => ClientAddr::forwarded(trusted),
