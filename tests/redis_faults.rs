@@ -155,6 +155,18 @@ async fn a_paused_server_is_given_up_at_the_deadline() {
     assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
 }
 
+/// A worker may be in less of a hurry than a request.
+#[tokio::test]
+async fn a_long_deadline_is_waited_for() {
+    let server = Server::start();
+    let limiter = limiter(server.store().await, 60 * SECOND);
+    recovers(&limiter).await;
+    let mut pause = redis::cmd("CLIENT");
+    pause.arg("PAUSE").arg(5_500).arg("ALL");
+    server.query::<()>(pause);
+    assert_eq!(both(&limiter).await[0].outcome(), Outcome::Allowed);
+}
+
 #[tokio::test]
 async fn a_full_server_is_an_error_and_nothing_is_counted() {
     let server = Server::start();

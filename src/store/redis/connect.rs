@@ -15,9 +15,9 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// How long a connection attempt may take; far longer than a decision, which does not wait for it
 /// beyond its own deadline.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// After this the client gives a reply up; decisions have given up long before.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// After this the client gives a reply up; no decision has a later deadline.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Sent data that stays unacknowledged for so long breaks the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// An idle connection is probed this often, so that middleboxes do not forget it.

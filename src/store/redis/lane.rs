@@ -15,7 +15,7 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::connect::Connector;
+use super::connect::{CONNECT_TIMEOUT, Connector};
 use super::error::{is_connection_lost, is_no_script, of_connecting, of_question};
 use super::script::Question;
 use crate::error::{StoreError, StoreErrorKind};
@@ -74,7 +74,10 @@ impl Lane {
     /// Makes sure that there is a connection, and that this command is allowed on it.
     pub(super) async fn try_out(&self, command: Cmd) -> Result<(), StoreError> {
         let held = self.0.held().await?;
-        held.command(command).await.map(drop).map_err(of_question)
+        match tokio::time::timeout(CONNECT_TIMEOUT, held.command(command)).await {
+            Ok(reply) => reply.map(drop).map_err(of_question),
+            Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed)),
+        }
     }
 
     /// Sends a question. The future owns all it needs and may be dropped at any time; the server
