@@ -7,7 +7,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -26,11 +26,12 @@ pub(super) const MOST_IN_FLIGHT: usize = 1_024;
 /// After a failed attempt to connect, questions fail at once for so long before the next one; so
 /// they do when a connection is lost within this time of being made.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// A question given up after so long may have been given up at its deadline, of which the shortest
-/// is a millisecond. One that a caller dropped is counted too, at the price of a new connection.
-const SLOW: Duration = Duration::from_micros(500);
-/// So many slow questions in a row without any answer: the connection is taken for dead.
+/// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
+/// connection is taken for dead.
 const MOST_UNANSWERED: u32 = 3;
+/// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
+/// new connections than failures do.
+const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 
 pub(super) struct Lane(Arc<Shared>);
 
@@ -58,7 +59,9 @@ struct Failure {
 struct Held {
     connection: MultiplexedConnection,
     since: Instant,
-    /// Slow questions given up since the last answer.
+    /// The time of the last answer, in milliseconds after `since`.
+    answered_ms: AtomicU64,
+    /// Questions given up since the last answer.
     unanswered: AtomicU32,
 }
 
@@ -104,6 +107,11 @@ impl Lane {
 impl Shared {
     /// The held connection; makes one when there is none.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
+        if let Link::Up(held) = &*self.link.borrow()
+            && !held.is_dead()
+        {
+            return Ok(Arc::clone(held));
+        }
         let mut link = self.link.subscribe();
         loop {
             let current = link.borrow_and_update().clone();
@@ -136,11 +144,7 @@ impl Shared {
             let attempt = Attempt(Arc::clone(self));
             tokio::spawn(async move {
                 let link = match attempt.0.connector.connect().await {
-                    Ok(connection) => Link::Up(Arc::new(Held {
-                        connection,
-                        since: Instant::now(),
-                        unanswered: AtomicU32::new(0),
-                    })),
+                    Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
                     Err(error) => Link::Down(Some(Failure {
                         at: Instant::now(),
                         error: Arc::new(error),
@@ -186,13 +190,19 @@ impl Drop for Attempt {
 }
 
 impl Held {
+    fn new(connection: MultiplexedConnection) -> Self {
+        Self {
+            connection,
+            since: Instant::now(),
+            answered_ms: AtomicU64::new(0),
+            unanswered: AtomicU32::new(0),
+        }
+    }
+
     /// EVALSHA; when the server does not know the script, and so has run nothing, EVAL. Nothing
     /// else is ever sent twice: whether it ran cannot be known.
     async fn ask(&self, question: &Question) -> RedisResult<Value> {
-        let waiting = Waiting {
-            held: self,
-            since: Instant::now(),
-        };
+        let waiting = Waiting(self);
         let mut reply = self.command(question.by_digest()).await;
         if reply.as_ref().is_err_and(is_no_script) {
             reply = self.command(question.with_text()).await;
@@ -208,29 +218,35 @@ impl Held {
     }
 
     fn is_dead(&self) -> bool {
+        let silent_ms = || {
+            self.age_ms()
+                .saturating_sub(self.answered_ms.load(Ordering::Relaxed))
+        };
         self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
+            && u128::from(silent_ms()) >= LONGEST_SILENCE.as_millis()
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 /// A question under way on a connection. Dropped before the answer, it counts against the
 /// connection: a server that hangs, or a network that swallows everything, breaks no connection.
-struct Waiting<'a> {
-    held: &'a Held,
-    since: Instant,
-}
+struct Waiting<'a>(&'a Held);
 
 impl Waiting<'_> {
     fn answered(self) {
-        self.held.unanswered.store(0, Ordering::Relaxed);
+        let held = self.0;
+        held.answered_ms.store(held.age_ms(), Ordering::Relaxed);
+        held.unanswered.store(0, Ordering::Relaxed);
         std::mem::forget(self);
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.since.elapsed() >= SLOW {
-            self.held.unanswered.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 }
 
