@@ -21,7 +21,10 @@ use smallvec::SmallVec;
 /// assert_eq!(format!("{both:?}"), "Key(..)");
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key(SmallVec<[u8; 64]>);
+pub struct Key(Encoded);
+
+/// Room for a long API key or two short parts: what fits takes no allocation.
+type Encoded = SmallVec<[u8; 120]>;
 
 /// The domains that keep subjects of different kinds apart. Part of the layout of stored keys:
 /// a number, once released, never changes its meaning.
@@ -87,7 +90,7 @@ impl Key {
 
     /// Several subjects together: one key for each combination.
     pub fn all(parts: impl IntoIterator<Item = Self>) -> Self {
-        let mut joined: SmallVec<[u8; 64]> = SmallVec::new();
+        let mut joined = Encoded::new();
         for part in parts {
             joined.extend_from_slice(&part.0);
         }

@@ -269,7 +269,7 @@ pub struct LimiterBuilder<S> {
     policies: Vec<Policy>,
     timeout: Duration,
     on_store_failure: FailureMode,
-    secret: Option<Secret>,
+    secret: Option<Vec<u8>>,
 }
 
 impl<S: Store> LimiterBuilder<S> {
@@ -300,10 +300,10 @@ impl<S: Store> LimiterBuilder<S> {
     }
 
     /// Hashes subjects with a secret, so that who reads the store cannot find out by trying
-    /// whether, say, a certain address is in it. The whole fleet needs the same secret; another
-    /// one starts all counts anew.
+    /// whether, say, a certain address is in it. At least 1 byte. The whole fleet needs the same
+    /// secret; another one starts all counts anew.
     pub fn key_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
-        self.secret = Some(Secret::new(secret.as_ref()));
+        self.secret = Some(secret.as_ref().to_vec());
         self
     }
 
@@ -320,6 +320,14 @@ impl<S: Store> LimiterBuilder<S> {
                 "1 ms to 60 s",
             ));
         }
+        if self.secret.as_ref().is_some_and(Vec::is_empty) {
+            // Most likely a variable of the environment that is not set.
+            return Err(ConfigError::out_of_range(
+                "key_secret",
+                "none",
+                "a secret of at least 1 byte",
+            ));
+        }
         let mut names = HashSet::new();
         let mut policies = Vec::with_capacity(self.policies.len());
         for policy in self.policies {
@@ -334,7 +342,7 @@ impl<S: Store> LimiterBuilder<S> {
         Ok(Limiter(Arc::new(Shared {
             store: Box::new(Failover::new(self.store, self.timeout)),
             policies,
-            secret: self.secret,
+            secret: self.secret.as_deref().map(Secret::new),
         })))
     }
 }
@@ -396,5 +404,15 @@ mod tests {
             let built = Limiter::builder(Silent).timeout(timeout).build();
             assert_eq!(built.is_ok(), fine, "{timeout:?}");
         }
+    }
+
+    #[test]
+    fn a_secret_that_is_none_is_refused() {
+        let built = |secret: &str| Limiter::builder(Silent).key_secret(secret).build();
+        assert_eq!(
+            built("").unwrap_err().to_string(),
+            "key_secret: got none, expected a secret of at least 1 byte"
+        );
+        assert!(built("s").is_ok());
     }
 }

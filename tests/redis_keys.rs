@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use support::redis::Server;
 use tower_throttle::{
-    DAY, FailureMode, Key, Limit, Limiter, Outcome, Policy, SECOND, StoreErrorKind, Subject,
+    Clock, DAY, FailureMode, Key, Limit, Limiter, ManualClock, Micros, Outcome, Policy, SECOND,
+    StoreErrorKind, Subject,
 };
 
 fn limits() -> [(&'static str, Limit); 4] {
@@ -56,6 +57,57 @@ async fn every_key_expires_when_its_state_is_untouched_and_at_most_a_second_late
             let left = limiter.peek(name, "alice").await.unwrap().reset_after();
             assert!(ttl >= left, "{name}: {ttl:?} {left:?}");
         }
+    }
+}
+
+/// A TTL in whole seconds forgives debt, or blocks for longer than it says.
+#[tokio::test]
+async fn sliding_log_expires_to_the_millisecond() {
+    let server = Server::start();
+    let clock = ManualClock::new();
+    let store = server.builder().clock_for_tests(clock.clone());
+    let window = Duration::from_micros(90_123_456);
+    let limiter = Limiter::builder(store.connect().await.unwrap())
+        .policy(Policy::new("log", Limit::sliding_log(2, window)))
+        .timeout(20 * SECOND)
+        .build()
+        .unwrap();
+    for _ in 0..2 {
+        assert!(limiter.check("log", "alice").await.unwrap().is_allowed());
+        // The server's time and the key's expiry in one step.
+        let mut expiry = redis::cmd("EVAL");
+        let script = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
+        expiry.arg(script).arg(1).arg(&server.keys()[0]);
+        let (pttl, secs, us): (u64, u64, u64) = server.query(expiry);
+        let expires_ms = secs * 1_000 + us / 1_000 + pttl;
+        let lapses = clock.now().saturating_add(Micros::from(window));
+        let late_ms = expires_ms.abs_diff(lapses.ceil_millis());
+        assert!(late_ms <= 1, "{late_ms} ms");
+        clock.advance(Duration::from_micros(1_234));
+    }
+}
+
+/// A crash between a count and its `EXPIRE` leaves a key for ever; and a comparison of a number
+/// with a string, which never holds, left out the branch that sets it.
+#[tokio::test]
+async fn fixed_window_is_written_with_its_expiry_by_one_command_every_time() {
+    let server = Server::start();
+    let limiter = limiter(
+        &server,
+        limits().map(|(name, limit)| Policy::new(name, limit)),
+    )
+    .await;
+    for name in ["windows", "aligned"] {
+        for sets in 1..=3 {
+            let before = server.calls("set");
+            assert!(limiter.check(name, "alice").await.unwrap().is_allowed());
+            assert_eq!(server.calls("set") - before, 1);
+            let key = server.keys().into_iter().find(|key| key.ends_with(name));
+            assert!(pttl(&server, &key.unwrap()) > SECOND, "{name} {sets}");
+        }
+    }
+    for command in ["expire", "pexpire", "pexpireat", "incr", "incrby"] {
+        assert_eq!(server.calls(command), 0, "{command}");
     }
 }
 

@@ -27,7 +27,8 @@ const LEAST_KEYS_A_SHARD: usize = 16;
 /// After so many questions to one shard, a few buckets of another are swept.
 const QUESTIONS_A_ROUND: u32 = 64;
 
-/// Counts in this process: nothing to install, no trip, and no allocation for a known key. Clones
+/// Counts in this process: nothing to install, no trip, and no allocation for a known key (a
+/// [`Key`](crate::Key) itself takes one when its subject is longer than about 100 bytes). Clones
 /// share the counts.
 ///
 /// For a service of one process, for tests, and for limits that may be local. Counts are gone when

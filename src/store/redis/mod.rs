@@ -26,7 +26,8 @@ pub use connect::RedisStoreBuilder;
 /// Counts in Redis or Valkey, for all processes that use the same server and prefix.
 ///
 /// Each request is one script call: read, decide and write in one atomic step, on the server's
-/// clock, whatever the number of policies. Needs Redis 6.2 or newer. Clones share the connection.
+/// clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime with time
+/// and I/O enabled. Clones share the connection.
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`; all of them expire by
 /// themselves. Use a server of its own with `maxmemory-policy noeviction`: an evicted key is a

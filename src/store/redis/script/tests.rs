@@ -1,6 +1,8 @@
 use super::*;
 use crate::algorithm::Algorithm;
+use crate::key::{Key, Subject};
 use crate::limit::Limit;
+use crate::store::{FailureMode, PolicyId};
 use crate::time::SECOND;
 
 fn text_of(positions: &[usize]) -> &'static str {
@@ -71,6 +73,29 @@ fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
         assert!(!source.text.contains("TIME\""), "{}", source.name);
     }
     assert_eq!(DECIDE.matches("\"TIME\"").count(), 1);
+}
+
+/// Numbers among the keys hide from Cluster which slots a script needs.
+#[test]
+fn numbers_are_passed_as_arguments_and_keys_are_keys() {
+    let policy = PolicyId::new("api");
+    let check = |limit: Limit| Check {
+        policy: &policy,
+        subject: Subject::from(&Key::from("alice")),
+        algorithm: Algorithm::try_from(&limit).unwrap(),
+        cost: 7,
+        on_store_failure: FailureMode::Allow,
+    };
+    let checks = [
+        check(Limit::gcra(10, SECOND)),
+        check(Limit::fixed_window(10, SECOND)),
+        check(Limit::sliding_log(10, SECOND)),
+    ];
+    let question = Question::new(&checks, &Prefix::default(), Micros::ZERO);
+    assert_eq!(question.keys.len(), checks.len());
+    for (key, check) in question.keys.iter().zip(&checks) {
+        assert_eq!(*key, Prefix::default().key(check).to_string());
+    }
 }
 
 #[test]
