@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 pub struct Key(Encoded);
 
 /// Room for a long API key or two short parts: what fits takes no allocation.
-type Encoded = SmallVec<[u8; 120]>;
+type Encoded = SmallVec<[u8; 128]>;
 
 /// The domains that keep subjects of different kinds apart. Part of the layout of stored keys:
 /// a number, once released, never changes its meaning.
