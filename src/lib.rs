@@ -40,6 +40,7 @@
 //! |---|---|
 //! | a steady rate with some slack for bursts; or you do not know | [`Limit::gcra`] |
 //! | "100 a day", counted as people count: all of it back at a certain time | [`Limit::fixed_window`] |
+//! | about so many in any such time, for large numbers, where an estimate will do | [`Limit::sliding_counter`] |
 //! | never more than so many in *any* such time: logins, text messages | [`Limit::sliding_log`] |
 //!
 //! # Which store

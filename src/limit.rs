@@ -20,6 +20,7 @@ use crate::time::{DAY, Micros};
 /// |---|---|---|
 /// | [`Limit::gcra`] | a steady rate with a burst | one instant |
 /// | [`Limit::fixed_window`] | `limit` in each window, up to twice that around a boundary | a count and two instants |
+/// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two durations |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -36,6 +37,7 @@ pub(crate) enum Kind {
     Gcra,
     FixedWindow,
     SlidingLog,
+    SlidingCounter,
 }
 
 /// A limit that was found sound: what the algorithms are built from.
@@ -78,6 +80,16 @@ impl Limit {
         Self::of(Kind::SlidingLog, limit, window)
     }
 
+    /// About `limit` permits in any interval of length `window`, estimated from two counts: the
+    /// current window's, and of the previous window's the share that the interval still overlaps.
+    ///
+    /// The estimate takes the previous window's permits for evenly spread, and is as good as that
+    /// is. At worst, all of them taken in its last moment, `2 * limit - 1` permits are had within
+    /// one window's length.
+    pub const fn sliding_counter(limit: u32, window: Duration) -> Self {
+        Self::of(Kind::SlidingCounter, limit, window)
+    }
+
     const fn of(kind: Kind, permits: u32, period: Duration) -> Self {
         Self {
             kind,
@@ -108,7 +120,7 @@ impl Limit {
     pub(crate) fn sound(&self) -> Result<SoundLimit, ConfigError> {
         let (count, length) = match self.kind {
             Kind::Gcra => ("limit", "period"),
-            Kind::FixedWindow | Kind::SlidingLog => ("limit", "window"),
+            Kind::FixedWindow | Kind::SlidingLog | Kind::SlidingCounter => ("limit", "window"),
         };
         if self.permits == 0 {
             return Err(ConfigError::out_of_range(count, 0, "1 to 4294967295"));

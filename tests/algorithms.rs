@@ -32,6 +32,10 @@ on_every_store! {
     fixed_window_made_shorter_ends_earlier_at_once
     fixed_window_shorter_than_a_second_ends_in_time
 
+    sliding_counter_spreads_what_was_used_over_the_next_window
+    sliding_counter_is_never_above_its_limit_for_an_even_caller
+    sliding_counter_made_longer_forgives_nothing
+
     sliding_log_never_admits_more_than_the_limit_in_any_window
     sliding_log_permits_of_one_instant_do_not_overwrite_each_other
     sliding_log_a_client_that_keeps_trying_is_let_in_in_time
@@ -42,11 +46,12 @@ on_every_store! {
 }
 
 /// A limit of each algorithm.
-fn every_algorithm(limit: u32, window: Duration) -> [Limit; 4] {
+fn every_algorithm(limit: u32, window: Duration) -> [Limit; 5] {
     [
         Limit::gcra(limit, window),
         Limit::fixed_window(limit, window),
         Limit::sliding_log(limit, window),
+        Limit::sliding_counter(limit, window),
         // The same key as the window before, which by then must not count any more.
         Limit::fixed_window(limit, window).aligned(),
     ]
@@ -149,15 +154,19 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
 
 /// Two crates of the field give capacity + 1 after idling.
 async fn idling_gives_no_permit_too_many(bench: &Bench) {
-    for (limit, window) in [
+    for (permits, window) in [
         (3, SECOND),
         (7, MINUTE),
         (100, Duration::from_micros(7_001)),
     ] {
-        for limit in every_algorithm(limit, window) {
+        for limit in every_algorithm(permits, window) {
             let full = bench.drain(limit, 1).await;
             for idle in [window, 3 * window, 1_000 * window, window + window / 3] {
                 bench.advance(idle);
+                // The window before counts for a whole window more.
+                if limit == Limit::sliding_counter(permits, window) {
+                    bench.advance(window);
+                }
                 if limit == limit.aligned() {
                     bench.align(window);
                 }
@@ -245,10 +254,11 @@ async fn a_cost_above_the_capacity_is_never_and_not_not_yet(bench: &Bench) {
 
 async fn a_lowered_limit_does_not_stumble_over_a_state_above_it(bench: &Bench) {
     type Make = fn(u32) -> Limit;
-    let makes: [Make; 3] = [
+    let makes: [Make; 4] = [
         |limit| Limit::gcra(limit, MINUTE),
         |limit| Limit::fixed_window(limit, MINUTE),
         |limit| Limit::sliding_log(limit, MINUTE),
+        |limit| Limit::sliding_counter(limit, MINUTE),
     ];
     for make in makes {
         assert_eq!(bench.drain(make(1_000), 100).await, 1_000);
@@ -362,6 +372,57 @@ async fn fixed_window_shorter_than_a_second_ends_in_time(bench: &Bench) {
         assert_eq!(bench.drain(limit, 1).await, 2);
         bench.advance(Duration::from_millis(10));
     }
+}
+
+async fn sliding_counter_spreads_what_was_used_over_the_next_window(bench: &Bench) {
+    let limit = Limit::sliding_counter(10, SECOND);
+    bench.align(SECOND);
+    assert_eq!(bench.drain(limit, 1).await, 10);
+    let denied = bench.ask(limit, 1).await;
+    // A tenth of the next window must pass until one of ten is out of sight.
+    assert_eq!(denied.retry_after(), Some(SECOND + SECOND / 10));
+    assert_eq!(denied.reset_after(), 2 * SECOND);
+    bench.advance(SECOND);
+    for left in 1..=9 {
+        bench.advance(SECOND / 10);
+        assert_eq!(bench.ask(limit, 0).await.remaining(), left);
+    }
+    bench.advance(SECOND / 10);
+    assert_eq!(bench.ask(limit, 0).await.remaining(), 10);
+}
+
+async fn sliding_counter_is_never_above_its_limit_for_an_even_caller(bench: &Bench) {
+    let limit = Limit::sliding_counter(10, SECOND);
+    let mut admitted: Vec<u64> = Vec::new();
+    for _ in 0..300 {
+        bench.advance(Duration::from_millis(13));
+        if bench.ask(limit, 1).await.is_allowed() {
+            admitted.push(bench.clock.now().get());
+        }
+    }
+    let within = |end: u64| {
+        let window = end - 999_999..=end;
+        admitted.iter().filter(|at| window.contains(at)).count()
+    };
+    let fullest = admitted.iter().map(|end| within(*end)).max();
+    assert!(
+        fullest <= Some(10 + 1),
+        "a little above at most: {fullest:?}"
+    );
+    assert!(
+        admitted.len() > 30,
+        "nearly ten a second: {}",
+        admitted.len()
+    );
+}
+
+async fn sliding_counter_made_longer_forgives_nothing(bench: &Bench) {
+    bench.align(MINUTE);
+    bench.drain(Limit::sliding_counter(4, SECOND), 1).await;
+    let longer = Limit::sliding_counter(4, MINUTE);
+    assert_eq!(bench.ask(longer, 0).await.remaining(), 0);
+    bench.advance(SECOND / 2);
+    assert!(!bench.ask(longer, 1).await.is_allowed());
 }
 
 async fn sliding_log_never_admits_more_than_the_limit_in_any_window(bench: &Bench) {

@@ -205,7 +205,8 @@ fn a_wrong_word_is_refused_with_the_right_ones() {
     for (field, refused) in [
         (
             "algorithm = \"gcar\"",
-            "algorithm: got \"gcar\", expected one of \"gcra\", \"fixed-window\", \"sliding-log\"",
+            "algorithm: got \"gcar\", expected one of \"gcra\", \"fixed-window\", \"sliding-log\", \
+             \"sliding-counter\"",
         ),
         (
             "on_missing_key = \"allow\"",
@@ -236,7 +237,7 @@ fn what_a_later_version_brings_is_refused_as_such() {
         (
             "algorithm = \"token-bucket\"",
             "algorithm: \"token-bucket\" is not supported yet, use one of \"gcra\", \
-             \"fixed-window\", \"sliding-log\"",
+             \"fixed-window\", \"sliding-log\", \"sliding-counter\"",
         ),
         (
             "mode = \"shadow\"",

@@ -68,11 +68,12 @@ fn limits() -> impl Strategy<Value = Limit> {
         1 => Just(u32::MAX),
     ];
     let burst = prop::option::of(prop_oneof![4 => 1_u32..=12, 1 => Just(1_000)]);
-    (0..4, permits, period, burst).prop_map(|(algorithm, permits, period, burst)| {
+    (0..5, permits, period, burst).prop_map(|(algorithm, permits, period, burst)| {
         match algorithm {
             0 => Limit::fixed_window(permits, period),
             1 => Limit::fixed_window(permits, period).aligned(),
             2 => Limit::sliding_log(permits, period),
+            3 => Limit::sliding_counter(permits, period),
             _ => {
                 let gcra = Limit::gcra(permits, period);
                 let with_burst = burst.map_or(gcra, |burst| gcra.burst(burst));

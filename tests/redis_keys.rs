@@ -10,12 +10,13 @@ use tower_throttle::{
     StoreErrorKind, Subject,
 };
 
-fn limits() -> [(&'static str, Limit); 4] {
+fn limits() -> [(&'static str, Limit); 5] {
     [
         ("gcra", Limit::gcra(3, 90 * SECOND)),
         ("windows", Limit::fixed_window(3, 90 * SECOND)),
         ("aligned", Limit::fixed_window(3, 100 * DAY).aligned()),
         ("log", Limit::sliding_log(3, 90 * SECOND)),
+        ("counter", Limit::sliding_counter(3, 90 * SECOND)),
     ]
 }
 
@@ -153,6 +154,7 @@ async fn keys_name_prefix_layout_hash_and_policy_and_nothing_of_the_subject() {
         ("gcra", "gcra1"),
         ("windows", "fixed_window1"),
         ("log", "sliding_log1"),
+        ("counter", "sliding_counter1"),
     ] {
         limiter.check(name, "alice@example.org").await.unwrap();
         expected.push(format!("shop:eu:{layout}:{{{hash}}}:{name}"));
@@ -191,6 +193,9 @@ async fn a_value_that_is_not_ours_fails_its_key_alone_and_is_left_as_it_is() {
         ("windows", "fixed_window1", "SET", vec!["7"]),
         ("windows", "fixed_window1", "HSET", vec!["a", "b"]),
         ("log", "sliding_log1", "SET", vec!["7"]),
+        ("counter", "sliding_counter1", "SET", vec!["1:0:3:4"]),
+        ("counter", "sliding_counter1", "SET", vec!["1:2:3"]),
+        ("counter", "sliding_counter1", "RPUSH", vec!["1"]),
         ("log", "sliding_log1", "RPUSH", vec!["a", "b", "c", "d"]),
         ("log", "sliding_log1", "RPUSH", vec!["7"]),
     ];

@@ -91,10 +91,11 @@ async fn looking_leaves_no_trace(bench: &Bench) {
 /// Promise 5.
 async fn a_changed_limit_judges_what_was_used_before(bench: &Bench) {
     type Make = fn(u32) -> Limit;
-    let makes: [Make; 3] = [
+    let makes: [Make; 4] = [
         |limit| Limit::gcra(60, MINUTE).burst(limit),
         |limit| Limit::fixed_window(limit, MINUTE),
         |limit| Limit::sliding_log(limit, MINUTE),
+        |limit| Limit::sliding_counter(limit, MINUTE),
     ];
     for make in makes {
         assert_eq!(bench.drain(make(10), 1).await, 10);
@@ -185,10 +186,11 @@ async fn a_question_of_many_checks_is_answered(bench: &Bench) {
 }
 
 /// Each algorithm with a limit of so many permits.
-fn every_algorithm(limit: u32) -> [Limit; 3] {
+fn every_algorithm(limit: u32) -> [Limit; 4] {
     [
         Limit::gcra(limit, MINUTE),
         Limit::fixed_window(limit, MINUTE),
         Limit::sliding_log(limit, MINUTE),
+        Limit::sliding_counter(limit, MINUTE),
     ]
 }

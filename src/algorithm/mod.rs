@@ -14,6 +14,7 @@ use crate::time::Micros;
 
 mod fixed_window;
 mod gcra;
+mod sliding_counter;
 mod sliding_log;
 mod span;
 
@@ -26,6 +27,7 @@ enum Which {
     Gcra(gcra::Gcra),
     FixedWindow(fixed_window::FixedWindow),
     SlidingLog(sliding_log::SlidingLog),
+    SlidingCounter(sliding_counter::SlidingCounter),
 }
 
 /// What is remembered of one key. [`Algorithm::untouched`] makes the first.
@@ -37,6 +39,7 @@ enum Remembered {
     Gcra(gcra::State),
     FixedWindow(fixed_window::State),
     SlidingLog(Box<sliding_log::State>),
+    SlidingCounter(sliding_counter::State),
 }
 
 /// What a state says about a cost at an instant, before anything is charged: the four integers
@@ -89,6 +92,7 @@ macro_rules! twin {
             Which::Gcra($twin) => $call,
             Which::FixedWindow($twin) => $call,
             Which::SlidingLog($twin) => $call,
+            Which::SlidingCounter($twin) => $call,
         }
     };
 }
@@ -100,6 +104,9 @@ impl Algorithm {
             Which::Gcra(_) => Remembered::Gcra(gcra::State::default()),
             Which::FixedWindow(_) => Remembered::FixedWindow(fixed_window::State::default()),
             Which::SlidingLog(_) => Remembered::SlidingLog(Box::default()),
+            Which::SlidingCounter(_) => {
+                Remembered::SlidingCounter(sliding_counter::State::default())
+            }
         })
     }
 
@@ -113,6 +120,9 @@ impl Algorithm {
                 twin.read(state, now, cost)
             }
             (Which::SlidingLog(twin), Remembered::SlidingLog(state)) => twin.read(state, now, cost),
+            (Which::SlidingCounter(twin), Remembered::SlidingCounter(state)) => {
+                twin.read(state, now, cost)
+            }
             _ => self.read(&self.untouched(), now, cost),
         }
     }
@@ -128,6 +138,9 @@ impl Algorithm {
                 twin.charge(state, now, cost);
             }
             (Which::SlidingLog(twin), Remembered::SlidingLog(state)) => {
+                twin.charge(state, now, cost);
+            }
+            (Which::SlidingCounter(twin), Remembered::SlidingCounter(state)) => {
                 twin.charge(state, now, cost);
             }
             _ => {
@@ -187,6 +200,7 @@ impl Algorithm {
             Which::Gcra(_) => "gcra",
             Which::FixedWindow(_) => "fixed_window",
             Which::SlidingLog(_) => "sliding_log",
+            Which::SlidingCounter(_) => "sliding_counter",
         }
     }
 
@@ -203,6 +217,7 @@ impl State {
             Remembered::Gcra(state) => gcra::Gcra::expires_at(state),
             Remembered::FixedWindow(state) => fixed_window::FixedWindow::expires_at(state),
             Remembered::SlidingLog(state) => sliding_log::SlidingLog::expires_at(state),
+            Remembered::SlidingCounter(state) => sliding_counter::SlidingCounter::expires_at(state),
         }
     }
 }
@@ -219,6 +234,9 @@ impl TryFrom<&Limit> for Algorithm {
             Kind::Gcra => Which::Gcra(gcra::Gcra::new(&sound)),
             Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(&sound)),
             Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(&sound)),
+            Kind::SlidingCounter => {
+                Which::SlidingCounter(sliding_counter::SlidingCounter::new(&sound))
+            }
         }))
     }
 }

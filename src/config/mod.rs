@@ -41,7 +41,7 @@
 //! | field | means | absent |
 //! |---|---|---|
 //! | `name` | its name in headers, answers and stored keys | an error |
-//! | `algorithm` | `"gcra"`, `"fixed-window"`, `"sliding-log"` | an error |
+//! | `algorithm` | `"gcra"`, `"fixed-window"`, `"sliding-log"`, `"sliding-counter"` | an error |
 //! | `limit` | permits in a time: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day` | an error |
 //! | `burst` | gcra: permits that can be taken at once | as many as the limit |
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |

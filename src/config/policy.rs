@@ -34,16 +34,16 @@ pub(super) const FIELDS: Known = Known {
 type MakeLimit = fn(u32, Duration) -> Limit;
 
 /// Algorithms by the names that the file has for them.
-const ALGORITHMS: [(&str, MakeLimit); 3] = [
+const ALGORITHMS: [(&str, MakeLimit); 4] = [
     ("gcra", Limit::gcra),
     ("fixed-window", Limit::fixed_window),
     ("sliding-log", Limit::sliding_log),
+    ("sliding-counter", Limit::sliding_counter),
 ];
 
 /// Algorithms that a later version will have.
-const LATER_ALGORITHMS: [&str; 5] = [
+const LATER_ALGORITHMS: [&str; 4] = [
     "sliding-window",
-    "sliding-counter",
     "token-bucket",
     "leaky-bucket",
     "concurrency",

@@ -18,7 +18,7 @@ struct Source {
     arguments: usize,
 }
 
-const SOURCES: [Source; 3] = [
+const SOURCES: [Source; 4] = [
     Source {
         name: "gcra",
         text: include_str!("../../../lua/gcra.lua"),
@@ -32,6 +32,11 @@ const SOURCES: [Source; 3] = [
     Source {
         name: "sliding_log",
         text: include_str!("../../../lua/sliding_log.lua"),
+        arguments: 3,
+    },
+    Source {
+        name: "sliding_counter",
+        text: include_str!("../../../lua/sliding_counter.lua"),
         arguments: 3,
     },
 ];

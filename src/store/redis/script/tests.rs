@@ -31,7 +31,7 @@ fn a_question_about_one_algorithm_sends_the_smallest_script() {
             let function = format!("local function {}(", other.name);
             assert_eq!(text.contains(&function), other.name == source.name);
         }
-        assert!(text.len() < text_of(&[0, 1, 2]).len());
+        assert!(text.len() < text_of(&[0, 1, 2, 3]).len());
     }
 }
 
@@ -104,6 +104,7 @@ fn every_algorithm_has_a_script() {
         Limit::gcra(1, SECOND),
         Limit::fixed_window(1, SECOND),
         Limit::sliding_log(1, SECOND),
+        Limit::sliding_counter(1, SECOND),
     ];
     let names = limits.map(|limit| Algorithm::try_from(&limit).unwrap().name());
     assert_eq!(names, SOURCES.each_ref().map(|source| source.name));

@@ -1,0 +1,69 @@
+-- sliding_counter: judge a cost against the counts of two windows, and add to the current one.
+-- KEYS[i]       state key        string: opened_us:window_us:current:previous
+-- ARGV[at + 1]  cost             integer >= 0; 0 only looks
+-- ARGV[at + 2]  limit            integer > 0
+-- ARGV[at + 3]  window_us        integer > 0
+-- Returns       fits, wait_us, used, gone_in_us; more than a window away when the current one counts
+-- Writes        KEYS[i] in its commit; expires a window after the current one has ended
+-- Mirrors       src/algorithm/sliding_counter.rs
+local function sliding_counter(key, at, now)
+  local cost, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local window_us = tonumber(ARGV[at + 3])
+
+  -- a * b / c in whole numbers, and what is left over, for a below 2^35, b and c below 2^45: in
+  -- steps of 7 bits, none of which leaves 2^53.
+  local function multiply_divide(a, b, c)
+    local whole, rest = 0, 0
+    for _, unit in ipairs({268435456, 2097152, 16384, 128, 1}) do
+      rest = rest * 128 + math.floor(a / unit) % 128 * b
+      whole = whole * 128 + math.floor(rest / c)
+      rest = rest % c
+    end
+    return whole, rest
+  end
+
+  local opened, length, current, previous = 0, window_us, 0, 0
+  local state = redis.call("GET", key)
+  if state then
+    opened, length, current, previous = string.match(state, "^(%d+):(%d+):(%d+):(%d+)$")
+    opened, length = tonumber(opened), tonumber(length)
+    current, previous = tonumber(current), tonumber(previous)
+    if not (opened and length > 0) then
+      error("foreign value")
+    end
+  end
+
+  -- A clock that stepped back to before the window opened still counts in it.
+  local at_us = math.max(now, opened)
+  local before = opened
+  opened = at_us - at_us % length
+  if opened == before + length then
+    current, previous = 0, current
+  elseif opened ~= before then
+    current, previous = 0, 0
+  end
+  local share, rest = multiply_divide(previous, length - (at_us - opened), length)
+  local used = current + share + (rest > 0 and 1 or 0)
+  if length ~= window_us then
+    -- The length was changed: nobody knows the spread, so all counts as taken in this window.
+    opened, current, previous = at_us - at_us % window_us, used, 0
+  end
+
+  local ends = opened + window_us
+  local gone_in = (current > 0 and ends + window_us or ends) - now
+  if cost > 0 and used + cost > limit then
+    local counted, room = previous, limit - current - cost
+    if room < 0 then
+      -- Not in this window: in the next one its count is the previous.
+      ends, counted, room = ends + window_us, current, math.max(limit - cost, 0)
+    end
+    -- The longest overlap with which the share is no more than the room.
+    local overlap = multiply_divide(room, window_us, math.max(counted, 1))
+    return false, ends - math.min(overlap, window_us) - now, used, gone_in
+  end
+
+  return true, 0, used, gone_in, cost > 0 and function()
+    local counts = string.format("%.0f:%.0f:%.0f:%.0f", opened, window_us, current + cost, previous)
+    redis.call("SET", key, counts, "PXAT", math.ceil((opened + 2 * window_us) / 1000))
+  end
+end

@@ -1,0 +1,193 @@
+//! Sliding counter: at most `limit` permits in the last window, estimated from two counts. Mirrors
+//! `lua/sliding_counter.lua`.
+//!
+//! Windows are cut at multiples of their length since the epoch. What was used is the current
+//! window's count, and of the previous window's that share which the last `window` still overlaps,
+//! rounded up: as if those permits had been taken evenly.
+
+use super::fixed_window::remaining;
+use super::{Arguments, Reading, Twin};
+use crate::limit::SoundLimit;
+use crate::time::Micros;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlidingCounter {
+    limit: u32,
+    window: Micros,
+}
+
+/// The counts of a window and of the one before it, each within some limit; a window of no length
+/// for a key that was never used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    opened: Micros,
+    window: Micros,
+    current: u32,
+    previous: u32,
+}
+
+/// The counts as they stand at an instant.
+struct Counts {
+    opened: Micros,
+    window: Micros,
+    current: u64,
+    previous: u64,
+}
+
+impl SlidingCounter {
+    pub(super) fn new(limit: &SoundLimit) -> Self {
+        Self {
+            limit: limit.permits,
+            window: limit.period,
+        }
+    }
+
+    /// The counts as they stand at `now`, in windows of this limit's length.
+    fn counts(&self, state: &State, now: Micros) -> Counts {
+        // A clock that stepped back to before the window opened still counts in it.
+        let now = now.max(state.opened);
+        let rolled = state.rolled(now);
+        if state.window == self.window {
+            return rolled;
+        }
+        // The length was changed: how the permits are spread over the new windows is not known, so
+        // all of them count as taken in the current one.
+        Counts {
+            opened: start_of_window(now, self.window),
+            window: self.window,
+            current: rolled.used(now),
+            previous: 0,
+        }
+    }
+
+    /// The instant from which `cost` fits, which it does not yet.
+    fn fits_from(&self, counts: &Counts, cost: u32) -> Micros {
+        let ends = counts.opened.saturating_add(self.window);
+        let taken = counts.current + u64::from(cost);
+        let (ends, counted, room) = match u64::from(self.limit).checked_sub(taken) {
+            Some(room) => (ends, counts.previous, room),
+            // Not in this window: in the next one its count is the previous.
+            None => (
+                ends.saturating_add(self.window),
+                counts.current,
+                u64::from(self.limit.saturating_sub(cost)),
+            ),
+        };
+        // The longest overlap with which the share is no more than the room.
+        let overlap = multiply_divide(room, self.window.get(), counted.max(1)).0;
+        ends.saturating_sub(Micros::new(overlap.min(self.window.get())))
+    }
+}
+
+impl State {
+    fn rolled(&self, now: Micros) -> Counts {
+        let opened = start_of_window(now, self.window);
+        let (current, previous) = if opened == self.opened {
+            (self.current.into(), self.previous.into())
+        } else if opened == self.opened.saturating_add(self.window) {
+            (0, self.current.into())
+        } else {
+            (0, 0)
+        };
+        Counts {
+            opened,
+            window: self.window,
+            current,
+            previous,
+        }
+    }
+}
+
+impl Counts {
+    /// The permits used in the window that ends at `now`, which lies in the current one.
+    fn used(&self, now: Micros) -> u64 {
+        let overlap = self.window.saturating_sub(now.saturating_sub(self.opened));
+        let (share, rest) = multiply_divide(self.previous, overlap.get(), self.window.get().max(1));
+        self.current + share + u64::from(rest)
+    }
+
+    /// A whole window after the current one has ended nothing counts any more.
+    fn gone(&self) -> Micros {
+        let ends = self.opened.saturating_add(self.window);
+        ends.saturating_add(self.window)
+    }
+}
+
+fn start_of_window(now: Micros, window: Micros) -> Micros {
+    Micros::new(now.get() - now.get() % window.get().max(1))
+}
+
+/// `a * b / c` in whole numbers, and whether something was left over.
+fn multiply_divide(a: u64, b: u64, c: u64) -> (u64, bool) {
+    let (product, c) = (u128::from(a) * u128::from(b), u128::from(c));
+    let whole = u64::try_from(product / c).unwrap_or(u64::MAX);
+    (whole, product % c > 0)
+}
+
+impl Twin for SlidingCounter {
+    type State = State;
+
+    fn read(&self, state: &State, now: Micros, cost: u32) -> Reading {
+        let counts = self.counts(state, now);
+        let used = counts.used(now.max(counts.opened));
+        let fits = cost == 0 || used + u64::from(cost) <= u64::from(self.limit);
+        let wait = if fits {
+            Micros::ZERO
+        } else {
+            self.fits_from(&counts, cost).saturating_sub(now)
+        };
+        let gone = if counts.current > 0 {
+            counts.gone()
+        } else {
+            counts.opened.saturating_add(self.window)
+        };
+        Reading {
+            fits,
+            wait,
+            level: [used, gone.saturating_sub(now).get()],
+        }
+    }
+
+    fn charge(&self, state: &mut State, now: Micros, cost: u32) {
+        let counts = self.counts(state, now);
+        // Both were found to fit a limit, which is a u32.
+        let count = |permits: u64| u32::try_from(permits).unwrap_or(u32::MAX);
+        *state = State {
+            opened: counts.opened,
+            window: counts.window,
+            current: count(counts.current + u64::from(cost)),
+            previous: count(counts.previous),
+        };
+    }
+
+    fn expires_at(state: &State) -> Micros {
+        state.rolled(state.opened).gone()
+    }
+
+    fn capacity(&self) -> u32 {
+        self.limit
+    }
+
+    fn quota(&self) -> (u32, Micros) {
+        (self.limit, self.window)
+    }
+
+    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+        let [used, gone_in] = reading.level;
+        let gone_in = Micros::new(gone_in);
+        let used = used.saturating_add(charged.into());
+        let reset_after = if used == 0 {
+            Micros::ZERO
+        } else if charged > 0 && gone_in <= self.window {
+            // The first of its window, whose count is gone a whole window after its end.
+            gone_in.saturating_add(self.window)
+        } else {
+            gone_in
+        };
+        (remaining(self.limit, used), reset_after)
+    }
+
+    fn arguments(&self, cost: u32) -> Arguments {
+        [cost.into(), self.limit.into(), self.window.get(), 0, 0]
+    }
+}
