@@ -11,10 +11,26 @@ use tower_throttle::{RedisStore, RedisStoreBuilder};
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 pub struct Server {
-    process: Child,
+    process: Process,
     port: u16,
     password: Option<String>,
     _directory: TempDir,
+}
+
+/// Ends with its owner, also when the owner's last look at the server panics.
+struct Process(Child);
+
+impl Process {
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Server {
@@ -54,7 +70,7 @@ impl Server {
             )
         });
         let mut server = Self {
-            process,
+            process: Process(process),
             port,
             password: after(options, "--requirepass"),
             _directory: directory,
@@ -65,7 +81,7 @@ impl Server {
     fn wait_until_up(&mut self) -> bool {
         let give_up = Instant::now() + Duration::from_secs(20);
         while Instant::now() < give_up {
-            if !matches!(self.process.try_wait(), Ok(None)) {
+            if !matches!(self.process.0.try_wait(), Ok(None)) {
                 return false;
             }
             match self.try_query::<String>(redis::cmd("PING")) {
@@ -158,7 +174,7 @@ impl Server {
     /// Sends the process a signal: "STOP" makes it hang, "CONT" go on.
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("kill")
-            .args([format!("-{signal}"), self.process.id().to_string()])
+            .args([format!("-{signal}"), self.process.0.id().to_string()])
             .status();
         assert!(sent.unwrap().success());
     }
@@ -174,15 +190,14 @@ impl Server {
 
     /// Ends the server as a crash does.
     pub fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.end();
     }
 }
 
 /// Every test against Redis ends with this: no key without a TTL is left behind.
 impl Drop for Server {
     fn drop(&mut self) {
-        let running = matches!(self.process.try_wait(), Ok(None));
+        let running = matches!(self.process.0.try_wait(), Ok(None));
         let immortal = if running && !std::thread::panicking() {
             self.immortal_keys()
         } else {
