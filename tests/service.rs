@@ -258,13 +258,7 @@ async fn a_request_dropped_in_the_inner_service_drops_what_the_service_holds() {
 /// What a policy about everybody with this failure mode answers over a store that is down.
 async fn over_a_failing_store(trip: Trip, mode: FailureMode) -> Response<()> {
     let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(mode);
-    let limiter = Limiter::new(TestStore::new(trip), [policy]).expect("a sound policy");
-    let service = RateLimitLayer::new(limiter).layer(Strict::default());
-    service
-        .oneshot(request())
-        .await
-        .expect("a response")
-        .map(drop)
+    over(trip, policy).await
 }
 
 #[tokio::test]
@@ -293,7 +287,12 @@ async fn a_policy_that_fails_open_lets_pass_without_quota_headers() {
 
 /// What the layer answers when only this policy applies.
 async fn under(policy: Policy) -> Response<()> {
-    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    over(Trip::None, policy).await
+}
+
+/// The same, when the store answers after such a trip.
+async fn over(trip: Trip, policy: Policy) -> Response<()> {
+    let limiter = Limiter::new(TestStore::new(trip), [policy]).expect("a sound policy");
     let service = RateLimitLayer::new(limiter).layer(Strict::default());
     service
         .oneshot(request())

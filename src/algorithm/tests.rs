@@ -1,10 +1,11 @@
 //! The specification held against models that are written another way, and against its promises.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::time::{DAY, SECOND};
-use std::time::Duration;
 
 /// Far enough in that clocks can step back.
 const START: u64 = 4_102_444_800_000_000;

@@ -19,6 +19,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// After this the client gives a reply up; no decision has a later deadline.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Sent data that stays unacknowledged for so long breaks the connection.
+#[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// An idle connection is probed this often, so that middleboxes do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
