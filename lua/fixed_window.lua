@@ -1,15 +1,17 @@
 -- fixed_window: judge a cost against the count of the current window, and add to it.
 -- KEYS[i]       state key        string: opened_us:ends_us:used
--- ARGV[at + 1]  cost             integer >= 0; 0 only looks
--- ARGV[at + 2]  limit            integer > 0
--- ARGV[at + 3]  window_us        integer > 0
--- ARGV[at + 4]  aligned          0: a window opens with a request; 1: at multiples of its length
+-- ARGV[at + 1]  verb             take | charge | credit
+-- ARGV[at + 2]  cost             integer >= 0; 0 only looks
+-- ARGV[at + 3]  limit            integer > 0
+-- ARGV[at + 4]  window_us        integer > 0
+-- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
+-- ARGV[at + 6]  aligned          0: a window opens with a request; 1: at multiples of its length
 -- Returns       fits, wait_us, used, ends_in_us
 -- Writes        KEYS[i] in its commit; expires when the window ends
 -- Mirrors       src/algorithm/fixed_window.rs
 local function fixed_window(key, at, now)
-  local cost, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local window_us, aligned = tonumber(ARGV[at + 3]), ARGV[at + 4] == "1"
+  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local window_us, aligned = tonumber(ARGV[at + 4]), ARGV[at + 6] == "1"
 
   local opened, ends, used = 0, 0, 0
   local state = redis.call("GET", key)
@@ -27,12 +29,23 @@ local function fixed_window(key, at, now)
     ends, used = opened + window_us, 0
   end
 
-  if cost > 0 and used + cost > limit then
+  local function keep(count)
+    local window = string.format("%.0f:%.0f:%.0f", opened, ends, count)
+    redis.call("SET", key, window, "PXAT", math.ceil(ends / 1000))
+  end
+  if verb == "credit" then
+    -- What was taken in an earlier window has come back with its end.
+    local taken = tonumber(ARGV[at + 5])
+    local back = (taken == 0 or taken >= opened) and math.min(used, cost) or 0
+    return true, 0, used - back, ends - now, back > 0 and function()
+      keep(used - back)
+    end
+  end
+  if verb == "take" and cost > 0 and used + cost > limit then
     return false, ends - now, used, ends - now
   end
 
   return true, 0, used, ends - now, cost > 0 and function()
-    local window = string.format("%.0f:%.0f:%.0f", opened, ends, used + cost)
-    redis.call("SET", key, window, "PXAT", math.ceil(ends / 1000))
+    keep(math.min(used + cost, 4294967295))
   end
 end

@@ -1,14 +1,16 @@
 -- sliding_counter: judge a cost against the counts of two windows, and add to the current one.
 -- KEYS[i]       state key        string: opened_us:window_us:current:previous
--- ARGV[at + 1]  cost             integer >= 0; 0 only looks
--- ARGV[at + 2]  limit            integer > 0
--- ARGV[at + 3]  window_us        integer > 0
+-- ARGV[at + 1]  verb             take | charge | credit
+-- ARGV[at + 2]  cost             integer >= 0; 0 only looks
+-- ARGV[at + 3]  limit            integer > 0
+-- ARGV[at + 4]  window_us        integer > 0
+-- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- Returns       fits, wait_us, used, gone_in_us; more than a window away when the current one counts
 -- Writes        KEYS[i] in its commit; expires a window after the current one has ended
 -- Mirrors       src/algorithm/sliding_counter.rs
 local function sliding_counter(key, at, now)
-  local cost, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local window_us = tonumber(ARGV[at + 3])
+  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local window_us = tonumber(ARGV[at + 4])
 
   -- a * b / c in whole numbers, and what is left over, for a below 2^35, b and c below 2^45: in
   -- steps of 7 bits, none of which leaves 2^53.
@@ -42,28 +44,55 @@ local function sliding_counter(key, at, now)
   elseif opened ~= before then
     current, previous = 0, 0
   end
-  local share, rest = multiply_divide(previous, length - (at_us - opened), length)
-  local used = current + share + (rest > 0 and 1 or 0)
+  local function used_of(this, last)
+    local share, rest = multiply_divide(last, length - (at_us - opened), length)
+    return this + share + (rest > 0 and 1 or 0)
+  end
+  local used = used_of(current, previous)
   if length ~= window_us then
     -- The length was changed: nobody knows the spread, so all counts as taken in this window.
-    opened, current, previous = at_us - at_us % window_us, used, 0
+    length, opened, current, previous = window_us, at_us - at_us % window_us, used, 0
   end
 
   local ends = opened + window_us
-  local gone_in = (current > 0 and ends + window_us or ends) - now
-  if cost > 0 and used + cost > limit then
+  local function gone_in(count)
+    return (count > 0 and ends + window_us or ends) - now
+  end
+  local function keep(this, last)
+    local most = 4294967295
+    local counts = string.format(
+      "%.0f:%.0f:%.0f:%.0f", opened, window_us, math.min(this, most), math.min(last, most)
+    )
+    redis.call("SET", key, counts, "PXAT", math.ceil((opened + 2 * window_us) / 1000))
+  end
+  if verb == "credit" then
+    -- Those of this window first, unless it is known when they were taken; those of a window
+    -- before the last one have come back.
+    local taken, back, back_last = tonumber(ARGV[at + 5]), 0, 0
+    if taken == 0 or taken >= opened then
+      back = math.min(current, cost)
+    end
+    if taken == 0 or (taken >= opened - window_us and taken < opened) then
+      back_last = math.min(previous, cost - back)
+    end
+    current, previous = current - back, previous - back_last
+    return true, 0, used_of(current, previous), gone_in(current), back + back_last > 0 and function()
+      keep(current, previous)
+    end
+  end
+  if verb == "take" and cost > 0 and used + cost > limit then
     local counted, room = previous, limit - current - cost
+    local from = ends
     if room < 0 then
       -- Not in this window: in the next one its count is the previous.
-      ends, counted, room = ends + window_us, current, math.max(limit - cost, 0)
+      from, counted, room = ends + window_us, current, math.max(limit - cost, 0)
     end
     -- The longest overlap with which the share is no more than the room.
     local overlap = multiply_divide(room, window_us, math.max(counted, 1))
-    return false, ends - math.min(overlap, window_us) - now, used, gone_in
+    return false, from - math.min(overlap, window_us) - now, used, gone_in(current)
   end
 
-  return true, 0, used, gone_in, cost > 0 and function()
-    local counts = string.format("%.0f:%.0f:%.0f:%.0f", opened, window_us, current + cost, previous)
-    redis.call("SET", key, counts, "PXAT", math.ceil((opened + 2 * window_us) / 1000))
+  return true, 0, used, gone_in(current), cost > 0 and function()
+    keep(current + cost, previous)
   end
 end

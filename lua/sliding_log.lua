@@ -1,15 +1,17 @@
 -- sliding_log: judge a cost against the permits taken within the last window, and log it.
 -- KEYS[i]       state key        list, newest first: expires_us, total, at_us, total, ..., at_us, total;
 --                                each at_us stands between the running totals after and before it
--- ARGV[at + 1]  cost             integer >= 0; 0 only looks
--- ARGV[at + 2]  limit            integer > 0
--- ARGV[at + 3]  window_us        integer > 0
+-- ARGV[at + 1]  verb             take | charge | credit
+-- ARGV[at + 2]  cost             integer >= 0; 0 only looks
+-- ARGV[at + 3]  limit            integer > 0
+-- ARGV[at + 4]  window_us        integer > 0
+-- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- Returns       fits, wait_us, used, empty_in_us
 -- Writes        KEYS[i] in its commit; expires when the newest entry lapses
 -- Mirrors       src/algorithm/sliding_log.rs
 local function sliding_log(key, at, now)
-  local cost, limit = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local window_us = tonumber(ARGV[at + 3])
+  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local window_us = tonumber(ARGV[at + 4])
   local totals = 281474976710656
 
   -- Entries are numbered from the newest, 0, to the oldest.
@@ -58,7 +60,25 @@ local function sliding_log(key, at, now)
   end
   local empty_in = used > 0 and newest + window_us - now or 0
 
-  if cost > 0 and used + cost > limit then
+  if verb == "credit" then
+    local taken_us, back = tonumber(ARGV[at + 5]), math.min(used, cost)
+    if back == 0 or (taken_us > 0 and taken_us + window_us <= at_us) then
+      return true, 0, used, empty_in
+    end
+    -- The oldest permits: those that stay lapse no earlier than those given back would have.
+    return true, 0, used - back, back < used and empty_in or 0, function()
+      local kept = first(live, function(entry)
+        return taken(base, number(2 * entry + 1)) <= back
+      end)
+      if kept == 0 then
+        redis.call("DEL", key)
+      else
+        redis.call("LTRIM", key, 0, 2 * kept + 1)
+        redis.call("LSET", key, 2 * kept + 1, taken(0, base + back))
+      end
+    end
+  end
+  if verb == "take" and cost > 0 and used + cost > limit then
     local wait_us = window_us
     if live > 0 then
       -- The newest entry that must lapse is the first whose lapse leaves too much in.
@@ -82,7 +102,8 @@ local function sliding_log(key, at, now)
       redis.call("LTRIM", key, 0, 2 * live + 1)
     end
     redis.call("LSET", key, 0, at_us)
-    redis.call("LPUSH", key, taken(0, total + cost), at_us + window_us)
+    local added = math.min(used + cost, 4294967295) - used
+    redis.call("LPUSH", key, taken(0, total + added), at_us + window_us)
     redis.call("PEXPIREAT", key, math.ceil((at_us + window_us) / 1000))
   end
 end

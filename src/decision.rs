@@ -16,11 +16,31 @@ pub struct Decision {
     pub(crate) window: Micros,
     pub(crate) remaining: u32,
     pub(crate) retry_after: Micros,
+    /// How long the request is, or would have been, held up.
+    pub(crate) delay: Micros,
     pub(crate) reset_after: Micros,
     /// How long until there are more permits, at the latest.
     pub(crate) renews_after: Micros,
     /// Whether all are back then, as with a fixed window, not just one more.
     pub(crate) renews_whole: bool,
+    pub(crate) receipt: Receipt,
+}
+
+/// What permits that were taken are known by when they are given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// When they were taken, on the store's clock.
+    pub(crate) at: Micros,
+    /// For an algorithm that lets callers wait: the state that taking them has left, by which it
+    /// is seen whether anybody has taken permits since.
+    pub(crate) mark: [u64; 2],
+}
+
+impl Receipt {
+    /// When the permits were taken, on the store's clock.
+    pub fn taken_at(&self) -> Micros {
+        self.at
+    }
 }
 
 /// How a check came out.
@@ -33,6 +53,8 @@ pub enum Outcome {
     Denied,
     /// It costs more than the limit can ever hold: waiting does not help.
     NeverFits,
+    /// The subject was denied too often and is banned; [`Decision::retry_after`] says for how long.
+    Banned,
     /// The store gave no answer and the policy's failure mode lets the request pass uncounted.
     FailedOpen(StoreErrorKind),
     /// The store gave no answer and the policy's failure mode refuses the request.
@@ -75,8 +97,30 @@ impl Decision {
     /// Exact to the microsecond: earlier it is denied, then it is allowed. After a store failure
     /// it is a guess of one second.
     pub fn retry_after(&self) -> Option<Duration> {
-        matches!(self.outcome, Outcome::Denied | Outcome::FailedClosed(_))
-            .then(|| self.retry_after.to_duration())
+        let helps = matches!(
+            self.outcome,
+            Outcome::Denied | Outcome::Banned | Outcome::FailedClosed(_)
+        );
+        helps.then(|| self.retry_after.to_duration())
+    }
+
+    /// How long to wait before going on. Of a caller that was ready to wait, and for longer than
+    /// it was: how long it would have been. Zero for all others.
+    ///
+    /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) do the waiting; who asks by
+    /// [`check`](crate::Limiter::check), of a leaky bucket that is a queue, does it themselves.
+    pub fn delay(&self) -> Duration {
+        self.delay.to_duration()
+    }
+
+    /// How long the subject is banned for having been denied too often; `None` when it is not.
+    pub fn banned_for(&self) -> Option<Duration> {
+        matches!(self.outcome, Outcome::Banned).then(|| self.retry_after.to_duration())
+    }
+
+    /// What to give back what this decision has taken by.
+    pub fn receipt(&self) -> Receipt {
+        self.receipt
     }
 
     /// How long until the key is as if it had never been used, nobody asking.

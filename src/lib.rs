@@ -93,6 +93,7 @@ mod store;
 mod limiter;
 mod policy;
 mod request;
+mod response;
 // Floor 4: HTTP.
 mod http;
 // Floor 5: tower.
@@ -101,9 +102,10 @@ mod tower;
 #[cfg(feature = "config")]
 pub mod config;
 
+pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
 pub use self::config::{Config, FileError};
-pub use self::decision::{Decision, Decisions, Outcome};
+pub use self::decision::{Decision, Decisions, Outcome, Receipt};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 pub use self::http::extract::{
     ClientAddr, Everybody, Extension, Header, Peer, PeerAddr, PeerNetwork,
@@ -113,12 +115,13 @@ pub use self::http::{
     ResponseBody, Route,
 };
 pub use self::key::{Key, Subject};
-pub use self::limit::Limit;
+pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
 pub use self::limiter::{Limiter, LimiterBuilder};
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
-    CostError, CostExtractor, KeyError, KeyExtractor, RequestHead, RequestMatcher,
+    CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,
 };
+pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::ConfigError;
-use crate::time::{DAY, Micros};
+use crate::time::{DAY, HOUR, MINUTE, Micros, SECOND};
 
 /// An algorithm with its parameters: how many permits, in what time, judged how.
 ///
@@ -12,32 +12,83 @@ use crate::time::{DAY, Micros};
 ///
 /// | field | range |
 /// |---|---|
-/// | `limit`, `burst` | 1 to 2^32 - 1 permits |
-/// | `period`, `window` | 1 ms to 366 days, a whole number of microseconds |
-/// | the time in which a whole `burst` comes back | at most 100 years |
+/// | `limit`, `burst`, `capacity` | 1 to 2^32 - 1 permits |
+/// | `period`, `window`, `lease` | 1 ms to 366 days, a whole number of microseconds |
+/// | `slices` | 1 to 1000 |
+/// | the time in which a whole `burst` or `capacity` comes back | at most 100 years |
 ///
 /// | constructor | admits | state for each key |
 /// |---|---|---|
 /// | [`Limit::gcra`] | a steady rate with a burst | one instant |
+/// | [`Limit::token_bucket`] | the same, said as a bucket and the rate that fills it | one instant |
+/// | [`Limit::leaky_bucket`] | one after the other at a constant rate, up to `capacity` waiting | one instant |
 /// | [`Limit::fixed_window`] | `limit` in each window, up to twice that around a boundary | a count and two instants |
 /// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two durations |
+/// | [`Limit::sliding_window`] | never more than `limit` in any window, a slice of it late at most | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
+/// | [`Limit::concurrency`] | never more than `limit` at the same time | one entry for each request in flight |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     kind: Kind,
     permits: u32,
     period: Duration,
+    /// The most permits at once, under the name that its algorithm has for it.
+    capacity: Option<u32>,
     burst: Option<u32>,
     aligned: bool,
+    slices: Option<u32>,
+    without_delay: bool,
+    lease: Option<Duration>,
+}
+
+/// So many permits in so much time: what fills a [token bucket](Limit::token_bucket) and drains a
+/// [leaky one](Limit::leaky_bucket).
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Rate, per_minute};
+///
+/// assert_eq!(per_minute(90), Rate::new(90, Duration::from_secs(60)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    permits: u32,
+    period: Duration,
+}
+
+impl Rate {
+    /// `permits` in each `period`.
+    pub const fn new(permits: u32, period: Duration) -> Self {
+        Self { permits, period }
+    }
+}
+
+/// So many permits each second.
+pub const fn per_second(permits: u32) -> Rate {
+    Rate::new(permits, SECOND)
+}
+
+/// So many permits each minute.
+pub const fn per_minute(permits: u32) -> Rate {
+    Rate::new(permits, MINUTE)
+}
+
+/// So many permits each hour.
+pub const fn per_hour(permits: u32) -> Rate {
+    Rate::new(permits, HOUR)
 }
 
 /// Which algorithm; public in the crate so that floor 1 can build its arithmetic from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gcra,
+    TokenBucket,
+    LeakyBucket,
     FixedWindow,
     SlidingLog,
+    SlidingWindow,
     SlidingCounter,
+    Concurrency,
 }
 
 /// A limit that was found sound: what the algorithms are built from.
@@ -45,9 +96,14 @@ pub(crate) enum Kind {
 pub(crate) struct SoundLimit {
     pub(crate) kind: Kind,
     pub(crate) permits: u32,
+    /// The period or window; of concurrency, the life of a lease.
     pub(crate) period: Micros,
-    pub(crate) burst: u32,
+    /// The most permits at once.
+    pub(crate) capacity: u32,
     pub(crate) aligned: bool,
+    pub(crate) slices: u32,
+    /// Whether a leaky bucket is a queue.
+    pub(crate) delays: bool,
 }
 
 impl Limit {
@@ -63,6 +119,36 @@ impl Limit {
     /// ```
     pub const fn gcra(limit: u32, period: Duration) -> Self {
         Self::of(Kind::Gcra, limit, period)
+    }
+
+    /// A bucket of `capacity` tokens, full at first, refilled continuously at `rate`; a request
+    /// takes as many tokens as it costs.
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, per_second};
+    /// let limit = Limit::token_bucket(100, per_second(50));
+    /// ```
+    pub const fn token_bucket(capacity: u32, rate: Rate) -> Self {
+        let mut limit = Self::of(Kind::TokenBucket, rate.permits, rate.period);
+        limit.capacity = Some(capacity);
+        limit
+    }
+
+    /// A bucket into which each request pours what it costs, which runs out at constant `rate`,
+    /// and which must not overflow its `capacity`.
+    ///
+    /// It is a queue: a request that fits is held up until the water before it has run out, so
+    /// that requests leave one after the other at the rate, never two at once. See
+    /// [`without_delay`](Self::without_delay) for the bucket as a meter.
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, per_second};
+    /// let limit = Limit::leaky_bucket(20, per_second(10));
+    /// ```
+    pub const fn leaky_bucket(capacity: u32, rate: Rate) -> Self {
+        let mut limit = Self::of(Kind::LeakyBucket, rate.permits, rate.period);
+        limit.capacity = Some(capacity);
+        limit
     }
 
     /// At most `limit` permits in each window. A window opens with the first permitted request
@@ -90,13 +176,35 @@ impl Limit {
         Self::of(Kind::SlidingCounter, limit, window)
     }
 
+    /// At most `limit` permits in any interval of length `window`, counted in slices of it (10, or
+    /// see [`slices`](Self::slices)).
+    ///
+    /// A slice counts whole for as long as the last `window` still overlaps it: the limit is never
+    /// passed, and a permit may come back up to one slice late.
+    pub const fn sliding_window(limit: u32, window: Duration) -> Self {
+        Self::of(Kind::SlidingWindow, limit, window)
+    }
+
+    /// At most `limit` requests at the same time, in all processes together.
+    ///
+    /// Each holds a lease, which is renewed while the request runs and ended when the response's
+    /// body has ended or the request was cancelled. The leases of a process that was killed lapse
+    /// by themselves (after 30 s, or see [`lease`](Self::lease)).
+    pub const fn concurrency(limit: u32) -> Self {
+        Self::of(Kind::Concurrency, limit, DEFAULT_LEASE)
+    }
+
     const fn of(kind: Kind, permits: u32, period: Duration) -> Self {
         Self {
             kind,
             permits,
             period,
+            capacity: None,
             burst: None,
             aligned: false,
+            slices: None,
+            without_delay: false,
+            lease: None,
         }
     }
 
@@ -116,61 +224,137 @@ impl Limit {
         self
     }
 
+    /// Counts in so many slices of the window, 1 to 1000; 10 unless said. More slices are more
+    /// exact, and more to store. For [`sliding_window`](Self::sliding_window).
+    #[must_use]
+    pub const fn slices(mut self, slices: u32) -> Self {
+        self.slices = Some(slices);
+        self
+    }
+
+    /// Lets a request that fits pass at once: the bucket only measures. For
+    /// [`leaky_bucket`](Self::leaky_bucket).
+    #[must_use]
+    pub const fn without_delay(mut self) -> Self {
+        self.without_delay = true;
+        self
+    }
+
+    /// How long a lease lives unless it is renewed, which happens every third of it; 30 s unless
+    /// said. For [`concurrency`](Self::concurrency).
+    #[must_use]
+    pub const fn lease(mut self, life: Duration) -> Self {
+        self.lease = Some(life);
+        self
+    }
+
     /// Checks every field and every combination.
     pub(crate) fn sound(&self) -> Result<SoundLimit, ConfigError> {
-        let (count, length) = match self.kind {
-            Kind::Gcra => ("limit", "period"),
-            Kind::FixedWindow | Kind::SlidingLog | Kind::SlidingCounter => ("limit", "window"),
-        };
         if self.permits == 0 {
-            return Err(ConfigError::out_of_range(count, 0, "1 to 4294967295"));
+            return Err(ConfigError::out_of_range("limit", 0, ANY_PERMITS));
         }
-        if self.period < MIN_PERIOD
-            || self.period > MAX_PERIOD
-            || !self.period.subsec_nanos().is_multiple_of(1_000)
+        let period = self.lease.unwrap_or(self.period);
+        if period < MIN_PERIOD
+            || period > MAX_PERIOD
+            || !period.subsec_nanos().is_multiple_of(1_000)
         {
             return Err(ConfigError::out_of_range(
-                length,
-                format_args!("{:?}", self.period),
+                self.kind.name_of_length(),
+                format_args!("{period:?}"),
                 "1 ms to 366 days, in whole microseconds",
             ));
         }
-        if self.aligned && self.kind != Kind::FixedWindow {
-            return Err(ConfigError::not_for("aligned", "fixed_window"));
-        }
-        let sound = SoundLimit {
+        self.refuse_options_of_others()?;
+        Ok(SoundLimit {
             kind: self.kind,
             permits: self.permits,
-            period: self.period.into(),
-            burst: self.sound_burst()?,
+            period: period.into(),
+            capacity: self.sound_capacity()?,
             aligned: self.aligned,
-        };
-        Ok(sound)
+            slices: self.sound_slices()?,
+            delays: !self.without_delay,
+        })
     }
 
-    fn sound_burst(&self) -> Result<u32, ConfigError> {
-        let Some(burst) = self.burst else {
+    fn refuse_options_of_others(&self) -> Result<(), ConfigError> {
+        for (given, option, kind, name) in [
+            (self.burst.is_some(), "burst", Kind::Gcra, "gcra"),
+            (self.aligned, "aligned", Kind::FixedWindow, "fixed_window"),
+            (
+                self.slices.is_some(),
+                "slices",
+                Kind::SlidingWindow,
+                "sliding_window",
+            ),
+            (
+                self.without_delay,
+                "without_delay",
+                Kind::LeakyBucket,
+                "leaky_bucket",
+            ),
+            (
+                self.lease.is_some(),
+                "lease",
+                Kind::Concurrency,
+                "concurrency",
+            ),
+        ] {
+            if given && self.kind != kind {
+                return Err(ConfigError::not_for(option, name));
+            }
+        }
+        Ok(())
+    }
+
+    fn sound_capacity(&self) -> Result<u32, ConfigError> {
+        let (field, given) = match self.kind {
+            Kind::Gcra => ("burst", self.burst),
+            _ => ("capacity", self.capacity),
+        };
+        let Some(capacity) = given else {
             return Ok(self.permits);
         };
-        if self.kind != Kind::Gcra {
-            return Err(ConfigError::not_for("burst", "gcra"));
-        }
-        if burst == 0 {
-            return Err(ConfigError::out_of_range("burst", 0, "1 to 4294967295"));
+        if capacity == 0 {
+            return Err(ConfigError::out_of_range(field, 0, ANY_PERMITS));
         }
         // Keeps every stored instant below 2^53 microseconds, where a Lua number is exact.
-        let refill = self.period.as_micros() * u128::from(burst) / u128::from(self.permits);
+        let refill = self.period.as_micros() * u128::from(capacity) / u128::from(self.permits);
         if refill > MAX_REFILL.as_micros() {
             return Err(ConfigError::out_of_range(
-                "burst",
-                burst,
-                "a burst that comes back within 100 years",
+                field,
+                capacity,
+                "as many permits as come back within 100 years",
             ));
         }
-        Ok(burst)
+        Ok(capacity)
+    }
+
+    fn sound_slices(&self) -> Result<u32, ConfigError> {
+        match self.slices {
+            None => Ok(DEFAULT_SLICES),
+            Some(slices @ 1..=MOST_SLICES) => Ok(slices),
+            Some(slices) => Err(ConfigError::out_of_range("slices", slices, "1 to 1000")),
+        }
     }
 }
 
+impl Kind {
+    /// The field that says how long.
+    fn name_of_length(self) -> &'static str {
+        match self {
+            Self::Gcra | Self::TokenBucket | Self::LeakyBucket => "period",
+            Self::FixedWindow | Self::SlidingLog | Self::SlidingWindow | Self::SlidingCounter => {
+                "window"
+            }
+            Self::Concurrency => "lease",
+        }
+    }
+}
+
+const ANY_PERMITS: &str = "1 to 4294967295";
+const DEFAULT_SLICES: u32 = 10;
+const MOST_SLICES: u32 = 1_000;
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 const MAX_PERIOD: Duration = Duration::from_secs(366 * DAY.as_secs());
 const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * DAY.as_secs());

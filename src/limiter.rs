@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::{CheckError, ConfigError, StoreError};
 use crate::key::{Key, Secret, Subject};
@@ -134,7 +135,7 @@ impl Limiter {
             policy: &policy.id,
             subject: self.subject(key),
             algorithm: policy.algorithm,
-            cost,
+            action: Action::take(cost),
             on_store_failure: policy.on_store_failure,
         }
     }
@@ -155,8 +156,8 @@ impl Limiter {
                 policy: policy.id.name().to_owned(),
                 reason,
             })?;
-            if let Some((key, cost)) = read {
-                checks.push(self.question(policy, &key, cost));
+            if let Some(read) = read {
+                checks.push(self.question(policy, &read.key, read.cost));
                 asked.push(position);
             }
         }

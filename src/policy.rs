@@ -2,13 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Patience, Penalty};
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::request::{CostExtractor, KeyError, KeyExtractor, RequestHead, RequestMatcher};
+use crate::request::{
+    CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,
+};
+use crate::response::ResponseHead;
 use crate::store::{FailureMode, PolicyId};
+use crate::time::DAY;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///
@@ -32,7 +37,14 @@ pub struct Policy {
     cost: Cost,
     on_missing_key: OnMissingKey,
     on_store_failure: Option<FailureMode>,
+    limit_by: Option<Arc<dyn LimitExtractor>>,
+    max_wait: Option<Duration>,
+    penalty: Option<Penalty>,
+    settle: Option<Settle>,
 }
+
+/// The cost that a request turns out to have: by its response, and by what it was charged.
+type Settle = Arc<dyn Fn(&ResponseHead<'_>, u32) -> u32 + Send + Sync>;
 
 #[derive(Clone)]
 enum Cost {
@@ -68,6 +80,10 @@ impl Policy {
             cost: Cost::Fixed(1),
             on_missing_key: OnMissingKey::default(),
             on_store_failure: None,
+            limit_by: None,
+            max_wait: None,
+            penalty: None,
+            settle: None,
         }
     }
 
@@ -97,6 +113,72 @@ impl Policy {
     #[must_use]
     pub fn cost_by(mut self, cost: impl CostExtractor) -> Self {
         self.cost = Cost::Read(Arc::new(cost));
+        self
+    }
+
+    /// Chooses the limit of each request, as the tier of its user has it. What was used of a key
+    /// stays used when its limit changes.
+    ///
+    /// Outside of HTTP, where there is no request, the policy's own limit holds.
+    #[must_use]
+    pub fn limit_by(mut self, limit: impl LimitExtractor) -> Self {
+        self.limit_by = Some(Arc::new(limit));
+        self
+    }
+
+    /// Holds up a request that does not fit yet instead of denying it, for at most so long (1 ms to
+    /// 24 h): until it would have been allowed. One that would wait for longer is denied at once.
+    ///
+    /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
+    /// [`leaky_bucket`](Limit::leaky_bucket).
+    #[must_use]
+    pub fn max_wait(mut self, longest: Duration) -> Self {
+        self.max_wait = Some(longest);
+        self
+    }
+
+    /// Bans a subject that this policy denies too often.
+    #[must_use]
+    pub fn penalty(mut self, penalty: Penalty) -> Self {
+        self.penalty = Some(penalty);
+        self
+    }
+
+    /// Counts only requests whose response is of this kind, as failed logins.
+    ///
+    /// The cost is taken when the request comes, so that no more than the limit can be under way at
+    /// once, and given back when the response says that it does not count. It stays taken when the
+    /// service gives no response: when it fails, or the client goes away before.
+    ///
+    /// ```
+    /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
+    ///
+    /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
+    ///     .by(Header::new("x-user"))
+    ///     .count_if(|response: &ResponseHead<'_>| response.status == 401);
+    /// ```
+    #[must_use]
+    pub fn count_if<F>(mut self, counts: F) -> Self
+    where
+        F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.settle = Some(Arc::new(
+            move |response, charged| {
+                if counts(response) { charged } else { 0 }
+            },
+        ));
+        self
+    }
+
+    /// The cost that a request turns out to have, read from its response. The policy's
+    /// [`cost`](Self::cost) is an estimate, taken when the request comes; the difference is charged
+    /// or given back when the response is there. The estimate stays when there is no response.
+    #[must_use]
+    pub fn settle<F>(mut self, cost: F) -> Self
+    where
+        F: Fn(&ResponseHead<'_>) -> u32 + Send + Sync + 'static,
+    {
+        self.settle = Some(Arc::new(move |response, _| cost(response)));
         self
     }
 
@@ -134,6 +216,16 @@ impl Policy {
         self.key.validate()?;
         self.on.iter().try_for_each(|on| on.validate())?;
         let algorithm = Algorithm::try_from(&self.limit)?;
+        let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
+        let patience = self.sound_patience(&algorithm)?;
+        if self.settle.is_some() && algorithm.lease().is_some() {
+            return Err(ConfigError::malformed(
+                "settle",
+                algorithm.name(),
+                "what is held while a request runs is given back when it ends; there is nothing to \
+                 settle",
+            ));
+        }
         match &self.cost {
             Cost::Fixed(0) => return Err(ConfigError::out_of_range("cost", 0, "1 to 4294967295")),
             Cost::Fixed(cost) if *cost > algorithm.capacity() => {
@@ -149,9 +241,31 @@ impl Policy {
         Ok(ReadyPolicy {
             id: PolicyId::new(&self.name),
             algorithm,
+            patience,
+            penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise),
             policy: self,
         })
+    }
+
+    fn sound_patience(&self, algorithm: &Algorithm) -> Result<Patience, ConfigError> {
+        let Some(longest) = self.max_wait else {
+            return Ok(Patience::None);
+        };
+        if !algorithm.can_wait() {
+            return Err(ConfigError::not_for(
+                "max_wait",
+                "gcra, token_bucket and leaky_bucket",
+            ));
+        }
+        if !(Duration::from_millis(1)..=DAY).contains(&longest) {
+            return Err(ConfigError::out_of_range(
+                "max_wait",
+                format_args!("{longest:?}"),
+                "1 ms to 24 h",
+            ));
+        }
+        Ok(Patience::UntilItFits(longest.into()))
     }
 }
 
@@ -167,7 +281,11 @@ impl fmt::Debug for Policy {
 /// A policy that was found sound.
 pub(crate) struct ReadyPolicy {
     pub(crate) id: PolicyId,
+    /// That of the policy's own limit.
     pub(crate) algorithm: Algorithm,
+    /// What to do with a request that does not fit yet.
+    pub(crate) patience: Patience,
+    pub(crate) penalty: Option<Algorithm>,
     pub(crate) on_store_failure: FailureMode,
     policy: Policy,
 }
@@ -187,9 +305,9 @@ impl ReadyPolicy {
         on.is_empty() || on.iter().any(|on| on.matches(request))
     }
 
-    /// The key and the cost of a request that the policy is about; `None` when it has none and the
-    /// policy does not mind.
-    pub(crate) fn read(&self, request: &RequestHead<'_>) -> Result<Option<(Key, u32)>, Unreadable> {
+    /// What of a request that the policy is about; `None` when it has no key and the policy does
+    /// not mind.
+    pub(crate) fn read(&self, request: &RequestHead<'_>) -> Result<Option<Read>, Unreadable> {
         let key = match (self.policy.key.extract(request), self.policy.on_missing_key) {
             (Ok(key), _) => key,
             (Err(KeyError::Missing), OnMissingKey::Shared) => Key::missing(),
@@ -205,8 +323,52 @@ impl ReadyPolicy {
                 .cost(request)
                 .map_err(|error| Unreadable::BadCost(error.to_string()))?,
         };
-        Ok(Some((key, cost)))
+        let algorithm = self.algorithm_for(request, &key)?;
+        Ok(Some(Read {
+            key,
+            algorithm,
+            cost,
+        }))
     }
+
+    fn algorithm_for(&self, request: &RequestHead<'_>, key: &Key) -> Result<Algorithm, Unreadable> {
+        let chosen = self.policy.limit_by.as_ref();
+        let Some(limit) = chosen.and_then(|choose| choose.limit(request, key)) else {
+            return Ok(self.algorithm);
+        };
+        if limit == self.policy.limit {
+            return Ok(self.algorithm);
+        }
+        let algorithm = Algorithm::try_from(&limit)
+            .map_err(|error| Unreadable::Misconfigured(format!("limit_by: {error}")))?;
+        // What was found sound for the policy's own limit holds for all limits of its kind.
+        if algorithm.name() != self.algorithm.name() {
+            return Err(Unreadable::Misconfigured(format!(
+                "limit_by: got a limit of {}, expected one of {} as the policy's own",
+                algorithm.name(),
+                self.algorithm.name()
+            )));
+        }
+        Ok(algorithm)
+    }
+
+    /// Whether the cost is settled by the response.
+    pub(crate) fn settles(&self) -> bool {
+        self.policy.settle.is_some()
+    }
+
+    /// The cost that a request turns out to have, which was charged so much.
+    pub(crate) fn settled_cost(&self, response: &ResponseHead<'_>, charged: u32) -> u32 {
+        let settle = self.policy.settle.as_ref();
+        settle.map_or(charged, |settle| settle(response, charged))
+    }
+}
+
+/// What a policy has read of a request.
+pub(crate) struct Read {
+    pub(crate) key: Key,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) cost: u32,
 }
 
 /// Why a request cannot be judged at all.

@@ -7,6 +7,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::error::ConfigError;
 use crate::key::Key;
+use crate::limit::Limit;
 
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +151,39 @@ where
 {
     fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
         Ok(self(request))
+    }
+}
+
+/// Chooses the limit of each request: by the tier of its user, say.
+///
+/// Closures do too: `None` means the policy's own limit.
+///
+/// ```
+/// use tower_throttle::{Header, Key, Limit, MINUTE, Policy, RequestHead};
+///
+/// #[derive(Clone)]
+/// struct Premium;
+///
+/// let policy = Policy::new("user", Limit::gcra(60, MINUTE))
+///     .by(Header::new("x-user"))
+///     .limit_by(|request: &RequestHead<'_>, _: &Key| {
+///         request.extensions.get::<Premium>().map(|_| Limit::gcra(600, MINUTE))
+///     });
+/// ```
+pub trait LimitExtractor: Send + Sync + 'static {
+    /// The limit for this request, whose key is `key`; `None` for the policy's own.
+    ///
+    /// One that makes no sense, or is of another algorithm than the policy's own, answers the
+    /// request with 500.
+    fn limit(&self, request: &RequestHead<'_>, key: &Key) -> Option<Limit>;
+}
+
+impl<F> LimitExtractor for F
+where
+    F: Fn(&RequestHead<'_>, &Key) -> Option<Limit> + Send + Sync + 'static,
+{
+    fn limit(&self, request: &RequestHead<'_>, key: &Key) -> Option<Limit> {
+        self(request, key)
     }
 }
 

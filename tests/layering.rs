@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 7] = [
     &["time", "limit", "key", "decision", "error"],
     &["algorithm"],
     &["store"],
-    &["request", "policy", "limiter"],
+    &["request", "response", "policy", "lease", "limiter"],
     &["http"],
     &["tower"],
     &["config"],

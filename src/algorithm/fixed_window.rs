@@ -3,7 +3,7 @@
 //! The state tells when its window ends, so that nothing leans on a store noticing an expiry in
 //! time, and when it opened, so that a window that was made shorter ends earlier at once.
 
-use super::{Arguments, Reading, Twin};
+use super::{Action, Arguments, Reading, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -54,7 +54,8 @@ impl FixedWindow {
 impl Twin for FixedWindow {
     type State = State;
 
-    fn read(&self, state: &State, now: Micros, cost: u32) -> Reading {
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let cost = take.cost;
         let current = self.current(state, now);
         let fits = cost == 0 || current.used + u64::from(cost) <= u64::from(self.limit);
         let ends_in = current.ends.saturating_sub(now);
@@ -62,12 +63,28 @@ impl Twin for FixedWindow {
             fits,
             wait: if fits { Micros::ZERO } else { ends_in },
             level: [current.used, ends_in.get()],
+            at: now,
         }
     }
 
-    fn charge(&self, state: &mut State, now: Micros, cost: u32) {
+    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
         *state = self.current(state, now);
-        state.used += u64::from(cost);
+        state.used = added(state.used, permits);
+    }
+
+    fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
+        let current = self.current(state, now);
+        // What was taken in an earlier window has come back with its end.
+        if action
+            .taken_at()
+            .is_none_or(|taken| taken >= current.opened)
+        {
+            let back = current.used.min(action.permits().into());
+            if back > 0 {
+                *state = current;
+                state.used -= back;
+            }
+        }
     }
 
     fn expires_at(state: &State) -> Micros {
@@ -98,12 +115,15 @@ impl Twin for FixedWindow {
         true
     }
 
-    fn arguments(&self, cost: u32) -> Arguments {
+    fn arguments(&self, action: &Action) -> Arguments {
         [
-            cost.into(),
+            action.permits().into(),
             self.limit.into(),
             self.window.get(),
+            action.taken_us(),
             self.aligned.into(),
+            0,
+            0,
             0,
         ]
     }
@@ -112,4 +132,10 @@ impl Twin for FixedWindow {
 /// What is left of a limit, which may have been lowered below what was used.
 pub(super) fn remaining(limit: u32, used: u64) -> u32 {
     limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+}
+
+/// A count with so many permits more. What is charged without asking can pass the limit, which no
+/// count needs to tell by more than the largest limit.
+pub(super) fn added(used: u64, permits: u32) -> u64 {
+    (used + u64::from(permits)).min(u32::MAX.into())
 }

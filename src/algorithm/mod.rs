@@ -2,32 +2,50 @@
 //! store runs.
 //!
 //! Every algorithm answers in two steps, here as in its script, so that several checks of one
-//! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the cost fits
-//! the state and writes nothing; [`charge`](Algorithm::charge) takes the permits, and is called
-//! only when *all* checks of the request fit. [`decide`](Algorithm::decide) turns what was read,
-//! by either half of the crate, into the [`Decision`].
+//! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the action fits
+//! the state and writes nothing; [`commit`](Algorithm::commit) carries it out, and is called only
+//! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
+//! the crate, into the [`Decisions`].
 
-use crate::decision::{Decision, Outcome};
+use smallvec::SmallVec;
+
+use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
 use crate::time::Micros;
 
+mod action;
+mod concurrency;
+mod debt;
 mod fixed_window;
 mod gcra;
+mod leaky_bucket;
+mod penalty;
 mod sliding_counter;
 mod sliding_log;
+mod sliding_window;
 mod span;
+mod token_bucket;
 
-/// A limit that was found sound, ready to judge. Made from a [`Limit`] by `TryFrom`.
+pub use self::action::{Action, LeaseId, Patience, Take};
+pub use self::penalty::Penalty;
+
+/// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
+/// `TryFrom`.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm(Which);
 
 #[derive(Clone, Copy, Debug)]
 enum Which {
-    Gcra(gcra::Gcra),
+    Gcra(debt::Debt),
+    TokenBucket(debt::Debt),
+    LeakyBucket(debt::Debt),
     FixedWindow(fixed_window::FixedWindow),
     SlidingLog(sliding_log::SlidingLog),
+    SlidingWindow(sliding_window::SlidingWindow),
     SlidingCounter(sliding_counter::SlidingCounter),
+    Concurrency(concurrency::Concurrency),
+    Penalty(penalty::PenaltyBox),
 }
 
 /// What is remembered of one key. [`Algorithm::untouched`] makes the first.
@@ -36,38 +54,62 @@ pub struct State(Remembered);
 
 #[derive(Clone, Debug)]
 enum Remembered {
-    Gcra(gcra::State),
+    Debt(debt::State),
     FixedWindow(fixed_window::State),
     SlidingLog(Box<sliding_log::State>),
+    SlidingWindow(Box<sliding_window::State>),
     SlidingCounter(sliding_counter::State),
+    Concurrency(Box<concurrency::State>),
+    Penalty(Box<penalty::State>),
 }
 
-/// What a state says about a cost at an instant, before anything is charged: the four integers
-/// that a script replies for each check.
+/// What a state says about an action at an instant: the four integers that a script replies for
+/// each check, and the instant, which it replies for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Whether the cost fits.
+    /// Whether the action fits.
     pub fits: bool,
-    /// How long until it fits; zero when it does.
+    /// How long until it does, when it does not; how long to hold it up, when it does.
     pub wait: Micros,
-    /// Two integers that tell the state as far as a decision needs it; what they are is said in
-    /// the algorithm's script.
+    /// Two integers that tell the state as far as a decision needs it, before permits are taken
+    /// and after they are given back; what they are is said in the algorithm's script.
     pub level: [u64; 2],
+    /// The instant of the reading.
+    pub at: Micros,
 }
 
-/// The arguments of one check in a script, behind the algorithm's name: see the script's header.
-/// Those that an algorithm does not have are zero and not sent.
+/// The arguments of one check in a script, behind the algorithm's name and the action's verb: see
+/// the script's header. Those that an algorithm does not have are zero and not sent.
 pub type Arguments = [u64; MOST_ARGUMENTS];
 
 /// The most arguments that a script takes for one check.
-pub const MOST_ARGUMENTS: usize = 5;
+pub const MOST_ARGUMENTS: usize = 8;
 
 /// What one algorithm's file implements; the private twin of a script.
 trait Twin {
     type State: Default;
 
-    fn read(&self, state: &Self::State, now: Micros, cost: u32) -> Reading;
-    fn charge(&self, state: &mut Self::State, now: Micros, cost: u32);
+    /// What the state says about taking permits. A cost of 0 fits whatever the state.
+    fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
+    /// Carries out an action.
+    fn apply(&self, state: &mut Self::State, now: Micros, action: &Action) {
+        match action {
+            Action::Take(Take { cost: 0, .. }) | Action::Charge(0) => {}
+            Action::Take(take) => self.take(state, now, take),
+            Action::Charge(permits) => self.charge(state, now, *permits),
+            Action::Reset => *state = Self::State::default(),
+            action => self.adjust(state, now, action),
+        }
+    }
+    /// Takes permits, whether they fit or not.
+    fn charge(&self, state: &mut Self::State, now: Micros, permits: u32);
+    /// Takes permits that were read to fit.
+    fn take(&self, state: &mut Self::State, now: Micros, take: &Take) {
+        self.charge(state, now, take.cost);
+    }
+    /// Carries out an action that neither takes permits nor asks; one that the algorithm does not
+    /// know does nothing.
+    fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
     fn capacity(&self) -> u32;
     fn quota(&self) -> (u32, Micros);
@@ -82,17 +124,44 @@ trait Twin {
     fn renews_whole(&self) -> bool {
         false
     }
-    fn arguments(&self, cost: u32) -> Arguments;
+    /// What a reservation that took so many permits is known by; see [`Receipt`].
+    fn mark(&self, _reading: &Reading, _charged: u32) -> [u64; 2] {
+        [0; 2]
+    }
+    fn arguments(&self, action: &Action) -> Arguments;
 }
 
 /// Calls a method of the [`Twin`] that this algorithm is.
 macro_rules! twin {
     ($algorithm:expr, $twin:ident => $call:expr) => {
         match &$algorithm.0 {
-            Which::Gcra($twin) => $call,
+            Which::Gcra($twin) | Which::TokenBucket($twin) | Which::LeakyBucket($twin) => $call,
             Which::FixedWindow($twin) => $call,
             Which::SlidingLog($twin) => $call,
+            Which::SlidingWindow($twin) => $call,
             Which::SlidingCounter($twin) => $call,
+            Which::Concurrency($twin) => $call,
+            Which::Penalty($twin) => $call,
+        }
+    };
+}
+
+/// Calls a method of the [`Twin`] that this algorithm is with its own kind of state; `$other` when
+/// the state is of another algorithm.
+macro_rules! twin_with_state {
+    ($algorithm:expr, $remembered:expr, ($twin:ident, $state:ident) => $call:expr, $other:expr) => {
+        match (&$algorithm.0, $remembered) {
+            (
+                Which::Gcra($twin) | Which::TokenBucket($twin) | Which::LeakyBucket($twin),
+                Remembered::Debt($state),
+            ) => $call,
+            (Which::FixedWindow($twin), Remembered::FixedWindow($state)) => $call,
+            (Which::SlidingLog($twin), Remembered::SlidingLog($state)) => $call,
+            (Which::SlidingWindow($twin), Remembered::SlidingWindow($state)) => $call,
+            (Which::SlidingCounter($twin), Remembered::SlidingCounter($state)) => $call,
+            (Which::Concurrency($twin), Remembered::Concurrency($state)) => $call,
+            (Which::Penalty($twin), Remembered::Penalty($state)) => $call,
+            _ => $other,
         }
     };
 }
@@ -101,73 +170,94 @@ impl Algorithm {
     /// The state of a key that was never used.
     pub fn untouched(&self) -> State {
         State(match self.0 {
-            Which::Gcra(_) => Remembered::Gcra(gcra::State::default()),
+            Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_) => {
+                Remembered::Debt(debt::State::default())
+            }
             Which::FixedWindow(_) => Remembered::FixedWindow(fixed_window::State::default()),
             Which::SlidingLog(_) => Remembered::SlidingLog(Box::default()),
+            Which::SlidingWindow(_) => Remembered::SlidingWindow(Box::default()),
             Which::SlidingCounter(_) => {
                 Remembered::SlidingCounter(sliding_counter::State::default())
             }
+            Which::Concurrency(_) => Remembered::Concurrency(Box::default()),
+            Which::Penalty(_) => Remembered::Penalty(Box::default()),
         })
     }
 
-    /// Whether `cost` permits fit at `now`. A cost of 0 always fits: it only looks.
+    /// What the state says about an action at `now`. Every action but [`Action::Take`] fits.
     ///
     /// A state of another algorithm reads as untouched.
-    pub fn read(&self, state: &State, now: Micros, cost: u32) -> Reading {
-        match (&self.0, &state.0) {
-            (Which::Gcra(twin), Remembered::Gcra(state)) => twin.read(state, now, cost),
-            (Which::FixedWindow(twin), Remembered::FixedWindow(state)) => {
-                twin.read(state, now, cost)
-            }
-            (Which::SlidingLog(twin), Remembered::SlidingLog(state)) => twin.read(state, now, cost),
-            (Which::SlidingCounter(twin), Remembered::SlidingCounter(state)) => {
-                twin.read(state, now, cost)
-            }
-            _ => self.read(&self.untouched(), now, cost),
-        }
+    pub fn read(&self, state: &State, now: Micros, action: &Action) -> Reading {
+        let look = Take::look();
+        let take = match action {
+            Action::Take(take) => take,
+            _ => &look,
+        };
+        twin_with_state!(
+            self,
+            &state.0,
+            (twin, state) => twin.read(state, now, take),
+            self.read(&self.untouched(), now, action)
+        )
     }
 
-    /// Takes `cost` permits that were read to fit at `now`; a cost of 0 changes nothing.
-    pub fn charge(&self, state: &mut State, now: Micros, cost: u32) {
-        if cost == 0 {
-            return;
-        }
-        match (&self.0, &mut state.0) {
-            (Which::Gcra(twin), Remembered::Gcra(state)) => twin.charge(state, now, cost),
-            (Which::FixedWindow(twin), Remembered::FixedWindow(state)) => {
-                twin.charge(state, now, cost);
-            }
-            (Which::SlidingLog(twin), Remembered::SlidingLog(state)) => {
-                twin.charge(state, now, cost);
-            }
-            (Which::SlidingCounter(twin), Remembered::SlidingCounter(state)) => {
-                twin.charge(state, now, cost);
-            }
-            _ => {
+    /// Carries out an action that was read to fit at `now`; a cost of 0 changes nothing.
+    ///
+    /// Gives what the decision is to be made of: what was read before permits were taken, or what
+    /// there is after any other action.
+    pub fn commit(
+        &self,
+        state: &mut State,
+        now: Micros,
+        action: &Action,
+        reading: Reading,
+    ) -> Reading {
+        twin_with_state!(
+            self,
+            &mut state.0,
+            (twin, state) => twin.apply(state, now, action),
+            {
                 *state = self.untouched();
-                self.charge(state, now, cost);
+                return self.commit(state, now, action, reading);
             }
+        );
+        match action {
+            Action::Take(_) | Action::Charge(_) => reading,
+            _ => self.read(state, now, action),
         }
     }
 
-    /// Turns what was read into the answer; `charged` tells whether the permits were taken, which
-    /// they are only when every check of the request fits.
-    pub fn decide(&self, reading: &Reading, cost: u32, charged: bool) -> Decision {
-        let outcome = if reading.fits {
-            Outcome::Allowed
-        } else if cost > self.capacity() {
-            Outcome::NeverFits
-        } else {
-            Outcome::Denied
+    /// Turns what was read into the answer; `committed` tells whether the action was carried out,
+    /// which it is only when every check of the request fits.
+    fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
+        // A script forgets a key without looking at it.
+        let untouched;
+        let reading = match action {
+            Action::Reset => {
+                untouched = self.read(&self.untouched(), reading.at, action);
+                &untouched
+            }
+            _ => reading,
         };
-        let retry_after = match outcome {
-            Outcome::Denied => reading.wait,
-            _ => Micros::ZERO,
+        let outcome = match action {
+            _ if reading.fits => Outcome::Allowed,
+            Action::Take(take) if self.never_fits(take) => Outcome::NeverFits,
+            _ if self.is_penalty() => Outcome::Banned,
+            _ => Outcome::Denied,
         };
-        let taken = if charged { cost } else { 0 };
+        let (retry_after, delay) = match outcome {
+            Outcome::Allowed => (Micros::ZERO, reading.wait),
+            Outcome::NeverFits => (Micros::ZERO, Micros::ZERO),
+            _ if self.can_wait() => {
+                let wait = reading.wait.saturating_add(action.patience().longest());
+                (reading.wait, wait)
+            }
+            _ => (reading.wait, Micros::ZERO),
+        };
+        let taken = if committed { action.takes() } else { 0 };
         let (remaining, reset_after) = twin!(self, twin => twin.left(reading, taken));
         let mut renews_after = twin!(self, twin => twin.renews_after(reading, taken));
-        if outcome == Outcome::Denied {
+        if matches!(outcome, Outcome::Denied) {
             // Whatever fits after this wait, a single permit does.
             renews_after = renews_after.min(retry_after);
         }
@@ -178,13 +268,28 @@ impl Algorithm {
             window,
             remaining,
             retry_after,
+            delay,
             reset_after,
             renews_after,
             renews_whole: twin!(self, twin => twin.renews_whole()),
+            receipt: Receipt {
+                at: reading.at,
+                mark: twin!(self, twin => twin.mark(reading, taken)),
+            },
         }
     }
 
-    /// The permits given in each window, and the window's length.
+    fn never_fits(&self, take: &Take) -> bool {
+        let borrows = self.can_wait() && matches!(take.patience, Patience::UntilPaid(_));
+        take.cost > self.capacity() && !borrows
+    }
+
+    fn is_penalty(&self) -> bool {
+        matches!(self.0, Which::Penalty(_))
+    }
+
+    /// The permits given in each window, and the window's length; no length for an algorithm that
+    /// knows no window.
     pub fn quota(&self) -> (u32, Micros) {
         twin!(self, twin => twin.quota())
     }
@@ -198,26 +303,102 @@ impl Algorithm {
     pub fn name(&self) -> &'static str {
         match self.0 {
             Which::Gcra(_) => "gcra",
+            Which::TokenBucket(_) => "token_bucket",
+            Which::LeakyBucket(_) => "leaky_bucket",
             Which::FixedWindow(_) => "fixed_window",
             Which::SlidingLog(_) => "sliding_log",
+            Which::SlidingWindow(_) => "sliding_window",
             Which::SlidingCounter(_) => "sliding_counter",
+            Which::Concurrency(_) => "concurrency",
+            Which::Penalty(_) => "penalty",
         }
     }
 
-    /// The arguments of the script that ask for `cost` permits.
-    pub fn arguments(&self, cost: u32) -> Arguments {
-        twin!(self, twin => twin.arguments(cost))
+    /// Whether permits can be taken before they are there, so that a caller may wait for them.
+    pub fn can_wait(&self) -> bool {
+        matches!(
+            self.0,
+            Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_)
+        )
     }
+
+    /// How long a lease lives unless it is renewed; `None` of an algorithm that has no leases.
+    pub fn lease(&self) -> Option<Micros> {
+        match &self.0 {
+            Which::Concurrency(concurrency) => Some(concurrency.lease()),
+            _ => None,
+        }
+    }
+
+    /// The name that scripts know an action by.
+    pub(crate) fn verb(&self, action: &Action) -> &'static str {
+        match action {
+            Action::Take(_) => match action.patience() {
+                Patience::UntilPaid(_) if self.can_wait() => "borrow",
+                _ => "take",
+            },
+            Action::Charge(_) => "charge",
+            Action::Credit { .. } => "credit",
+            Action::Cancel { .. } if !self.can_wait() => "credit",
+            Action::Cancel { .. } => "cancel",
+            Action::Reset => "reset",
+            Action::Renew(_) => "renew",
+            Action::Release(_) => "release",
+        }
+    }
+
+    /// The arguments of the script that carries out an action.
+    pub fn arguments(&self, action: &Action) -> Arguments {
+        twin!(self, twin => twin.arguments(action))
+    }
+}
+
+/// Which checks of a question are carried out, by what was read of each.
+///
+/// All of them or none; but a [`Penalty`] is carried out, which means that it counts a denial,
+/// when the check before it is denied and no ban is in force.
+pub fn committed<'a>(
+    checks: impl Iterator<Item = (&'a Algorithm, &'a Action)>,
+    readings: &[Reading],
+) -> SmallVec<[bool; 4]> {
+    let all_fit = readings.iter().all(|reading| reading.fits);
+    let is_committed = |(position, (algorithm, action)): (usize, (&Algorithm, &Action))| {
+        if !algorithm.is_penalty() || *action == Action::Reset {
+            return all_fit;
+        }
+        let guarded_fits = |before: usize| readings[before].fits;
+        position.checked_sub(1).map(guarded_fits) == Some(false) && readings[position].fits
+    };
+    checks.enumerate().map(is_committed).collect()
+}
+
+/// The answers to all checks of a question, by what was read of each.
+pub fn decide<'a>(
+    checks: impl Iterator<Item = (&'a Algorithm, &'a Action)> + Clone,
+    readings: &[Reading],
+) -> Decisions {
+    let committed = committed(checks.clone(), readings);
+    let decide = |((algorithm, action), (reading, committed)): (
+        (&Algorithm, &Action),
+        (&Reading, &bool),
+    )| algorithm.decide(reading, action, *committed);
+    checks
+        .zip(readings.iter().zip(&committed))
+        .map(decide)
+        .collect()
 }
 
 impl State {
     /// From this instant on the state is equal to the untouched one and may be forgotten.
     pub fn expires_at(&self) -> Micros {
         match &self.0 {
-            Remembered::Gcra(state) => gcra::Gcra::expires_at(state),
+            Remembered::Debt(state) => debt::Debt::expires_at(state),
             Remembered::FixedWindow(state) => fixed_window::FixedWindow::expires_at(state),
             Remembered::SlidingLog(state) => sliding_log::SlidingLog::expires_at(state),
+            Remembered::SlidingWindow(state) => sliding_window::SlidingWindow::expires_at(state),
             Remembered::SlidingCounter(state) => sliding_counter::SlidingCounter::expires_at(state),
+            Remembered::Concurrency(state) => concurrency::Concurrency::expires_at(state),
+            Remembered::Penalty(state) => penalty::PenaltyBox::expires_at(state),
         }
     }
 }
@@ -231,13 +412,28 @@ impl TryFrom<&Limit> for Algorithm {
     fn try_from(limit: &Limit) -> Result<Self, ConfigError> {
         let sound = limit.sound()?;
         Ok(Self(match sound.kind {
-            Kind::Gcra => Which::Gcra(gcra::Gcra::new(&sound)),
+            Kind::Gcra => Which::Gcra(gcra::new(&sound)),
+            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(&sound)),
+            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(&sound)),
             Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(&sound)),
             Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(&sound)),
+            Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(&sound)),
             Kind::SlidingCounter => {
                 Which::SlidingCounter(sliding_counter::SlidingCounter::new(&sound))
             }
+            Kind::Concurrency => Which::Concurrency(concurrency::Concurrency::new(&sound)),
         }))
+    }
+}
+
+impl TryFrom<&Penalty> for Algorithm {
+    type Error = ConfigError;
+
+    /// # Errors
+    ///
+    /// Names the field of the penalty that is out of range.
+    fn try_from(penalty: &Penalty) -> Result<Self, ConfigError> {
+        penalty::PenaltyBox::new(penalty).map(|penalty| Self(Which::Penalty(penalty)))
     }
 }
 

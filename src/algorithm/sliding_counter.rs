@@ -5,8 +5,9 @@
 //! window's count, and of the previous window's that share which the last `window` still overlaps,
 //! rounded up: as if those permits had been taken evenly.
 
-use super::fixed_window::remaining;
-use super::{Arguments, Reading, Twin};
+use super::fixed_window::{added, remaining};
+use super::sliding_log::window_arguments;
+use super::{Action, Arguments, Reading, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -24,6 +25,19 @@ pub(super) struct State {
     window: Micros,
     current: u32,
     previous: u32,
+}
+
+impl From<Counts> for State {
+    fn from(counts: Counts) -> Self {
+        // None is more than the largest limit.
+        let count = |permits: u64| u32::try_from(permits).unwrap_or(u32::MAX);
+        Self {
+            opened: counts.opened,
+            window: counts.window,
+            current: count(counts.current),
+            previous: count(counts.previous),
+        }
+    }
 }
 
 /// The counts as they stand at an instant.
@@ -127,7 +141,8 @@ fn multiply_divide(a: u64, b: u64, c: u64) -> (u64, bool) {
 impl Twin for SlidingCounter {
     type State = State;
 
-    fn read(&self, state: &State, now: Micros, cost: u32) -> Reading {
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let cost = take.cost;
         let counts = self.counts(state, now);
         let used = counts.used(now.max(counts.opened));
         let fits = cost == 0 || used + u64::from(cost) <= u64::from(self.limit);
@@ -145,19 +160,34 @@ impl Twin for SlidingCounter {
             fits,
             wait,
             level: [used, gone.saturating_sub(now).get()],
+            at: now,
         }
     }
 
-    fn charge(&self, state: &mut State, now: Micros, cost: u32) {
-        let counts = self.counts(state, now);
-        // Both were found to fit a limit, which is a u32.
-        let count = |permits: u64| u32::try_from(permits).unwrap_or(u32::MAX);
-        *state = State {
-            opened: counts.opened,
-            window: counts.window,
-            current: count(counts.current + u64::from(cost)),
-            previous: count(counts.previous),
-        };
+    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+        let mut counts = self.counts(state, now);
+        counts.current = added(counts.current, permits);
+        *state = counts.into();
+    }
+
+    fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
+        let mut counts = self.counts(state, now);
+        let (permits, taken_at) = (u64::from(action.permits()), action.taken_at());
+        let before = counts.opened.saturating_sub(self.window);
+        // Those of the current window first, unless it is known when they were taken; those of a
+        // window before the previous one have come back.
+        let mut back = [0, 0];
+        if taken_at.is_none_or(|at| at >= counts.opened) {
+            back[0] = counts.current.min(permits);
+        }
+        if taken_at.is_none_or(|at| before <= at && at < counts.opened) {
+            back[1] = counts.previous.min(permits - back[0]);
+        }
+        if back != [0, 0] {
+            counts.current -= back[0];
+            counts.previous -= back[1];
+            *state = counts.into();
+        }
     }
 
     fn expires_at(state: &State) -> Micros {
@@ -187,7 +217,7 @@ impl Twin for SlidingCounter {
         (remaining(self.limit, used), reset_after)
     }
 
-    fn arguments(&self, cost: u32) -> Arguments {
-        [cost.into(), self.limit.into(), self.window.get(), 0, 0]
+    fn arguments(&self, action: &Action) -> Arguments {
+        window_arguments(self.limit, self.window, action)
     }
 }

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use super::fixed_window::remaining;
-use super::{Arguments, Reading, Twin};
+use super::fixed_window::{added, remaining};
+use super::{Action, Arguments, Reading, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -105,6 +105,21 @@ impl SlidingLog {
     }
 }
 
+/// The arguments of an algorithm that a limit and a window are enough for.
+pub(super) fn window_arguments(limit: u32, window: Micros, action: &Action) -> Arguments {
+    let permits = action.permits().into();
+    [
+        permits,
+        limit.into(),
+        window.get(),
+        action.taken_us(),
+        0,
+        0,
+        0,
+        0,
+    ]
+}
+
 fn taken(from: u64, to: u64) -> u64 {
     to.wrapping_sub(from) % TOTALS
 }
@@ -112,7 +127,8 @@ fn taken(from: u64, to: u64) -> u64 {
 impl Twin for SlidingLog {
     type State = State;
 
-    fn read(&self, state: &State, now: Micros, cost: u32) -> Reading {
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let cost = take.cost;
         let live = self.live(state, now);
         let fits = cost == 0 || live.used + u64::from(cost) <= u64::from(self.limit);
         let wait = if fits {
@@ -128,18 +144,36 @@ impl Twin for SlidingLog {
             fits,
             wait,
             level: [live.used, empty_in.get()],
+            at: now,
         }
     }
 
-    fn charge(&self, state: &mut State, now: Micros, cost: u32) {
+    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
         let live = self.live(state, now);
         state.entries.drain(..live.first);
         state.base = live.base;
         state.entries.push_back(Entry {
             at: live.now,
-            total: (live.base + live.used + u64::from(cost)) % TOTALS,
+            total: (live.base + added(live.used, permits)) % TOTALS,
         });
         state.expires = live.now.saturating_add(self.window);
+    }
+
+    /// Gives back the oldest permits: those that stay lapse no earlier than those that were given
+    /// back would have, so that the limit holds whichever they were.
+    fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
+        let live = self.live(state, now);
+        let taken_at = action.taken_at();
+        let has_lapsed = taken_at.is_some_and(|at| at.saturating_add(self.window) <= live.now);
+        let back = live.used.min(action.permits().into());
+        if has_lapsed || back == 0 {
+            return;
+        }
+        let is_given_back = |entry: &Entry| taken(live.base, entry.total) <= back;
+        state.entries.drain(..live.first);
+        let whole = state.entries.partition_point(is_given_back);
+        state.entries.drain(..whole);
+        state.base = (live.base + back) % TOTALS;
     }
 
     fn expires_at(state: &State) -> Micros {
@@ -167,7 +201,7 @@ impl Twin for SlidingLog {
         (remaining(self.limit, used), reset_after)
     }
 
-    fn arguments(&self, cost: u32) -> Arguments {
-        [cost.into(), self.limit.into(), self.window.get(), 0, 0]
+    fn arguments(&self, action: &Action) -> Arguments {
+        window_arguments(self.limit, self.window, action)
     }
 }

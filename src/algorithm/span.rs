@@ -79,7 +79,7 @@ impl Interval {
     /// `a - b`, at least zero.
     pub(super) fn difference(self, a: Span, b: Span) -> Span {
         if a <= b {
-            return Span { us: 0, part: 0 };
+            return Span::ZERO;
         }
         let borrow = u32::from(a.part < b.part);
         Span {
@@ -92,6 +92,8 @@ impl Interval {
 }
 
 impl Span {
+    pub(super) const ZERO: Self = Self { us: 0, part: 0 };
+
     /// Rounded up to whole microseconds.
     pub(super) fn ceil(self) -> Micros {
         Micros::new(self.us.saturating_add(u64::from(self.part > 0)))

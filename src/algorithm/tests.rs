@@ -28,18 +28,24 @@ impl Subject {
     }
 
     fn ask(&mut self, cost: u32) -> Decision {
+        self.act(Action::take(cost))
+    }
+
+    fn act(&mut self, action: Action) -> Decision {
         let now = Micros::new(self.now);
-        let reading = self.algorithm.read(&self.state, now, cost);
+        let mut reading = self.algorithm.read(&self.state, now, &action);
         if reading.fits {
-            self.algorithm.charge(&mut self.state, now, cost);
+            reading = self
+                .algorithm
+                .commit(&mut self.state, now, &action, reading);
         }
-        self.algorithm.decide(&reading, cost, reading.fits)
+        decide(std::iter::once((&self.algorithm, &action)), &[reading])[0]
     }
 
     /// What would be answered, with nothing charged.
     fn would(&self, now: u64, cost: u32) -> bool {
         self.algorithm
-            .read(&self.state, Micros::new(now), cost)
+            .read(&self.state, Micros::new(now), &Action::take(cost))
             .fits
     }
 }
@@ -238,8 +244,9 @@ proptest! {
             }
             let reset = u64::try_from(decision.reset_after().as_micros()).unwrap();
             let remaining_at = |at: u64| {
-                let reading = subject.algorithm.read(&subject.state, Micros::new(at), 0);
-                subject.algorithm.decide(&reading, 0, false).remaining()
+                let look = Action::look();
+                let reading = subject.algorithm.read(&subject.state, Micros::new(at), &look);
+                decide(std::iter::once((&subject.algorithm, &look)), &[reading])[0].remaining()
             };
             prop_assert_eq!(remaining_at(now + reset), limit);
             if reset > 1 && which != 0 {

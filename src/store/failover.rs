@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::algorithm::Algorithm;
-use crate::decision::{Decision, Decisions, Outcome};
+use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::{Micros, SECOND};
 
@@ -96,9 +96,11 @@ impl Fallback {
                 window,
                 remaining: 0,
                 retry_after: Micros::from(SECOND),
+                delay: Micros::ZERO,
                 reset_after: Micros::ZERO,
                 renews_after: Micros::ZERO,
                 renews_whole: false,
+                receipt: Receipt::default(),
             }
         };
         self.0.iter().map(decision).collect()

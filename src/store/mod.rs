@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Action, Algorithm};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
@@ -26,7 +26,8 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// What every store promises, and what `tests/store_contract.rs` holds each of them to:
 ///
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
-///    is charged its cost, or none is charged.
+///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
+///    check before it.
 /// 2. The decisions come in the order of the checks.
 /// 3. A question that is answered with a denial leaves no trace.
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
@@ -40,7 +41,10 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
 ///    behind.
 pub trait Store: Send + Sync + 'static {
-    /// Asks all checks of one request at once. Their keys are distinct.
+    /// Asks all checks of one request at once.
+    ///
+    /// Their keys are distinct, unless all of them renew leases. Actions that give something back
+    /// never stand beside one that asks, so that they are never held up by a denial.
     fn ask(&self, checks: &[Check<'_>]) -> Answer;
 }
 
@@ -53,8 +57,8 @@ pub struct Check<'a> {
     pub subject: Subject,
     /// How to judge.
     pub algorithm: Algorithm,
-    /// How many permits; 0 only looks.
-    pub cost: u32,
+    /// What to do.
+    pub action: Action,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
 }
@@ -83,6 +87,13 @@ impl PolicyId {
     /// 128 bits that stand for the name, uniformly distributed.
     pub fn fingerprint(&self) -> u128 {
         self.fingerprint
+    }
+}
+
+impl Check<'_> {
+    /// How to judge, and what to do.
+    pub(crate) fn asked(&self) -> (&Algorithm, &Action) {
+        (&self.algorithm, &self.action)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
-use tower_throttle::algorithm::Algorithm;
+use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
     Answer, Check, Decisions, FailureMode, Key, Limit, Limiter, Policy, PolicyId, Store,
     StoreError, StoreErrorKind, Subject,
@@ -15,7 +15,7 @@ pub(crate) struct Asked {
     policy: PolicyId,
     subject: Subject,
     algorithm: Algorithm,
-    cost: u32,
+    action: Action,
 }
 
 impl Asked {
@@ -33,7 +33,7 @@ impl Asked {
             policy: &self.policy,
             subject: self.subject,
             algorithm: self.algorithm,
-            cost: self.cost,
+            action: self.action,
             on_store_failure: FailureMode::Deny,
         }
     }
@@ -55,7 +55,7 @@ impl Store for Listener {
             policy: check.policy.clone(),
             subject: check.subject,
             algorithm: check.algorithm,
-            cost: check.cost,
+            action: check.action,
         });
         Answer::Ready(Err(StoreError::new(StoreErrorKind::Busy)))
     }

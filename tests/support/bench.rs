@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::Algorithm;
+use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
     Answer, Check, Clock, Decision, Decisions, FailureMode, Key, Limit, ManualClock, MemoryStore,
     PolicyId, Store, Subject,
@@ -22,6 +22,9 @@ enum Kind {
 
 /// One check: policy, limit, key, cost.
 pub type Asked<'a> = (&'a str, Limit, &'a str, u32);
+
+/// One check: policy, algorithm, key, action.
+pub type Done<'a> = (&'a str, Algorithm, &'a str, Action);
 
 impl Bench {
     pub fn memory() -> Self {
@@ -71,15 +74,37 @@ impl Bench {
 
     /// The answer, not awaited yet.
     pub fn question(&self, asked: &[Asked<'_>]) -> Answer {
-        let policies: Vec<_> = asked.iter().map(|asked| PolicyId::new(asked.0)).collect();
-        let checks: Vec<_> = asked
+        let done: Vec<_> = asked
+            .iter()
+            .map(|(policy, limit, key, cost)| {
+                let algorithm = Algorithm::try_from(limit).unwrap();
+                (*policy, algorithm, *key, Action::take(*cost))
+            })
+            .collect();
+        self.asking(&done)
+    }
+
+    /// Does something with one policy and one key.
+    pub async fn act(&self, limit: Limit, action: Action) -> Decision {
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        self.act_all(&[("policy", algorithm, "key", action)]).await[0]
+    }
+
+    /// Does several things at once.
+    pub async fn act_all(&self, done: &[Done<'_>]) -> Decisions {
+        answer(self.asking(done)).await
+    }
+
+    fn asking(&self, done: &[Done<'_>]) -> Answer {
+        let policies: Vec<_> = done.iter().map(|done| PolicyId::new(done.0)).collect();
+        let checks: Vec<_> = done
             .iter()
             .zip(&policies)
-            .map(|((_, limit, key, cost), policy)| Check {
+            .map(|((_, algorithm, key, action), policy)| Check {
                 policy,
                 subject: Subject::from(&Key::from(*key)),
-                algorithm: Algorithm::try_from(limit).unwrap(),
-                cost: *cost,
+                algorithm: *algorithm,
+                action: *action,
                 on_store_failure: FailureMode::Deny,
             })
             .collect();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tower_throttle::algorithm::{Algorithm, State};
+use tower_throttle::algorithm::{Action, Algorithm, State, committed, decide};
 use tower_throttle::{
     Answer, Check, Clock, Decisions, Limit, Limiter, ManualClock, Policy, Store, StoreError,
     StoreErrorKind,
@@ -84,7 +84,7 @@ impl Store for TestStore {
 struct Question {
     key: (u128, u128),
     algorithm: Algorithm,
-    cost: u32,
+    action: Action,
 }
 
 impl Question {
@@ -92,7 +92,7 @@ impl Question {
         Self {
             key: (check.policy.fingerprint(), check.subject.to_u128()),
             algorithm: check.algorithm,
-            cost: check.cost,
+            action: check.action,
         }
     }
 }
@@ -105,18 +105,21 @@ impl Counts {
         for asked in questions {
             let untouched = || asked.algorithm.untouched();
             let state = states.entry(asked.key).or_insert_with(untouched);
-            readings.push(asked.algorithm.read(state, now, asked.cost));
+            readings.push(asked.algorithm.read(state, now, &asked.action));
         }
-        let all_fit = readings.iter().all(|reading| reading.fits);
-        if all_fit {
-            for asked in questions {
-                let state = states.get_mut(&asked.key).expect("it was read");
-                asked.algorithm.charge(state, now, asked.cost);
-            }
+        let asked = questions
+            .iter()
+            .map(|asked| (&asked.algorithm, &asked.action));
+        let committed = committed(asked.clone(), &readings);
+        for (position, _) in committed.iter().enumerate().filter(|(_, is)| **is) {
+            let question = &questions[position];
+            let state = states.get_mut(&question.key).expect("it was read");
+            readings[position] =
+                question
+                    .algorithm
+                    .commit(state, now, &question.action, readings[position]);
         }
         self.decided.fetch_add(1, Ordering::SeqCst);
-        let each = questions.iter().zip(&readings);
-        each.map(|(asked, reading)| asked.algorithm.decide(reading, asked.cost, all_fit))
-            .collect()
+        decide(asked, &readings)
     }
 }

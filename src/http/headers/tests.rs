@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 
 use super::*;
-use crate::algorithm::{Algorithm, State};
+use crate::algorithm::{Action, Algorithm, State, decide};
 use crate::limit::Limit;
 use crate::time::{MINUTE, Micros, SECOND};
 
@@ -26,11 +26,14 @@ impl History {
 
     fn ask(&mut self, at_us: u64, cost: u32) -> Decision {
         let now = Micros::new(4_102_444_800_000_000 + at_us);
-        let reading = self.algorithm.read(&self.state, now, cost);
+        let action = Action::take(cost);
+        let mut reading = self.algorithm.read(&self.state, now, &action);
         if reading.fits {
-            self.algorithm.charge(&mut self.state, now, cost);
+            reading = self
+                .algorithm
+                .commit(&mut self.state, now, &action, reading);
         }
-        self.algorithm.decide(&reading, cost, reading.fits)
+        decide(std::iter::once((&self.algorithm, &action)), &[reading])[0]
     }
 }
 

@@ -9,6 +9,7 @@ use std::mem;
 use hashbrown::HashTable;
 
 use super::slot::{Fingerprint, Slot};
+use crate::algorithm::{Reading, decide};
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -72,24 +73,22 @@ impl Shard {
         fingerprint: Fingerprint,
         now: Micros,
     ) -> Result<Decision, StoreError> {
-        let Check {
-            algorithm, cost, ..
-        } = check;
+        let (algorithm, action) = check.asked();
         if let Some(slot) = self.find(fingerprint) {
-            let reading = algorithm.read(&slot.state, now, *cost);
+            let mut reading = algorithm.read(&slot.state, now, action);
             if reading.fits {
-                algorithm.charge(&mut slot.state, now, *cost);
+                reading = algorithm.commit(&mut slot.state, now, action, reading);
             }
-            let decision = algorithm.decide(&reading, *cost, reading.fits);
+            let decision = decide_one(check, reading);
             slot.used();
             slot.note(check, &decision, now);
             return Ok(decision);
         }
         let mut slot = Slot::new(fingerprint, algorithm.untouched());
-        let reading = algorithm.read(&slot.state, now, *cost);
-        let decision = algorithm.decide(&reading, *cost, reading.fits);
-        if reading.fits && *cost > 0 {
-            algorithm.charge(&mut slot.state, now, *cost);
+        let reading = algorithm.read(&slot.state, now, action);
+        let decision = decide_one(check, reading);
+        if reading.fits && action.takes() > 0 {
+            algorithm.commit(&mut slot.state, now, action, reading);
             slot.note(check, &decision, now);
             self.insert(slot, now, &[])?;
         }
@@ -203,6 +202,10 @@ impl Shard {
     }
 }
 
+fn decide_one(check: &Check<'_>, reading: Reading) -> Decision {
+    decide(std::iter::once(check.asked()), &[reading])[0]
+}
+
 /// The bucket to look at next.
 struct Hand(usize);
 
@@ -221,7 +224,7 @@ fn rehash(slot: &Slot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Algorithm;
+    use crate::algorithm::{Action, Algorithm};
     use crate::key::Key;
     use crate::limit::Limit;
     use crate::store::{FailureMode, PolicyId};
@@ -236,11 +239,14 @@ mod tests {
             policy: &policy,
             subject: Key::from(key).subject(None),
             algorithm: Algorithm::try_from(&Limit::gcra(10, MINUTE)).unwrap(),
-            cost: 1,
+            action: Action::take(1),
             on_store_failure: FailureMode::Deny,
         };
         let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());
-        check.algorithm.charge(&mut slot.state, NOW, 1);
+        let reading = check.algorithm.read(&slot.state, NOW, &check.action);
+        check
+            .algorithm
+            .commit(&mut slot.state, NOW, &check.action, reading);
         slot
     }
 

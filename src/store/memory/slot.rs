@@ -1,6 +1,6 @@
 //! One key's place in the table, and the number it is found by.
 
-use crate::algorithm::State;
+use crate::algorithm::{Action, State};
 use crate::decision::{Decision, Outcome};
 use crate::store::Check;
 use crate::time::Micros;
@@ -75,9 +75,10 @@ impl Slot {
     /// Notes until when the subject is denied, or would be if it asked the same again.
     pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) {
         let wait = match decision.outcome {
-            Outcome::Denied => decision.retry_after,
-            Outcome::Allowed if decision.remaining < check.cost => {
-                check.algorithm.read(&self.state, now, check.cost).wait
+            Outcome::Denied | Outcome::Banned => decision.retry_after,
+            Outcome::Allowed if decision.remaining < check.action.takes().max(1) => {
+                let again = Action::take(check.action.takes().max(1));
+                check.algorithm.read(&self.state, now, &again).wait
             }
             _ => return,
         };

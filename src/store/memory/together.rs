@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::shard::Shard;
 use super::shards::Shards;
 use super::slot::{Fingerprint, Slot};
-use crate::algorithm::Reading;
+use crate::algorithm::{Reading, committed, decide};
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::Check;
@@ -44,21 +44,29 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Decides, and charges each check its cost when all of them fit.
+    /// Decides, and carries out all checks when all of them fit.
     ///
     /// # Errors
     ///
-    /// When there is no room for one of the keys; nothing is charged then.
+    /// When there is no room for one of the keys; nothing is changed then.
     pub(super) fn ask(&mut self) -> Result<Decisions, StoreError> {
-        let readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
+        let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
             .map(|position| self.read(position))
             .collect();
-        let all_fit = readings.iter().all(|reading| reading.fits);
-        if all_fit {
-            self.let_in()?;
+        let committed = committed(self.checks.iter().map(Check::asked), &readings);
+        self.let_in(&committed)?;
+        for (position, _) in committed
+            .iter()
+            .enumerate()
+            .filter(|(_, committed)| **committed)
+        {
+            readings[position] = self.commit(position, readings[position]);
         }
-        let decide = |(position, reading)| self.decide(position, reading, all_fit);
-        Ok(readings.iter().enumerate().map(decide).collect())
+        let decisions = decide(self.checks.iter().map(Check::asked), &readings);
+        for (position, decision) in decisions.iter().enumerate() {
+            self.note(position, decision);
+        }
+        Ok(decisions)
     }
 
     /// Counts the question at the first of its shards; which one that is, and its count.
@@ -74,27 +82,22 @@ impl<'a> Together<'a> {
     }
 
     fn read(&mut self, position: usize) -> Reading {
-        let (
-            Check {
-                algorithm, cost, ..
-            },
-            now,
-        ) = (&self.checks[position], self.now);
+        let ((algorithm, action), now) = (self.checks[position].asked(), self.now);
         match self.find(position) {
             Some(slot) => {
                 slot.used();
-                algorithm.read(&slot.state, now, *cost)
+                algorithm.read(&slot.state, now, action)
             }
-            None => algorithm.read(&algorithm.untouched(), now, *cost),
+            None => algorithm.read(&algorithm.untouched(), now, action),
         }
     }
 
     /// Lets in every new key that is about to be charged, or none: a later one that finds no room
     /// must not leave an earlier one charged.
-    fn let_in(&mut self) -> Result<(), StoreError> {
+    fn let_in(&mut self, committed: &[bool]) -> Result<(), StoreError> {
         let mut entered: SmallVec<[usize; 4]> = SmallVec::new();
         for (position, check) in self.checks.iter().enumerate() {
-            if check.cost == 0 || self.find(position).is_some() {
+            if !committed[position] || check.action.takes() == 0 || self.find(position).is_some() {
                 continue;
             }
             let slot = Slot::new(self.fingerprints[position], check.algorithm.untouched());
@@ -110,23 +113,26 @@ impl<'a> Together<'a> {
         Ok(())
     }
 
-    fn decide(&mut self, position: usize, reading: &Reading, charged: bool) -> Decision {
-        let (check, now) = (&self.checks[position], self.now);
-        let decision = check.algorithm.decide(reading, check.cost, charged);
-        if let Some(slot) = self.find(position) {
-            if charged {
-                check.algorithm.charge(&mut slot.state, now, check.cost);
-            }
-            slot.note(check, &decision, now);
+    fn commit(&mut self, position: usize, reading: Reading) -> Reading {
+        let ((algorithm, action), now) = (self.checks[position].asked(), self.now);
+        match self.find(position) {
+            Some(slot) => algorithm.commit(&mut slot.state, now, action, reading),
+            None => reading,
         }
-        decision
+    }
+
+    fn note(&mut self, position: usize, decision: &Decision) {
+        let (check, now) = (&self.checks[position], self.now);
+        if let Some(slot) = self.find(position) {
+            slot.note(check, decision, now);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Algorithm;
+    use crate::algorithm::{Action, Algorithm};
     use crate::error::StoreErrorKind;
     use crate::key::Key;
     use crate::limit::Limit;
@@ -143,7 +149,7 @@ mod tests {
             policy: &policy,
             subject: Key::from(key).subject(None),
             algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
-            cost: 1,
+            action: Action::take(1),
             on_store_failure: FailureMode::Deny,
         };
         let home = |key: u64| Shards::home(Fingerprint::of(&check(key)));

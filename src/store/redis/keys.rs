@@ -68,7 +68,7 @@ impl fmt::Display for Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Algorithm;
+    use crate::algorithm::{Action, Algorithm};
     use crate::key::{Key, Subject};
     use crate::limit::Limit;
     use crate::store::{FailureMode, PolicyId};
@@ -82,7 +82,7 @@ mod tests {
             policy: &policy,
             subject: Subject::from(&Key::from("alice")),
             algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap(),
-            cost: 1,
+            action: Action::take(1),
             on_store_failure: FailureMode::Allow,
         };
         assert_eq!(

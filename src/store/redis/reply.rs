@@ -1,9 +1,9 @@
-//! The script's reply: four integers for each check, turned into decisions.
+//! The script's reply: four integers for each check and the instant, turned into decisions.
 
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Algorithm, Reading};
+use crate::algorithm::{Action, Algorithm, Reading, decide};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -12,11 +12,11 @@ use crate::time::Micros;
 const INTEGERS_A_CHECK: usize = 4;
 
 /// What was asked, to read the reply by.
-pub(super) struct Expected(SmallVec<[(Algorithm, u32); 4]>);
+pub(super) struct Expected(SmallVec<[(Algorithm, Action); 4]>);
 
 impl Expected {
     pub(super) fn of(checks: &[Check<'_>]) -> Self {
-        let asked = checks.iter().map(|check| (check.algorithm, check.cost));
+        let asked = checks.iter().map(|check| (check.algorithm, check.action));
         Self(asked.collect())
     }
 
@@ -27,35 +27,44 @@ impl Expected {
         let Value::Array(values) = reply else {
             return Err(bad_reply("no array"));
         };
-        if values.len() != self.0.len() * INTEGERS_A_CHECK {
-            return Err(bad_reply("an array of another length"));
-        }
-        let readings: SmallVec<[Reading; 4]> = values
-            .chunks_exact(INTEGERS_A_CHECK)
-            .map(reading)
+        let integers: SmallVec<[u64; 16]> = values
+            .iter()
+            .map(integer)
             .collect::<Option<_>>()
             .ok_or_else(|| bad_reply("something else than integers of at least zero"))?;
-        let charged = readings.iter().all(|reading| reading.fits);
-        let decisions = self.0.iter().zip(&readings);
-        Ok(decisions
-            .map(|((algorithm, cost), reading)| algorithm.decide(reading, *cost, charged))
-            .collect())
+        let Some((at, rows)) = integers.split_last() else {
+            return Err(bad_reply("an empty array"));
+        };
+        if rows.len() != self.0.len() * INTEGERS_A_CHECK {
+            return Err(bad_reply("an array of another length"));
+        }
+        let readings: SmallVec<[Reading; 4]> = rows
+            .chunks_exact(INTEGERS_A_CHECK)
+            .map(|row| reading(row, Micros::new(*at)))
+            .collect::<Option<_>>()
+            .ok_or_else(|| bad_reply("neither yes nor no"))?;
+        let asked = self.0.iter().map(|(algorithm, action)| (algorithm, action));
+        Ok(decide(asked, &readings))
     }
 }
 
-fn reading(row: &[Value]) -> Option<Reading> {
-    let integer = |value: &Value| match value {
+fn integer(value: &Value) -> Option<u64> {
+    match value {
         Value::Int(integer) => u64::try_from(*integer).ok(),
         _ => None,
-    };
+    }
+}
+
+fn reading(row: &[u64], at: Micros) -> Option<Reading> {
     Some(Reading {
-        fits: match integer(&row[0])? {
+        fits: match row[0] {
             0 => false,
             1 => true,
             _ => return None,
         },
-        wait: Micros::new(integer(&row[1])?),
-        level: [integer(&row[2])?, integer(&row[3])?],
+        wait: Micros::new(row[1]),
+        level: [row[2], row[3]],
+        at,
     })
 }
 
@@ -77,7 +86,7 @@ mod tests {
     fn expected(limits: &[Limit]) -> Expected {
         let asked = limits
             .iter()
-            .map(|limit| (Algorithm::try_from(limit).unwrap(), 1));
+            .map(|limit| (Algorithm::try_from(limit).unwrap(), Action::take(1)));
         Expected(asked.collect())
     }
 
@@ -95,8 +104,8 @@ mod tests {
             let decisions = expected.read(integers(reply)).unwrap();
             [decisions[0].remaining(), decisions[1].remaining()]
         };
-        assert_eq!(left(&[1, 0, 2, 500_000, 1, 0, 3, 500_000]), [2, 5]);
-        assert_eq!(left(&[1, 0, 2, 500_000, 0, 500_000, 9, 500_000]), [3, 0]);
+        assert_eq!(left(&[1, 0, 2, 500_000, 1, 0, 3, 500_000, 7]), [2, 5]);
+        assert_eq!(left(&[1, 0, 2, 500_000, 0, 500_000, 9, 500_000, 7]), [3, 0]);
     }
 
     #[test]
@@ -107,11 +116,11 @@ mod tests {
             Value::Okay,
             Value::Int(1),
             integers(&[]),
-            integers(&[1, 0, 0]),
-            integers(&[1, 0, 0, 0, 1]),
-            integers(&[2, 0, 0, 0]),
-            integers(&[0, -1, 0, 0]),
-            Value::Array(vec![Value::Nil; 4]),
+            integers(&[1, 0, 0, 0]),
+            integers(&[1, 0, 0, 0, 7, 7]),
+            integers(&[2, 0, 0, 0, 7]),
+            integers(&[0, -1, 0, 0, 7]),
+            Value::Array(vec![Value::Nil; 5]),
         ] {
             let error = expected.read(reply).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::BadReply);
@@ -123,7 +132,7 @@ mod tests {
         fn no_integers_whatever_panic(
             fits in 0_i64..=1,
             others in prop::collection::vec(
-                prop_oneof![0_i64..10, 0..=i64::from(u32::MAX), 0..=i64::MAX], 3,
+                prop_oneof![0_i64..10, 0..=i64::from(u32::MAX), 0..=i64::MAX], 4,
             ),
         ) {
             let row: Vec<_> = std::iter::once(fits).chain(others).collect();

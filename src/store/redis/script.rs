@@ -11,33 +11,71 @@ use crate::algorithm::MOST_ARGUMENTS;
 use crate::store::Check;
 use crate::time::Micros;
 
-/// An algorithm's script: its function's name, its text, and how many arguments it takes.
+/// An algorithm's script: its function's name, its text and what that is built on, and how many
+/// arguments it takes, the verb among them.
 struct Source {
     name: &'static str,
     text: &'static str,
+    builds_on: &'static str,
     arguments: usize,
 }
 
-const SOURCES: [Source; 4] = [
+const DEBT: &str = include_str!("../../../lua/debt.lua");
+
+const SOURCES: [Source; 9] = [
     Source {
         name: "gcra",
         text: include_str!("../../../lua/gcra.lua"),
-        arguments: 5,
+        builds_on: DEBT,
+        arguments: 8,
+    },
+    Source {
+        name: "token_bucket",
+        text: include_str!("../../../lua/token_bucket.lua"),
+        builds_on: DEBT,
+        arguments: 8,
+    },
+    Source {
+        name: "leaky_bucket",
+        text: include_str!("../../../lua/leaky_bucket.lua"),
+        builds_on: DEBT,
+        arguments: 9,
     },
     Source {
         name: "fixed_window",
         text: include_str!("../../../lua/fixed_window.lua"),
-        arguments: 4,
+        builds_on: "",
+        arguments: 6,
     },
     Source {
         name: "sliding_log",
         text: include_str!("../../../lua/sliding_log.lua"),
-        arguments: 3,
+        builds_on: "",
+        arguments: 5,
+    },
+    Source {
+        name: "sliding_window",
+        text: include_str!("../../../lua/sliding_window.lua"),
+        builds_on: "",
+        arguments: 6,
     },
     Source {
         name: "sliding_counter",
         text: include_str!("../../../lua/sliding_counter.lua"),
-        arguments: 3,
+        builds_on: "",
+        arguments: 5,
+    },
+    Source {
+        name: "concurrency",
+        text: include_str!("../../../lua/concurrency.lua"),
+        builds_on: "",
+        arguments: 5,
+    },
+    Source {
+        name: "penalty",
+        text: include_str!("../../../lua/penalty.lua"),
+        builds_on: "",
+        arguments: 6,
     },
 ];
 
@@ -87,6 +125,9 @@ impl Script {
             .unwrap_or(0);
         let mut text = String::new();
         for source in algorithms.sources() {
+            if !text.contains(source.builds_on) {
+                text.push_str(source.builds_on);
+            }
             text.push_str(source.text);
         }
         let judges: Vec<_> = algorithms
@@ -124,9 +165,11 @@ impl Question {
         let script = Algorithms::of(checks).script();
         let mut arguments = Vec::with_capacity(checks.len() * script.stride);
         for check in checks {
-            let numbers = check.algorithm.arguments(check.cost);
-            let room = (script.stride - 1).min(MOST_ARGUMENTS);
+            let numbers = check.algorithm.arguments(&check.action);
+            // The algorithm's name and the verb stand before them.
+            let room = (script.stride - 2).min(MOST_ARGUMENTS);
             arguments.push(Argument::Name(check.algorithm.name()));
+            arguments.push(Argument::Name(check.algorithm.verb(&check.action)));
             arguments.extend(numbers[..room].iter().copied().map(Argument::Number));
         }
         let keys = checks.iter().map(|check| prefix.key(check).to_string());

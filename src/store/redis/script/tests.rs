@@ -1,7 +1,7 @@
 use super::*;
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Action, Algorithm, Penalty};
 use crate::key::{Key, Subject};
-use crate::limit::Limit;
+use crate::limit::{Limit, per_second};
 use crate::store::{FailureMode, PolicyId};
 use crate::time::SECOND;
 
@@ -31,7 +31,8 @@ fn a_question_about_one_algorithm_sends_the_smallest_script() {
             let function = format!("local function {}(", other.name);
             assert_eq!(text.contains(&function), other.name == source.name);
         }
-        assert!(text.len() < text_of(&[0, 1, 2, 3]).len());
+        let all: Vec<_> = (0..SOURCES.len()).collect();
+        assert!(text.len() < text_of(&all).len());
     }
 }
 
@@ -40,7 +41,8 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
     for source in &SOURCES {
         let is_header = |line: &&str| line.starts_with("--");
         let documented = arguments_in(source.text.lines().filter(is_header));
-        let used = arguments_in(source.text.lines().filter(|line| !is_header(line)));
+        let lines = source.builds_on.lines().chain(source.text.lines());
+        let used = arguments_in(lines.filter(|line| !is_header(line)));
         let all: Vec<_> = (1..=source.arguments).collect();
         assert_eq!(documented, all, "header of {}", source.name);
         assert_eq!(used, all, "body of {}", source.name);
@@ -50,7 +52,8 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
 #[test]
 fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    for text in SOURCES.iter().map(|source| source.text).chain([DECIDE]) {
+    let sources = SOURCES.iter().map(|source| source.text);
+    for text in sources.chain([DEBT, DECIDE]) {
         for field in ["-- KEYS[i] ", "-- Returns ", "-- Writes ", "-- Mirrors "] {
             assert!(text.contains(field), "{field:?} is missing in:\n{text}");
         }
@@ -63,7 +66,10 @@ fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
 #[test]
 fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
     for source in &SOURCES {
-        for call in source.text.split("redis.call(").skip(1) {
+        for call in [source.builds_on, source.text]
+            .iter()
+            .flat_map(|text| text.split("redis.call(").skip(1))
+        {
             let (_, rest) = call.split_once(", ").unwrap();
             assert!(
                 rest.starts_with("key,") || rest.starts_with("key)"),
@@ -83,7 +89,7 @@ fn numbers_are_passed_as_arguments_and_keys_are_keys() {
         policy: &policy,
         subject: Subject::from(&Key::from("alice")),
         algorithm: Algorithm::try_from(&limit).unwrap(),
-        cost: 7,
+        action: Action::take(7),
         on_store_failure: FailureMode::Allow,
     };
     let checks = [
@@ -102,10 +108,20 @@ fn numbers_are_passed_as_arguments_and_keys_are_keys() {
 fn every_algorithm_has_a_script() {
     let limits = [
         Limit::gcra(1, SECOND),
+        Limit::token_bucket(1, per_second(1)),
+        Limit::leaky_bucket(1, per_second(1)),
         Limit::fixed_window(1, SECOND),
         Limit::sliding_log(1, SECOND),
+        Limit::sliding_window(1, SECOND),
         Limit::sliding_counter(1, SECOND),
+        Limit::concurrency(1),
     ];
-    let names = limits.map(|limit| Algorithm::try_from(&limit).unwrap().name());
+    let penalty = Penalty::after(1, SECOND, SECOND);
+    let names: Vec<_> = limits
+        .iter()
+        .map(|limit| Algorithm::try_from(limit).unwrap())
+        .chain([Algorithm::try_from(&penalty).unwrap()])
+        .map(|algorithm| algorithm.name())
+        .collect();
     assert_eq!(names, SOURCES.each_ref().map(|source| source.name));
 }

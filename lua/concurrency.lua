@@ -1,0 +1,107 @@
+-- concurrency: judge a cost against the permits that leases hold, and take, renew or end a lease.
+-- KEYS[i]       state key        sorted set: each lease by its lapse in us; below zero, "=" and a lease
+--                                by its permits, unless it holds one, and "held" by those of all
+-- ARGV[at + 1]  verb             take | charge | credit | renew | release
+-- ARGV[at + 2]  cost             integer >= 0; 0 only looks
+-- ARGV[at + 3]  limit            integer > 0
+-- ARGV[at + 4]  lease_us         integer > 0; how long a lease lives
+-- ARGV[at + 5]  lease            the lease's number, as text; 0 is nobody's
+-- Returns       fits, wait_us, held, empty_in_us
+-- Writes        KEYS[i] in its commit; expires when the last lease lapses
+-- Mirrors       src/algorithm/concurrency.rs
+local function concurrency(key, at, now)
+  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local lease_us, lease = tonumber(ARGV[at + 4]), ARGV[at + 5]
+
+  local function score(member)
+    return tonumber(redis.call("ZSCORE", key, member) or nil)
+  end
+  local function permits_of(number)
+    return -(score("=" .. number) or -1)
+  end
+  local function text(number)
+    return string.format("%.0f", number)
+  end
+
+  local lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
+  local held = -(score("held") or 0)
+  for _, number in ipairs(lapsed) do
+    held = held - permits_of(number)
+  end
+  -- The last two, because the last may be about to end.
+  local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
+  local function empty_in(but)
+    local lapse = tonumber(last[last[1] == but and 4 or 2] or 0)
+    return math.max(lapse - now, 0)
+  end
+
+  -- The lease in question, as far as it lives.
+  local lapses, permits = score(lease), 0
+  if lapses and lapses > now then
+    permits = permits_of(lease)
+  else
+    lapses = 0
+  end
+  -- Sets the lease's permits and lapse, and what all hold with it.
+  local function hold(new_permits, new_lapses)
+    local all = held - permits + new_permits
+    if all == 0 then
+      redis.call("DEL", key)
+      return
+    end
+    for _, number in ipairs(lapsed) do
+      redis.call("ZREM", key, number, "=" .. number)
+    end
+    redis.call("ZADD", key, text(-all), "held")
+    if new_permits == 0 then
+      redis.call("ZREM", key, lease, "=" .. lease)
+    else
+      redis.call("ZADD", key, text(new_lapses), lease)
+      if new_permits == 1 then
+        redis.call("ZREM", key, "=" .. lease)
+      else
+        redis.call("ZADD", key, text(-new_permits), "=" .. lease)
+      end
+    end
+    local latest = redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2]
+    redis.call("PEXPIREAT", key, math.ceil(tonumber(latest) / 1000))
+  end
+
+  if verb == "renew" then
+    local renewed = math.max(lapses, now + lease_us)
+    local empties_in = permits > 0 and math.max(empty_in(), renewed - now) or empty_in()
+    return true, 0, held, empties_in, permits > 0 and function()
+      redis.call("ZADD", key, text(renewed), lease)
+      local latest = redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2]
+      redis.call("PEXPIREAT", key, math.ceil(tonumber(latest) / 1000))
+    end
+  end
+  if verb == "credit" or verb == "release" then
+    -- A lease is ended by its holder, whole.
+    local back = verb == "release" and permits or math.min(permits, cost)
+    local empties_in = empty_in(back == permits and lease or nil)
+    return true, 0, held - back, empties_in, back > 0 and function()
+      hold(permits - back, lapses)
+    end
+  end
+  if verb == "take" and cost > 0 and held + cost > limit then
+    local freed, wait_us = 0, lease_us
+    if cost <= limit then
+      local too_many = held + cost - limit
+      local next = redis.call("ZRANGEBYSCORE", key, "(" .. text(now), "+inf", "WITHSCORES", "LIMIT", 0, text(too_many))
+      for entry = 1, #next, 2 do
+        freed = freed + permits_of(next[entry])
+        if freed >= too_many then
+          wait_us = tonumber(next[entry + 1]) - now
+          break
+        end
+      end
+    end
+    return false, wait_us, held, empty_in()
+  end
+
+  local new_permits = math.min(permits + cost, 4294967295 - (held - permits))
+  return true, 0, held, empty_in(), cost > 0 and new_permits > 0 and function()
+    hold(new_permits, math.max(lapses, now + lease_us))
+  end
+end

@@ -1,0 +1,123 @@
+-- debt: what GCRA, token bucket and leaky bucket share: how long it takes until all that was taken
+-- of a key is paid back, and what an action makes of that.
+-- KEYS[i]       state key        string: paid_us, or paid_us:part:scale for paid_us + part/scale, the
+--                                instant at which nothing is owed any more
+-- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
+-- ARGV[at + 2]  cost_us          integer >= 0; what the permits take in time; 0 and no part: looks
+-- ARGV[at + 3]  cost_part        integer >= 0, < scale
+-- ARGV[at + 4]  tolerance_us     integer >= 0; what the whole capacity takes in time
+-- ARGV[at + 5]  tolerance_part   integer >= 0, < scale
+-- ARGV[at + 6]  scale            integer > 0; the parts of a microsecond that the rate needs
+-- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel: the paid_us and
+-- ARGV[at + 8]  mark_part        part that taking the permits has left
+-- Returns       fits, wait_us, debt_us, debt_part
+-- Writes        KEYS[i] in its commit; expires when nothing is owed
+-- Mirrors       src/algorithm/debt.rs
+local function debt(key, at, now, queues)
+  local verb, scale = ARGV[at + 1], tonumber(ARGV[at + 6])
+  local cost_us, cost_part = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local tolerance_us, tolerance_part = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  -- 120 years: more nobody ever owes.
+  local most_us = 3794688000000000
+
+  local paid_us, paid_part, is_last = 0, 0, false
+  local old_scale = scale
+  local state = redis.call("GET", key)
+  if state then
+    paid_us = tonumber(state)
+    if not paid_us then
+      local us, part
+      us, part, old_scale = string.match(state, "^(%d+):(%d+):(%d+)$")
+      if not us then
+        error("foreign value")
+      end
+      paid_us, paid_part, old_scale = tonumber(us), tonumber(part), tonumber(old_scale)
+      if paid_part >= old_scale then
+        error("foreign value")
+      end
+    end
+    -- Also refuses "nan" and "inf", which tonumber reads.
+    if not (paid_us >= 0 and paid_us < 9007199254740992 and paid_us % 1 == 0) then
+      error("foreign value")
+    end
+    is_last = paid_us == tonumber(ARGV[at + 7]) and paid_part == tonumber(ARGV[at + 8])
+    if old_scale ~= scale and paid_part > 0 then
+      -- The rate was changed: round the old fraction up, so that nothing is forgiven.
+      paid_us, paid_part = paid_us + 1, 0
+    end
+  end
+
+  -- a - b, at least nothing.
+  local function minus(us, part, less_us, less_part)
+    us, part = us - less_us, part - less_part
+    if part < 0 then
+      us, part = us - 1, part + scale
+    end
+    if us < 0 then
+      return 0, 0
+    end
+    return us, part
+  end
+  local function owe(us, part)
+    return function()
+      if us == 0 and part == 0 then
+        redis.call("DEL", key)
+      elseif part == 0 then
+        redis.call("SET", key, now + us, "PXAT", math.ceil((now + us) / 1000))
+      else
+        local fraction = string.format("%.0f:%.0f:%.0f", now + us, part, scale)
+        redis.call("SET", key, fraction, "PXAT", math.ceil((now + us + 1) / 1000))
+      end
+    end
+  end
+
+  local debt_us, debt_part = minus(paid_us, paid_part, now, 0)
+  local looks = cost_us == 0 and cost_part == 0
+  if verb == "credit" or verb == "cancel" then
+    local owes = debt_us > 0 or debt_part > 0
+    if looks or not owes or (verb == "cancel" and not is_last) then
+      return true, 0, debt_us, debt_part
+    end
+    debt_us, debt_part = minus(debt_us, debt_part, cost_us, cost_part)
+    return true, 0, debt_us, debt_part, owe(debt_us, debt_part)
+  end
+  if looks then
+    return true, 0, debt_us, debt_part
+  end
+
+  local new_us, new_part = debt_us + cost_us, debt_part + cost_part
+  if new_part >= scale then
+    new_us, new_part = new_us + 1, new_part - scale
+  end
+  if new_us >= most_us then
+    -- On a clock that stepped back there may be more debt than that.
+    if debt_us >= most_us then
+      new_us, new_part = debt_us, debt_part
+    else
+      new_us, new_part = most_us, 0
+    end
+  end
+  if verb == "charge" then
+    return true, 0, debt_us, debt_part, owe(new_us, new_part)
+  end
+
+  -- What keeps it out altogether, and what it is held up by.
+  local longest_us = tonumber(ARGV[at + 7])
+  local held_us, held_part, delay_us, delay_part = 0, 0, debt_us, debt_part
+  if verb == "borrow" then
+    if not queues then
+      delay_us, delay_part = minus(debt_us, debt_part, tolerance_us, tolerance_part)
+    end
+  elseif queues then
+    held_us, held_part = minus(new_us, new_part, tolerance_us, tolerance_part)
+  else
+    delay_us, delay_part = minus(new_us, new_part, tolerance_us, tolerance_part)
+  end
+  held_us = held_part > 0 and held_us + 1 or held_us
+  delay_us = delay_part > 0 and delay_us + 1 or delay_us
+  local never = cost_us > tolerance_us or (cost_us == tolerance_us and cost_part > tolerance_part)
+  if (never and verb == "take") or held_us > 0 or delay_us > longest_us then
+    return false, math.max(held_us, delay_us - longest_us), debt_us, debt_part
+  end
+  return true, delay_us, debt_us, debt_part, owe(new_us, new_part)
+end

@@ -1,0 +1,17 @@
+-- leaky_bucket: pour a cost into a bucket that runs out at a constant rate.
+-- KEYS[i]       state key        string: the instant at which the bucket is empty, as debt has it
+-- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
+-- ARGV[at + 2]  cost_us          integer >= 0
+-- ARGV[at + 3]  cost_part        integer >= 0, < scale
+-- ARGV[at + 4]  tolerance_us     integer >= 0
+-- ARGV[at + 5]  tolerance_part   integer >= 0, < scale
+-- ARGV[at + 6]  scale            integer > 0
+-- ARGV[at + 7]  longest_us       integer >= 0
+-- ARGV[at + 8]  mark_part        integer >= 0; the arguments so far are those of debt
+-- ARGV[at + 9]  queues           0: lets in at once what fits; 1: one after the other
+-- Returns       fits, wait_us, debt_us, debt_part
+-- Writes        KEYS[i] in its commit; expires when nothing is owed
+-- Mirrors       src/algorithm/leaky_bucket.rs
+local function leaky_bucket(key, at, now)
+  return debt(key, at, now, ARGV[at + 9] == "1")
+end

@@ -1,0 +1,63 @@
+-- penalty: tell whether a subject is banned, and count denials of the check before.
+-- KEYS[i]       state key        string: expires_us:banned_until_us:ban_us, then the instant of each
+--                                denial, oldest first, all with a colon between
+-- ARGV[at + 1]  verb             take
+-- ARGV[at + 2]  cost             1; 0 only looks
+-- ARGV[at + 3]  denials          integer > 0; so many bring a ban
+-- ARGV[at + 4]  within_us        integer > 0; in any interval of this length
+-- ARGV[at + 5]  ban_us           integer > 0; the first ban
+-- ARGV[at + 6]  longest_us       integer >= ban_us; up to which bans double
+-- Returns       fits, wait_us, denials, next_ban_us
+-- Writes        KEYS[i] in its commit, which counts a denial; expires when all is forgotten
+-- Mirrors       src/algorithm/penalty.rs
+local function penalty(key, at, now)
+  local looks, most = ARGV[at + 1] ~= "take" or ARGV[at + 2] == "0", tonumber(ARGV[at + 3])
+  local within_us, first_ban = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  local longest_us = tonumber(ARGV[at + 6])
+
+  local banned_until, ban, denials = 0, 0, {}
+  local state = redis.call("GET", key)
+  if state then
+    local expires, until_us, length, instants = string.match(state, "^(%d+):(%d+):(%d+)([%d:]*)$")
+    if not expires then
+      error("foreign value")
+    end
+    if now < tonumber(expires) then
+      banned_until, ban = tonumber(until_us), tonumber(length)
+      for instant in string.gmatch(instants, ":(%d+)") do
+        if tonumber(instant) + within_us > now then
+          denials[#denials + 1] = tonumber(instant)
+        end
+      end
+    end
+  end
+  local next_ban = first_ban
+  if ban > 0 and banned_until + longest_us > now then
+    next_ban = math.min(math.max(ban + ban, first_ban), longest_us)
+  end
+  local rest_us = math.max(banned_until - now, 0)
+  if not looks and rest_us > 0 then
+    return false, rest_us, #denials, next_ban
+  end
+
+  return true, 0, #denials, next_ban, not looks and function()
+    -- A clock that stepped back stands still.
+    local newest = math.max(denials[#denials] or now, now)
+    denials[#denials + 1] = newest
+    local expires = newest + within_us
+    if #denials >= most then
+      denials, banned_until, ban, expires = {}, now + next_ban, next_ban, 0
+    end
+    if ban > 0 then
+      expires = math.max(expires, banned_until + longest_us)
+    end
+    local text = {}
+    for _, number in ipairs({expires, banned_until, ban}) do
+      text[#text + 1] = string.format("%.0f", number)
+    end
+    for _, instant in ipairs(denials) do
+      text[#text + 1] = string.format("%.0f", instant)
+    end
+    redis.call("SET", key, table.concat(text, ":"), "PXAT", math.ceil(expires / 1000))
+  end
+end

@@ -1,0 +1,16 @@
+-- token_bucket: take tokens from a bucket that is refilled continuously.
+-- KEYS[i]       state key        string: the instant at which the bucket is full, as debt has it
+-- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
+-- ARGV[at + 2]  cost_us          integer >= 0
+-- ARGV[at + 3]  cost_part        integer >= 0, < scale
+-- ARGV[at + 4]  tolerance_us     integer >= 0
+-- ARGV[at + 5]  tolerance_part   integer >= 0, < scale
+-- ARGV[at + 6]  scale            integer > 0
+-- ARGV[at + 7]  longest_us       integer >= 0
+-- ARGV[at + 8]  mark_part        integer >= 0; the arguments so far are those of debt
+-- Returns       fits, wait_us, debt_us, debt_part
+-- Writes        KEYS[i] in its commit; expires when nothing is owed
+-- Mirrors       src/algorithm/token_bucket.rs
+local function token_bucket(key, at, now)
+  return debt(key, at, now, false)
+end

@@ -1,0 +1,191 @@
+//! What can be done with the permits of a key.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::decision::Receipt;
+use crate::time::Micros;
+
+/// What a check does with its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Takes permits if they fit.
+    Take(Take),
+    /// Takes so many permits without asking: the limit may be passed.
+    Charge(u32),
+    /// Gives permits back, at most as many as are taken. What has come back by itself since it was
+    /// taken is not given back once more.
+    Credit {
+        /// How many.
+        permits: u32,
+        /// When they were taken, on the store's clock; not known when `None`.
+        taken_at: Option<Micros>,
+    },
+    /// Gives back what a decision took ahead of time, unless somebody has taken permits since. The
+    /// same as a credit for an algorithm that lets nobody wait.
+    Cancel {
+        /// How many.
+        permits: u32,
+        /// The receipt of the decision that took them.
+        receipt: Receipt,
+    },
+    /// Forgets all that is known of the key.
+    Reset,
+    /// Lets a lease live on, if it still does.
+    Renew(LeaseId),
+    /// Ends a lease, if it still lives.
+    Release(LeaseId),
+}
+
+/// Permits to be taken if they fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// How many; 0 only looks.
+    pub cost: u32,
+    /// What to do when they do not fit yet.
+    pub patience: Patience,
+    /// The lease that holds them, for an algorithm that has leases. Without one they are held
+    /// until they lapse.
+    pub lease: Option<LeaseId>,
+}
+
+/// What to do with a cost that does not fit yet. Only algorithms that
+/// [can wait](crate::algorithm::Algorithm::can_wait) heed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Patience {
+    /// It is denied.
+    #[default]
+    None,
+    /// It is allowed with a delay of at most so long, after which it would have fitted: the limit
+    /// holds at every instant.
+    UntilItFits(Micros),
+    /// It is allowed with a delay of at most so long, after which all that others have taken has
+    /// come back; what it takes beyond what there is, the next caller waits for.
+    UntilPaid(Micros),
+}
+
+/// What tells one lease from all others of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseId(u64);
+
+/// Longer than this nobody waits; it keeps all arithmetic within what a script can do exactly.
+pub(super) const LONGEST_WAIT: Micros = Micros::new(10 * 366 * 86_400_000_000);
+
+impl Action {
+    /// Takes permits if they fit now.
+    pub const fn take(cost: u32) -> Self {
+        Self::Take(Take {
+            cost,
+            patience: Patience::None,
+            lease: None,
+        })
+    }
+
+    /// Looks, and changes nothing.
+    pub const fn look() -> Self {
+        Self::take(0)
+    }
+
+    /// The permits that it takes when it is carried out.
+    pub fn takes(&self) -> u32 {
+        match self {
+            Self::Take(take) => take.cost,
+            Self::Charge(permits) => *permits,
+            _ => 0,
+        }
+    }
+
+    /// The permits that it is about, whichever way they go.
+    pub(crate) fn permits(&self) -> u32 {
+        match self {
+            Self::Credit { permits, .. } | Self::Cancel { permits, .. } => *permits,
+            _ => self.takes(),
+        }
+    }
+
+    /// The lease that it is about.
+    pub(super) fn lease(&self) -> Option<LeaseId> {
+        match self {
+            Self::Take(take) => take.lease,
+            Self::Renew(lease) | Self::Release(lease) => Some(*lease),
+            _ => None,
+        }
+    }
+
+    /// What to do when its permits are not there yet.
+    pub(super) fn patience(&self) -> Patience {
+        match self {
+            Self::Take(take) => take.patience,
+            _ => Patience::None,
+        }
+    }
+
+    /// When the permits were taken that it gives back, if that is known.
+    pub(super) fn taken_at(&self) -> Option<Micros> {
+        match self {
+            Self::Credit { taken_at, .. } => *taken_at,
+            Self::Cancel { receipt, .. } => Some(receipt.at),
+            _ => None,
+        }
+    }
+
+    /// The same for scripts: zero when it is not known.
+    pub(super) fn taken_us(&self) -> u64 {
+        self.taken_at().map_or(0, Micros::get)
+    }
+}
+
+impl Take {
+    /// Looks, and takes nothing.
+    pub(super) const fn look() -> Self {
+        Self {
+            cost: 0,
+            patience: Patience::None,
+            lease: None,
+        }
+    }
+}
+
+impl Patience {
+    /// The longest delay.
+    pub(super) fn longest(self) -> Micros {
+        match self {
+            Self::None => Micros::ZERO,
+            Self::UntilItFits(longest) | Self::UntilPaid(longest) => longest.min(LONGEST_WAIT),
+        }
+    }
+}
+
+impl LeaseId {
+    /// One that nobody else has: processes begin at random, and count.
+    pub fn new() -> Self {
+        static START: OnceLock<u64> = OnceLock::new();
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let start = START.get_or_init(|| RandomState::new().hash_one("a lease"));
+        let id = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        // Zero stands for none.
+        Self(id.max(1))
+    }
+
+    /// The number; never zero.
+    pub(crate) fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for LeaseId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One with a number of its own, for histories that are told again.
+impl From<std::num::NonZeroU64> for LeaseId {
+    fn from(number: std::num::NonZeroU64) -> Self {
+        Self(number.get())
+    }
+}

@@ -1,0 +1,212 @@
+//! Concurrency: at most `limit` permits held at the same time. Mirrors `lua/concurrency.lua`.
+//!
+//! Permits are held by leases, each of which lapses by itself unless it is renewed. What is taken
+//! without a lease, or charged without asking, is held in one lease of nobody's.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::fixed_window::remaining;
+use super::{Action, Arguments, LeaseId, Reading, Take, Twin};
+use crate::limit::SoundLimit;
+use crate::time::Micros;
+
+/// The lease of nobody's.
+const NOBODY: u64 = 0;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Concurrency {
+    limit: u32,
+    lease: Micros,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    held: u64,
+    leases: HashMap<u64, Lease>,
+    /// Instants of lapse and the leases' numbers.
+    lapses: BTreeSet<(Micros, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lease {
+    permits: u64,
+    lapses: Micros,
+}
+
+impl Concurrency {
+    pub(super) fn new(limit: &SoundLimit) -> Self {
+        Self {
+            limit: limit.permits,
+            lease: limit.period,
+        }
+    }
+
+    pub(super) fn lease(&self) -> Micros {
+        self.lease
+    }
+
+    fn hold(&self, state: &mut State, now: Micros, number: u64, permits: u32) {
+        let before = state.lease(number, now).unwrap_or_default();
+        let others = state.held(now) - before.permits;
+        let room = u64::from(u32::MAX).saturating_sub(others);
+        let lease = Lease {
+            permits: room.min(before.permits + u64::from(permits)),
+            lapses: before.lapses.max(now.saturating_add(self.lease)),
+        };
+        if lease.permits > 0 {
+            state.drop_lapsed(now);
+            state.end(number);
+            state.enter(number, lease);
+        }
+    }
+
+    /// How long until so many permits are free, if no lease is renewed and none is ended.
+    fn wait(&self, state: &State, now: Micros, too_many: u64) -> Micros {
+        let mut freed = 0;
+        let enough = state.live(now).find(|(_, number)| {
+            freed += state.leases[number].permits;
+            freed >= too_many
+        });
+        match enough {
+            Some((lapses, _)) => lapses.saturating_sub(now),
+            // Only a cost above the limit outlasts every lease.
+            None => self.lease,
+        }
+    }
+}
+
+impl State {
+    fn live(&self, now: Micros) -> impl Iterator<Item = &(Micros, u64)> {
+        let next = now.saturating_add(Micros::new(1));
+        self.lapses.range((next, 0)..)
+    }
+
+    fn lapsed(&self, now: Micros) -> impl Iterator<Item = &(Micros, u64)> {
+        self.lapses.range(..=(now, u64::MAX))
+    }
+
+    fn held(&self, now: Micros) -> u64 {
+        let lapsed = self.lapsed(now);
+        let lapsed: u64 = lapsed.map(|(_, number)| self.leases[number].permits).sum();
+        self.held - lapsed
+    }
+
+    /// A lease that still lives.
+    fn lease(&self, number: u64, now: Micros) -> Option<Lease> {
+        let lease = self.leases.get(&number).copied();
+        lease.filter(|lease| lease.lapses > now)
+    }
+
+    fn drop_lapsed(&mut self, now: Micros) {
+        let lapsed: Vec<u64> = self.lapsed(now).map(|(_, number)| *number).collect();
+        for number in lapsed {
+            self.end(number);
+        }
+    }
+
+    fn enter(&mut self, number: u64, lease: Lease) {
+        self.held += lease.permits;
+        self.lapses.insert((lease.lapses, number));
+        self.leases.insert(number, lease);
+    }
+
+    fn end(&mut self, number: u64) -> Option<Lease> {
+        let lease = self.leases.remove(&number)?;
+        self.held -= lease.permits;
+        self.lapses.remove(&(lease.lapses, number));
+        Some(lease)
+    }
+}
+
+impl Twin for Concurrency {
+    type State = State;
+
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let held = state.held(now);
+        let wanted = held + u64::from(take.cost);
+        let fits = take.cost == 0 || wanted <= u64::from(self.limit);
+        let last = state.lapses.last();
+        Reading {
+            fits,
+            wait: if fits {
+                Micros::ZERO
+            } else {
+                self.wait(state, now, wanted - u64::from(self.limit))
+            },
+            level: [
+                held,
+                last.map_or(0, |(lapses, _)| lapses.saturating_sub(now).get()),
+            ],
+            at: now,
+        }
+    }
+
+    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+        self.hold(state, now, NOBODY, permits);
+    }
+
+    fn take(&self, state: &mut State, now: Micros, take: &Take) {
+        let number = take.lease.map_or(NOBODY, LeaseId::get);
+        self.hold(state, now, number, take.cost);
+    }
+
+    /// Permits are given back from the lease of nobody's; a lease is ended by its holder.
+    fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
+        let number = action.lease().map_or(NOBODY, LeaseId::get);
+        let Some(mut lease) = state.lease(number, now) else {
+            return;
+        };
+        match action {
+            Action::Renew(_) => lease.lapses = lease.lapses.max(now.saturating_add(self.lease)),
+            Action::Release(_) => lease.permits = 0,
+            _ if action.permits() == 0 => return,
+            _ => lease.permits = lease.permits.saturating_sub(action.permits().into()),
+        }
+        if !matches!(action, Action::Renew(_)) {
+            state.drop_lapsed(now);
+        }
+        state.end(number);
+        if lease.permits > 0 {
+            state.enter(number, lease);
+        }
+    }
+
+    fn expires_at(state: &State) -> Micros {
+        state
+            .lapses
+            .last()
+            .map_or(Micros::ZERO, |(lapses, _)| *lapses)
+    }
+
+    fn capacity(&self) -> u32 {
+        self.limit
+    }
+
+    fn quota(&self) -> (u32, Micros) {
+        (self.limit, Micros::ZERO)
+    }
+
+    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+        let [held, empty_in] = reading.level;
+        let mut empty_in = Micros::new(empty_in);
+        if charged > 0 {
+            empty_in = empty_in.max(self.lease);
+        }
+        let held = held.saturating_add(charged.into());
+        (remaining(self.limit, held), empty_in)
+    }
+
+    fn arguments(&self, action: &Action) -> Arguments {
+        let lease = action.lease().map_or(NOBODY, LeaseId::get);
+        [
+            action.permits().into(),
+            self.limit.into(),
+            self.lease.get(),
+            lease,
+            0,
+            0,
+            0,
+            0,
+        ]
+    }
+}

@@ -1,0 +1,242 @@
+//! Debt: the arithmetic that GCRA, token bucket and leaky bucket share. Mirrors `lua/debt.lua`.
+//!
+//! One stored instant: that at which all that was taken is paid back. It lies ahead of now by the
+//! *debt*; a permit taken adds to it the time in which one is given. An interval that is no whole
+//! number of microseconds keeps its fraction as an integer ratio, so that no rate is ever rounded.
+
+use super::action::{Action, Patience, Take};
+use super::span::{Interval, Span};
+use super::{Arguments, Reading, Twin};
+use crate::limit::SoundLimit;
+use crate::time::{DAY, Micros};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Debt {
+    limit: u32,
+    period: Micros,
+    capacity: u32,
+    interval: Interval,
+    /// The time in which the whole capacity comes back: the most debt there may be.
+    tolerance: Span,
+    /// Whether those who are let in leave one after the other.
+    queues: bool,
+}
+
+/// The instant `us + part / scale`; the epoch for a key that was never used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    us: u64,
+    part: u32,
+    scale: u32,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            us: 0,
+            part: 0,
+            scale: 1,
+        }
+    }
+}
+
+/// More than this nobody ever owes, however much is charged without asking. Longer than the longest
+/// tolerance and the longest wait together, and short enough for a script's numbers until 2135.
+const MOST_DEBT: Span = Span {
+    us: 120 * 366 * DAY.as_micros() as u64,
+    part: 0,
+};
+
+impl Debt {
+    pub(super) fn new(limit: &SoundLimit) -> Self {
+        let interval = Interval::new(limit.permits, limit.period);
+        Self {
+            limit: limit.permits,
+            period: limit.period,
+            capacity: limit.capacity,
+            interval,
+            tolerance: interval.times(limit.capacity.into()),
+            queues: false,
+        }
+    }
+
+    /// Holds up those who are let in, so that they leave one after the other.
+    pub(super) fn queueing(self) -> Self {
+        Self {
+            queues: true,
+            ..self
+        }
+    }
+
+    fn debt(&self, state: &State, now: Micros) -> Span {
+        let paid_at = if state.part == 0 || state.scale == self.interval.scale() {
+            Span {
+                us: state.us,
+                part: state.part,
+            }
+        } else {
+            // The rate was changed: the old fraction, rounded up, so that nothing is forgiven.
+            Span {
+                us: state.us.saturating_add(1),
+                part: 0,
+            }
+        };
+        let now = Span {
+            us: now.get(),
+            part: 0,
+        };
+        self.interval.difference(paid_at, now)
+    }
+
+    fn owe(&self, state: &mut State, now: Micros, debt: Span) {
+        *state = State {
+            us: now.get().saturating_add(debt.us),
+            part: debt.part,
+            scale: self.interval.scale(),
+        };
+    }
+
+    /// What so many permits cost in time.
+    fn price(&self, permits: u32) -> Span {
+        self.interval.times(permits.into()).min(MOST_DEBT)
+    }
+
+    fn with(&self, debt: Span, permits: u32) -> Span {
+        // On a clock that stepped back there may be more debt than the most.
+        let most = MOST_DEBT.max(debt);
+        self.interval.sum(debt, self.price(permits)).min(most)
+    }
+
+    /// The debt that was read, once so many permits more were taken.
+    fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
+        let [us, part] = reading.level;
+        // A store that replies nonsense must not panic: a part is below the scale.
+        let is_part = |part: &u32| *part < self.interval.scale();
+        let part = u32::try_from(part).ok().filter(is_part).unwrap_or(0);
+        self.with(Span { us, part }, taken)
+    }
+
+    /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
+    fn judge(&self, debt: Span, take: &Take) -> (bool, Micros) {
+        if take.cost == 0 {
+            return (true, Micros::ZERO);
+        }
+        let over = self
+            .interval
+            .difference(self.with(debt, take.cost), self.tolerance);
+        let (held, delay) = match take.patience {
+            Patience::UntilPaid(_) if self.queues => (Span::ZERO, debt),
+            Patience::UntilPaid(_) => (Span::ZERO, self.interval.difference(debt, self.tolerance)),
+            // What the capacity holds may come in, and then waits for those before it.
+            _ if self.queues => (over, debt),
+            _ => (Span::ZERO, over),
+        };
+        let longest = match take.patience {
+            Patience::None if self.queues => Micros::new(u64::MAX),
+            patience => patience.longest(),
+        };
+        let never = take.cost > self.capacity && !matches!(take.patience, Patience::UntilPaid(_));
+        let (held, delay) = (held.ceil(), delay.ceil());
+        let fits = !never && held.is_zero() && delay <= longest;
+        let wait = if fits {
+            delay
+        } else {
+            held.max(delay.saturating_sub(longest))
+        };
+        (fits, wait)
+    }
+}
+
+impl Twin for Debt {
+    type State = State;
+
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let debt = self.debt(state, now);
+        let (fits, wait) = self.judge(debt, take);
+        Reading {
+            fits,
+            wait,
+            level: [debt.us, debt.part.into()],
+            at: now,
+        }
+    }
+
+    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+        let debt = self.with(self.debt(state, now), permits);
+        self.owe(state, now, debt);
+    }
+
+    fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
+        if let Action::Cancel { receipt, .. } = action
+            && receipt.mark != [state.us, state.part.into()]
+        {
+            return;
+        }
+        if let Action::Credit { permits, .. } | Action::Cancel { permits, .. } = action {
+            let debt = self.debt(state, now);
+            let left = self.interval.difference(debt, self.price(*permits));
+            if left == debt {
+                return;
+            }
+            if left == Span::ZERO {
+                *state = State::default();
+            } else {
+                self.owe(state, now, left);
+            }
+        }
+    }
+
+    fn expires_at(state: &State) -> Micros {
+        Span {
+            us: state.us,
+            part: state.part,
+        }
+        .ceil()
+    }
+
+    fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    fn quota(&self) -> (u32, Micros) {
+        (self.limit, self.period)
+    }
+
+    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+        let debt = self.debt_read(reading, charged);
+        let slack = self.interval.difference(self.tolerance, debt);
+        (self.interval.fit_into(slack), debt.ceil())
+    }
+
+    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
+        let with_one = self.with(self.debt_read(reading, charged), 1);
+        self.interval.difference(with_one, self.tolerance).ceil()
+    }
+
+    fn mark(&self, reading: &Reading, charged: u32) -> [u64; 2] {
+        let debt = self.debt_read(reading, charged);
+        [reading.at.get().saturating_add(debt.us), debt.part.into()]
+    }
+
+    fn arguments(&self, action: &Action) -> Arguments {
+        let price = self.price(action.permits());
+        let [us, part] = match action {
+            Action::Cancel { receipt, .. } => receipt.mark,
+            Action::Take(Take {
+                patience: Patience::None,
+                ..
+            }) if self.queues => [MOST_DEBT.us, 0],
+            action => [action.patience().longest().get(), 0],
+        };
+        [
+            price.us,
+            price.part.into(),
+            self.tolerance.us,
+            self.tolerance.part.into(),
+            self.interval.scale().into(),
+            us,
+            part,
+            self.queues.into(),
+        ]
+    }
+}

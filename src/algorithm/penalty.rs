@@ -1,0 +1,227 @@
+//! Penalty box: a subject that is denied too often is banned for a time. Mirrors
+//! `lua/penalty.lua`.
+//!
+//! It stands behind the check that it guards, in the same question: a denial of that check is what
+//! it counts, see [`committed`](super::committed).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Action, Arguments, Reading, Take, Twin};
+use crate::error::ConfigError;
+use crate::time::Micros;
+
+/// A subject that is denied so often within a time is banned.
+///
+/// While it is banned all its requests are denied, and none of them is counted: hammering never
+/// makes a ban longer. The denials before a ban are forgotten with it.
+///
+/// ```
+/// use tower_throttle::{HOUR, Limit, MINUTE, Penalty, Policy};
+///
+/// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
+///     .penalty(Penalty::after(10, 15 * MINUTE, HOUR).doubling_up_to(24 * HOUR));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Penalty {
+    denials: u32,
+    within: Duration,
+    ban: Duration,
+    longest: Option<Duration>,
+}
+
+impl Penalty {
+    /// Bans for `ban` a subject that is denied `denials` times (1 to 100) in any interval of length
+    /// `within`. Both are 1 ms to 366 days, a whole number of microseconds.
+    pub const fn after(denials: u32, within: Duration, ban: Duration) -> Self {
+        Self {
+            denials,
+            within,
+            ban,
+            longest: None,
+        }
+    }
+
+    /// Each ban is twice as long as the one before, up to this. The last ban is forgotten when it
+    /// has been over for as long as this.
+    #[must_use]
+    pub const fn doubling_up_to(mut self, longest: Duration) -> Self {
+        self.longest = Some(longest);
+        self
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PenaltyBox {
+    denials: u32,
+    within: Micros,
+    ban: Micros,
+    longest: Micros,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// From then on nothing of this counts, by the times it was written with; see the sliding log.
+    expires: Micros,
+    /// The end of the last ban, and its length.
+    banned_until: Micros,
+    ban: Micros,
+    /// The instants of denials, oldest first.
+    denials: VecDeque<Micros>,
+}
+
+impl PenaltyBox {
+    pub(super) fn new(penalty: &Penalty) -> Result<Self, ConfigError> {
+        if !(1..=MOST_DENIALS).contains(&penalty.denials) {
+            return Err(ConfigError::out_of_range(
+                "penalty.denials",
+                penalty.denials,
+                "1 to 100",
+            ));
+        }
+        let longest = penalty.longest.unwrap_or(penalty.ban);
+        let sound = Self {
+            denials: penalty.denials,
+            within: sound_time("penalty.within", penalty.within)?,
+            ban: sound_time("penalty.ban", penalty.ban)?,
+            longest: sound_time("penalty.longest", longest)?,
+        };
+        if sound.longest < sound.ban {
+            return Err(ConfigError::out_of_range(
+                "penalty.longest",
+                format_args!("{longest:?}"),
+                "no less than the first ban",
+            ));
+        }
+        Ok(sound)
+    }
+
+    /// The denials that still count.
+    fn recent(&self, state: &State, now: Micros) -> usize {
+        if now >= state.expires {
+            return 0;
+        }
+        let recent = |at: &&Micros| at.saturating_add(self.within) > now;
+        state.denials.iter().filter(recent).count()
+    }
+
+    /// How long the next ban is.
+    fn next_ban(&self, state: &State, now: Micros) -> Micros {
+        let remembered = state.banned_until.saturating_add(self.longest) > now;
+        if state.ban.is_zero() || !remembered || now >= state.expires {
+            return self.ban;
+        }
+        let doubled = state.ban.saturating_add(state.ban);
+        doubled.max(self.ban).min(self.longest)
+    }
+}
+
+impl Twin for PenaltyBox {
+    type State = State;
+
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let rest = if now < state.expires {
+            state.banned_until.saturating_sub(now)
+        } else {
+            Micros::ZERO
+        };
+        let fits = take.cost == 0 || rest.is_zero();
+        Reading {
+            fits,
+            wait: if fits { Micros::ZERO } else { rest },
+            level: [
+                self.recent(state, now) as u64,
+                self.next_ban(state, now).get(),
+            ],
+            at: now,
+        }
+    }
+
+    fn apply(&self, state: &mut State, now: Micros, action: &Action) {
+        match action {
+            Action::Take(Take { cost: 0, .. }) => {}
+            Action::Take(_) => self.charge(state, now, 1),
+            Action::Reset => *state = State::default(),
+            _ => {}
+        }
+    }
+
+    /// Counts a denial.
+    fn charge(&self, state: &mut State, now: Micros, _: u32) {
+        let ban = self.next_ban(state, now);
+        if now >= state.expires {
+            *state = State::default();
+        }
+        let lapsed = state.denials.len() - self.recent(state, now);
+        state.denials.drain(..lapsed);
+        // A clock that stepped back stands still.
+        let newest = state.denials.back().map_or(now, |newest| now.max(*newest));
+        state.denials.push_back(newest);
+        let mut expires = newest.saturating_add(self.within);
+        if state.denials.len() >= self.denials as usize {
+            state.denials.clear();
+            state.banned_until = now.saturating_add(ban);
+            state.ban = ban;
+            expires = Micros::ZERO;
+        }
+        if !state.ban.is_zero() {
+            expires = expires.max(state.banned_until.saturating_add(self.longest));
+        }
+        state.expires = expires;
+    }
+
+    fn adjust(&self, _: &mut State, _: Micros, _: &Action) {}
+
+    fn expires_at(state: &State) -> Micros {
+        state.expires
+    }
+
+    fn capacity(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn quota(&self) -> (u32, Micros) {
+        (self.denials, self.within)
+    }
+
+    /// How many more denials bring a ban; and how long the ban is that this one has brought.
+    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+        let [denials, next_ban] = reading.level;
+        let denials = denials.saturating_add(charged.min(1).into());
+        let left = u64::from(self.denials).saturating_sub(denials);
+        let brought = if charged > 0 && left == 0 {
+            Micros::new(next_ban)
+        } else {
+            reading.wait
+        };
+        (u32::try_from(left).unwrap_or(u32::MAX), brought)
+    }
+
+    fn arguments(&self, action: &Action) -> Arguments {
+        [
+            action.takes().min(1).into(),
+            self.denials.into(),
+            self.within.get(),
+            self.ban.get(),
+            self.longest.get(),
+            0,
+            0,
+            0,
+        ]
+    }
+}
+
+fn sound_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
+    if time < MIN_TIME || time > MAX_TIME || !time.subsec_nanos().is_multiple_of(1_000) {
+        return Err(ConfigError::out_of_range(
+            field,
+            format_args!("{time:?}"),
+            "1 ms to 366 days, in whole microseconds",
+        ));
+    }
+    Ok(time.into())
+}
+
+const MOST_DENIALS: u32 = 100;
+const MIN_TIME: Duration = Duration::from_millis(1);
+const MAX_TIME: Duration = Duration::from_secs(366 * 86_400);

@@ -1,0 +1,185 @@
+//! Sliding window: at most `limit` permits in any interval of length `window`, counted in slices.
+//! Mirrors `lua/sliding_window.lua`.
+//!
+//! Slices are cut at multiples of their length since the epoch. All permits of a slice count until
+//! its very end is a whole window ago, as if they had been taken in its last moment.
+
+use std::collections::VecDeque;
+
+use super::fixed_window::{added, remaining};
+use super::{Action, Arguments, Reading, Take, Twin};
+use crate::limit::SoundLimit;
+use crate::time::Micros;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlidingWindow {
+    limit: u32,
+    window: Micros,
+    slice: Micros,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// The newest slice's lapse by the window it was charged with; see the sliding log.
+    expires: Micros,
+    /// Oldest first; only slices in which permits were taken.
+    slices: VecDeque<Slice>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    ends: Micros,
+    used: u64,
+}
+
+impl SlidingWindow {
+    pub(super) fn new(limit: &SoundLimit) -> Self {
+        let slice = limit.period.get().div_ceil(limit.slices.into());
+        Self {
+            limit: limit.permits,
+            window: limit.period,
+            slice: Micros::new(slice),
+        }
+    }
+
+    /// The slices that still count.
+    fn live<'a>(&self, state: &'a State, now: Micros) -> impl Iterator<Item = &'a Slice> + Clone {
+        let (forgotten, window) = (now >= state.expires, self.window);
+        let slices = state.slices.iter();
+        slices.filter(move |slice| !forgotten && slice.ends.saturating_add(window) > now)
+    }
+
+    fn used(&self, state: &State, now: Micros) -> u64 {
+        self.live(state, now).map(|slice| slice.used).sum()
+    }
+
+    fn drop_lapsed(&self, state: &mut State, now: Micros) {
+        let lapsed = state.slices.len() - self.live(state, now).count();
+        state.slices.drain(..lapsed);
+    }
+
+    fn set_expiry(&self, state: &mut State) {
+        let lapse = |newest: &Slice| newest.ends.saturating_add(self.window);
+        state.expires = state.slices.back().map_or(Micros::ZERO, lapse);
+    }
+
+    /// The end of the slice that an instant belongs to.
+    fn end_of_slice(&self, at: Micros) -> Micros {
+        let into = at.get() % self.slice.get();
+        Micros::new(at.get() - into).saturating_add(self.slice)
+    }
+
+    fn lapses_in(&self, ends: Micros, now: Micros) -> Micros {
+        ends.saturating_add(self.window).saturating_sub(now)
+    }
+
+    /// How long until `cost` fits: until the slice has lapsed with which enough permits have.
+    fn wait(&self, state: &State, now: Micros, too_many: u64) -> Micros {
+        let mut freed = 0;
+        let enough = self.live(state, now).find(|slice| {
+            freed += slice.used;
+            freed >= too_many
+        });
+        match enough {
+            Some(slice) => self.lapses_in(slice.ends, now),
+            // Only a cost above the limit outlasts every slice.
+            None => self.window,
+        }
+    }
+}
+
+impl Twin for SlidingWindow {
+    type State = State;
+
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let used = self.used(state, now);
+        let wanted = used + u64::from(take.cost);
+        let fits = take.cost == 0 || wanted <= u64::from(self.limit);
+        let newest = self.live(state, now).last();
+        Reading {
+            fits,
+            wait: if fits {
+                Micros::ZERO
+            } else {
+                self.wait(state, now, wanted - u64::from(self.limit))
+            },
+            level: [
+                used,
+                newest.map_or(0, |slice| self.lapses_in(slice.ends, now).get()),
+            ],
+            at: now,
+        }
+    }
+
+    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+        let room = u64::from(u32::MAX) - self.used(state, now).min(u32::MAX.into());
+        let permits = u64::from(permits).min(room);
+        self.drop_lapsed(state, now);
+        let ends = self.end_of_slice(now);
+        match state.slices.back_mut() {
+            // Also on a clock that stepped back, and where slices were made shorter.
+            Some(newest) if newest.ends >= ends => newest.used += permits,
+            _ => state.slices.push_back(Slice {
+                ends,
+                used: permits,
+            }),
+        }
+        self.set_expiry(state);
+    }
+
+    /// Gives back the oldest permits, as the sliding log does.
+    fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
+        let taken_at = action.taken_at();
+        let has_lapsed = |taken_at| self.lapses_in(self.end_of_slice(taken_at), now).is_zero();
+        let mut back = self.used(state, now).min(action.permits().into());
+        if back == 0 || taken_at.is_some_and(has_lapsed) {
+            return;
+        }
+        self.drop_lapsed(state, now);
+        while back > 0
+            && let Some(oldest) = state.slices.front_mut()
+        {
+            let given = back.min(oldest.used);
+            oldest.used -= given;
+            back -= given;
+            if oldest.used == 0 {
+                state.slices.pop_front();
+            }
+        }
+        self.set_expiry(state);
+    }
+
+    fn expires_at(state: &State) -> Micros {
+        state.expires
+    }
+
+    fn capacity(&self) -> u32 {
+        self.limit
+    }
+
+    fn quota(&self) -> (u32, Micros) {
+        (self.limit, self.window)
+    }
+
+    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+        let [used, empty_in] = reading.level;
+        let mut empty_in = Micros::new(empty_in);
+        if charged > 0 {
+            empty_in = empty_in.max(self.lapses_in(self.end_of_slice(reading.at), reading.at));
+        }
+        (remaining(self.limit, added(used, charged)), empty_in)
+    }
+
+    fn arguments(&self, action: &Action) -> Arguments {
+        [
+            action.permits().into(),
+            self.limit.into(),
+            self.window.get(),
+            action.taken_us(),
+            self.slice.get(),
+            0,
+            0,
+            0,
+        ]
+    }
+}
