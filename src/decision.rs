@@ -128,6 +128,24 @@ impl Decision {
         self.reset_after.to_duration()
     }
 
+    /// The same decision, under what the penalty behind it says.
+    pub(crate) fn under(mut self, penalty: &Self) -> Self {
+        let ban = match penalty.outcome {
+            Outcome::Banned => penalty.retry_after,
+            // This denial has brought it.
+            Outcome::Allowed if !self.is_allowed() => penalty.reset_after,
+            _ => Micros::ZERO,
+        };
+        if !ban.is_zero() {
+            self.retry_after = ban.max(self.retry_after);
+            self.outcome = Outcome::Banned;
+            self.remaining = 0;
+            self.renews_after = self.retry_after;
+            self.renews_whole = false;
+        }
+        self
+    }
+
     /// Why the store gave no answer, when it gave none.
     pub fn store_failure(&self) -> Option<StoreErrorKind> {
         match self.outcome {

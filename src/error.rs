@@ -120,12 +120,22 @@ pub enum CheckError {
         /// The name asked for.
         name: String,
     },
+    /// The policy's limit is one that nobody can wait for: its algorithm does not hand out permits
+    /// before they are there.
+    CannotWait {
+        /// The policy.
+        name: String,
+    },
 }
 
 impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPolicy { name } => write!(f, "no policy is named {name:?}"),
+            Self::CannotWait { name } => write!(
+                f,
+                "policy {name:?}: only a limit of gcra, token_bucket or leaky_bucket can be waited for"
+            ),
         }
     }
 }
@@ -189,6 +199,11 @@ impl StoreError {
 }
 
 impl StoreErrorKind {
+    /// Whether the question may have been counted all the same.
+    pub(crate) fn may_have_counted(self) -> bool {
+        matches!(self, Self::Interrupted | Self::TimedOut | Self::BadReply)
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::Configuration => "the store is configured wrongly",

@@ -116,7 +116,7 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
-pub use self::limiter::{Limiter, LimiterBuilder};
+pub use self::limiter::{Held, Limiter, LimiterBuilder};
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
     CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Patience, Penalty};
+use crate::algorithm::{Action, Algorithm, Patience, Penalty};
+use crate::decision::Decision;
 use crate::error::ConfigError;
-use crate::key::Key;
+use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::request::{
     CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,
 };
 use crate::response::ResponseHead;
-use crate::store::{FailureMode, PolicyId};
+use crate::store::{Check, FailureMode, PolicyId};
 use crate::time::DAY;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
@@ -352,9 +353,55 @@ impl ReadyPolicy {
         Ok(algorithm)
     }
 
-    /// Whether the cost is settled by the response.
-    pub(crate) fn settles(&self) -> bool {
+    /// Whether what a request has taken may be given back, or settled, later on.
+    pub(crate) fn may_give_back(&self) -> bool {
         self.policy.settle.is_some()
+            || self.algorithm.lease().is_some()
+            || self.algorithm.delays()
+            || self.patience != Patience::None
+    }
+
+    /// The check that does something with the policy's permits.
+    pub(crate) fn check(
+        &self,
+        subject: Subject,
+        algorithm: Algorithm,
+        action: Action,
+    ) -> Check<'_> {
+        Check {
+            policy: &self.id,
+            subject,
+            algorithm,
+            action,
+            on_store_failure: self.on_store_failure,
+        }
+    }
+
+    /// The same, with that of the penalty behind it where there is one.
+    pub(crate) fn checks(
+        &self,
+        subject: Subject,
+        algorithm: Algorithm,
+        action: Action,
+    ) -> impl Iterator<Item = Check<'_>> {
+        let penalty = self.penalty.map(|penalty| {
+            let action = match action {
+                Action::Reset => action,
+                Action::Take(take) => Action::take(take.cost.min(1)),
+                _ => Action::look(),
+            };
+            self.check(subject, penalty, action)
+        });
+        std::iter::once(self.check(subject, algorithm, action)).chain(penalty)
+    }
+
+    /// The policy's decision, of the decisions on its checks, which come next.
+    pub(crate) fn decision<'a>(&self, each: &mut impl Iterator<Item = &'a Decision>) -> Decision {
+        let decision = *each.next().expect("every check is answered");
+        match self.penalty.and_then(|_| each.next()) {
+            Some(penalty) => decision.under(penalty),
+            None => decision,
+        }
     }
 
     /// The cost that a request turns out to have, which was charged so much.

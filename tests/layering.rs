@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 7] = [
     &["time", "limit", "key", "decision", "error"],
     &["algorithm"],
     &["store"],
-    &["request", "response", "policy", "lease", "limiter"],
+    &["request", "response", "policy", "limiter"],
     &["http"],
     &["tower"],
     &["config"],

@@ -108,7 +108,7 @@ impl Action {
     }
 
     /// The lease that it is about.
-    pub(super) fn lease(&self) -> Option<LeaseId> {
+    pub(crate) fn lease(&self) -> Option<LeaseId> {
         match self {
             Self::Take(take) => take.lease,
             Self::Renew(lease) | Self::Release(lease) => Some(*lease),

@@ -68,6 +68,10 @@ impl Debt {
         }
     }
 
+    pub(super) fn queues(&self) -> bool {
+        self.queues
+    }
+
     fn debt(&self, state: &State, now: Micros) -> Span {
         let paid_at = if state.part == 0 || state.scale == self.interval.scale() {
             Span {

@@ -284,7 +284,8 @@ impl Algorithm {
         take.cost > self.capacity() && !borrows
     }
 
-    fn is_penalty(&self) -> bool {
+    /// Whether it counts the denials of the check before it.
+    pub(crate) fn is_penalty(&self) -> bool {
         matches!(self.0, Which::Penalty(_))
     }
 
@@ -320,6 +321,11 @@ impl Algorithm {
             self.0,
             Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_)
         )
+    }
+
+    /// Whether it holds up what it allows, though nobody asked to wait.
+    pub(crate) fn delays(&self) -> bool {
+        matches!(&self.0, Which::LeakyBucket(bucket) if bucket.queues())
     }
 
     /// How long a lease lives unless it is renewed; `None` of an algorithm that has no leases.

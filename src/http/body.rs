@@ -1,19 +1,25 @@
 //! `ResponseBody`: the one body type that leaves the layer, whatever body is inside.
 
+use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::limiter::TakenByRequest;
+
 pin_project! {
     /// The body of every response that leaves the layer: the inner service's, frame by frame with
     /// its trailers, or that of a rejection.
-    #[derive(Debug)]
+    ///
+    /// What is held while a request runs, as by a [concurrency](crate::Limit::concurrency) limit,
+    /// ends with it: with its last frame, with an error, or when it is dropped.
     pub struct ResponseBody<B> {
         #[pin]
         body: Either<B>,
+        held: TakenByRequest,
     }
 }
 
@@ -32,22 +38,30 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn inner(body: B) -> Self {
+    pub(crate) fn inner(body: B, held: TakenByRequest) -> Self {
         Self {
             body: Either::Inner { body },
+            held,
         }
     }
 
     pub(crate) fn rejection(bytes: Bytes) -> Self {
         Self {
             body: Either::Rejection { bytes },
+            held: None,
         }
+    }
+}
+
+impl<B: fmt::Debug> fmt::Debug for ResponseBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.body.fmt(f)
     }
 }
 
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
-        Self::inner(B::default())
+        Self::inner(B::default(), None)
     }
 }
 
@@ -63,8 +77,16 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().body.project() {
-            EitherProjected::Inner { body } => body.poll_frame(cx),
+        let this = self.project();
+        match this.body.project() {
+            EitherProjected::Inner { mut body } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                // Who knows the end already does not poll for it.
+                if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
+                    *this.held = None;
+                }
+                Poll::Ready(frame)
+            }
             EitherProjected::Rejection { bytes } if bytes.is_empty() => Poll::Ready(None),
             EitherProjected::Rejection { bytes } => {
                 let bytes = std::mem::take(bytes);
@@ -118,9 +140,9 @@ mod tests {
         trailers.insert("grpc-status", "0".parse().unwrap());
         let inner = Full::new(Bytes::from("hello"))
             .with_trailers(std::future::ready(Some(Ok(trailers.clone()))));
-        let body = ResponseBody::inner(Full::new(Bytes::from("hello")));
+        let body = ResponseBody::inner(Full::new(Bytes::from("hello")), None);
         assert_eq!(body.size_hint().exact(), Some(5));
-        let collected = ResponseBody::inner(inner).collect().await.unwrap();
+        let collected = ResponseBody::inner(inner, None).collect().await.unwrap();
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "hello");
     }

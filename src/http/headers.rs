@@ -23,6 +23,9 @@ use crate::limiter::Verdict;
 /// | `r` | the permits that could be taken now |
 /// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, the time until there are more; with a fixed window, the time to its end |
 ///
+/// A [concurrency](crate::Limit::concurrency) limit knows no window: it has the parameter
+/// `qu="concurrent-requests"` instead of `w`, and no `t`.
+///
 /// The fields are appended, so that nested layers each tell theirs. They are left out of redirects
 /// (status 3xx), and for policies to which the store gave no answer.
 ///
@@ -78,10 +81,14 @@ impl QuotaFields {
     fn of<'a>(each: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
         let (mut policy, mut quota) = (Text::default(), Text::default());
         for (name, decision) in each.filter(|(_, decision)| decision.store_failure().is_none()) {
-            let (q, w) = (decision.limit.into(), window_secs(decision));
-            let (r, t) = (decision.remaining.into(), renewal_secs(decision));
-            policy.push_item(name, [(";q=", q), (";w=", w)]);
-            quota.push_item(name, [(";r=", r), (";t=", t)]);
+            policy.push_item(name, (";q=", decision.limit.into()));
+            quota.push_item(name, (";r=", decision.remaining.into()));
+            if counts_in_time(decision) {
+                policy.push_parameter((";w=", window_secs(decision)));
+                quota.push_parameter((";t=", renewal_secs(decision)));
+            } else {
+                policy.push(CONCURRENT);
+            }
         }
         Some(Self {
             policy: policy.into_value()?,
@@ -102,12 +109,24 @@ impl QuotaFields {
 /// contradict each other.
 pub(super) fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after()?;
+    if !counts_in_time(decision) && decision.banned_for().is_none() {
+        // Until a lease lapses, which is not what anybody waits for: requests end before.
+        return Some(1);
+    }
     let wait = decision.retry_after.ceil_secs().max(1);
     Some(match decision.store_failure() {
         Some(_) => wait,
         None => wait.max(renewal_secs(decision)),
     })
 }
+
+/// Whether permits come back with time, not with the end of those who hold them.
+fn counts_in_time(decision: &Decision) -> bool {
+    !decision.window.is_zero()
+}
+
+/// The parameter of a policy that counts requests in flight.
+const CONCURRENT: &str = ";qu=\"concurrent-requests\"";
 
 /// `w`: the window in whole seconds, rounded up; at least 1, as no window is empty.
 fn window_secs(decision: &Decision) -> u64 {
@@ -131,16 +150,22 @@ fn renewal_secs(decision: &Decision) -> u64 {
 struct Text(SmallVec<[u8; 128]>);
 
 impl Text {
-    fn push_item(&mut self, name: &str, parameters: [(&str, u64); 2]) {
+    fn push_item(&mut self, name: &str, parameter: (&str, u64)) {
         if !self.0.is_empty() {
-            self.0.extend_from_slice(b", ");
+            self.push(", ");
         }
         self.push_sf_string(name);
-        for (key, number) in parameters {
-            self.0.extend_from_slice(key.as_bytes());
-            let mut digits = itoa::Buffer::new();
-            self.0.extend_from_slice(digits.format(number).as_bytes());
-        }
+        self.push_parameter(parameter);
+    }
+
+    fn push_parameter(&mut self, (key, number): (&str, u64)) {
+        self.push(key);
+        let mut digits = itoa::Buffer::new();
+        self.push(digits.format(number));
+    }
+
+    fn push(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
     }
 
     /// RFC 9651, section 4.1.6. Policy names are printable ASCII, so that nothing else needs care.

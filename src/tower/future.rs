@@ -9,10 +9,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use tokio::time::Sleep;
 use tower_service::Service;
 
-use super::layer::{Sentence, Settings, with_fields};
-use crate::http::{QuotaFields, ResponseBody};
+use super::layer::{Pass, Sentence, Settings};
+use crate::http::ResponseBody;
 use crate::limiter::PendingVerdict;
 use crate::request::RequestHead;
 
@@ -38,11 +39,17 @@ pin_project! {
             // Taken when the answer is there.
             asking: Option<Asking<S, B>>,
         },
+        /// Allowed, and held up for a while.
+        Waiting {
+            sleep: Pin<Box<Sleep>>,
+            // Taken when it is over.
+            waiting: Option<Waiting<S, B>>,
+        },
         /// Allowed: the inner service is at work.
         Calling {
             #[pin]
             response: S::Future,
-            fields: Option<QuotaFields>,
+            pass: Pass,
         },
         /// Denied, or not to be judged.
         Rejected {
@@ -58,6 +65,13 @@ struct Asking<S, B> {
     ready: S,
     request: Request<B>,
     settings: Arc<Settings>,
+}
+
+/// All that waits to go on.
+struct Waiting<S, B> {
+    ready: S,
+    request: Request<B>,
+    pass: Pass,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -81,9 +95,15 @@ where
         }
     }
 
-    pub(super) fn calling(response: S::Future, fields: Option<QuotaFields>) -> Self {
+    pub(super) fn waiting(ready: S, request: Request<B>, pass: Pass) -> Self {
         Self {
-            state: State::Calling { response, fields },
+            state: State::waiting(ready, request, pass),
+        }
+    }
+
+    pub(super) fn calling(response: S::Future, pass: Pass) -> Self {
+        Self {
+            state: State::Calling { response, pass },
         }
     }
 
@@ -92,6 +112,30 @@ where
             state: State::Rejected {
                 response: Some(response),
             },
+        }
+    }
+}
+
+impl<S, B> State<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn waiting(ready: S, request: Request<B>, pass: Pass) -> Self {
+        Self::Waiting {
+            sleep: Box::pin(tokio::time::sleep(pass.delay)),
+            waiting: Some(Waiting {
+                ready,
+                request,
+                pass,
+            }),
+        }
+    }
+
+    fn calling(mut ready: S, request: Request<B>, mut pass: Pass) -> Self {
+        pass.go_on();
+        Self::Calling {
+            response: ready.call(request),
+            pass,
         }
     }
 }
@@ -105,17 +149,15 @@ where
         let answer = ready!(waiting.verdict.answer.as_mut().poll(cx));
         let Self {
             mut verdict,
-            mut ready,
+            ready,
             request,
             settings,
         } = asking.take().expect(POLLED_AGAIN);
         let verdict = verdict.verdict(answer);
-        let sentence = settings.sentence(&verdict, &RequestHead::of(&request));
+        let sentence = settings.sentence(verdict, &RequestHead::of(&request));
         Poll::Ready(match sentence {
-            Sentence::Pass(fields) => State::Calling {
-                response: ready.call(request),
-                fields,
-            },
+            Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),
+            Sentence::Pass(pass) => State::waiting(ready, request, pass),
             Sentence::Reject(response) => State::Rejected {
                 response: Some(response),
             },
@@ -137,10 +179,18 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjected::Asking { asking } => ready!(Asking::poll_next(asking, cx)),
-                StateProjected::Calling { response, fields } => {
+                StateProjected::Waiting { sleep, waiting } => {
+                    ready!(sleep.as_mut().poll(cx));
+                    let Waiting {
+                        ready,
+                        request,
+                        pass,
+                    } = waiting.take().expect(POLLED_AGAIN);
+                    State::calling(ready, request, pass)
+                }
+                StateProjected::Calling { response, pass } => {
                     let response = ready!(response.poll(cx))?;
-                    let response = with_fields(response, fields.take());
-                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    return Poll::Ready(Ok(pass.finish(response)));
                 }
                 StateProjected::Rejected { response } => {
                     let response = response.take().expect(POLLED_AGAIN);

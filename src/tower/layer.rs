@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use tower_layer::Layer;
 
 use super::RateLimit;
-use crate::http::{OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection};
-use crate::limiter::{Limiter, Refusal, Verdict};
+use crate::http::{OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody};
+use crate::limiter::{Limiter, Refusal, TakenByRequest, Verdict};
 use crate::request::RequestHead;
+use crate::response::ResponseHead;
 
 /// Lets requests through to a service as a [`Limiter`] allows it.
 ///
@@ -84,10 +86,14 @@ pub(super) struct Settings {
 
 impl Settings {
     /// What a verdict means for its request.
-    pub(super) fn sentence(&self, verdict: &Verdict, request: &RequestHead<'_>) -> Sentence {
-        let fields = self.headers.fields(verdict);
-        match Rejection::of(verdict) {
-            None => Sentence::Pass(fields),
+    pub(super) fn sentence(&self, mut verdict: Verdict, request: &RequestHead<'_>) -> Sentence {
+        let fields = self.headers.fields(&verdict);
+        match Rejection::of(&verdict) {
+            None => Sentence::Pass(Pass {
+                fields,
+                delay: verdict.delay().to_duration(),
+                taken: verdict.take_taken(),
+            }),
             Some(rejection) => {
                 let response = rejection.response(request, &*self.on_rejection);
                 Sentence::Reject(with_fields(response, fields))
@@ -103,17 +109,44 @@ impl Settings {
 
 /// What becomes of a request.
 pub(super) enum Sentence {
-    /// It goes on to the service, whose response gets the fields.
-    Pass(Option<QuotaFields>),
+    /// It goes on to the service.
+    Pass(Pass),
     /// It is answered with this.
     Reject(Response<Bytes>),
 }
 
-/// Adds the quota fields, unless the response is a redirect: what it leads to has its own.
-pub(super) fn with_fields<B>(
-    mut response: Response<B>,
+/// What goes with a request to the service.
+pub(super) struct Pass {
+    /// What its response gets.
     fields: Option<QuotaFields>,
-) -> Response<B> {
+    /// How long it is held up before.
+    pub(super) delay: Duration,
+    taken: TakenByRequest,
+}
+
+impl Pass {
+    /// The service is about to be called.
+    pub(super) fn go_on(&mut self) {
+        if let Some(taken) = &mut self.taken {
+            taken.go_on();
+        }
+    }
+
+    /// The service has answered.
+    pub(super) fn finish<B>(&mut self, response: Response<B>) -> Response<ResponseBody<B>> {
+        let taken = self.taken.take();
+        if let Some(taken) = &taken {
+            taken.settle(&ResponseHead::of(&response));
+        }
+        let response = with_fields(response, self.fields.take());
+        // What is held while the request runs is held until its body has ended.
+        let held = taken.filter(|taken| taken.has_leases());
+        response.map(|body| ResponseBody::inner(body, held))
+    }
+}
+
+/// Adds the quota fields, unless the response is a redirect: what it leads to has its own.
+fn with_fields<B>(mut response: Response<B>, fields: Option<QuotaFields>) -> Response<B> {
     if let Some(fields) = fields.filter(|_| !response.status().is_redirection()) {
         fields.append_to(response.headers_mut());
     }

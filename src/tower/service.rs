@@ -15,8 +15,15 @@ use crate::request::RequestHead;
 /// A service behind a limiter; made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// A denied request is answered with a response and never touches the inner service; the inner
-/// service's errors pass unchanged. Dropping the future at any point is safe: a request that was
-/// charged stays charged, one whose answer was still on its way may be.
+/// service's errors pass unchanged.
+///
+/// Dropping the future at any point is safe. A request that was let through stays charged, one whose
+/// answer was still on its way may be. One that is held up (see
+/// [`Policy::max_wait`](crate::Policy::max_wait)) gives back what it has taken, but for what others
+/// have queued behind since. What a [concurrency](crate::Limit::concurrency) limit holds is given
+/// back, and so it is when the response's body has ended or is dropped.
+///
+/// Holding requests up, and giving back over Redis, needs a tokio runtime with time enabled.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
@@ -53,8 +60,12 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let head = RequestHead::of(&request);
         match self.settings.limiter.judge(&head) {
-            Ok(Judging::Done(verdict)) => match self.settings.sentence(&verdict, &head) {
-                Sentence::Pass(fields) => ResponseFuture::calling(self.inner.call(request), fields),
+            Ok(Judging::Done(verdict)) => match self.settings.sentence(verdict, &head) {
+                Sentence::Pass(mut pass) if pass.delay.is_zero() => {
+                    pass.go_on();
+                    ResponseFuture::calling(self.inner.call(request), pass)
+                }
+                Sentence::Pass(pass) => ResponseFuture::waiting(self.take_ready(), request, pass),
                 Sentence::Reject(response) => {
                     // What it holds for this request (a permit, a place in a queue) others need.
                     drop(self.take_ready());

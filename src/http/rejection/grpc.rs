@@ -74,7 +74,9 @@ fn code(kind: RejectionKind) -> u16 {
     const INTERNAL: u16 = 13;
     const UNAVAILABLE: u16 = 14;
     match kind {
-        RejectionKind::QuotaExceeded | RejectionKind::NeverFits => RESOURCE_EXHAUSTED,
+        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
+            RESOURCE_EXHAUSTED
+        }
         RejectionKind::StoreFailed(_) => UNAVAILABLE,
         RejectionKind::MissingKey | RejectionKind::BadCost => INVALID_ARGUMENT,
         RejectionKind::Misconfigured => INTERNAL,

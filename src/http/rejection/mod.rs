@@ -43,6 +43,9 @@ pub enum RejectionKind {
     /// The request costs more than the quota can ever hold; waiting does not help. HTTP 429, gRPC
     /// `RESOURCE_EXHAUSTED`.
     NeverFits,
+    /// The quota was exceeded so often that its [`Penalty`](crate::Penalty) bans the subject for a
+    /// time. HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
+    Banned,
     /// The store gave no answer and the policy's failure mode refuses. HTTP 503, gRPC
     /// `UNAVAILABLE`.
     StoreFailed(StoreErrorKind),
@@ -67,6 +70,7 @@ impl Rejection {
                 RejectionKind::StoreFailed(failure),
                 "the quota cannot be checked at the moment",
             ),
+            Outcome::Banned => (RejectionKind::Banned, "the quota was exceeded too often"),
             _ => (RejectionKind::QuotaExceeded, "the quota is used up"),
         };
         let denying = || {
@@ -112,7 +116,7 @@ impl Rejection {
     /// The HTTP status that says so.
     pub fn status(&self) -> StatusCode {
         match self.kind {
-            RejectionKind::QuotaExceeded | RejectionKind::NeverFits => {
+            RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
                 StatusCode::TOO_MANY_REQUESTS
             }
             RejectionKind::StoreFailed(_) => StatusCode::SERVICE_UNAVAILABLE,

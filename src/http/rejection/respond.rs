@@ -94,7 +94,7 @@ fn response(rejection: &Rejection, media_type: &'static str, body: String) -> Re
 
 fn write_problem(json: &mut String, rejection: &Rejection) -> fmt::Result {
     let (name, title) = match rejection.kind {
-        RejectionKind::QuotaExceeded | RejectionKind::NeverFits => {
+        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
             (Some("quota-exceeded"), "Quota exceeded")
         }
         RejectionKind::StoreFailed(_) => (

@@ -1,0 +1,68 @@
+use super::*;
+use crate::decision::Decisions;
+use crate::limit::Limit;
+use crate::store::{Answer, Check};
+use crate::time::{MINUTE, SECOND};
+
+struct Silent;
+
+impl Store for Silent {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        Answer::Ready(Ok(Decisions::default()))
+    }
+}
+
+fn refusal(policies: impl IntoIterator<Item = Policy>) -> String {
+    Limiter::new(Silent, policies).unwrap_err().to_string()
+}
+
+fn named(name: &str) -> Policy {
+    Policy::new(name, Limit::gcra(100, MINUTE).burst(20))
+}
+
+#[test]
+fn a_cost_that_is_nothing_or_never_fits_is_refused() {
+    assert_eq!(
+        refusal([named("api").cost(0)]),
+        "policy \"api\": cost: got 0, expected 1 to 4294967295"
+    );
+    assert_eq!(
+        refusal([named("api").cost(21)]),
+        "policy \"api\": cost: got 21, expected no more than the limit, or its burst, ever holds"
+    );
+    assert!(Limiter::new(Silent, [named("api").cost(20)]).is_ok());
+}
+
+#[test]
+fn names_that_are_used_twice_or_cannot_stand_in_a_header_are_refused() {
+    assert!(
+        refusal([named("a"), named("b"), named("a")]).contains("\"a\": the name is used twice")
+    );
+    for name in ["", "a\nb", "ä", &"x".repeat(65)] {
+        assert!(refusal([named(name)]).contains("name: got"), "{name:?}");
+    }
+}
+
+#[test]
+fn a_timeout_outside_the_range_is_refused() {
+    for (timeout, fine) in [
+        (Duration::ZERO, false),
+        (Duration::from_micros(999), false),
+        (Duration::from_millis(1), true),
+        (MINUTE, true),
+        (MINUTE + SECOND, false),
+    ] {
+        let built = Limiter::builder(Silent).timeout(timeout).build();
+        assert_eq!(built.is_ok(), fine, "{timeout:?}");
+    }
+}
+
+#[test]
+fn a_secret_that_is_none_is_refused() {
+    let built = |secret: &str| Limiter::builder(Silent).key_secret(secret).build();
+    assert_eq!(
+        built("").unwrap_err().to_string(),
+        "key_secret: got none, expected a secret of at least 1 byte"
+    );
+    assert!(built("s").is_ok());
+}

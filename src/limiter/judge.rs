@@ -1,0 +1,185 @@
+//! How a request is judged: all policies that are about it, in one question.
+
+use smallvec::SmallVec;
+
+use super::taken::{Taken, TakenByRequest};
+use super::{Limiter, answered};
+use crate::algorithm::{Action, LeaseId, Take};
+use crate::decision::{Decision, Decisions};
+use crate::error::StoreError;
+use crate::policy::Unreadable;
+use crate::request::RequestHead;
+use crate::store::{Answer, Check, PendingAnswer};
+use crate::time::Micros;
+
+impl Limiter {
+    /// Asks all policies that are about this request, at once.
+    pub(crate) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
+        let mut asked = Asked::default();
+        let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
+        for (position, policy) in self.0.policies.iter().enumerate() {
+            if !policy.applies(request) {
+                continue;
+            }
+            let read = policy.read(request).map_err(|reason| Refusal {
+                policy: policy.id.name().to_owned(),
+                reason,
+            })?;
+            let Some(read) = read else { continue };
+            let subject = self.subject(&read.key);
+            let take = Take {
+                cost: read.cost,
+                patience: policy.patience,
+                lease: read.algorithm.lease().map(|_| LeaseId::new()),
+            };
+            checks.extend(policy.checks(subject, read.algorithm, Action::Take(take)));
+            asked.positions.push(position);
+            asked.has_penalties |= policy.penalty.is_some();
+            asked.may_give_back |= policy.may_give_back();
+        }
+        if checks.is_empty() {
+            return Ok(Judging::Done(Verdict::of_nobody(self.clone())));
+        }
+        // Before asking, so that what is taken while nobody listens any more is given back.
+        let taken = asked.may_give_back.then(|| {
+            let mut taken = Box::new(Taken::asking(self.clone()));
+            let is_policys_own = |check: &&Check<'_>| !check.algorithm.is_penalty();
+            let own = checks.iter().filter(is_policys_own);
+            for (position, check) in asked.positions.iter().zip(own) {
+                taken.add(*position, check);
+            }
+            taken
+        });
+        Ok(match self.0.store.ask(&checks) {
+            Answer::Ready(answer) => Judging::Done(self.verdict(asked, taken, answer)),
+            Answer::Pending(answer) => Judging::Asked(PendingVerdict {
+                limiter: self.clone(),
+                asked,
+                taken,
+                answer,
+            }),
+        })
+    }
+
+    fn verdict(
+        &self,
+        asked: Asked,
+        mut taken: TakenByRequest,
+        answer: Result<Decisions, StoreError>,
+    ) -> Verdict {
+        let decisions = asked.merged(self, answered(answer));
+        if let Some(taken) = &mut taken {
+            taken.answered(decisions.iter());
+        }
+        Verdict {
+            limiter: self.clone(),
+            positions: asked.positions,
+            decisions,
+            taken,
+        }
+    }
+}
+
+/// Which policies were asked.
+#[derive(Default)]
+struct Asked {
+    /// Their positions.
+    positions: SmallVec<[usize; 4]>,
+    has_penalties: bool,
+    may_give_back: bool,
+}
+
+impl Asked {
+    /// One decision for each policy, whatever the number of its checks.
+    fn merged(&self, limiter: &Limiter, decisions: Decisions) -> Decisions {
+        if !self.has_penalties {
+            return decisions;
+        }
+        let mut each = decisions.iter();
+        let policies = self.positions.iter();
+        policies
+            .map(|&position| limiter.0.policies[position].decision(&mut each))
+            .collect()
+    }
+}
+
+/// A request that is being judged.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on the memory path"
+)]
+pub(crate) enum Judging {
+    Done(Verdict),
+    Asked(PendingVerdict),
+}
+
+/// A verdict that takes a trip to the store.
+pub(crate) struct PendingVerdict {
+    limiter: Limiter,
+    asked: Asked,
+    taken: TakenByRequest,
+    pub(crate) answer: PendingAnswer,
+}
+
+impl PendingVerdict {
+    /// The verdict, once the answer is there.
+    pub(crate) fn verdict(&mut self, answer: Result<Decisions, StoreError>) -> Verdict {
+        let asked = std::mem::take(&mut self.asked);
+        self.limiter.verdict(asked, self.taken.take(), answer)
+    }
+}
+
+/// All decisions about one request, and who took them.
+pub(crate) struct Verdict {
+    limiter: Limiter,
+    positions: SmallVec<[usize; 4]>,
+    decisions: Decisions,
+    taken: TakenByRequest,
+}
+
+impl Verdict {
+    fn of_nobody(limiter: Limiter) -> Self {
+        Self {
+            limiter,
+            positions: SmallVec::new(),
+            decisions: Decisions::default(),
+            taken: None,
+        }
+    }
+
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.decisions.all_allow()
+    }
+
+    /// How long the request is held up.
+    pub(crate) fn delay(&self) -> Micros {
+        let delays = self.decisions.iter().map(|decision| decision.delay);
+        delays.max().unwrap_or_default()
+    }
+
+    /// What the request has taken and may have to give back.
+    pub(crate) fn take_taken(&mut self) -> TakenByRequest {
+        self.taken.take()
+    }
+
+    /// Each policy's name and decision.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> {
+        let names = self
+            .positions
+            .iter()
+            .map(|&position| self.limiter.0.policies[position].id.name());
+        names.zip(self.decisions.iter())
+    }
+
+    /// The decision that a rejection is about.
+    pub(crate) fn denied_by(&self) -> Option<(&str, &Decision)> {
+        self.each().nth(self.decisions.denied_by()?)
+    }
+}
+
+/// A request that cannot be judged: which policy could not read it, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) policy: String,
+    pub(crate) reason: Unreadable,
+}

@@ -1,0 +1,186 @@
+//! `Taken`: what a request has taken and may have to give back.
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use super::Limiter;
+use super::leases::Leased;
+use crate::algorithm::{Action, Algorithm, LeaseId};
+use crate::decision::{Decision, Outcome, Receipt};
+use crate::key::Subject;
+use crate::response::ResponseHead;
+use crate::store::{Answer, Check};
+
+/// What a request has taken. Dropped, it gives back what the stage that the request is in says;
+/// nobody waits for that, and what cannot be given back lapses.
+pub(crate) struct Taken {
+    limiter: Limiter,
+    entries: SmallVec<[Entry; 1]>,
+    stage: Stage,
+    /// Where the giving back is done, as a guard may be dropped anywhere.
+    runtime: Option<Handle>,
+}
+
+/// What the layer carries for a request; most requests have nothing to give back.
+pub(crate) type TakenByRequest = Option<Box<Taken>>;
+
+/// What one policy's check has taken.
+struct Entry {
+    position: usize,
+    subject: Subject,
+    algorithm: Algorithm,
+    cost: u32,
+    /// Of permits that are known to be taken.
+    receipt: Option<Receipt>,
+    is_delayed: bool,
+    lease: Option<LeaseId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The answer is on its way: a lease may have been taken, and is ended.
+    Asking,
+    /// It is held up: nothing was used yet, and all is given back.
+    Waiting,
+    /// It runs: leases are ended, all else is used.
+    Running,
+}
+
+impl Taken {
+    pub(super) fn asking(limiter: Limiter) -> Self {
+        Self {
+            limiter,
+            entries: SmallVec::new(),
+            stage: Stage::Asking,
+            runtime: Handle::try_current().ok(),
+        }
+    }
+
+    /// Adds a check that is about to be asked.
+    pub(super) fn add(&mut self, position: usize, check: &Check<'_>) {
+        self.entries.push(Entry {
+            position,
+            subject: check.subject,
+            algorithm: check.algorithm,
+            cost: check.action.takes(),
+            receipt: None,
+            is_delayed: false,
+            lease: check.action.lease(),
+        });
+    }
+
+    /// The answers are there, one for each check that was added.
+    pub(super) fn answered<'a>(&mut self, decisions: impl Iterator<Item = &'a Decision> + Clone) {
+        let all_allow = decisions.clone().all(Decision::is_allowed);
+        let mut doubtful: SmallVec<[Entry; 1]> = SmallVec::new();
+        let entries = std::mem::take(&mut self.entries);
+        for (mut entry, decision) in entries.into_iter().zip(decisions) {
+            match decision.outcome {
+                Outcome::Allowed if all_allow => {
+                    entry.receipt = Some(decision.receipt);
+                    entry.is_delayed = !decision.delay.is_zero();
+                    self.entries.push(entry);
+                }
+                Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind)
+                    if kind.may_have_counted() =>
+                {
+                    doubtful.push(entry);
+                }
+                _ => {}
+            }
+        }
+        self.give_back(&doubtful, Entry::release);
+        self.stage = Stage::Waiting;
+        for entry in &self.entries {
+            if let Some(lease) = entry.lease {
+                let leased = Leased::new(entry.position, entry.subject, entry.algorithm);
+                self.limiter.keep_alive(lease, leased);
+            }
+        }
+    }
+
+    /// The request is let through: from now on what it has taken is used.
+    pub(crate) fn go_on(&mut self) {
+        self.stage = Stage::Running;
+    }
+
+    /// Whether something is held for as long as the request runs.
+    pub(crate) fn has_leases(&self) -> bool {
+        self.entries.iter().any(|entry| entry.lease.is_some())
+    }
+
+    /// Charges, or gives back, what the request turned out to cost more, or less.
+    pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
+        let policies = &self.limiter.0.policies;
+        let settle = |entry: &Entry| {
+            let actual = policies[entry.position].settled_cost(response, entry.cost);
+            let taken_at = Some(entry.receipt?.at);
+            if actual > entry.cost {
+                Some(Action::Charge(actual - entry.cost))
+            } else if actual < entry.cost {
+                let permits = entry.cost - actual;
+                Some(Action::Credit { permits, taken_at })
+            } else {
+                None
+            }
+        };
+        self.give_back(&self.entries, settle);
+    }
+
+    /// Sends the action that each entry has, without waiting for the answer.
+    fn give_back(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) {
+        let checks: SmallVec<[Check<'_>; 4]> = entries
+            .iter()
+            .filter_map(|entry| {
+                let action = action(entry)?;
+                let policy = &self.limiter.0.policies[entry.position];
+                Some(policy.check(entry.subject, entry.algorithm, action))
+            })
+            .collect();
+        if checks.is_empty() {
+            return;
+        }
+        if let Answer::Pending(answer) = self.limiter.0.store.ask(&checks)
+            && let Some(runtime) = &self.runtime
+        {
+            runtime.spawn(answer);
+        }
+    }
+}
+
+impl Entry {
+    fn release(&self) -> Option<Action> {
+        self.lease.map(Action::Release)
+    }
+
+    /// All that was taken, as nothing of it was used.
+    fn cancel(&self) -> Option<Action> {
+        if let Some(lease) = self.lease {
+            return Some(Action::Release(lease));
+        }
+        let receipt = self.receipt?;
+        Some(if self.is_delayed {
+            Action::Cancel {
+                permits: self.cost,
+                receipt,
+            }
+        } else {
+            Action::Credit {
+                permits: self.cost,
+                taken_at: Some(receipt.at),
+            }
+        })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for lease in self.entries.iter().filter_map(|entry| entry.lease) {
+            self.limiter.let_lapse(lease);
+        }
+        match self.stage {
+            Stage::Asking | Stage::Running => self.give_back(&self.entries, Entry::release),
+            Stage::Waiting => self.give_back(&self.entries, Entry::cancel),
+        }
+    }
+}
