@@ -9,6 +9,10 @@
 -- Returns       fits, wait_us, held, empty_in_us
 -- Writes        KEYS[i] in its commit; expires when the last lease lapses
 -- Mirrors       src/algorithm/concurrency.rs
+
+-- What all leases of a key come to, read once for all checks of a question: it may renew many.
+local all_leases = {}
+
 local function concurrency(key, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local lease_us, lease = tonumber(ARGV[at + 4]), ARGV[at + 5]
@@ -23,13 +27,19 @@ local function concurrency(key, at, now)
     return string.format("%.0f", number)
   end
 
-  local lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
-  local held = -(score("held") or 0)
-  for _, number in ipairs(lapsed) do
-    held = held - permits_of(number)
+  local all = all_leases[key]
+  if not all then
+    local lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
+    local held = -(score("held") or 0)
+    for _, number in ipairs(lapsed) do
+      held = held - permits_of(number)
+    end
+    -- The last two, because the last may be about to end.
+    local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
+    all = { lapsed = lapsed, held = held, last = last }
+    all_leases[key] = all
   end
-  -- The last two, because the last may be about to end.
-  local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
+  local lapsed, held, last = all.lapsed, all.held, all.last
   local function empty_in(but)
     local lapse = tonumber(last[last[1] == but and 4 or 2] or 0)
     return math.max(lapse - now, 0)
@@ -44,15 +54,15 @@ local function concurrency(key, at, now)
   end
   -- Sets the lease's permits and lapse, and what all hold with it.
   local function hold(new_permits, new_lapses)
-    local all = held - permits + new_permits
-    if all == 0 then
+    local new_held = held - permits + new_permits
+    if new_held == 0 then
       redis.call("DEL", key)
       return
     end
     for _, number in ipairs(lapsed) do
       redis.call("ZREM", key, number, "=" .. number)
     end
-    redis.call("ZADD", key, text(-all), "held")
+    redis.call("ZADD", key, text(-new_held), "held")
     if new_permits == 0 then
       redis.call("ZREM", key, lease, "=" .. lease)
     else

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tower_throttle::{
     Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, RedisStore, SECOND,
-    StoreErrorKind,
+    StoreErrorKind, per_minute,
 };
 
 /// Far above what a decision takes here, far below what a test may take to notice a hang.
@@ -314,7 +314,7 @@ async fn the_documented_rights_suffice() {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in "~throttle:* +eval +evalsha +time +get +set +del +llen +lindex +lset +lpush \
-                  +rpush +ltrim +pexpireat"
+                  +rpush +ltrim +zadd +zrem +zscore +zrangebyscore +zrevrange +pexpireat"
         .split_whitespace()
     {
         user.arg(right);
@@ -334,6 +334,12 @@ async fn the_documented_rights_suffice() {
         // Short, so that logs are trimmed and begin anew.
         ("short_log", Limit::sliding_log(5, millisecond)),
         ("shorter_log", Limit::sliding_log(5, 20 * millisecond)),
+        ("token_bucket", Limit::token_bucket(5, per_minute(5))),
+        ("leaky_bucket", Limit::leaky_bucket(5, per_minute(5))),
+        ("sliding_window", Limit::sliding_window(5, MINUTE)),
+        ("sliding_counter", Limit::sliding_counter(5, MINUTE)),
+        // Short, so that leases lapse.
+        ("concurrency", Limit::concurrency(5).lease(millisecond)),
     ];
     let policies = limits.map(|(name, limit)| Policy::new(name, limit));
     let limiter = Limiter::builder(store).policies(policies);
@@ -342,6 +348,8 @@ async fn the_documented_rights_suffice() {
         for (name, _) in limits {
             let decision = limiter.check(name, "alice").await.unwrap();
             assert_eq!(decision.store_failure(), None, "{name}");
+            let decision = limiter.credit(name, "alice", 1).await.unwrap();
+            assert_eq!(decision.store_failure(), None, "{name}, giving back");
         }
     }
 }
