@@ -19,6 +19,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         body: Either<B>,
+        // Behind the body, so that a body that is dropped has stopped before what it held is had by
+        // another.
         held: TakenByRequest,
     }
 }

@@ -189,8 +189,13 @@ where
                     State::calling(ready, request, pass)
                 }
                 StateProjected::Calling { response, pass } => {
-                    let response = ready!(response.poll(cx))?;
-                    return Poll::Ready(Ok(pass.finish(response)));
+                    return Poll::Ready(match ready!(response.poll(cx)) {
+                        Ok(response) => Ok(pass.finish(response)),
+                        Err(error) => {
+                            pass.fail();
+                            Err(error)
+                        }
+                    });
                 }
                 StateProjected::Rejected { response } => {
                     let response = response.take().expect(POLLED_AGAIN);

@@ -143,6 +143,11 @@ impl Pass {
         let held = taken.filter(|taken| taken.has_leases());
         response.map(|body| ResponseBody::inner(body, held))
     }
+
+    /// The service has failed: nothing runs any more, however long its future is kept.
+    pub(super) fn fail(&mut self) {
+        self.taken = None;
+    }
 }
 
 /// Adds the quota fields, unless the response is a redirect: what it leads to has its own.
