@@ -1,162 +1,219 @@
-//! The leases of this process: renewed together while what they were taken for runs.
+//! The leases of this process: kept alive while what they were taken for runs, then ended.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use smallvec::SmallVec;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Limiter, Shared};
+use super::renewals::Renewals;
+use super::{Limiter, Shared, failure};
 use crate::algorithm::{Action, Algorithm, LeaseId};
 use crate::key::Subject;
-use crate::store::{Answer, Check};
+use crate::store::Check;
+use crate::time::SECOND;
 
-/// So many leases are renewed in one trip: enough for most processes, and not so many that the
-/// script holds up others.
-const MOST_IN_ONE_TRIP: usize = 500;
-
-/// A lease is renewed when a third of its life is over, so that two renewals may fail.
+/// A lease is renewed when a third of its life is over.
 const RENEWALS_IN_A_LIFE: u32 = 3;
 
-/// The leases that are to be kept alive.
-#[derive(Default)]
-pub(super) struct Leases {
-    live: Mutex<Live>,
-    /// Told when a lease enters that needs renewals more often than those before.
-    hurry: Arc<Notify>,
+/// What the store did not do is asked of it again after a twelfth of the life: of a renewal that
+/// fails, seven more tries come in time.
+const TRIES_IN_A_LIFE: u32 = 12;
+
+/// A lease that is known to be taken, and what it holds permits of.
+#[derive(Clone, Copy)]
+pub(super) struct Lease {
+    pub(super) id: LeaseId,
+    pub(super) position: usize,
+    pub(super) subject: Subject,
+    pub(super) algorithm: Algorithm,
 }
+
+impl Lease {
+    /// The check that does something with it.
+    pub(super) fn check<'a>(&self, of: &'a Shared, action: fn(LeaseId) -> Action) -> Check<'a> {
+        let policy = &of.policies[self.position];
+        policy.check(self.subject, self.algorithm, action(self.id))
+    }
+
+    fn life(&self) -> Duration {
+        self.algorithm.lease().unwrap_or_default().to_duration()
+    }
+
+    fn renewed_every(&self) -> Duration {
+        self.life() / RENEWALS_IN_A_LIFE
+    }
+
+    fn tried_every(&self) -> Duration {
+        self.life() / TRIES_IN_A_LIFE
+    }
+}
+
+/// The leases that are to be kept alive.
+///
+/// Those of one runtime are renewed by one task on it: a runtime that is shut down, or that nobody
+/// drives for a while, keeps no leases but its own from being renewed.
+#[derive(Default)]
+pub(super) struct Leases(Mutex<Live>);
 
 #[derive(Default)]
 struct Live {
-    leases: HashMap<LeaseId, Leased>,
-    /// How often the task looks after them; `None` when there is no task.
-    every: Option<Duration>,
+    leases: HashMap<LeaseId, Kept>,
+    /// Of each runtime with a task, when it looks after the leases next.
+    rounds: HashMap<Id, Round>,
 }
 
-/// What a lease holds permits of.
-pub(super) struct Leased {
-    position: usize,
-    subject: Subject,
-    algorithm: Algorithm,
-    renewed: Instant,
+struct Kept {
+    lease: Lease,
+    runtime: Id,
+    /// When it is to be renewed.
+    due: Instant,
 }
 
-impl Leased {
-    pub(super) fn new(position: usize, subject: Subject, algorithm: Algorithm) -> Self {
-        Self {
-            position,
-            subject,
-            algorithm,
-            renewed: Instant::now(),
-        }
-    }
-
-    /// The longest time between two renewals.
-    fn renewed_every(&self) -> Duration {
-        let life = self.algorithm.lease().unwrap_or_default();
-        life.to_duration() / RENEWALS_IN_A_LIFE
-    }
+struct Round {
+    at: Instant,
+    /// Told when that has become earlier.
+    earlier: Arc<Notify>,
 }
 
 impl Leases {
     fn lock(&self) -> MutexGuard<'_, Live> {
         // No step under the lock leaves anything half done.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a lease that was taken at this time or later. `Some` when the runtime needs a task, and
+    /// what to tell it by that it has to hurry.
+    fn add(&self, lease: Lease, taken: Instant, runtime: Id) -> Option<Arc<Notify>> {
+        let due = taken + lease.renewed_every();
+        let mut live = self.lock();
+        let kept = Kept {
+            lease,
+            runtime,
+            due,
+        };
+        live.leases.insert(lease.id, kept);
+        if let Some(round) = live.rounds.get_mut(&runtime) {
+            if due < round.at {
+                round.at = due;
+                round.earlier.notify_one();
+            }
+            return None;
+        }
+        let earlier = Arc::new(Notify::new());
+        let round = Round {
+            at: due,
+            earlier: Arc::clone(&earlier),
+        };
+        live.rounds.insert(runtime, round);
+        Some(earlier)
+    }
+
+    fn remove(&self, lease: LeaseId) {
+        self.lock().leases.remove(&lease);
+    }
+
+    /// When the next round of a runtime's task is; `None` when it has no leases any more, and the
+    /// task is over.
+    pub(super) fn next_round(&self, runtime: Id) -> Option<Instant> {
+        let mut live = self.lock();
+        let next = live.of(runtime).map(|kept| kept.due).min();
+        match (next, live.rounds.get_mut(&runtime)) {
+            (Some(next), Some(round)) => round.at = next,
+            _ => drop(live.rounds.remove(&runtime)),
+        }
+        next
+    }
+
+    /// What a runtime's task renews now, if anything is due: with it goes all that would be due
+    /// before the next round, so that all go together from then on. Until they are said to be
+    /// [renewed](Self::renewed) they are to be tried again soon.
+    pub(super) fn due(&self, runtime: Id) -> Vec<Lease> {
+        let now = Instant::now();
+        let mut live = self.lock();
+        if live.of(runtime).all(|kept| kept.due > now) {
+            return Vec::new();
+        }
+        let rounds = live.of(runtime).map(|kept| kept.lease.renewed_every());
+        let next_round = now + rounds.min().unwrap_or_default();
+        let kept = live.leases.values_mut();
+        let due = kept.filter(|kept| kept.runtime == runtime && kept.due <= next_round);
+        due.map(|kept| {
+            kept.due = now + kept.lease.tried_every();
+            kept.lease
+        })
+        .collect()
+    }
+
+    /// Notes that these were renewed at this time or later.
+    pub(super) fn renewed(&self, leases: &[Lease], at: Instant) {
+        let mut live = self.lock();
+        for lease in leases {
+            if let Some(kept) = live.leases.get_mut(&lease.id) {
+                kept.due = at + lease.renewed_every();
+            }
+        }
+    }
+
+    /// Notes that a runtime's task was ended with its runtime.
+    pub(super) fn task_is_gone(&self, runtime: Id) {
+        self.lock().rounds.remove(&runtime);
+    }
+}
+
+impl Live {
+    fn of(&self, runtime: Id) -> impl Iterator<Item = &Kept> {
+        let kept = self.leases.values();
+        kept.filter(move |kept| kept.runtime == runtime)
+    }
+}
+
+/// With the limiter its tasks end, however long they have to wait for their next round.
+impl Drop for Leases {
+    fn drop(&mut self) {
+        for round in self.lock().rounds.values() {
+            round.earlier.notify_one();
+        }
     }
 }
 
 impl Limiter {
-    /// Renews a lease from now on.
-    pub(super) fn keep_alive(&self, lease: LeaseId, leased: Leased) {
-        let often = leased.renewed_every();
-        let mut live = self.0.leases.lock();
-        live.leases.insert(lease, leased);
-        match live.every {
-            Some(every) if every <= often => {}
-            Some(_) => {
-                live.every = Some(often);
-                self.0.leases.hurry.notify_one();
-            }
-            None => {
-                // Without a runtime nothing is renewed, and the lease lapses.
-                if let Ok(runtime) = Handle::try_current() {
-                    live.every = Some(often);
-                    let hurry = Arc::clone(&self.0.leases.hurry);
-                    let task = Task(Arc::downgrade(&self.0));
-                    runtime.spawn(async move { task.run(&hurry).await });
-                }
-            }
+    /// Renews a lease, taken at this time or later, for as long as its runtime runs.
+    pub(super) fn keep_alive(&self, lease: Lease, taken: Instant, runtime: &Handle) {
+        let leases = &self.0.leases;
+        if let Some(hurry) = leases.add(lease, taken, runtime.id()) {
+            // Not under the lock: a runtime that is being shut down drops the task at once.
+            let renewals = Renewals::new(Arc::downgrade(&self.0), runtime.id(), hurry);
+            runtime.spawn(renewals.run());
         }
     }
 
     /// Renews a lease no longer.
     pub(super) fn let_lapse(&self, lease: LeaseId) {
-        self.0.leases.lock().leases.remove(&lease);
+        self.0.leases.remove(lease);
     }
-}
 
-/// The task that renews all leases of a limiter, for as long as there are any.
-struct Task(Weak<Shared>);
-
-impl Task {
-    async fn run(self, hurry: &Notify) {
-        while let Some(every) = self.next_round() {
-            let asked_to_hurry = tokio::time::timeout(every, hurry.notified()).await;
-            if asked_to_hurry.is_err() {
-                self.renew(every).await;
+    /// Ends leases that the store did not end at once: asks again, soon and then less often, until
+    /// it has or they have lapsed.
+    pub(super) async fn end(self, leases: SmallVec<[Lease; 1]>) {
+        let longest = |time: fn(&Lease) -> Duration| leases.iter().map(time).max();
+        let lapsed = Instant::now() + longest(Lease::life).unwrap_or_default();
+        let longest_pause = longest(Lease::tried_every).unwrap_or_default();
+        let mut pause = longest_pause.min(SECOND);
+        while Instant::now() + pause < lapsed {
+            tokio::time::sleep(pause).await;
+            let answer = {
+                let checks = leases.iter();
+                let checks = checks.map(|lease| lease.check(&self.0, Action::Release));
+                self.0.store.ask(&checks.collect::<SmallVec<[_; 1]>>())
+            };
+            if failure(answer).await.is_none() {
+                return;
             }
-        }
-    }
-
-    /// How long until the next round; `None` when there is nothing left to renew.
-    fn next_round(&self) -> Option<Duration> {
-        let shared = self.0.upgrade()?;
-        let mut live = shared.leases.lock();
-        live.every = live.leases.values().map(Leased::renewed_every).min();
-        live.every
-    }
-
-    /// Renews what would not live to see the round after the next.
-    async fn renew(&self, every: Duration) {
-        let Some(shared) = self.0.upgrade() else {
-            return;
-        };
-        let now = Instant::now();
-        let due: Vec<_> = {
-            let mut live = shared.leases.lock();
-            let leases = live.leases.iter_mut();
-            let due = leases.filter(|(_, leased)| {
-                now.duration_since(leased.renewed) + every > leased.renewed_every()
-            });
-            due.map(|(lease, leased)| {
-                leased.renewed = now;
-                (*lease, leased.position, leased.subject, leased.algorithm)
-            })
-            .collect()
-        };
-        for together in due.chunks(MOST_IN_ONE_TRIP) {
-            let checks: Vec<Check<'_>> = together
-                .iter()
-                .map(|(lease, position, subject, algorithm)| {
-                    let policy = &shared.policies[*position];
-                    policy.check(*subject, *algorithm, Action::Renew(*lease))
-                })
-                .collect();
-            if let Answer::Pending(answer) = shared.store.ask(&checks) {
-                // Whatever it is: the next round tries again.
-                let _ = answer.await;
-            }
-        }
-    }
-}
-
-impl Drop for Task {
-    /// Also when its runtime is shut down, so that another one can take over.
-    fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.leases.lock().every = None;
+            pause = longest_pause.min(pause * 2);
         }
     }
 }

@@ -10,7 +10,7 @@ use self::leases::Leases;
 use self::taken::Taken;
 use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::{Decision, Decisions};
-use crate::error::{CheckError, ConfigError, StoreError};
+use crate::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 use crate::key::{Key, Secret, Subject};
 use crate::policy::{Policy, ReadyPolicy};
 use crate::store::{Answer, Check, Store};
@@ -20,6 +20,7 @@ mod builder;
 mod held;
 mod judge;
 mod leases;
+mod renewals;
 mod taken;
 
 pub use self::builder::LimiterBuilder;
@@ -257,9 +258,8 @@ impl Limiter {
 
     /// Asks for one request's permits as [`check`](Self::check) does, and holds them: until the
     /// guard is dropped when the limit is one of [concurrency](crate::Limit::concurrency). Their
-    /// lease is renewed until then.
-    ///
-    /// Needs a tokio runtime with time enabled.
+    /// lease is renewed until then, on the tokio runtime that this is called on: it needs time
+    /// enabled, and somebody who drives it.
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};
@@ -339,6 +339,15 @@ impl Limiter {
     fn subject(&self, key: &Key) -> Subject {
         key.subject(self.0.secret.as_ref())
     }
+}
+
+/// Why the store did not do what it was asked to, when it did not.
+async fn failure(answer: Answer) -> Option<StoreErrorKind> {
+    let decisions = match answer {
+        Answer::Ready(answer) => answered(answer),
+        Answer::Pending(answer) => answered(answer.await),
+    };
+    decisions.iter().find_map(Decision::store_failure)
 }
 
 /// `Failover` stands outermost and turns every error into a decision.

@@ -2,14 +2,15 @@
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
-use super::Limiter;
-use super::leases::Leased;
+use super::leases::Lease;
+use super::{Limiter, failure};
 use crate::algorithm::{Action, Algorithm, LeaseId};
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::key::Subject;
 use crate::response::ResponseHead;
-use crate::store::{Answer, Check};
+use crate::store::{Answer, Check, PendingAnswer};
 
 /// What a request has taken. Dropped, it gives back what the stage that the request is in says;
 /// nobody waits for that, and what cannot be given back lapses.
@@ -17,7 +18,10 @@ pub(crate) struct Taken {
     limiter: Limiter,
     entries: SmallVec<[Entry; 1]>,
     stage: Stage,
-    /// Where the giving back is done, as a guard may be dropped anywhere.
+    /// When it was asked; what was taken was taken later.
+    asked: Instant,
+    /// Where leases are renewed, and where the giving back is done when the guard is dropped
+    /// outside of any runtime.
     runtime: Option<Handle>,
 }
 
@@ -52,6 +56,7 @@ impl Taken {
             limiter,
             entries: SmallVec::new(),
             stage: Stage::Asking,
+            asked: Instant::now(),
             runtime: Handle::try_current().ok(),
         }
     }
@@ -91,10 +96,10 @@ impl Taken {
         }
         self.give_back(&doubtful, Entry::release);
         self.stage = Stage::Waiting;
-        for entry in &self.entries {
-            if let Some(lease) = entry.lease {
-                let leased = Leased::new(entry.position, entry.subject, entry.algorithm);
-                self.limiter.keep_alive(lease, leased);
+        // Without a runtime nothing is renewed, and the lease lapses.
+        if let Some(runtime) = &self.runtime {
+            for lease in self.entries.iter().filter_map(Entry::lease) {
+                self.limiter.keep_alive(lease, self.asked, runtime);
             }
         }
     }
@@ -124,11 +129,42 @@ impl Taken {
                 None
             }
         };
-        self.give_back(&self.entries, settle);
+        if let Some(answer) = self.ask(&self.entries, settle) {
+            self.spawn(answer);
+        }
     }
 
-    /// Sends the action that each entry has, without waiting for the answer.
+    /// Gives back what each entry says, without waiting for the answer. What would stay taken for
+    /// the rest of a lease's life is tried until the store has done it.
     fn give_back(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) {
+        if let Some(answer) = self.ask(entries, action) {
+            let limiter = self.limiter.clone();
+            let leases: SmallVec<[Lease; 1]> = entries.iter().filter_map(Entry::lease).collect();
+            self.spawn(async move {
+                if failure(Answer::Pending(answer)).await.is_some() && !leases.is_empty() {
+                    limiter.end(leases).await;
+                }
+            });
+        }
+    }
+
+    fn spawn<F>(&self, work: F)
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        // Rather here than where it began: that runtime may be gone.
+        let here = Handle::try_current().ok();
+        if let Some(runtime) = here.as_ref().or(self.runtime.as_ref()) {
+            runtime.spawn(work);
+        }
+    }
+
+    /// Asks for the action that each entry has; the answer, when that takes a trip.
+    fn ask(
+        &self,
+        entries: &[Entry],
+        action: impl Fn(&Entry) -> Option<Action>,
+    ) -> Option<PendingAnswer> {
         let checks: SmallVec<[Check<'_>; 4]> = entries
             .iter()
             .filter_map(|entry| {
@@ -138,17 +174,27 @@ impl Taken {
             })
             .collect();
         if checks.is_empty() {
-            return;
+            return None;
         }
-        if let Answer::Pending(answer) = self.limiter.0.store.ask(&checks)
-            && let Some(runtime) = &self.runtime
-        {
-            runtime.spawn(answer);
+        match self.limiter.0.store.ask(&checks) {
+            Answer::Ready(_) => None,
+            Answer::Pending(answer) => Some(answer),
         }
     }
 }
 
 impl Entry {
+    /// The lease, if it is known to be taken.
+    fn lease(&self) -> Option<Lease> {
+        self.receipt?;
+        Some(Lease {
+            id: self.lease?,
+            position: self.position,
+            subject: self.subject,
+            algorithm: self.algorithm,
+        })
+    }
+
     fn release(&self) -> Option<Action> {
         self.lease.map(Action::Release)
     }

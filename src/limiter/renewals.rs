@@ -1,0 +1,93 @@
+//! `Renewals`: the task that renews the leases of one runtime, together.
+
+use std::sync::{Arc, Weak};
+
+use tokio::runtime::Id;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::leases::Lease;
+use super::{Shared, failure};
+use crate::algorithm::Action;
+use crate::error::StoreErrorKind;
+use crate::store::Check;
+
+/// So many leases are renewed in one trip: enough for most processes, and no more than take Redis
+/// two milliseconds or so, in which it does nothing else.
+const MOST_IN_ONE_TRIP: usize = 200;
+
+/// Runs for as long as there are leases to renew.
+pub(super) struct Renewals {
+    shared: Weak<Shared>,
+    runtime: Id,
+    /// Told when a lease enters that is due before the next round.
+    hurry: Arc<Notify>,
+    is_over: bool,
+}
+
+impl Renewals {
+    pub(super) fn new(shared: Weak<Shared>, runtime: Id, hurry: Arc<Notify>) -> Self {
+        Self {
+            shared,
+            runtime,
+            hurry,
+            is_over: false,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        while let Some(next_round) = self.next_round() {
+            let asked_to_hurry = timeout_at(next_round, self.hurry.notified()).await;
+            if asked_to_hurry.is_err() {
+                self.renew().await;
+            }
+        }
+    }
+
+    fn next_round(&mut self) -> Option<Instant> {
+        let next_round = self.shared.upgrade()?.leases.next_round(self.runtime);
+        self.is_over = next_round.is_none();
+        next_round
+    }
+
+    /// One round: a trip for all leases that are due.
+    async fn renew(&self) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let due = shared.leases.due(self.runtime);
+        let mut trips: Vec<&[Lease]> = due.chunks(MOST_IN_ONE_TRIP).collect();
+        while let Some(together) = trips.pop() {
+            let sent = Instant::now();
+            let answer = {
+                let checks = together.iter();
+                let checks = checks.map(|lease| lease.check(&shared, Action::Renew));
+                shared.store.ask(&checks.collect::<Vec<Check<'_>>>())
+            };
+            match failure(answer).await {
+                // One key that was overwritten must not cost all others their leases.
+                Some(StoreErrorKind::ForeignValue) if together.len() > 1 => {
+                    let (some, others) = together.split_at(together.len() / 2);
+                    trips.extend([some, others]);
+                }
+                // Of what was overwritten there is nothing left to renew.
+                None | Some(StoreErrorKind::ForeignValue) => {
+                    shared.leases.renewed(together, sent);
+                }
+                // They are tried again soon.
+                Some(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Renewals {
+    fn drop(&mut self) {
+        // Its runtime was shut down, or a store has panicked; else others may have a task by now.
+        if !self.is_over
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.leases.task_is_gone(self.runtime);
+        }
+    }
+}
