@@ -1,0 +1,221 @@
+//! What becomes of leases when the store is slow, gone, or says no.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{
+    FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Policy, RateLimitLayer, RequestHead,
+    ResponseBody, SECOND, StoreErrorKind,
+};
+
+use super::gate::Gate;
+use super::places::{EVERYBODY, LIFE, POLICY, come_to, in_time, patient, policy, taken, until};
+use super::support::redis::Server;
+use super::watched::Watched;
+
+type Body = Full<Bytes>;
+
+/// A request through the layer; its body is still there.
+async fn request(limiter: &Limiter) -> Response<ResponseBody<Body>> {
+    let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::from("hello"))) });
+    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let response = service.oneshot(Request::new(Body::default())).await;
+    response.unwrap()
+}
+
+fn one() -> Policy {
+    policy(Limit::concurrency(1).lease(LIFE))
+}
+
+/// One place whose lease lapses in no test.
+fn one_for_long() -> Policy {
+    policy(Limit::concurrency(1).lease(HOUR))
+}
+
+/// A limiter of one place whose store fails, if it fails.
+fn watched(mode: FailureMode) -> (Watched, Limiter) {
+    let store = Watched::new();
+    let policy = one().on_store_failure(mode);
+    (store.clone(), patient(store, [policy]))
+}
+
+/// A limiter of one place behind a gate that has closed, and its server, which knows the script.
+async fn behind_a_gate(timeout: Duration, mode: FailureMode) -> (Server, Gate, Limiter) {
+    let server = Server::start();
+    let gate = Gate::to(server.port()).await;
+    let store = tower_throttle::RedisStore::connect(&gate.url())
+        .await
+        .unwrap();
+    let opening = patient(store.clone(), [one_for_long()]);
+    drop(opening.hold(POLICY, EVERYBODY).await.unwrap());
+    until("the place is free", async || server.keys().is_empty()).await;
+    gate.close();
+    let policy = one_for_long().on_store_failure(mode);
+    let limiter = Limiter::builder(store).timeout(timeout).policy(policy);
+    (server, gate, limiter.build().unwrap())
+}
+
+#[tokio::test]
+async fn a_request_dropped_while_its_answer_is_on_its_way_ends_the_lease_it_has_taken() {
+    let (server, _gate, limiter) = behind_a_gate(60 * SECOND, FailureMode::Deny).await;
+    let asking = tokio::spawn(async move { request(&limiter).await });
+    until("it is taken", async || !server.keys().is_empty()).await;
+    asking.abort();
+    until("it is given back", async || server.keys().is_empty()).await;
+    assert!(asking.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_decision_that_came_too_late_ends_the_lease_that_was_taken_all_the_same() {
+    for (mode, status) in [(FailureMode::Allow, 200), (FailureMode::Deny, 503)] {
+        let (server, _gate, limiter) = behind_a_gate(Duration::from_millis(20), mode).await;
+        let commands = server.calls("evalsha");
+        let response = request(&limiter).await;
+        assert_eq!(response.status(), status);
+        until(
+            "taken and given back, while the response is there",
+            async || server.calls("evalsha") == commands + 2 && server.keys().is_empty(),
+        )
+        .await;
+        drop(response);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_a_request_that_may_pass_holds_nothing_and_gives_nothing_back() {
+    let (store, limiter) = watched(FailureMode::Allow);
+    store.fail(StoreErrorKind::Unreachable);
+    let responses = [request(&limiter).await, request(&limiter).await];
+    assert!(responses.iter().all(|response| response.status() == 200));
+    store.work();
+    sleep(10 * LIFE).await;
+    assert_eq!(store.renewed(), [0; 0]);
+    drop(responses);
+    sleep(10 * LIFE).await;
+    assert_eq!(store.released(), [0; 0]);
+}
+
+/// The store's clock stands still: nothing lapses.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_store_did_not_end_is_ended_when_it_answers_again() {
+    let (store, limiter) = watched(FailureMode::Deny);
+    let response = request(&limiter).await;
+    store.fail(StoreErrorKind::Unreachable);
+    drop(response);
+    sleep(LIFE / 2).await;
+    store.work();
+    assert_eq!(taken(&limiter).await, 1);
+    let answers_again = Instant::now();
+    come_to(&limiter, 0).await;
+    assert!(answers_again.elapsed() <= LIFE / 12 + Duration::from_millis(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_gone_is_not_asked_for_longer_than_the_lease_lives() {
+    let (store, limiter) = watched(FailureMode::Deny);
+    let response = request(&limiter).await;
+    store.fail(StoreErrorKind::Unreachable);
+    drop(response);
+    sleep(LIFE).await;
+    assert_eq!(store.released(), [1; 12]);
+    sleep(10 * LIFE).await;
+    assert_eq!(store.released(), [0; 0]);
+}
+
+/// A limiter of places, and of so many requests a minute.
+fn both(places: u32, requests: u32) -> (Watched, Limiter) {
+    let store = Watched::new();
+    let policies = [
+        policy(Limit::concurrency(places).lease(LIFE)),
+        Policy::new("rate", Limit::gcra(requests, MINUTE))
+            .by(|_: &RequestHead<'_>| Some(EVERYBODY)),
+    ];
+    (store.clone(), patient(store, policies))
+}
+
+async fn remaining(limiter: &Limiter, policy: &str) -> u32 {
+    limiter.peek(policy, EVERYBODY).await.unwrap().remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_another_policy_denies_holds_nothing() {
+    let (store, limiter) = both(3, 2);
+    let running = [request(&limiter).await, request(&limiter).await];
+    assert_eq!(taken(&limiter).await, 2);
+    let denied = request(&limiter).await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(taken(&limiter).await, 2);
+    drop(denied);
+    assert_eq!(store.released(), [0; 0], "nothing was taken");
+    drop(running);
+    come_to(&limiter, 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_finds_no_place_is_not_charged_by_other_policies() {
+    let (_, limiter) = both(1, 5);
+    let running = request(&limiter).await;
+    assert_eq!(request(&limiter).await.status(), 429);
+    assert_eq!(remaining(&limiter, "rate").await, 4);
+    drop(running);
+    come_to(&limiter, 0).await;
+    assert_eq!(remaining(&limiter, "rate").await, 4, "a request that ran");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_leaves_while_it_is_held_up_gives_its_place_back() {
+    let store = Watched::new();
+    let policies = [
+        one(),
+        Policy::new("rate", Limit::gcra(1, MINUTE).burst(1)).max_wait(MINUTE),
+    ];
+    let limiter = patient(store.clone(), policies);
+    drop(request(&limiter).await);
+    come_to(&limiter, 0).await;
+    let held_up = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { request(&limiter).await }
+    });
+    come_to(&limiter, 1).await;
+    // Renewed also while it waits.
+    sleep(2 * LIFE).await;
+    assert!(!store.renewed().is_empty());
+    held_up.abort();
+    come_to(&limiter, 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn outside_http_a_guard_holds_what_it_was_given() {
+    let (store, limiter) = watched(FailureMode::Allow);
+    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    let denied = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    assert_eq!(denied.decision().outcome(), Outcome::Denied);
+    assert_eq!(denied.decision().retry_after(), Some(LIFE));
+    drop(denied);
+    assert_eq!(taken(&limiter).await, 1, "a guard of nothing");
+    drop(held);
+    come_to(&limiter, 0).await;
+    store.released();
+
+    store.fail(StoreErrorKind::Unreachable);
+    let passed = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    assert!(passed.is_allowed());
+    drop(passed);
+    sleep(LIFE).await;
+    assert_eq!(store.released(), [0; 0]);
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_outside_of_any_runtime_gives_its_place_back() {
+    let server = Server::start();
+    let limiter = patient(server.store().await, [one_for_long()]);
+    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    let dropped = tokio::task::spawn_blocking(|| std::thread::spawn(|| drop(held)).join());
+    dropped.await.unwrap().unwrap();
+    in_time(come_to(&limiter, 0)).await;
+}

@@ -1,0 +1,89 @@
+//! The layer's own futures and bodies: who keeps one does not keep the place for longer than
+//! something runs.
+
+use std::future::{Ready, ready};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use tokio::sync::mpsc;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_throttle::ResponseBody;
+
+use super::places::{Places, on_both_stores};
+use super::stage::{Answer, Body, Feed, streaming};
+
+on_both_stores! {
+    a_future_that_has_failed_holds_nothing_though_it_is_kept
+    a_future_that_was_never_polled_holds_nothing_once_it_is_dropped
+    a_body_that_has_ended_holds_nothing_though_it_is_kept
+    a_body_that_has_failed_holds_nothing_though_it_is_kept
+    a_body_that_nobody_asks_holds_its_place_until_it_is_dropped
+    a_service_that_panics_where_it_is_called_gives_the_place_back
+}
+
+fn request() -> Request<Empty<Bytes>> {
+    Request::new(Empty::new())
+}
+
+/// A response through the layer, and what feeds its body.
+async fn respond(places: &Places) -> (Feed, ResponseBody<Body>) {
+    let (feeds, mut fed) = mpsc::unbounded_channel();
+    let answers = service_fn(move |_| {
+        let (feed, response) = streaming();
+        feeds.send(feed).unwrap();
+        ready(Answer::Ok(response))
+    });
+    let response = places.layer().layer(answers).oneshot(request()).await;
+    (fed.recv().await.unwrap(), response.unwrap().into_body())
+}
+
+async fn a_future_that_has_failed_holds_nothing_though_it_is_kept(places: &Places) {
+    let fails = service_fn(|_| ready(Answer::Err("out of order")));
+    let mut response = pin!(places.layer().layer(fails).oneshot(request()));
+    assert!(response.as_mut().await.is_err());
+    places.empty().await;
+}
+
+async fn a_future_that_was_never_polled_holds_nothing_once_it_is_dropped(places: &Places) {
+    let answers = service_fn(|_| ready(Answer::Ok(streaming().1)));
+    let mut service = places.layer().layer(answers);
+    let service = ServiceExt::<Request<_>>::ready(&mut service).await.unwrap();
+    drop(service.call(request()));
+    places.empty().await;
+}
+
+async fn a_body_that_has_ended_holds_nothing_though_it_is_kept(places: &Places) {
+    let (feed, mut body) = respond(places).await;
+    assert_eq!(places.taken().await, 1);
+    drop(feed);
+    assert!(body.frame().await.is_none());
+    places.empty().await;
+    drop(body);
+}
+
+async fn a_body_that_has_failed_holds_nothing_though_it_is_kept(places: &Places) {
+    let (feed, mut body) = respond(places).await;
+    feed.send(Err("the disk is gone")).await.unwrap();
+    assert!(body.frame().await.unwrap().is_err());
+    places.empty().await;
+    drop((feed, body));
+}
+
+async fn a_body_that_nobody_asks_holds_its_place_until_it_is_dropped(places: &Places) {
+    let (feed, body) = respond(places).await;
+    drop(feed);
+    assert_eq!(places.taken().await, 1);
+    drop(body);
+    places.empty().await;
+}
+
+async fn a_service_that_panics_where_it_is_called_gives_the_place_back(places: &Places) {
+    let panics = service_fn(|_| -> Ready<Answer> { panic!("as the test wants it to") });
+    let response = places.layer().layer(panics).oneshot(request());
+    assert!(AssertUnwindSafe(response).catch_unwind().await.is_err());
+    places.empty().await;
+}

@@ -1,0 +1,17 @@
+//! The concurrency limit: what holds a place, what gives it back, and what keeps it meanwhile.
+#![cfg(all(feature = "memory", feature = "redis"))]
+
+mod answers;
+mod gate;
+mod giving_back;
+mod grpc;
+mod http;
+mod layer;
+mod places;
+mod renewals;
+mod runtimes;
+mod stage;
+#[path = "../support/mod.rs"]
+mod support;
+mod two_servers;
+mod watched;

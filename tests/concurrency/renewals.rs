@@ -1,0 +1,237 @@
+//! Leases are renewed for as long as they are held, together, and no longer.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+use tower_throttle::{
+    Clock, Header, Held, Limit, Limiter, ManualClock, Policy, SECOND, StoreErrorKind,
+};
+
+use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, patient, policy, taken, until};
+use super::support::redis::Server;
+use super::watched::Watched;
+
+/// A limiter of a thousand places over a store that writes down what it is asked.
+fn thousand(life: Duration) -> (Watched, Limiter) {
+    let store = Watched::new();
+    let limit = Limit::concurrency(1_000).lease(life);
+    (store.clone(), patient(store, [policy(limit)]))
+}
+
+async fn hold(limiter: &Limiter) -> Held {
+    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    assert!(held.is_allowed(), "{held:?}");
+    held
+}
+
+/// Lets time pass, on the store's clock as in the process.
+async fn pass(store: &Watched, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let step = Instant::now();
+        sleep(Duration::from_millis(5)).await;
+        store.clock().advance(step.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_outlives_many_lives_of_its_own_and_is_not_missed_when_it_ends() {
+    let (store, limiter) = thousand(LIFE);
+    let held = hold(&limiter).await;
+    for _ in 0..10 {
+        pass(&store, LIFE).await;
+        assert_eq!(taken(&limiter).await, 1);
+    }
+    drop(held);
+    come_to(&limiter, 0).await;
+    store.renewed();
+    pass(&store, 10 * LIFE).await;
+    assert_eq!(store.renewed(), [0; 0], "there is nothing left to renew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_renews_lapses_after_30_s_unless_said() {
+    let store = Watched::new();
+    let limiter = patient(store.clone(), [policy(Limit::concurrency(1))]);
+    limiter.check(POLICY, EVERYBODY).await.unwrap();
+    let microsecond = Duration::from_micros(1);
+    store.clock().advance(30 * SECOND - microsecond);
+    assert_eq!(taken(&limiter).await, 1);
+    store.clock().advance(microsecond);
+    assert_eq!(taken(&limiter).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_leases_are_renewed_in_five_trips_every_third_of_their_life() {
+    let (store, limiter) = thousand(30 * SECOND);
+    let mut held = Vec::new();
+    // Each at a time of its own, until shortly before the first is due.
+    for _ in 0..1_000 {
+        held.push(hold(&limiter).await);
+        pass(&store, Duration::from_millis(5)).await;
+    }
+    assert_eq!(store.renewed(), [0; 0]);
+    for _ in 0..9 {
+        pass(&store, 10 * SECOND).await;
+        assert_eq!(store.renewed(), [200; 5]);
+    }
+    assert_eq!(taken(&limiter).await, 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_short_cause_no_renewals() {
+    let (store, limiter) = thousand(30 * SECOND);
+    for _ in 0..100 {
+        let held = [hold(&limiter).await, hold(&limiter).await];
+        pass(&store, SECOND).await;
+        drop(held);
+    }
+    assert_eq!(store.renewed(), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_with_a_short_life_does_not_wait_for_those_with_a_long_one() {
+    let store = Watched::new();
+    let policies = [("long", 60), ("short", 3)].map(|(name, life)| {
+        Policy::new(name, Limit::concurrency(1).lease(life * SECOND)).by(Header::new("x-user"))
+    });
+    let limiter = patient(store.clone(), policies);
+    let long = limiter.hold("long", "alice").await.unwrap();
+    pass(&store, 5 * SECOND).await;
+    let short = limiter.hold("short", "alice").await.unwrap();
+    assert!(long.is_allowed() && short.is_allowed());
+    store.renewed();
+    pass(&store, 60 * SECOND).await;
+    for name in ["long", "short"] {
+        let decision = limiter.peek(name, "alice").await.unwrap();
+        assert_eq!(decision.remaining(), 0, "{name}");
+    }
+    // Once a second, and only where it is time with the other.
+    let renewed = store.renewed();
+    assert_eq!(renewed.len(), 60);
+    assert_eq!(renewed.into_iter().filter(|leases| *leases == 2).count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_is_tried_again_while_the_lease_lives() {
+    let (store, limiter) = thousand(LIFE);
+    for kind in [
+        StoreErrorKind::Unreachable,
+        StoreErrorKind::TimedOut,
+        StoreErrorKind::Overloaded,
+    ] {
+        let held = hold(&limiter).await;
+        store.fail(kind);
+        pass(&store, LIFE * 5 / 6).await;
+        store.work();
+        pass(&store, LIFE).await;
+        assert_eq!(taken(&limiter).await, 1, "{kind:?}");
+        drop(held);
+        come_to(&limiter, 0).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_lease_is_renewed_also_when_there_was_none_for_long() {
+    let (store, limiter) = thousand(LIFE);
+    for _ in 0..3 {
+        let held = hold(&limiter).await;
+        pass(&store, 2 * LIFE).await;
+        assert_eq!(taken(&limiter).await, 1);
+        drop(held);
+        come_to(&limiter, 0).await;
+        pass(&store, 2 * LIFE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_does_not_end_renewals_for_good() {
+    let (store, limiter) = thousand(LIFE);
+    let first = hold(&limiter).await;
+    store.panic();
+    pass(&store, LIFE / 2).await;
+    let second = hold(&limiter).await;
+    pass(&store, 3 * LIFE).await;
+    assert_eq!(taken(&limiter).await, 2);
+    drop((first, second));
+}
+
+/// The time of its task's next round is months away.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_is_dropped_leaves_no_task_behind() {
+    let (store, limiter) = thousand(365 * 86_400 * SECOND);
+    let runtime = Handle::current().metrics();
+    let tasks = || runtime.num_alive_tasks();
+    let held = hold(&limiter).await;
+    sleep(SECOND).await;
+    drop(held);
+    sleep(SECOND).await;
+    assert_eq!(tasks(), 1);
+    drop((store, limiter));
+    until("no task", async || tasks() == 0).await;
+}
+
+/// When each lease on the server lapses.
+fn lapses(redis: &Server) -> Vec<u64> {
+    let keys = redis.keys().into_iter();
+    let of_key = |key: String| -> Vec<(String, u64)> {
+        let mut range = redis::cmd("ZRANGEBYSCORE");
+        range.arg(key).arg(1).arg("+inf").arg("WITHSCORES");
+        redis.query(range)
+    };
+    keys.flat_map(of_key).map(|(_, lapses)| lapses).collect()
+}
+
+#[tokio::test]
+async fn a_hundred_leases_on_ten_keys_are_renewed_by_one_command() {
+    let (server, clock) = (Server::start(), ManualClock::new());
+    let store = server.builder().clock_for_tests(clock.clone());
+    let limit = Limit::concurrency(10).lease(LIFE);
+    let limiter = patient(store.connect().await.unwrap(), [policy(limit)]);
+    let held = join_all((0..100_u64).map(|number| limiter.hold(POLICY, number % 10))).await;
+    let are_held = |held: &Result<Held, _>| held.as_ref().is_ok_and(Held::is_allowed);
+    assert!(held.iter().all(are_held));
+    assert_eq!(server.keys().len(), 10);
+    let (commands, started) = (server.calls("evalsha"), Instant::now());
+    // Four lives, in steps for which each is renewed in time.
+    for _ in 0..12 {
+        clock.advance(LIFE / 3);
+        let renewed = clock.now().saturating_add(LIFE.into()).get();
+        until("all are renewed", async || {
+            lapses(&server) == [renewed; 100]
+        })
+        .await;
+    }
+    let commands = server.calls("evalsha") - commands;
+    // One for each third of a life that has passed.
+    let most = 1 + started.elapsed().as_micros() / (LIFE / 3).as_micros();
+    assert!(u128::from(commands) <= most, "{commands} commands");
+    drop(held);
+    until("nothing is left", async || server.keys().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_key_that_was_overwritten_costs_only_its_own_leases() {
+    let places = Places::redis().await;
+    let redis = places.redis.as_ref().unwrap();
+    let _carols = places.limiter.hold(POLICY, "carol").await.unwrap();
+    let key = redis.keys().remove(0);
+    let others = ["alice", "bob", "dave", "eve"];
+    let hold = |user| places.limiter.hold(POLICY, user);
+    let _others = join_all(others.map(hold)).await;
+    let mut overwrite = redis::cmd("SET");
+    overwrite.arg(key).arg("foreign").arg("PX").arg(600_000);
+    redis.query::<()>(overwrite);
+    for _ in 0..6 {
+        places.clock.advance(LIFE / 3);
+        for user in others {
+            until("it is renewed", async || {
+                let decision = places.limiter.peek(POLICY, user).await.unwrap();
+                decision.remaining() == 1 && decision.reset_after() == LIFE
+            })
+            .await;
+        }
+    }
+}

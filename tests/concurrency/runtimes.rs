@@ -1,0 +1,95 @@
+//! One limiter used from several runtimes, some of which end or stand still.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::runtime::{Builder, Runtime};
+use tower_throttle::{HOUR, Held, Limit, Limiter, MemoryStore};
+
+use super::places::{EVERYBODY, LIFE, POLICY, Places, in_time, patient, policy, until};
+use super::support::redis::Server;
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn hold(limiter: &Limiter, runtime: &Runtime, user: &str) -> Held {
+    let held = runtime.block_on(limiter.hold(POLICY, user)).unwrap();
+    assert!(held.is_allowed());
+    held
+}
+
+/// Lets two lives of a user's lease pass on the store's clock, as fast as it is renewed.
+fn outlives_two_lives(places: &Places, runtime: &Runtime, user: &str) {
+    runtime.block_on(in_time(async {
+        for _ in 0..6 {
+            places.clock.advance(LIFE / 3);
+            until("it is renewed", async || {
+                let decision = places.limiter.peek(POLICY, user).await.unwrap();
+                decision.remaining() == 1 && decision.reset_after() == LIFE
+            })
+            .await;
+        }
+    }));
+}
+
+#[test]
+fn a_runtime_that_is_shut_down_takes_no_leases_of_others_with_it() {
+    let places = Places::memory();
+    let (first, second) = (runtime(), runtime());
+    let _firsts = hold(&places.limiter, &first, "alice");
+    let _seconds = hold(&places.limiter, &second, "bob");
+    drop(first);
+    outlives_two_lives(&places, &second, "bob");
+    let third = runtime();
+    let _thirds = hold(&places.limiter, &third, "carol");
+    outlives_two_lives(&places, &third, "carol");
+}
+
+#[test]
+fn a_runtime_that_nobody_drives_holds_up_no_renewals_of_others() {
+    let places = Places::memory();
+    let (idle, busy) = (runtime(), runtime());
+    let idles = hold(&places.limiter, &idle, "alice");
+    let _busys = hold(&places.limiter, &busy, "bob");
+    outlives_two_lives(&places, &busy, "bob");
+    // Its lease has lapsed, which it does not know.
+    let free = busy.block_on(places.limiter.peek(POLICY, "alice")).unwrap();
+    assert_eq!(free.remaining(), 2);
+    drop(idles);
+}
+
+/// On which a task is dropped the moment it is spawned.
+#[test]
+fn holding_on_a_runtime_that_is_gone_comes_back_at_once() {
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let gone = runtime();
+        let handle = gone.handle().clone();
+        drop(gone);
+        let _entered = handle.enter();
+        let limiter = patient(MemoryStore::new(), [policy(Limit::concurrency(1))]);
+        for _ in 0..2 {
+            let held = limiter.hold(POLICY, EVERYBODY).now_or_never();
+            let held = held.expect("a memory store answers at once").unwrap();
+            assert!(held.is_allowed());
+        }
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(30)).unwrap();
+}
+
+#[test]
+fn a_guard_outlives_the_runtime_that_it_was_given_on() {
+    let server = Server::start();
+    let (first, second) = (runtime(), runtime());
+    let store = first.block_on(server.store());
+    let limiter = patient(store, [policy(Limit::concurrency(1).lease(HOUR))]);
+    let held = hold(&limiter, &first, "alice");
+    drop(first);
+    second.block_on(in_time(async {
+        drop(held);
+        until("it is given back", async || server.keys().is_empty()).await;
+    }));
+}
