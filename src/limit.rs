@@ -188,8 +188,25 @@ impl Limit {
     /// At most `limit` requests at the same time, in all processes together.
     ///
     /// Each holds a lease, which is renewed while the request runs and ended when the response's
-    /// body has ended or the request was cancelled. The leases of a process that was killed lapse
-    /// by themselves (after 30 s, or see [`lease`](Self::lease)).
+    /// body has ended, the service has failed, the request was cancelled or its connection broke.
+    /// The leases of a process that was killed lapse by themselves (after 30 s, or see
+    /// [`lease`](Self::lease)).
+    ///
+    /// # What if it does not hold?
+    ///
+    /// A process that stands still for longer than a lease lives, or does not reach the store for
+    /// so long, loses its leases while its requests still run, and so does everybody when the store
+    /// forgets them. Others are let in then, and the limit is passed until those requests have
+    /// ended: a lease that has lapsed is not taken again.
+    ///
+    /// An upgraded connection, as of a WebSocket, is no response any more and holds nothing; use
+    /// [`Limiter::hold`](crate::Limiter::hold) where it is served. A body of one piece has ended
+    /// when the server has it, which may still be sending it.
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, SECOND};
+    /// let limit = Limit::concurrency(20).lease(10 * SECOND);
+    /// ```
     pub const fn concurrency(limit: u32) -> Self {
         Self::of(Kind::Concurrency, limit, DEFAULT_LEASE)
     }
@@ -242,6 +259,9 @@ impl Limit {
 
     /// How long a lease lives unless it is renewed, which happens every third of it; 30 s unless
     /// said. For [`concurrency`](Self::concurrency).
+    ///
+    /// What is shorter frees the places of a killed process earlier; it should be several times as
+    /// long as a decision may take, and longer than a process may ever stand still.
     #[must_use]
     pub const fn lease(mut self, life: Duration) -> Self {
         self.lease = Some(life);
