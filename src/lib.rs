@@ -39,9 +39,13 @@
 //! | you want | take |
 //! |---|---|
 //! | a steady rate with some slack for bursts; or you do not know | [`Limit::gcra`] |
+//! | the same, said as a bucket and a rate that fills it | [`Limit::token_bucket`] |
+//! | requests that leave one after the other at a steady rate | [`Limit::leaky_bucket`] |
 //! | "100 a day", counted as people count: all of it back at a certain time | [`Limit::fixed_window`] |
 //! | about so many in any such time, for large numbers, where an estimate will do | [`Limit::sliding_counter`] |
 //! | never more than so many in *any* such time: logins, text messages | [`Limit::sliding_log`] |
+//! | the same for large numbers, a slice of the time late at most | [`Limit::sliding_window`] |
+//! | never more than so many *at the same time* | [`Limit::concurrency`] |
 //!
 //! # Which store
 //!

@@ -233,7 +233,7 @@ impl Policy {
                 return Err(ConfigError::out_of_range(
                     "cost",
                     cost,
-                    "no more than the limit, or its burst, ever holds",
+                    "no more than the limit, or its burst or capacity, ever holds",
                 ));
             }
             Cost::Fixed(_) => {}

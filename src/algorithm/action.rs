@@ -99,6 +99,11 @@ impl Action {
         }
     }
 
+    /// Whether it gives something back.
+    pub(crate) fn gives_back(&self) -> bool {
+        !matches!(self, Self::Take(_) | Self::Charge(_) | Self::Renew(_))
+    }
+
     /// The permits that it is about, whichever way they go.
     pub(crate) fn permits(&self) -> u32 {
         match self {
