@@ -91,6 +91,8 @@ local function debt(key, at, now, queues)
   if new_part >= scale then
     new_us, new_part = new_us + 1, new_part - scale
   end
+  -- Before the bound on what is owed, which would make the wait too short.
+  local over_us, over_part = minus(new_us, new_part, tolerance_us, tolerance_part, scale)
   if new_us >= most_us then
     -- On a clock that stepped back there may be more debt than that.
     if debt_us >= most_us then
@@ -110,9 +112,9 @@ local function debt(key, at, now, queues)
       delay_us, delay_part = minus(debt_us, debt_part, tolerance_us, tolerance_part, scale)
     end
   elseif queues then
-    held_us, held_part = minus(new_us, new_part, tolerance_us, tolerance_part, scale)
+    held_us, held_part = over_us, over_part
   else
-    delay_us, delay_part = minus(new_us, new_part, tolerance_us, tolerance_part, scale)
+    delay_us, delay_part = over_us, over_part
   end
   held_us = held_part > 0 and held_us + 1 or held_us
   delay_us = delay_part > 0 and delay_us + 1 or delay_us

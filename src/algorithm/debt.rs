@@ -111,6 +111,13 @@ impl Debt {
         self.interval.sum(debt, self.price(permits)).min(most)
     }
 
+    /// How long until so many permits more fit.
+    fn over(&self, debt: Span, permits: u32) -> Span {
+        // Not bounded by the most debt: that would make the wait too short.
+        let wanted = self.interval.sum(debt, self.price(permits));
+        self.interval.difference(wanted, self.tolerance)
+    }
+
     /// The debt that was read, once so many permits more were taken.
     fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
         let [us, part] = reading.level;
@@ -125,9 +132,7 @@ impl Debt {
         if take.cost == 0 {
             return (true, Micros::ZERO);
         }
-        let over = self
-            .interval
-            .difference(self.with(debt, take.cost), self.tolerance);
+        let over = self.over(debt, take.cost);
         let (held, delay) = match take.patience {
             Patience::UntilPaid(_) if self.queues => (Span::ZERO, debt),
             Patience::UntilPaid(_) => (Span::ZERO, self.interval.difference(debt, self.tolerance)),
@@ -213,8 +218,7 @@ impl Twin for Debt {
     }
 
     fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
-        let with_one = self.with(self.debt_read(reading, charged), 1);
-        self.interval.difference(with_one, self.tolerance).ceil()
+        self.over(self.debt_read(reading, charged), 1).ceil()
     }
 
     fn mark(&self, reading: &Reading, charged: u32) -> [u64; 2] {
