@@ -24,12 +24,16 @@ local function concurrency(key, at, now)
   end
 
   local lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
-  local held = -(score("held") or 0)
+  local all = score("held")
+  local held = -(all or 0)
   for _, number in ipairs(lapsed) do
     held = held - permits_of(number)
   end
   -- The last two, because the last may be about to end.
   local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
+  if held < 0 or (last[1] and not all) then
+    error("foreign value")
+  end
   local function empty_in(but)
     local lapse = tonumber(last[last[1] == but and 4 or 2] or 0)
     return math.max(lapse - now, 0)

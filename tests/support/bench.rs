@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
     Answer, Check, Clock, Decision, Decisions, FailureMode, Key, Limit, ManualClock, MemoryStore,
-    PolicyId, Store, Subject,
+    PolicyId, Store, StoreError, Subject,
 };
 
 use super::redis::Server;
@@ -54,6 +54,14 @@ impl Bench {
         }
     }
 
+    /// The server of a bench that has one.
+    pub fn server(&self) -> &Server {
+        match &self.kind {
+            Kind::Redis(server, _) => server,
+            Kind::Memory(_) => panic!("this bench counts in memory"),
+        }
+    }
+
     /// How many keys the store holds.
     pub fn stored(&self) -> usize {
         match &self.kind {
@@ -88,6 +96,15 @@ impl Bench {
     pub async fn act(&self, limit: Limit, action: Action) -> Decision {
         let algorithm = Algorithm::try_from(&limit).unwrap();
         self.act_all(&[("policy", algorithm, "key", action)]).await[0]
+    }
+
+    /// The same, where the store may fail.
+    pub async fn try_act(&self, limit: Limit, action: Action) -> Result<Decision, StoreError> {
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        match self.asking(&[("policy", algorithm, "key", action)]) {
+            Answer::Ready(decisions) => decisions.map(|decisions| decisions[0]),
+            Answer::Pending(decisions) => decisions.await.map(|decisions| decisions[0]),
+        }
     }
 
     /// Does several things at once.
