@@ -14,6 +14,7 @@ on_every_store! {
     a_cost_above_the_capacity_is_had_by_who_waits_for_all_before_it
     who_waits_until_it_fits_goes_on_when_it_does
     who_gives_up_gives_back_unless_somebody_waits_behind
+    who_does_not_wait_is_told_of_no_delay
     what_gives_no_permits_ahead_of_time_lets_nobody_wait
 }
 
@@ -128,6 +129,15 @@ async fn who_gives_up_gives_back_unless_somebody_waits_behind(bench: &Bench) {
         assert_eq!(given_back.reset_after(), nobody_before);
         let once = bench.act(limit, cancel(5, &first)).await;
         assert_eq!(once.reset_after(), nobody_before);
+    }
+}
+
+async fn who_does_not_wait_is_told_of_no_delay(bench: &Bench) {
+    for limit in BUCKETS.into_iter().chain([QUEUE]) {
+        bench.drain(limit, 1).await;
+        let denied = bench.ask(limit, 1).await;
+        assert_eq!(denied.retry_after(), Some(SECOND));
+        assert_eq!(denied.delay(), Duration::ZERO, "{limit:?}");
     }
 }
 
