@@ -248,7 +248,7 @@ impl Algorithm {
         let (retry_after, delay) = match outcome {
             Outcome::Allowed => (Micros::ZERO, reading.wait),
             Outcome::NeverFits => (Micros::ZERO, Micros::ZERO),
-            _ if self.can_wait() => {
+            _ if self.can_wait() && action.patience() != Patience::None => {
                 let wait = reading.wait.saturating_add(action.patience().longest());
                 (reading.wait, wait)
             }
