@@ -32,7 +32,8 @@
 //! A [`Policy`] is a named [`Limit`] for a key, on certain requests. A [`Limiter`] is policies over
 //! a store; all that apply to a request are decided together, all or nothing. A [`RateLimitLayer`]
 //! puts a limiter in front of a service: axum, tonic, plain hyper, or whatever else is a tower
-//! service over `http` types. [`Limiter::check`] asks outside of HTTP.
+//! service over `http` types. [`Limiter::check`] asks outside of HTTP. A [`ThrottleLayer`] is for the
+//! other side: it lets those who send wait, any tower service, until the whole fleet may send more.
 //!
 //! # Which limit
 //!
@@ -132,7 +133,7 @@ pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
-pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture};
+pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
 /// The code in the README, held to what the crate does.
 #[cfg(all(doctest, feature = "config"))]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::leases::Leases;
+use self::reserving::Reserving;
 use self::taken::Taken;
 use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::{Decision, Decisions};
@@ -20,6 +21,7 @@ mod builder;
 mod held;
 mod judge;
 mod leases;
+mod reserving;
 mod taken;
 
 pub use self::builder::LimiterBuilder;
@@ -230,29 +232,42 @@ impl Limiter {
         timeout: Duration,
     ) -> Result<Decision, CheckError> {
         let key = key.into();
-        Ok(self
-            .reserve(policy, &key, cost, timeout)
-            .await?
-            .waited()
-            .await)
+        let position = self.waitable(policy)?;
+        let patience = Patience::UntilPaid(Micros::from(timeout));
+        let reserving = self.reserve_with(position, key, cost, patience);
+        Ok(reserving.await.waited().await)
     }
 
-    /// Takes permits that are there as soon as [`acquire`](Self::acquire) says, and does not wait.
-    pub(crate) async fn reserve(
-        &self,
-        policy: &str,
-        key: &Key,
-        cost: u32,
-        timeout: Duration,
-    ) -> Result<Held, CheckError> {
+    /// Where the policy of this name stands, if its permits can be waited for.
+    pub(crate) fn waitable(&self, policy: &str) -> Result<usize, CheckError> {
         let position = self.position(policy)?;
         if !self.0.policies[position].algorithm.can_wait() {
             return Err(CheckError::CannotWait {
                 name: policy.to_owned(),
             });
         }
-        let patience = Patience::UntilPaid(Micros::from(timeout));
-        Ok(self.hold_at(position, key, cost, patience).await)
+        Ok(position)
+    }
+
+    /// Takes one request's permits (the policy's cost unless said), which may be used when the
+    /// decision's delay is over, and does not wait. The limit holds at every instant, but for a cost
+    /// that is above all it ever has at once: that is taken as [`acquire`](Self::acquire) takes it.
+    pub(crate) fn reserve(&self, position: usize, key: Key, cost: Option<u32>) -> Reserving {
+        let policy = &self.0.policies[position];
+        let cost = cost.unwrap_or_else(|| policy.default_cost());
+        let longest = Micros::from(Duration::MAX);
+        // A queue lets one out at a time whoever waits, and would deny those that find it full.
+        let patience = if policy.algorithm.delays() || cost > policy.algorithm.capacity() {
+            Patience::UntilPaid(longest)
+        } else {
+            Patience::UntilItFits(longest)
+        };
+        self.reserve_with(position, key, cost, patience)
+    }
+
+    fn reserve_with(&self, position: usize, key: Key, cost: u32, patience: Patience) -> Reserving {
+        let limiter = self.clone();
+        Reserving::new(async move { limiter.hold_at(position, &key, cost, patience).await })
     }
 
     /// Asks for one request's permits as [`check`](Self::check) does, and holds them: until the

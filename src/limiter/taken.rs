@@ -5,7 +5,7 @@ use tokio::runtime::Handle;
 
 use super::Limiter;
 use super::leases::Leased;
-use crate::algorithm::{Action, Algorithm, LeaseId};
+use crate::algorithm::{Action, Algorithm, LeaseId, Patience};
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::key::Subject;
 use crate::response::ResponseHead;
@@ -32,7 +32,8 @@ struct Entry {
     cost: u32,
     /// Of permits that are known to be taken.
     receipt: Option<Receipt>,
-    is_delayed: bool,
+    /// Whether others may wait behind it.
+    is_queued: bool,
     lease: Option<LeaseId>,
 }
 
@@ -64,7 +65,7 @@ impl Taken {
             algorithm: check.algorithm,
             cost: check.action.takes(),
             receipt: None,
-            is_delayed: false,
+            is_queued: check.algorithm.delays() || is_patient(&check.action),
             lease: check.action.lease(),
         });
     }
@@ -78,7 +79,6 @@ impl Taken {
             match decision.outcome {
                 Outcome::Allowed if all_allow => {
                     entry.receipt = Some(decision.receipt);
-                    entry.is_delayed = !decision.delay.is_zero();
                     self.entries.push(entry);
                 }
                 Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind)
@@ -159,7 +159,9 @@ impl Entry {
             return Some(Action::Release(lease));
         }
         let receipt = self.receipt?;
-        Some(if self.is_delayed {
+        // Those who wait behind it have been told when to go on: what a credit makes room for would go
+        // on together with one of them.
+        Some(if self.is_queued {
             Action::Cancel {
                 permits: self.cost,
                 receipt,
@@ -171,6 +173,11 @@ impl Entry {
             }
         })
     }
+}
+
+/// Whether its policy lets callers wait.
+fn is_patient(action: &Action) -> bool {
+    matches!(action, Action::Take(take) if take.patience != Patience::None)
 }
 
 impl Drop for Taken {

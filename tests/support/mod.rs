@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod example;
 pub mod redis;
+pub mod virtual_time;
 
 /// Makes a test on each store of every `async fn name(bench: &Bench)` that is named.
 macro_rules! on_every_store {
