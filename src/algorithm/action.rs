@@ -100,6 +100,7 @@ impl Action {
     }
 
     /// Whether it gives something back.
+    #[cfg(feature = "memory")]
     pub(crate) fn gives_back(&self) -> bool {
         !matches!(self, Self::Take(_) | Self::Charge(_) | Self::Renew(_))
     }

@@ -337,6 +337,7 @@ impl Algorithm {
     }
 
     /// The name that scripts know an action by.
+    #[cfg(feature = "redis")]
     pub(crate) fn verb(&self, action: &Action) -> &'static str {
         match action {
             Action::Take(_) => match action.patience() {
