@@ -101,7 +101,7 @@ fn buckets() -> impl Strategy<Value = Numbers> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn a_bucket_does_what_a_bucket_of_exact_integers_does(

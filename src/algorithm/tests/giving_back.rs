@@ -23,7 +23,7 @@ fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn a_credit_is_clamped_at_the_untouched_state(

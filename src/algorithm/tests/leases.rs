@@ -65,7 +65,7 @@ fn leased() -> impl Strategy<Value = Vec<(u64, Action)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn concurrency_does_what_a_map_of_leases_does(

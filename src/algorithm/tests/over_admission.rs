@@ -31,7 +31,7 @@ pub(super) fn admitted(limit: Limit, history: Vec<(u64, u32)>) -> Vec<(u64, u32)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn sliding_log_never_admits_more_than_the_limit_in_any_window(

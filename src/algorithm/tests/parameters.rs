@@ -13,7 +13,7 @@ fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     /// More permits at once, in the same time: exactly so many more remain, and no more.
     #[test]

@@ -150,7 +150,7 @@ fn strict() -> Limit {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn a_penalty_does_what_a_list_of_all_denials_does(

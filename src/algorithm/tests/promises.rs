@@ -50,7 +50,7 @@ fn keeps_its_promises(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_024))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn every_answer_keeps_its_promises(numbers in numbers(ALL), history in histories()) {
