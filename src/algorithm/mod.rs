@@ -344,7 +344,7 @@ impl Algorithm {
                 _ => "take",
             },
             Action::Charge(_) => "charge",
-            Action::Credit { .. } => "credit",
+            Action::Credit { .. } | Action::Refund { .. } => "credit",
             Action::Cancel { .. } if !self.can_wait() => "credit",
             Action::Cancel { .. } => "cancel",
             Action::Reset => "reset",
