@@ -3,7 +3,9 @@
 
 pub mod bench;
 pub mod example;
+pub mod limits;
 pub mod redis;
+pub mod web;
 
 /// Makes a test on each store of every `async fn name(bench: &Bench)` that is named.
 macro_rules! on_every_store {
