@@ -8,8 +8,8 @@
 -- ARGV[at + 4]  tolerance_us     integer >= 0; what the whole capacity takes in time
 -- ARGV[at + 5]  tolerance_part   integer >= 0, < scale
 -- ARGV[at + 6]  scale            integer > 0; the parts of a microsecond that the rate needs
--- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel: the paid_us and
--- ARGV[at + 8]  mark_part        part that taking the permits has left
+-- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel, credit: the paid_us
+-- ARGV[at + 8]  mark_part        and part that taking the permits has left; credit: 0 when not known
 -- Returns       fits, wait_us, debt_us, debt_part
 -- Writes        KEYS[i] in its commit; expires when nothing is owed
 -- Mirrors       src/algorithm/debt.rs
@@ -79,6 +79,17 @@ local function debt(key, at, now, queues)
     local owes = debt_us > 0 or debt_part > 0
     if looks or not owes or (verb == "cancel" and not is_last) then
       return true, 0, debt_us, debt_part
+    end
+    if verb == "credit" and ARGV[at + 7] ~= "0" then
+      -- What has come back by itself since the permits were taken is not given back once more.
+      local mark_us, mark_part = tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8])
+      local unpaid_us, unpaid_part = minus(mark_us, mark_part, now, 0, scale)
+      if unpaid_us < cost_us or (unpaid_us == cost_us and unpaid_part < cost_part) then
+        cost_us, cost_part = unpaid_us, unpaid_part
+      end
+      if cost_us == 0 and cost_part == 0 then
+        return true, 0, debt_us, debt_part
+      end
     end
     debt_us, debt_part = minus(debt_us, debt_part, cost_us, cost_part, scale)
     return true, 0, debt_us, debt_part, owe(debt_us, debt_part)

@@ -235,6 +235,7 @@ fn actions() -> impl Strategy<Value = Action> {
         2 => (0_u32..2_000).prop_map(Action::Charge),
         3 => (costs(), prop::option::of(Just(Micros::ZERO)))
             .prop_map(|(permits, taken_at)| Action::Credit { permits, taken_at }),
+        1 => costs().prop_map(|permits| Action::Refund { permits, receipt: Receipt::default() }),
         1 => costs().prop_map(|permits| Action::Cancel { permits, receipt: Receipt::default() }),
         1 => Just(Action::Reset),
         1 => id().prop_map(Action::Renew),
@@ -250,6 +251,10 @@ fn about(action: Action, last: Receipt) -> Action {
         } => Action::Credit {
             permits,
             taken_at: Some(last.at),
+        },
+        Action::Refund { permits, .. } => Action::Refund {
+            permits,
+            receipt: last,
         },
         Action::Cancel { permits, .. } => Action::Cancel {
             permits,

@@ -18,7 +18,7 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
             (*field, format!("is an option of {algorithms}"))
         }
         ConfigError::Malformed {
-            field: "settle",
+            field: "count_if",
             reason,
             ..
         } => ("count_status", format!("{reason}, leave it out")),

@@ -35,7 +35,7 @@ impl Limiter {
             checks.extend(policy.checks(subject, read.algorithm, Action::Take(take)));
             asked.positions.push(position);
             asked.has_penalties |= policy.penalty.is_some();
-            asked.may_give_back |= policy.may_give_back();
+            asked.may_give_back |= policy.may_give_back(&read.algorithm);
         }
         if checks.is_empty() {
             return Ok(Judging::Done(Verdict::of_nobody(self.clone())));

@@ -51,6 +51,9 @@ pub(crate) use self::taken::TakenByRequest;
 /// # }
 /// ```
 ///
+/// A key is that which the policy's extractor makes of a request: of `Header::new("x-user")` it is
+/// [`Key::header("x-user", b"alice")`](crate::Key::header), not the text alone.
+///
 /// Every operation takes one trip to the store. Its only error is a policy that does not exist, or
 /// that the operation is not for: a store that gives no answer is none, the policy's
 /// [`FailureMode`](crate::FailureMode) decides, and [`Decision::store_failure`] tells. An operation
@@ -116,7 +119,8 @@ impl Limiter {
         Ok(self.carry_out(self.named(policy)?, &key, action).await)
     }
 
-    /// Looks at what is left without taking anything; always allowed.
+    /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
+    /// [`Decision::banned_for`] tells.
     ///
     /// # Errors
     ///
@@ -142,10 +146,9 @@ impl Limiter {
         Ok(self.carry_out(self.named(policy)?, &key, action).await)
     }
 
-    /// Gives permits back, at most as many as are taken: those that were taken last, where that
-    /// makes a difference and does not let the limit be passed. The decision tells what is left.
+    /// Gives permits back, at most as many as are taken. The decision tells what is left.
     ///
-    /// A window that has ended stays ended. Of a [concurrency](crate::Limit::concurrency) limit
+    /// A window that has ended stays ended, and one that is open is not made longer. Of a [concurrency](crate::Limit::concurrency) limit
     /// those are given back that nobody holds a lease on, as [`charge`](Self::charge) and
     /// [`check`](Self::check) have taken them.
     ///
@@ -166,7 +169,9 @@ impl Limiter {
         Ok(self.carry_out(self.named(policy)?, &key, action).await)
     }
 
-    /// Forgets all that is known of a key: what it has used, its denials, its ban.
+    /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
+    /// [concurrency](crate::Limit::concurrency) limit are forgotten too, while what they were taken
+    /// for runs on.
     ///
     /// # Errors
     ///

@@ -1,5 +1,7 @@
 //! `Taken`: what a request has taken and may have to give back.
 
+use std::cmp::Ordering;
+
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
@@ -114,14 +116,14 @@ impl Taken {
         let policies = &self.limiter.0.policies;
         let settle = |entry: &Entry| {
             let actual = policies[entry.position].settled_cost(response, entry.cost);
-            let taken_at = Some(entry.receipt?.at);
-            if actual > entry.cost {
-                Some(Action::Charge(actual - entry.cost))
-            } else if actual < entry.cost {
-                let permits = entry.cost - actual;
-                Some(Action::Credit { permits, taken_at })
-            } else {
-                None
+            let receipt = entry.receipt?;
+            match actual.cmp(&entry.cost) {
+                Ordering::Greater => Some(Action::Charge(actual - entry.cost)),
+                Ordering::Less => Some(Action::Refund {
+                    permits: entry.cost - actual,
+                    receipt,
+                }),
+                Ordering::Equal => None,
             }
         };
         self.give_back(&self.entries, settle);
@@ -167,9 +169,9 @@ impl Entry {
                 receipt,
             }
         } else {
-            Action::Credit {
+            Action::Refund {
                 permits: self.cost,
-                taken_at: Some(receipt.at),
+                receipt,
             }
         })
     }

@@ -111,8 +111,8 @@ proptest! {
         let mut subject = Subject::of(numbers.limit());
         let mut model = ModelBucket::new(&numbers);
         for (pause, action) in history {
-            // Whether somebody has taken permits since, no level tells.
-            if matches!(action, Action::Cancel { .. }) {
+            // Whether somebody has taken permits since, and when, no level tells.
+            if matches!(action, Action::Cancel { .. } | Action::Refund { .. }) {
                 continue;
             }
             subject.now += pause;

@@ -133,6 +133,38 @@ proptest! {
         }
     }
 
+    /// Whenever it comes, a refund leaves no more than if the permits had never been taken; and as
+    /// much, when nobody has taken any since.
+    #[test]
+    fn what_time_has_given_back_is_not_refunded(
+        numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12, unused in 0_u32..12,
+        since in prop::collection::vec((pauses(), 0_u32..12), 0..6), late in pauses(),
+    ) {
+        let unused = unused.min(cost);
+        let mut subject = used(&numbers, history);
+        let mut known_before = subject.clone();
+        let taken = subject.act(Action::Charge(cost));
+        known_before.act(Action::Charge(cost - unused));
+        let is_last = since.is_empty();
+        for (pause, cost) in since {
+            subject.now += pause;
+            known_before.now += pause;
+            // Charged, as what fits the one need not fit the other.
+            subject.act(Action::Charge(cost));
+            known_before.act(Action::Charge(cost));
+        }
+        subject.now += late;
+        known_before.now += late;
+        let refund = Action::Refund { permits: unused, receipt: taken.receipt() };
+        let refunded = subject.act(refund);
+        let expected = known_before.look(known_before.now);
+        prop_assert!(refunded.reset_after() >= expected.reset_after());
+        prop_assert!(refunded.remaining() <= expected.remaining());
+        if is_last {
+            prop_assert_eq!(refunded.reset_after(), expected.reset_after());
+        }
+    }
+
     #[test]
     fn a_cancel_gives_back_only_when_nobody_has_taken_permits_since(
         numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12,

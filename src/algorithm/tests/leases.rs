@@ -38,7 +38,9 @@ impl ModelLeases {
                 self.take(now, number, *cost);
             }
             Action::Charge(cost) => self.take(now, 0, *cost),
-            Action::Credit { permits, .. } | Action::Cancel { permits, .. } => {
+            Action::Credit { permits, .. }
+            | Action::Refund { permits, .. }
+            | Action::Cancel { permits, .. } => {
                 if let Some((held, _)) = self.leases.get_mut(&0) {
                     *held = held.saturating_sub(u64::from(*permits));
                 }
