@@ -72,8 +72,9 @@ pub(super) use self::seconds::retry_after_secs;
 /// no reset and is never shown.
 ///
 /// Where the service, or a layer further in, has written the same three headers as numbers, the
-/// tighter of the two stays, by the same rule; on a denial, theirs. Nested layers should have the
-/// same format of resets.
+/// tighter of the two stays, by the same rule. Those of a layer that denies, or of your own
+/// [`OnRejection`](crate::OnRejection), stay in any case. Nested layers should have the same format
+/// of resets.
 ///
 /// # Browsers
 ///
@@ -261,16 +262,16 @@ pub(crate) struct QuotaFields {
 impl QuotaFields {
     /// Adds the fields, beside those of layers further in.
     pub(crate) fn add_to<B>(self, response: &mut Response<B>) {
-        let is_denial = response.extensions().get::<Rejection>().is_some();
+        let is_rejection = response.extensions().get::<Rejection>().is_some();
         let headers = response.headers_mut();
         if let Some(lists) = self.lists {
             lists.append_to(headers);
         }
         if let Some(values) = self.draft_6 {
-            values.put(&single::DRAFT_6, headers, is_denial);
+            values.put(&single::DRAFT_6, headers, is_rejection);
         }
         if let Some(values) = self.x_ratelimit {
-            values.put(&single::X_RATELIMIT, headers, is_denial);
+            values.put(&single::X_RATELIMIT, headers, is_rejection);
         }
     }
 }

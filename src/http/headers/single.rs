@@ -113,11 +113,11 @@ impl Values {
         })
     }
 
-    /// Writes the three, unless those that are there are as tight: each can only be there once. Of
-    /// a response that denies, those that are there tell why and are kept.
-    pub(super) fn put(self, names: &Names, headers: &mut HeaderMap, is_denial: bool) {
+    /// Writes the three, unless those that are there are as tight: each can only be there once. On
+    /// a rejection those that are there tell why, and are kept.
+    pub(super) fn put(self, names: &Names, headers: &mut HeaderMap, is_rejection: bool) {
         let is_tighter = |there: Self| self.by_tightness(&there).is_gt();
-        if Self::read(names, headers).is_some_and(|there| is_denial || !is_tighter(there)) {
+        if Self::read(names, headers).is_some_and(|there| is_rejection || !is_tighter(there)) {
             return;
         }
         let values = [self.limit, self.remaining, self.reset];

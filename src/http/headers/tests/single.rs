@@ -107,13 +107,13 @@ fn the_epoch_is_rounded_up_together_with_the_reset() {
 }
 
 /// What is there after an inner layer or the service has written the first, and ours the second.
-fn nested(there: [&str; 3], ours: Values, is_denial: bool) -> Vec<String> {
+fn nested(there: [&str; 3], ours: Values, is_rejection: bool) -> Vec<String> {
     let mut response = Response::new(());
     for (name, value) in X_RATELIMIT.iter().zip(there) {
         let value = HeaderValue::from_str(value).unwrap();
         response.headers_mut().insert(name, value);
     }
-    ours.put(&X_RATELIMIT, response.headers_mut(), is_denial);
+    ours.put(&X_RATELIMIT, response.headers_mut(), is_rejection);
     let each = X_RATELIMIT.iter().map(|name| {
         let mut lines = response.headers().get_all(name).iter();
         let only = lines.next().unwrap().to_str().unwrap().to_owned();
@@ -157,8 +157,8 @@ fn what_a_service_writes_that_is_no_number_is_written_over_as_a_whole() {
         ["10", "-1", "1"],
         ["10", "1", "2026-01-01T00:00:00Z"],
     ] {
-        for is_denial in [false, true] {
-            assert_eq!(nested(there, ours, is_denial), ["100", "50", "30"]);
+        for is_rejection in [false, true] {
+            assert_eq!(nested(there, ours, is_rejection), ["100", "50", "30"]);
         }
     }
 }
