@@ -29,12 +29,26 @@
 //! |---|---|---|
 //! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` | an error |
 //! | `prefix` | what every key in Redis begins with | the store's default |
-//! | `headers` | quota headers: `"draft-11"`, `"denials"`, `"none"` | `"draft-11"` |
+//! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |
 //! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
 //! | `on_store_failure` | `"allow"` or `"deny"`; a policy may say otherwise | `"allow"` |
 //! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
 //! | `[[policy]]` | one policy, as often as needed | nothing is limited |
+//!
+//! # `headers`
+//!
+//! | word | means |
+//! |---|---|
+//! | `"draft-11"` | [`QuotaHeaders::DRAFT_11`] |
+//! | `"draft-6"` | [`QuotaHeaders::DRAFT_6`] |
+//! | `"x-ratelimit-delta"` | [`QuotaHeaders::X_RATELIMIT_DELTA`] |
+//! | `"x-ratelimit-epoch"` | [`QuotaHeaders::X_RATELIMIT_EPOCH`] |
+//! | `"denials"` | in a list, all its others on denials only; alone, `"draft-11"` on denials only |
+//! | `"none"` | none |
+//!
+//! `headers = ["draft-11", "x-ratelimit-epoch"]` sends both; the two formats of `X-RateLimit` cannot
+//! be combined.
 //!
 //! # Each `[[policy]]`
 //!
@@ -98,6 +112,7 @@ use crate::tower::RateLimitLayer;
 mod error;
 mod fields;
 mod file;
+mod headers;
 mod key;
 mod limit;
 mod penalty;

@@ -138,7 +138,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    fn of_nobody(limiter: Limiter) -> Self {
+    pub(crate) fn of_nobody(limiter: Limiter) -> Self {
         Self {
             limiter,
             positions: SmallVec::new(),
@@ -163,7 +163,7 @@ impl Verdict {
     }
 
     /// Each policy's name and decision.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
         let names = self
             .positions
             .iter()
