@@ -80,7 +80,7 @@ fn unanswered(decision: Decision) -> Decision {
 fn banned(decision: Decision, for_us: u64) -> Decision {
     let penalty = Decision {
         outcome: Outcome::Banned,
-        retry_after: Micros::new(for_us),
+        ban: Micros::new(for_us),
         ..decision
     };
     decision.under(&penalty)
