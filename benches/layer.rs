@@ -73,7 +73,7 @@ where
 fn layer_overhead(criterion: &mut Criterion) {
     let ample = Limit::gcra(u32::MAX, SECOND);
     let scarce = Limit::gcra(1, 366 * 86_400 * SECOND);
-    let silent = QuotaHeaders::None;
+    let silent = QuotaHeaders::NONE;
 
     bench(criterion, "bare", Nothing);
     let allowed = layer(MemoryStore::new(), ample);

@@ -30,12 +30,16 @@ local function concurrency(key, at, now)
   local all = all_leases[key]
   if not all then
     local lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
-    local held = -(score("held") or 0)
+    local sum = score("held")
+    local held = -(sum or 0)
     for _, number in ipairs(lapsed) do
       held = held - permits_of(number)
     end
     -- The last two, because the last may be about to end.
     local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
+    if held < 0 or (last[1] and not sum) then
+      error("foreign value")
+    end
     all = { lapsed = lapsed, held = held, last = last }
     all_leases[key] = all
   end

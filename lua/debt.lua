@@ -8,11 +8,22 @@
 -- ARGV[at + 4]  tolerance_us     integer >= 0; what the whole capacity takes in time
 -- ARGV[at + 5]  tolerance_part   integer >= 0, < scale
 -- ARGV[at + 6]  scale            integer > 0; the parts of a microsecond that the rate needs
--- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel: the paid_us and
--- ARGV[at + 8]  mark_part        part that taking the permits has left
+-- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel, credit: the paid_us
+-- ARGV[at + 8]  mark_part        and part that taking the permits has left; credit: 0 when not known
 -- Returns       fits, wait_us, debt_us, debt_part
 -- Writes        KEYS[i] in its commit; expires when nothing is owed
 -- Mirrors       src/algorithm/debt.rs
+-- What is left of us + part/scale less the other, at least nothing.
+local function minus(us, part, less_us, less_part, scale)
+  us, part = us - less_us, part - less_part
+  if part < 0 then
+    us, part = us - 1, part + scale
+  end
+  if us < 0 then
+    return 0, 0
+  end
+  return us, part
+end
 local function debt(key, at, now, queues)
   local verb, scale = ARGV[at + 1], tonumber(ARGV[at + 6])
   local cost_us, cost_part = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
@@ -40,24 +51,15 @@ local function debt(key, at, now, queues)
     if not (paid_us >= 0 and paid_us < 9007199254740992 and paid_us % 1 == 0) then
       error("foreign value")
     end
-    is_last = paid_us == tonumber(ARGV[at + 7]) and paid_part == tonumber(ARGV[at + 8])
+    if verb == "cancel" then
+      is_last = paid_us == tonumber(ARGV[at + 7]) and paid_part == tonumber(ARGV[at + 8])
+    end
     if old_scale ~= scale and paid_part > 0 then
       -- The rate was changed: round the old fraction up, so that nothing is forgiven.
       paid_us, paid_part = paid_us + 1, 0
     end
   end
 
-  -- a - b, at least nothing.
-  local function minus(us, part, less_us, less_part)
-    us, part = us - less_us, part - less_part
-    if part < 0 then
-      us, part = us - 1, part + scale
-    end
-    if us < 0 then
-      return 0, 0
-    end
-    return us, part
-  end
   local function owe(us, part)
     return function()
       if us == 0 and part == 0 then
@@ -71,14 +73,25 @@ local function debt(key, at, now, queues)
     end
   end
 
-  local debt_us, debt_part = minus(paid_us, paid_part, now, 0)
+  local debt_us, debt_part = minus(paid_us, paid_part, now, 0, scale)
   local looks = cost_us == 0 and cost_part == 0
   if verb == "credit" or verb == "cancel" then
     local owes = debt_us > 0 or debt_part > 0
     if looks or not owes or (verb == "cancel" and not is_last) then
       return true, 0, debt_us, debt_part
     end
-    debt_us, debt_part = minus(debt_us, debt_part, cost_us, cost_part)
+    if verb == "credit" and ARGV[at + 7] ~= "0" then
+      -- What has come back by itself since the permits were taken is not given back once more.
+      local mark_us, mark_part = tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8])
+      local unpaid_us, unpaid_part = minus(mark_us, mark_part, now, 0, scale)
+      if unpaid_us < cost_us or (unpaid_us == cost_us and unpaid_part < cost_part) then
+        cost_us, cost_part = unpaid_us, unpaid_part
+      end
+      if cost_us == 0 and cost_part == 0 then
+        return true, 0, debt_us, debt_part
+      end
+    end
+    debt_us, debt_part = minus(debt_us, debt_part, cost_us, cost_part, scale)
     return true, 0, debt_us, debt_part, owe(debt_us, debt_part)
   end
   if looks then
@@ -89,6 +102,8 @@ local function debt(key, at, now, queues)
   if new_part >= scale then
     new_us, new_part = new_us + 1, new_part - scale
   end
+  -- Before the bound on what is owed, which would make the wait too short.
+  local over_us, over_part = minus(new_us, new_part, tolerance_us, tolerance_part, scale)
   if new_us >= most_us then
     -- On a clock that stepped back there may be more debt than that.
     if debt_us >= most_us then
@@ -102,19 +117,22 @@ local function debt(key, at, now, queues)
   end
 
   -- What keeps it out altogether, and what it is held up by.
-  local longest_us = tonumber(ARGV[at + 7])
   local held_us, held_part, delay_us, delay_part = 0, 0, debt_us, debt_part
   if verb == "borrow" then
     if not queues then
-      delay_us, delay_part = minus(debt_us, debt_part, tolerance_us, tolerance_part)
+      delay_us, delay_part = minus(debt_us, debt_part, tolerance_us, tolerance_part, scale)
     end
   elseif queues then
-    held_us, held_part = minus(new_us, new_part, tolerance_us, tolerance_part)
+    held_us, held_part = over_us, over_part
   else
-    delay_us, delay_part = minus(new_us, new_part, tolerance_us, tolerance_part)
+    delay_us, delay_part = over_us, over_part
   end
   held_us = held_part > 0 and held_us + 1 or held_us
   delay_us = delay_part > 0 and delay_us + 1 or delay_us
+  if held_us == 0 and delay_us == 0 then
+    return true, 0, debt_us, debt_part, owe(new_us, new_part)
+  end
+  local longest_us = tonumber(ARGV[at + 7])
   local never = cost_us > tolerance_us or (cost_us == tolerance_us and cost_part > tolerance_part)
   if (never and verb == "take") or held_us > 0 or delay_us > longest_us then
     return false, math.max(held_us, delay_us - longest_us), debt_us, debt_part

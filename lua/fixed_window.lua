@@ -37,6 +37,13 @@ local function fixed_window(key, at, now)
     -- What was taken in an earlier window has come back with its end.
     local taken = tonumber(ARGV[at + 5])
     local back = (taken == 0 or taken >= opened) and math.min(used, cost) or 0
+    if back > 0 and back == used then
+      -- Nobody has used this window: the next one opens with who does.
+      local ends_in = aligned and window_us - now % window_us or window_us
+      return true, 0, 0, ends_in, function()
+        redis.call("DEL", key)
+      end
+    end
     return true, 0, used - back, ends - now, back > 0 and function()
       keep(used - back)
     end

@@ -7,7 +7,7 @@
 -- ARGV[at + 4]  within_us        integer > 0; in any interval of this length
 -- ARGV[at + 5]  ban_us           integer > 0; the first ban
 -- ARGV[at + 6]  longest_us       integer >= ban_us; up to which bans double
--- Returns       fits, wait_us, denials, next_ban_us
+-- Returns       fits, rest_us of the ban, denials, next_ban_us
 -- Writes        KEYS[i] in its commit, which counts a denial; expires when all is forgotten
 -- Mirrors       src/algorithm/penalty.rs
 local function penalty(key, at, now)
@@ -40,7 +40,7 @@ local function penalty(key, at, now)
     return false, rest_us, #denials, next_ban
   end
 
-  return true, 0, #denials, next_ban, not looks and function()
+  return true, rest_us, #denials, next_ban, not looks and function()
     -- A clock that stepped back stands still.
     local newest = math.max(denials[#denials] or now, now)
     denials[#denials + 1] = newest

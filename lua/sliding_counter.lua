@@ -6,7 +6,7 @@
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- Returns       fits, wait_us, used, gone_in_us; more than a window away when the current one counts
--- Writes        KEYS[i] in its commit; expires a window after the current one has ended
+-- Writes        KEYS[i] in its commit; expires when both counts are gone
 -- Mirrors       src/algorithm/sliding_counter.rs
 local function sliding_counter(key, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
@@ -49,21 +49,27 @@ local function sliding_counter(key, at, now)
     return this + share + (rest > 0 and 1 or 0)
   end
   local used = used_of(current, previous)
-  if length ~= window_us then
-    -- The length was changed: nobody knows the spread, so all counts as taken in this window.
+  local denied = verb == "take" and cost > 0 and used + cost > limit
+  if length ~= window_us and not denied then
+    -- The length was changed: nobody knows the spread, so all counts as taken in this window. Who is
+    -- denied changes nothing, and so waits by the windows that were.
     length, opened, current, previous = window_us, at_us - at_us % window_us, used, 0
   end
 
-  local ends = opened + window_us
+  local ends = opened + length
   local function gone_in(count)
-    return (count > 0 and ends + window_us or ends) - now
+    return (count > 0 and ends + length or ends) - now
   end
   local function keep(this, last)
     local most = 4294967295
+    if this == 0 and last == 0 then
+      redis.call("DEL", key)
+      return
+    end
     local counts = string.format(
       "%.0f:%.0f:%.0f:%.0f", opened, window_us, math.min(this, most), math.min(last, most)
     )
-    redis.call("SET", key, counts, "PXAT", math.ceil((opened + 2 * window_us) / 1000))
+    redis.call("SET", key, counts, "PXAT", math.ceil((now + gone_in(this)) / 1000))
   end
   if verb == "credit" then
     -- Those of this window first, unless it is known when they were taken; those of a window
@@ -80,16 +86,16 @@ local function sliding_counter(key, at, now)
       keep(current, previous)
     end
   end
-  if verb == "take" and cost > 0 and used + cost > limit then
+  if denied then
     local counted, room = previous, limit - current - cost
     local from = ends
     if room < 0 then
       -- Not in this window: in the next one its count is the previous.
-      from, counted, room = ends + window_us, current, math.max(limit - cost, 0)
+      from, counted, room = ends + length, current, math.max(limit - cost, 0)
     end
     -- The longest overlap with which the share is no more than the room.
-    local overlap = multiply_divide(room, window_us, math.max(counted, 1))
-    return false, from - math.min(overlap, window_us) - now, used, gone_in(current)
+    local overlap = multiply_divide(room, length, math.max(counted, 1))
+    return false, from - math.min(overlap, length) - now, used, gone_in(current)
   end
 
   return true, 0, used, gone_in(current), cost > 0 and function()

@@ -18,12 +18,12 @@ local function sliding_window(key, at, now)
   local ends, counts, live, used = {}, {}, 0, 0
   local state = redis.call("GET", key)
   if state then
-    local expires, slices = string.match(state, "^(%d+)([%d:]*)$")
+    local expires, slices = string.match(state, "^(%d+)(:[%d:]+)$")
     if not expires then
       error("foreign value")
     end
-    for slice, count in string.gmatch(now < tonumber(expires) and slices or "", ":(%d+):(%d+)") do
-      slice, count = tonumber(slice), tonumber(count)
+    for slice, count in string.gmatch(now < tonumber(expires) and slices or "", ":(%d+):?(%d*)") do
+      slice, count = tonumber(slice), tonumber(count) or error("foreign value")
       if slice + window_us > now then
         live = live + 1
         ends[live], counts[live], used = slice, count, used + count

@@ -23,6 +23,8 @@ pub struct Decision {
     pub(crate) renews_after: Micros,
     /// Whether all are back then, as with a fixed window, not just one more.
     pub(crate) renews_whole: bool,
+    /// How long the subject is banned for; zero when it is not.
+    pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
 }
 
@@ -53,7 +55,7 @@ pub enum Outcome {
     Denied,
     /// It costs more than the limit can ever hold: waiting does not help.
     NeverFits,
-    /// The subject was denied too often and is banned; [`Decision::retry_after`] says for how long.
+    /// The subject was denied too often and is banned; [`Decision::banned_for`] says for how long.
     Banned,
     /// The store gave no answer and the policy's failure mode lets the request pass uncounted.
     FailedOpen(StoreErrorKind),
@@ -113,9 +115,10 @@ impl Decision {
         self.delay.to_duration()
     }
 
-    /// How long the subject is banned for having been denied too often; `None` when it is not.
+    /// How long the subject is banned for having been denied too often, from now; `None` when it is
+    /// not. Told also to those who only look, though a look is allowed.
     pub fn banned_for(&self) -> Option<Duration> {
-        matches!(self.outcome, Outcome::Banned).then(|| self.retry_after.to_duration())
+        (!self.ban.is_zero()).then(|| self.ban.to_duration())
     }
 
     /// What to give back what this decision has taken by.
@@ -123,26 +126,30 @@ impl Decision {
         self.receipt
     }
 
-    /// How long until the key is as if it had never been used, nobody asking.
+    /// How long until the key is as if it had never been used, nobody asking; but for the denials
+    /// that a [`Penalty`](crate::Penalty) remembers.
     pub fn reset_after(&self) -> Duration {
         self.reset_after.to_duration()
     }
 
     /// The same decision, under what the penalty behind it says.
     pub(crate) fn under(mut self, penalty: &Self) -> Self {
-        let ban = match penalty.outcome {
-            Outcome::Banned => penalty.retry_after,
-            // This denial has brought it.
-            Outcome::Allowed if !self.is_allowed() => penalty.reset_after,
-            _ => Micros::ZERO,
-        };
-        if !ban.is_zero() {
-            self.retry_after = ban.max(self.retry_after);
-            self.outcome = Outcome::Banned;
-            self.remaining = 0;
-            self.renews_after = self.retry_after;
-            self.renews_whole = false;
+        // That which is in force, or which this denial has brought.
+        let ban = penalty.ban;
+        if ban.is_zero() {
+            return self;
         }
+        let is_denied = !self.is_allowed() || !penalty.is_allowed();
+        if is_denied && self.outcome != Outcome::NeverFits {
+            self.outcome = Outcome::Banned;
+            self.retry_after = ban.max(self.retry_after);
+        }
+        self.ban = ban;
+        self.delay = Micros::ZERO;
+        self.remaining = 0;
+        self.reset_after = ban.max(self.reset_after);
+        self.renews_after = ban.max(self.retry_after);
+        self.renews_whole = false;
         self
     }
 

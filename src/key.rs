@@ -83,8 +83,9 @@ impl Key {
         Self::encode(Domain::User, &id.into().0)
     }
 
-    /// The shared bucket of requests that do not say whose they are.
-    pub(crate) fn missing() -> Self {
+    /// The shared bucket of requests that do not say whose they are; see
+    /// [`OnMissingKey::Shared`](crate::OnMissingKey::Shared).
+    pub fn missing() -> Self {
         Self::encode(Domain::Missing, &[])
     }
 

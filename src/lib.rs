@@ -32,16 +32,21 @@
 //! A [`Policy`] is a named [`Limit`] for a key, on certain requests. A [`Limiter`] is policies over
 //! a store; all that apply to a request are decided together, all or nothing. A [`RateLimitLayer`]
 //! puts a limiter in front of a service: axum, tonic, plain hyper, or whatever else is a tower
-//! service over `http` types. [`Limiter::check`] asks outside of HTTP.
+//! service over `http` types. [`Limiter::check`] asks outside of HTTP. A [`ThrottleLayer`] is for the
+//! other side: it lets those who send wait, any tower service, until the whole fleet may send more.
 //!
 //! # Which limit
 //!
 //! | you want | take |
 //! |---|---|
 //! | a steady rate with some slack for bursts; or you do not know | [`Limit::gcra`] |
+//! | the same, said as a bucket and a rate that fills it | [`Limit::token_bucket`] |
+//! | requests that leave one after the other at a steady rate | [`Limit::leaky_bucket`] |
 //! | "100 a day", counted as people count: all of it back at a certain time | [`Limit::fixed_window`] |
 //! | about so many in any such time, for large numbers, where an estimate will do | [`Limit::sliding_counter`] |
 //! | never more than so many in *any* such time: logins, text messages | [`Limit::sliding_log`] |
+//! | the same for large numbers, a slice of the time late at most | [`Limit::sliding_window`] |
+//! | never more than so many *at the same time* | [`Limit::concurrency`] |
 //!
 //! # Which store
 //!
@@ -128,7 +133,7 @@ pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
-pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture};
+pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
 /// The code in the README, held to what the crate does.
 #[cfg(all(doctest, feature = "config"))]

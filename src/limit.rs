@@ -270,6 +270,7 @@ impl Limit {
 
     /// Checks every field and every combination.
     pub(crate) fn sound(&self) -> Result<SoundLimit, ConfigError> {
+        self.refuse_options_of_others()?;
         if self.permits == 0 {
             return Err(ConfigError::out_of_range("limit", 0, ANY_PERMITS));
         }
@@ -284,7 +285,6 @@ impl Limit {
                 "1 ms to 366 days, in whole microseconds",
             ));
         }
-        self.refuse_options_of_others()?;
         Ok(SoundLimit {
             kind: self.kind,
             permits: self.permits,
@@ -438,6 +438,10 @@ mod tests {
         assert_eq!(
             refusal(Limit::gcra(1, SECOND).aligned()),
             "aligned: is an option of fixed_window"
+        );
+        assert_eq!(
+            refusal(Limit::gcra(1, SECOND).lease(Duration::ZERO)),
+            "lease: is an option of concurrency"
         );
     }
 

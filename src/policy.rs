@@ -44,8 +44,16 @@ pub struct Policy {
     settle: Option<Settle>,
 }
 
+/// How the cost is settled when the response is there.
+#[derive(Clone)]
+struct Settle {
+    /// The option that was set.
+    option: &'static str,
+    cost: Arc<SettledCost>,
+}
+
 /// The cost that a request turns out to have: by its response, and by what it was charged.
-type Settle = Arc<dyn Fn(&ResponseHead<'_>, u32) -> u32 + Send + Sync>;
+type SettledCost = dyn Fn(&ResponseHead<'_>, u32) -> u32 + Send + Sync;
 
 #[derive(Clone)]
 enum Cost {
@@ -117,10 +125,17 @@ impl Policy {
         self
     }
 
-    /// Chooses the limit of each request, as the tier of its user has it. What was used of a key
-    /// stays used when its limit changes.
+    /// Chooses the limit of each request, as the tier of its user has it.
     ///
-    /// Outside of HTTP, where there is no request, the policy's own limit holds.
+    /// What was used of a key stays used when its limit changes: as the permits taken within the
+    /// window, or, where permits come back one by one ([`gcra`](Limit::gcra),
+    /// [`token_bucket`](Limit::token_bucket), [`leaky_bucket`](Limit::leaky_bucket)), as the time
+    /// until all of them are back. So let tiers differ in permits; under a shorter window, what was
+    /// taken before it is over at once.
+    ///
+    /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is denied,
+    /// and is not told to come back. Outside of HTTP, where there is no request, the policy's own
+    /// limit holds.
     #[must_use]
     pub fn limit_by(mut self, limit: impl LimitExtractor) -> Self {
         self.limit_by = Some(Arc::new(limit));
@@ -138,7 +153,9 @@ impl Policy {
         self
     }
 
-    /// Bans a subject that this policy denies too often.
+    /// Bans a subject that this policy denies too often, in the same step in which it is denied.
+    ///
+    /// [`Decision::banned_for`] tells of a ban; [`Limiter::reset`](crate::Limiter::reset) lifts it.
     #[must_use]
     pub fn penalty(mut self, penalty: Penalty) -> Self {
         self.penalty = Some(penalty);
@@ -148,8 +165,9 @@ impl Policy {
     /// Counts only requests whose response is of this kind, as failed logins.
     ///
     /// The cost is taken when the request comes, so that no more than the limit can be under way at
-    /// once, and given back when the response says that it does not count. It stays taken when the
-    /// service gives no response: when it fails, or the client goes away before.
+    /// once, and given back when the response says that it does not count. It stays taken when there
+    /// is no response: when the service fails, or the client goes away before. It is settled as in
+    /// [`settle`](Self::settle); of the two, that which is said last holds.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
@@ -163,23 +181,51 @@ impl Policy {
     where
         F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
     {
-        self.settle = Some(Arc::new(
-            move |response, charged| {
-                if counts(response) { charged } else { 0 }
-            },
-        ));
+        self.settle = Some(Settle {
+            option: "count_if",
+            cost: Arc::new(
+                move |response, charged| {
+                    if counts(response) { charged } else { 0 }
+                },
+            ),
+        });
         self
     }
 
-    /// The cost that a request turns out to have, read from its response. The policy's
+    /// The cost that a request turns out to have, read from the head of its response. The policy's
     /// [`cost`](Self::cost) is an estimate, taken when the request comes; the difference is charged
     /// or given back when the response is there. The estimate stays when there is no response.
+    ///
+    /// What is charged may pass the limit; later requests wait until it has come back. What has
+    /// come back by itself in the meantime is not given back once more. The response does not wait
+    /// for any of this, and its quota headers tell what was left when the request came. When the
+    /// store gives no answer then, the estimate stays.
+    ///
+    /// Not for [`concurrency`](Limit::concurrency), whose permits come back when a request ends.
+    ///
+    /// ```
+    /// use tower_throttle::{Header, Limit, Policy, ResponseHead, per_minute};
+    ///
+    /// /// What a handler leaves in the response's extensions.
+    /// #[derive(Clone)]
+    /// struct RowsRead(u32);
+    ///
+    /// let rows = Policy::new("rows", Limit::token_bucket(10_000, per_minute(10_000)))
+    ///     .by(Header::new("x-user"))
+    ///     .cost(500)
+    ///     .settle(|response: &ResponseHead<'_>| {
+    ///         response.extensions.get().map_or(500, |RowsRead(rows)| *rows)
+    ///     });
+    /// ```
     #[must_use]
     pub fn settle<F>(mut self, cost: F) -> Self
     where
         F: Fn(&ResponseHead<'_>) -> u32 + Send + Sync + 'static,
     {
-        self.settle = Some(Arc::new(move |response, _| cost(response)));
+        self.settle = Some(Settle {
+            option: "settle",
+            cost: Arc::new(move |response, _| cost(response)),
+        });
         self
     }
 
@@ -219,10 +265,12 @@ impl Policy {
         let algorithm = Algorithm::try_from(&self.limit)?;
         let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
         let patience = self.sound_patience(&algorithm)?;
-        if self.settle.is_some() && algorithm.lease().is_some() {
+        if let Some(settle) = &self.settle
+            && algorithm.lease().is_some()
+        {
             return Err(ConfigError::malformed(
-                "settle",
-                algorithm.name(),
+                settle.option,
+                format!("a limit of {}", algorithm.name()),
                 "what is held while a request runs is given back when it ends; there is nothing to \
                  settle",
             ));
@@ -233,7 +281,7 @@ impl Policy {
                 return Err(ConfigError::out_of_range(
                     "cost",
                     cost,
-                    "no more than the limit, or its burst, ever holds",
+                    "no more than the limit, or its burst or capacity, ever holds",
                 ));
             }
             Cost::Fixed(_) => {}
@@ -353,11 +401,11 @@ impl ReadyPolicy {
         Ok(algorithm)
     }
 
-    /// Whether what a request has taken may be given back, or settled, later on.
-    pub(crate) fn may_give_back(&self) -> bool {
+    /// Whether what a request has taken of this limit may be given back, or settled, later on.
+    pub(crate) fn may_give_back(&self, algorithm: &Algorithm) -> bool {
         self.policy.settle.is_some()
-            || self.algorithm.lease().is_some()
-            || self.algorithm.delays()
+            || algorithm.lease().is_some()
+            || algorithm.delays()
             || self.patience != Patience::None
     }
 
@@ -407,7 +455,7 @@ impl ReadyPolicy {
     /// The cost that a request turns out to have, which was charged so much.
     pub(crate) fn settled_cost(&self, response: &ResponseHead<'_>, charged: u32) -> u32 {
         let settle = self.policy.settle.as_ref();
-        settle.map_or(charged, |settle| settle(response, charged))
+        settle.map_or(charged, |settle| (settle.cost)(response, charged))
     }
 }
 

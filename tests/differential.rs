@@ -59,6 +59,7 @@ enum Act {
         known: bool,
     },
     /// Of what was taken last.
+    Refund(u32),
     Cancel(u32),
     Reset,
     Renew(LeaseId),
@@ -172,6 +173,7 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         2 => cost.clone().prop_map(Act::Charge),
         3 => (cost.clone(), any::<bool>())
             .prop_map(|(permits, known)| Act::Credit { permits, known }),
+        2 => cost.clone().prop_map(Act::Refund),
         1 => cost.prop_map(Act::Cancel),
         1 => Just(Act::Reset),
         1 => id.clone().prop_map(Act::Renew),
@@ -359,6 +361,10 @@ impl Act {
             Self::Credit { permits, known } => Action::Credit {
                 permits,
                 taken_at: known.then(|| last.taken_at()),
+            },
+            Self::Refund(permits) => Action::Refund {
+                permits,
+                receipt: last,
             },
             Self::Cancel(permits) => Action::Cancel {
                 permits,

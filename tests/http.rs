@@ -240,9 +240,9 @@ async fn a_redirect_tells_no_quota() {
 #[tokio::test]
 async fn quota_headers_can_be_kept_to_denials_or_left_out() {
     for (headers, on_success, on_denial) in [
-        (QuotaHeaders::Draft11, true, true),
-        (QuotaHeaders::Denials, false, true),
-        (QuotaHeaders::None, false, false),
+        (QuotaHeaders::DRAFT_11, true, true),
+        (QuotaHeaders::DRAFT_11.on_denials(), false, true),
+        (QuotaHeaders::NONE, false, false),
     ] {
         let url = serve(hello().layer(layer(Trip::None, 1).headers(headers))).await;
         for (status, expected) in [(200, on_success), (429, on_denial)] {

@@ -314,7 +314,7 @@ async fn the_documented_rights_suffice() {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in "~throttle:* +eval +evalsha +time +get +set +del +llen +lindex +lset +lpush \
-                  +rpush +ltrim +zadd +zrem +zscore +zrangebyscore +zrevrange +pexpireat"
+                  +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat"
         .split_whitespace()
     {
         user.arg(right);

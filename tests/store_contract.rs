@@ -2,12 +2,19 @@
 
 mod support;
 
+use std::num::NonZeroU64;
+
 use support::bench::{Bench, answer};
 use support::on_every_store;
-use tower_throttle::{Limit, MINUTE, Outcome, SECOND};
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{Limit, MINUTE, Outcome, Penalty, SECOND, per_minute};
 
 on_every_store! {
     all_checks_are_charged_or_none
+    every_two_algorithms_are_charged_together_or_not_at_all
+    a_penalty_counts_the_denial_of_the_check_before_it_and_of_no_other
+    what_gives_back_is_carried_out_together
+    one_question_renews_many_leases_of_a_key
     decisions_come_in_the_order_of_the_checks
     a_denial_leaves_no_trace
     looking_leaves_no_trace
@@ -36,6 +43,106 @@ async fn all_checks_are_charged_or_none(bench: &Bench) {
     assert_eq!(denied.denied_by(), Some(1));
     let looked = bench.ask_all(&[("wide", wide, "k", 0)]).await;
     assert_eq!(looked[0].remaining(), 9);
+}
+
+/// Promise 1, of algorithms whose scripts and states are of every kind.
+async fn every_two_algorithms_are_charged_together_or_not_at_all(bench: &Bench) {
+    for (position, wide) in every_algorithm(9).into_iter().enumerate() {
+        for (other, narrow) in every_algorithm(1).into_iter().enumerate() {
+            let names = [
+                format!("wide {position} {other}"),
+                format!("narrow {other} {position}"),
+            ];
+            let both = [
+                (names[0].as_str(), wide, "k", 1),
+                (names[1].as_str(), narrow, "k", 1),
+            ];
+            assert!(bench.ask_all(&both).await.all_allow());
+            let denied = bench.ask_all(&both).await;
+            assert_eq!(denied.denied_by(), Some(1), "{wide:?} {narrow:?}");
+            assert_eq!(denied[0].remaining(), 8, "{wide:?} {narrow:?}");
+            assert_eq!(bench.ask_all(&both[..1]).await[0].remaining(), 7);
+        }
+    }
+}
+
+/// The exception of promise 1.
+async fn a_penalty_counts_the_denial_of_the_check_before_it_and_of_no_other(bench: &Bench) {
+    let (limit, take) = (
+        Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
+        Action::take(1),
+    );
+    let wide = Algorithm::try_from(&Limit::fixed_window(9, MINUTE)).unwrap();
+    let box_of = |denials| Algorithm::try_from(&Penalty::after(denials, MINUTE, MINUTE)).unwrap();
+    let question = [
+        ("wide", wide, "k", take),
+        ("wide", box_of(9), "k", take),
+        ("narrow", limit, "k", take),
+        ("narrow", box_of(2), "k", take),
+    ];
+    let denials_left = async |bench: &Bench| {
+        let decisions = bench.act_all(&question).await;
+        [decisions[1].remaining(), decisions[3].remaining()]
+    };
+    for left in [[9, 2], [9, 1], [9, 0]] {
+        assert_eq!(denials_left(bench).await, left);
+    }
+    let decisions = bench.act_all(&question).await;
+    assert_eq!(decisions[3].outcome(), Outcome::Banned);
+    assert_eq!(
+        decisions[0].remaining(),
+        8,
+        "only the first question was let through"
+    );
+}
+
+async fn what_gives_back_is_carried_out_together(bench: &Bench) {
+    let names: Vec<_> = (0..8).map(|number| format!("p{number}")).collect();
+    let all = |action| {
+        let limits = every_algorithm(5).map(|limit| Algorithm::try_from(&limit).unwrap());
+        let checks = names.iter().zip(limits);
+        checks
+            .map(|(name, algorithm)| (name.as_str(), algorithm, "k", action))
+            .collect::<Vec<_>>()
+    };
+    let credit = Action::Credit {
+        permits: 2,
+        taken_at: None,
+    };
+    for (action, left) in [(Action::Charge(4), 1), (credit, 3), (Action::Reset, 5)] {
+        let decisions = bench.act_all(&all(action)).await;
+        assert_eq!(decisions.len(), 8);
+        assert!(
+            decisions
+                .iter()
+                .all(|decision| decision.remaining() == left),
+            "{action:?}"
+        );
+    }
+}
+
+/// Leases that one process holds are renewed together, whosever they are.
+async fn one_question_renews_many_leases_of_a_key(bench: &Bench) {
+    let limit = Limit::concurrency(9).lease(MINUTE);
+    let algorithm = Algorithm::try_from(&limit).unwrap();
+    let lease = |number| LeaseId::from(NonZeroU64::new(number).unwrap());
+    for number in 1..=9 {
+        let take = Take {
+            cost: 1,
+            patience: Patience::None,
+            lease: Some(lease(number)),
+        };
+        assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
+    }
+    bench.advance(30 * SECOND);
+    let renewals: Vec<_> = (1..=6)
+        .map(|number| ("policy", algorithm, "key", Action::Renew(lease(number))))
+        .collect();
+    bench.act_all(&renewals).await;
+    bench.advance(30 * SECOND);
+    assert_eq!(bench.ask(limit, 0).await.remaining(), 3);
+    bench.advance(30 * SECOND);
+    assert_eq!(bench.ask(limit, 0).await.remaining(), 9);
 }
 
 /// Promise 2.
@@ -91,11 +198,15 @@ async fn looking_leaves_no_trace(bench: &Bench) {
 /// Promise 5.
 async fn a_changed_limit_judges_what_was_used_before(bench: &Bench) {
     type Make = fn(u32) -> Limit;
-    let makes: [Make; 4] = [
+    let makes: [Make; 8] = [
         |limit| Limit::gcra(60, MINUTE).burst(limit),
+        |limit| Limit::token_bucket(limit, per_minute(60)),
+        |limit| Limit::leaky_bucket(limit, per_minute(60)),
         |limit| Limit::fixed_window(limit, MINUTE),
         |limit| Limit::sliding_log(limit, MINUTE),
+        |limit| Limit::sliding_window(limit, MINUTE),
         |limit| Limit::sliding_counter(limit, MINUTE),
+        |limit| Limit::concurrency(limit).lease(MINUTE),
     ];
     for make in makes {
         assert_eq!(bench.drain(make(10), 1).await, 10);
@@ -186,11 +297,16 @@ async fn a_question_of_many_checks_is_answered(bench: &Bench) {
 }
 
 /// Each algorithm with a limit of so many permits.
-fn every_algorithm(limit: u32) -> [Limit; 4] {
+fn every_algorithm(limit: u32) -> [Limit; 8] {
+    let rate = per_minute(limit);
     [
         Limit::gcra(limit, MINUTE),
+        Limit::token_bucket(limit, rate),
+        Limit::leaky_bucket(limit, rate),
         Limit::fixed_window(limit, MINUTE),
         Limit::sliding_log(limit, MINUTE),
+        Limit::sliding_window(limit, MINUTE),
         Limit::sliding_counter(limit, MINUTE),
+        Limit::concurrency(limit).lease(MINUTE),
     ]
 }

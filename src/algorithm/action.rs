@@ -16,13 +16,21 @@ pub enum Action {
     Take(Take),
     /// Takes so many permits without asking: the limit may be passed.
     Charge(u32),
-    /// Gives permits back, at most as many as are taken. What has come back by itself since it was
-    /// taken is not given back once more.
+    /// Gives permits back, at most as many as are taken.
     Credit {
         /// How many.
         permits: u32,
-        /// When they were taken, on the store's clock; not known when `None`.
+        /// When they were taken, on the store's clock, so that a window that has ended since is not
+        /// credited; not known when `None`.
         taken_at: Option<Micros>,
+    },
+    /// Gives back of what a decision took. What has come back by itself since is not given back
+    /// once more.
+    Refund {
+        /// How many.
+        permits: u32,
+        /// The receipt of the decision that took them.
+        receipt: Receipt,
     },
     /// Gives back what a decision took ahead of time, unless somebody has taken permits since. The
     /// same as a credit for an algorithm that lets nobody wait.
@@ -99,10 +107,18 @@ impl Action {
         }
     }
 
+    /// Whether it gives something back.
+    #[cfg(feature = "memory")]
+    pub(crate) fn gives_back(&self) -> bool {
+        !matches!(self, Self::Take(_) | Self::Charge(_) | Self::Renew(_))
+    }
+
     /// The permits that it is about, whichever way they go.
     pub(crate) fn permits(&self) -> u32 {
         match self {
-            Self::Credit { permits, .. } | Self::Cancel { permits, .. } => *permits,
+            Self::Credit { permits, .. }
+            | Self::Refund { permits, .. }
+            | Self::Cancel { permits, .. } => *permits,
             _ => self.takes(),
         }
     }
@@ -128,7 +144,7 @@ impl Action {
     pub(super) fn taken_at(&self) -> Option<Micros> {
         match self {
             Self::Credit { taken_at, .. } => *taken_at,
-            Self::Cancel { receipt, .. } => Some(receipt.at),
+            Self::Refund { receipt, .. } | Self::Cancel { receipt, .. } => Some(receipt.at),
             _ => None,
         }
     }

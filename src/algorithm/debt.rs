@@ -7,6 +7,7 @@
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
 use super::{Arguments, Reading, Twin};
+use crate::decision::Receipt;
 use crate::limit::SoundLimit;
 use crate::time::{DAY, Micros};
 
@@ -111,13 +112,43 @@ impl Debt {
         self.interval.sum(debt, self.price(permits)).min(most)
     }
 
+    /// How long until so many permits more fit.
+    fn over(&self, debt: Span, permits: u32) -> Span {
+        // Not bounded by the most debt: that would make the wait too short.
+        let wanted = self.interval.sum(debt, self.price(permits));
+        self.interval.difference(wanted, self.tolerance)
+    }
+
     /// The debt that was read, once so many permits more were taken.
     fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
         let [us, part] = reading.level;
-        // A store that replies nonsense must not panic: a part is below the scale.
-        let is_part = |part: &u32| *part < self.interval.scale();
-        let part = u32::try_from(part).ok().filter(is_part).unwrap_or(0);
+        let part = self.part(part);
         self.with(Span { us, part }, taken)
+    }
+
+    /// What is still owed of all that was taken up to this receipt. Nothing more of it can be given
+    /// back: the rest has come back by itself.
+    fn unpaid(&self, receipt: &Receipt, now: Micros) -> Span {
+        let now = Span {
+            us: now.get(),
+            part: 0,
+        };
+        self.interval.difference(self.paid_at(receipt), now)
+    }
+
+    /// The instant at which all that was taken up to this receipt is paid back.
+    fn paid_at(&self, receipt: &Receipt) -> Span {
+        let [us, part] = receipt.mark;
+        Span {
+            us,
+            part: self.part(part),
+        }
+    }
+
+    /// A part that came from outside: one that is none must not panic.
+    fn part(&self, part: u64) -> u32 {
+        let is_part = |part: &u32| *part < self.interval.scale();
+        u32::try_from(part).ok().filter(is_part).unwrap_or(0)
     }
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
@@ -125,9 +156,7 @@ impl Debt {
         if take.cost == 0 {
             return (true, Micros::ZERO);
         }
-        let over = self
-            .interval
-            .difference(self.with(debt, take.cost), self.tolerance);
+        let over = self.over(debt, take.cost);
         let (held, delay) = match take.patience {
             Patience::UntilPaid(_) if self.queues => (Span::ZERO, debt),
             Patience::UntilPaid(_) => (Span::ZERO, self.interval.difference(debt, self.tolerance)),
@@ -176,9 +205,13 @@ impl Twin for Debt {
         {
             return;
         }
-        if let Action::Credit { permits, .. } | Action::Cancel { permits, .. } = action {
+        if let Action::Credit { .. } | Action::Refund { .. } | Action::Cancel { .. } = action {
             let debt = self.debt(state, now);
-            let left = self.interval.difference(debt, self.price(*permits));
+            let mut back = self.price(action.permits());
+            if let Action::Refund { receipt, .. } = action {
+                back = back.min(self.unpaid(receipt, now));
+            }
+            let left = self.interval.difference(debt, back);
             if left == debt {
                 return;
             }
@@ -213,8 +246,7 @@ impl Twin for Debt {
     }
 
     fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
-        let with_one = self.with(self.debt_read(reading, charged), 1);
-        self.interval.difference(with_one, self.tolerance).ceil()
+        self.over(self.debt_read(reading, charged), 1).ceil()
     }
 
     fn mark(&self, reading: &Reading, charged: u32) -> [u64; 2] {
@@ -226,6 +258,10 @@ impl Twin for Debt {
         let price = self.price(action.permits());
         let [us, part] = match action {
             Action::Cancel { receipt, .. } => receipt.mark,
+            Action::Refund { receipt, .. } => {
+                let paid_at = self.paid_at(receipt);
+                [paid_at.us.max(1), paid_at.part.into()]
+            }
             Action::Take(Take {
                 patience: Patience::None,
                 ..

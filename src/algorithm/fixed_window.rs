@@ -80,10 +80,16 @@ impl Twin for FixedWindow {
             .is_none_or(|taken| taken >= current.opened)
         {
             let back = current.used.min(action.permits().into());
-            if back > 0 {
-                *state = current;
-                state.used -= back;
+            if back == 0 {
+                return;
             }
+            let used = current.used - back;
+            // Nobody has used this window: the next one opens with who does.
+            *state = if used == 0 {
+                State::default()
+            } else {
+                State { used, ..current }
+            };
         }
     }
 

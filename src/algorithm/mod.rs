@@ -69,7 +69,8 @@ enum Remembered {
 pub struct Reading {
     /// Whether the action fits.
     pub fits: bool,
-    /// How long until it does, when it does not; how long to hold it up, when it does.
+    /// How long until it does, when it does not; how long to hold it up, when it does. Of a
+    /// [`Penalty`], the rest of the ban either way.
     pub wait: Micros,
     /// Two integers that tell the state as far as a decision needs it, before permits are taken
     /// and after they are given back; what they are is said in the algorithm's script.
@@ -246,9 +247,9 @@ impl Algorithm {
             _ => Outcome::Denied,
         };
         let (retry_after, delay) = match outcome {
-            Outcome::Allowed => (Micros::ZERO, reading.wait),
-            Outcome::NeverFits => (Micros::ZERO, Micros::ZERO),
-            _ if self.can_wait() => {
+            Outcome::Allowed if self.can_wait() => (Micros::ZERO, reading.wait),
+            Outcome::Allowed | Outcome::NeverFits => (Micros::ZERO, Micros::ZERO),
+            _ if self.can_wait() && action.patience() != Patience::None => {
                 let wait = reading.wait.saturating_add(action.patience().longest());
                 (reading.wait, wait)
             }
@@ -272,6 +273,12 @@ impl Algorithm {
             reset_after,
             renews_after,
             renews_whole: twin!(self, twin => twin.renews_whole()),
+            // What of a penalty passes with time is its ban.
+            ban: if self.is_penalty() {
+                reset_after
+            } else {
+                Micros::ZERO
+            },
             receipt: Receipt {
                 at: reading.at,
                 mark: twin!(self, twin => twin.mark(reading, taken)),
@@ -337,6 +344,7 @@ impl Algorithm {
     }
 
     /// The name that scripts know an action by.
+    #[cfg(feature = "redis")]
     pub(crate) fn verb(&self, action: &Action) -> &'static str {
         match action {
             Action::Take(_) => match action.patience() {
@@ -344,7 +352,7 @@ impl Algorithm {
                 _ => "take",
             },
             Action::Charge(_) => "charge",
-            Action::Credit { .. } => "credit",
+            Action::Credit { .. } | Action::Refund { .. } => "credit",
             Action::Cancel { .. } if !self.can_wait() => "credit",
             Action::Cancel { .. } => "cancel",
             Action::Reset => "reset",

@@ -13,8 +13,9 @@ use crate::time::Micros;
 
 /// A subject that is denied so often within a time is banned.
 ///
-/// While it is banned all its requests are denied, and none of them is counted: hammering never
-/// makes a ban longer. The denials before a ban are forgotten with it.
+/// The denial that brings a ban says so already. While a subject is banned all its requests are
+/// denied, but for those that cost nothing, and none of them is counted: hammering never makes a
+/// ban longer. The denials before a ban are forgotten with it.
 ///
 /// ```
 /// use tower_throttle::{HOUR, Limit, MINUTE, Penalty, Policy};
@@ -125,10 +126,9 @@ impl Twin for PenaltyBox {
         } else {
             Micros::ZERO
         };
-        let fits = take.cost == 0 || rest.is_zero();
         Reading {
-            fits,
-            wait: if fits { Micros::ZERO } else { rest },
+            fits: take.cost == 0 || rest.is_zero(),
+            wait: rest,
             level: [
                 self.recent(state, now) as u64,
                 self.next_ban(state, now).get(),
@@ -184,17 +184,18 @@ impl Twin for PenaltyBox {
         (self.denials, self.within)
     }
 
-    /// How many more denials bring a ban; and how long the ban is that this one has brought.
+    /// How many more denials bring a ban; and the rest of the ban that is in force, or that this
+    /// denial has brought.
     fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
         let [denials, next_ban] = reading.level;
         let denials = denials.saturating_add(charged.min(1).into());
         let left = u64::from(self.denials).saturating_sub(denials);
-        let brought = if charged > 0 && left == 0 {
+        let ban = if charged > 0 && left == 0 {
             Micros::new(next_ban)
         } else {
             reading.wait
         };
-        (u32::try_from(left).unwrap_or(u32::MAX), brought)
+        (u32::try_from(left).unwrap_or(u32::MAX), ban)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

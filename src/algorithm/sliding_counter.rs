@@ -58,42 +58,51 @@ impl SlidingCounter {
 
     /// The counts as they stand at `now`, in windows of this limit's length.
     fn counts(&self, state: &State, now: Micros) -> Counts {
-        // A clock that stepped back to before the window opened still counts in it.
-        let now = now.max(state.opened);
-        let rolled = state.rolled(now);
-        if state.window == self.window {
-            return rolled;
+        self.counted_anew(state.counts(now), now)
+    }
+
+    /// The same counts, when the length of the windows was changed: how the permits are spread over
+    /// the new ones is not known, so all of them count as taken in the current one.
+    fn counted_anew(&self, counts: Counts, now: Micros) -> Counts {
+        if counts.window == self.window {
+            return counts;
         }
-        // The length was changed: how the permits are spread over the new windows is not known, so
-        // all of them count as taken in the current one.
+        let now = now.max(counts.opened);
         Counts {
             opened: start_of_window(now, self.window),
             window: self.window,
-            current: rolled.used(now),
+            current: counts.used(now),
             previous: 0,
         }
     }
 
     /// The instant from which `cost` fits, which it does not yet.
     fn fits_from(&self, counts: &Counts, cost: u32) -> Micros {
-        let ends = counts.opened.saturating_add(self.window);
+        let window = counts.window;
+        let ends = counts.opened.saturating_add(window);
         let taken = counts.current + u64::from(cost);
         let (ends, counted, room) = match u64::from(self.limit).checked_sub(taken) {
             Some(room) => (ends, counts.previous, room),
             // Not in this window: in the next one its count is the previous.
             None => (
-                ends.saturating_add(self.window),
+                ends.saturating_add(window),
                 counts.current,
                 u64::from(self.limit.saturating_sub(cost)),
             ),
         };
         // The longest overlap with which the share is no more than the room.
-        let overlap = multiply_divide(room, self.window.get(), counted.max(1)).0;
-        ends.saturating_sub(Micros::new(overlap.min(self.window.get())))
+        let overlap = multiply_divide(room, window.get(), counted.max(1)).0;
+        ends.saturating_sub(Micros::new(overlap.min(window.get())))
     }
 }
 
 impl State {
+    /// The counts as they stand at `now`, in the windows that they were counted in.
+    fn counts(&self, now: Micros) -> Counts {
+        // A clock that stepped back to before the window opened still counts in it.
+        self.rolled(now.max(self.opened))
+    }
+
     fn rolled(&self, now: Micros) -> Counts {
         let opened = start_of_window(now, self.window);
         let (current, previous) = if opened == self.opened {
@@ -120,10 +129,15 @@ impl Counts {
         self.current + share + u64::from(rest)
     }
 
-    /// A whole window after the current one has ended nothing counts any more.
+    /// From then on nothing counts any more: the previous count from the end of the window, the
+    /// current one a whole window later.
     fn gone(&self) -> Micros {
         let ends = self.opened.saturating_add(self.window);
-        ends.saturating_add(self.window)
+        if self.current > 0 {
+            ends.saturating_add(self.window)
+        } else {
+            ends
+        }
     }
 }
 
@@ -143,7 +157,7 @@ impl Twin for SlidingCounter {
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let cost = take.cost;
-        let counts = self.counts(state, now);
+        let counts = state.counts(now);
         let used = counts.used(now.max(counts.opened));
         let fits = cost == 0 || used + u64::from(cost) <= u64::from(self.limit);
         let wait = if fits {
@@ -151,15 +165,16 @@ impl Twin for SlidingCounter {
         } else {
             self.fits_from(&counts, cost).saturating_sub(now)
         };
-        let gone = if counts.current > 0 {
-            counts.gone()
+        // Who is denied changes nothing, and so waits by the windows that were.
+        let counts = if fits {
+            self.counted_anew(counts, now)
         } else {
-            counts.opened.saturating_add(self.window)
+            counts
         };
         Reading {
             fits,
             wait,
-            level: [used, gone.saturating_sub(now).get()],
+            level: [used, counts.gone().saturating_sub(now).get()],
             at: now,
         }
     }
@@ -186,7 +201,10 @@ impl Twin for SlidingCounter {
         if back != [0, 0] {
             counts.current -= back[0];
             counts.previous -= back[1];
-            *state = counts.into();
+            *state = match counts.current + counts.previous {
+                0 => State::default(),
+                _ => counts.into(),
+            };
         }
     }
 

@@ -174,6 +174,9 @@ impl Twin for SlidingLog {
         let whole = state.entries.partition_point(is_given_back);
         state.entries.drain(..whole);
         state.base = (live.base + back) % TOTALS;
+        if state.entries.is_empty() {
+            state.expires = Micros::ZERO;
+        }
     }
 
     fn expires_at(state: &State) -> Micros {

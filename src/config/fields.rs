@@ -2,12 +2,12 @@
 //! field and what would be right. A derived `Deserialize` knows the line alone.
 
 use std::fmt;
-use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::FileError;
+use super::place::{Place, line_of};
 
 /// The fields of a table that are understood, and those that a later version will understand.
 pub(super) struct Known {
@@ -26,31 +26,6 @@ pub(super) struct Field<'t> {
     place: Place<'t>,
     name: &'static str,
     value: &'t DeValue<'t>,
-}
-
-/// Where in the text something stands, and in which policy.
-#[derive(Clone, Copy)]
-struct Place<'t> {
-    text: &'t str,
-    offset: usize,
-    policy: Option<&'t str>,
-}
-
-impl<'t> Place<'t> {
-    fn at(self, span: Range<usize>) -> Self {
-        Self {
-            offset: span.start,
-            ..self
-        }
-    }
-
-    fn refuse(self, problem: impl fmt::Display) -> FileError {
-        let line = line_of(self.text, self.offset);
-        match self.policy {
-            Some(name) => FileError::at(line, format_args!("policy {name:?}: {problem}")),
-            None => FileError::at(line, problem),
-        }
-    }
 }
 
 /// An error about a text that is no TOML at all, with the field of its line when that has one.
@@ -75,12 +50,6 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// The line of a byte of the text, counted from 1.
-fn line_of(text: &str, offset: usize) -> usize {
-    let before = text.bytes().take(offset);
-    1 + before.filter(|&byte| byte == b'\n').count()
-}
-
 impl<'t> Fields<'t> {
     /// The table that a whole file is.
     pub(super) fn of_file(
@@ -88,11 +57,7 @@ impl<'t> Fields<'t> {
         table: &'t DeTable<'t>,
         known: &Known,
     ) -> Result<Self, FileError> {
-        let place = Place {
-            text,
-            offset: 0,
-            policy: None,
-        };
+        let place = Place::of_file(text);
         Self { place, table }.all_known(known)
     }
 
@@ -108,10 +73,8 @@ impl<'t> Fields<'t> {
         let read = |item: &'t Spanned<DeValue<'t>>| {
             let table = item.get_ref().as_table();
             let table = table.ok_or_else(|| field.expected(&expected))?;
-            let place = Place {
-                policy: table.get("name").and_then(|name| name.get_ref().as_str()),
-                ..self.place.at(item.span())
-            };
+            let policy = table.get("name").and_then(|name| name.get_ref().as_str());
+            let place = self.place.at(item.span()).in_policy(policy);
             Self { place, table }.all_known(known)
         };
         tables.iter().map(read).collect()
@@ -122,13 +85,14 @@ impl<'t> Fields<'t> {
             let place = self.place.at(name.span());
             let name = name.get_ref().as_ref();
             if known.later.contains(&name) {
-                let problem = format_args!("{name}: is not supported yet, leave it out");
-                return Err(place.refuse(problem));
+                return Err(place.refuse_field(name, "is not supported yet, leave it out"));
             }
             if !known.now.contains(&name) {
                 let names = known.now.join(", ");
-                let problem = format_args!("{name}: is no field here, expected one of {names}");
-                return Err(place.refuse(problem));
+                return Err(place.refuse_field(
+                    name,
+                    format_args!("is no field here, expected one of {names}"),
+                ));
             }
         }
         Ok(self)
@@ -145,8 +109,19 @@ impl<'t> Fields<'t> {
 
     /// A field that has to be there; `example` is what to write.
     pub(super) fn need(&self, name: &'static str, example: &str) -> Result<Field<'t>, FileError> {
-        let missing = || self.refuse(format_args!("{name}: is missing, write {example}"));
+        let missing = || {
+            let place = self.place;
+            place.refuse_field(name, format_args!("is missing, write {example}"))
+        };
         self.get(name).ok_or_else(missing)
+    }
+
+    /// An error whose text names a field of this table, in the line of that field.
+    pub(super) fn refuse_at(&self, name: &'static str, problem: impl fmt::Display) -> FileError {
+        match self.get(name) {
+            Some(field) => field.here(problem),
+            None => self.refuse(problem),
+        }
     }
 
     /// An error about the table as a whole.
@@ -172,6 +147,24 @@ impl<'t> Field<'t> {
         self.value.as_bool().ok_or_else(expected)
     }
 
+    /// The table that the field is, none of whose fields is unknown.
+    pub(super) fn table(
+        &self,
+        known: &Known,
+        expected: impl fmt::Display,
+    ) -> Result<Fields<'t>, FileError> {
+        let table = self.value.as_table();
+        let fields = Fields {
+            place: self.place.in_table(self.name),
+            table: table.ok_or_else(|| self.expected(expected))?,
+        };
+        fields.all_known(known)
+    }
+
+    pub(super) fn is_false(&self) -> bool {
+        self.value.as_bool() == Some(false)
+    }
+
     pub(super) fn is_text(&self) -> bool {
         self.value.is_str()
     }
@@ -188,6 +181,21 @@ impl<'t> Field<'t> {
             value: item.get_ref(),
         };
         Some(self.value.as_array()?.iter().map(item).collect())
+    }
+
+    /// One, or a list of them; `if_none` is what an empty list would come to.
+    pub(super) fn one_or_more<T>(
+        &self,
+        one: impl Fn(&Self) -> Result<T, FileError>,
+        if_none: &str,
+    ) -> Result<Vec<T>, FileError> {
+        match self.items() {
+            Some(items) if items.is_empty() => {
+                Err(self.refuse(format_args!("the list is empty, so {if_none}")))
+            }
+            Some(items) => items.iter().map(one).collect(),
+            None => Ok(vec![one(self)?]),
+        }
     }
 
     /// One of several words. Those that a later version will understand are told apart from those
@@ -230,7 +238,7 @@ impl<'t> Field<'t> {
 
     /// An error about this field.
     pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
-        self.here(format_args!("{}: {problem}", self.name))
+        self.place.refuse_field(self.name, problem)
     }
 
     /// An error in this place whose text names the field itself.

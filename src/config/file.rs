@@ -7,8 +7,7 @@ use toml::de::DeTable;
 
 use super::fields::{Fields, Known};
 use super::proxies::Proxies;
-use super::{Config, FileError, StoreChoice, policy, rate};
-use crate::http::QuotaHeaders;
+use super::{Config, FileError, StoreChoice, headers, policy, rate};
 use crate::limiter::Limiter;
 use crate::policy::Policy;
 use crate::store::RedisStore;
@@ -30,16 +29,13 @@ const FIELDS: Known = Known {
 /// Stores that a later version will reach.
 const LATER_STORES: [&str; 3] = ["rediss://", "redis-cluster://", "redis-sentinel://"];
 
-/// Header families that a later version will have.
-const LATER_HEADERS: [&str; 3] = ["x-ratelimit-delta", "x-ratelimit-epoch", "draft-6"];
-
 pub(super) fn read(text: &str, table: &DeTable<'_>) -> Result<Config, FileError> {
     let fields = Fields::of_file(text, table, &FIELDS)?;
     let on_store_failure = fields.get("on_store_failure");
     let on_store_failure = on_store_failure.as_ref().map(policy::failure_mode);
     Ok(Config {
         store: store(&fields)?,
-        headers: headers(&fields)?,
+        headers: headers::read(&fields)?,
         timeout: timeout(&fields)?,
         on_store_failure: on_store_failure.transpose()?.unwrap_or_default(),
         policies: policies(&fields)?,
@@ -83,19 +79,6 @@ fn store(fields: &Fields<'_>) -> Result<StoreChoice, FileError> {
 /// The reason beneath an error that names only its kind.
 fn full(error: &dyn std::error::Error) -> String {
     error.source().unwrap_or(error).to_string()
-}
-
-fn headers(fields: &Fields<'_>) -> Result<QuotaHeaders, FileError> {
-    let choices = [
-        ("draft-11", QuotaHeaders::Draft11),
-        ("denials", QuotaHeaders::Denials),
-        ("none", QuotaHeaders::None),
-    ];
-    match fields.get("headers") {
-        Some(field) if field.items().is_some() => Err(field.not_yet("one of its items")),
-        Some(field) => field.choice(&choices, &LATER_HEADERS),
-        None => Ok(QuotaHeaders::default()),
-    }
 }
 
 fn timeout(fields: &Fields<'_>) -> Result<Option<Duration>, FileError> {

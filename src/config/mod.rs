@@ -29,28 +29,68 @@
 //! |---|---|---|
 //! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` | an error |
 //! | `prefix` | what every key in Redis begins with | the store's default |
-//! | `headers` | quota headers: `"draft-11"`, `"denials"`, `"none"` | `"draft-11"` |
+//! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |
 //! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
 //! | `on_store_failure` | `"allow"` or `"deny"`; a policy may say otherwise | `"allow"` |
 //! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
 //! | `[[policy]]` | one policy, as often as needed | nothing is limited |
 //!
+//! # `headers`
+//!
+//! | word | means |
+//! |---|---|
+//! | `"draft-11"` | [`QuotaHeaders::DRAFT_11`] |
+//! | `"draft-6"` | [`QuotaHeaders::DRAFT_6`] |
+//! | `"x-ratelimit-delta"` | [`QuotaHeaders::X_RATELIMIT_DELTA`] |
+//! | `"x-ratelimit-epoch"` | [`QuotaHeaders::X_RATELIMIT_EPOCH`] |
+//! | `"denials"` | in a list, all its others on denials only; alone, `"draft-11"` on denials only |
+//! | `"none"` | none |
+//!
+//! `headers = ["draft-11", "x-ratelimit-epoch"]` sends both; the two formats of `X-RateLimit` cannot
+//! be combined.
+//!
 //! # Each `[[policy]]`
 //!
 //! | field | means | absent |
 //! |---|---|---|
 //! | `name` | its name in headers, answers and stored keys | an error |
-//! | `algorithm` | `"gcra"`, `"fixed-window"`, `"sliding-log"`, `"sliding-counter"` | an error |
-//! | `limit` | permits in a time: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day` | an error |
+//! | `algorithm` | `"gcra"`, `"token-bucket"`, `"leaky-bucket"`, `"fixed-window"`, `"sliding-counter"`, `"sliding-window"`, `"sliding-log"`, `"concurrency"`: see [`Limit`](crate::Limit) | an error |
+//! | `limit` | permits in a time: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; concurrency: requests at the same time, as `20` | an error |
 //! | `burst` | gcra: permits that can be taken at once | as many as the limit |
+//! | `capacity` | token-bucket, leaky-bucket: permits that the bucket holds | as many as the limit |
+//! | `delay` | leaky-bucket: requests leave one after the other; `false`: each that fits passes at once | `true` |
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
+//! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
+//! | `lease` | concurrency: how long a request counts whose server was killed | `"30s"` |
 //! | `key` | whose quota: `"client-addr"`, `"peer"`, `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error |
 //! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"` | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
+//! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |
 //! | `mode` | `"enforce"` | `"enforce"` |
+//! | `max_wait` | gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long, 1 ms to 24 h | it is denied |
+//! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
+//!
+//! # Each `penalty`
+//!
+//! ```toml
+//! penalty = { denials = 10, within = "15min", ban = "1h", longest = "24h" }
+//! ```
+//!
+//! | field | means | absent |
+//! |---|---|---|
+//! | `denials` | so many denials bring a ban, 1 to 100 | an error |
+//! | `within` | when they come in a time of this length | an error |
+//! | `ban` | how long the ban is | an error |
+//! | `longest` | each ban is twice as long as the one before, up to this | each is as long as the first |
+//!
+//! # Times
+//!
+//! A time is a whole number with `ms`, `s`, `min`, `h` or `day`: `"50ms"`, `"2s"`, `"15min"`.
+//!
+//! # What is wrong
 //!
 //! A field or a value that is wrong is refused with its line, its policy and what would be right.
 
@@ -72,10 +112,15 @@ use crate::tower::RateLimitLayer;
 mod error;
 mod fields;
 mod file;
+mod headers;
 mod key;
+mod limit;
+mod penalty;
+mod place;
 mod policy;
 mod proxies;
 mod rate;
+mod unsound;
 
 pub use self::error::FileError;
 pub use self::key::UserId;

@@ -1,17 +1,16 @@
 //! `[[policy]]`: one table of the file as a `Policy`.
 
-use std::time::Duration;
+use http::StatusCode;
 
 use super::fields::{Field, Fields, Known};
 use super::proxies::Proxies;
-use super::rate::rate;
-use super::{FileError, key};
+use super::{FileError, key, limit, penalty, rate, unsound};
 use crate::error::ConfigError;
 use crate::http::{HeaderCost, Route};
-use crate::limit::Limit;
 use crate::limiter::Limiter;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::CostExtractor;
+use crate::response::ResponseHead;
 use crate::store::{Answer, Check, FailureMode, Store};
 
 pub(super) const FIELDS: Known = Known {
@@ -20,34 +19,23 @@ pub(super) const FIELDS: Known = Known {
         "algorithm",
         "limit",
         "burst",
+        "capacity",
+        "delay",
         "aligned",
+        "slices",
+        "lease",
         "key",
         "on",
         "cost",
+        "count_status",
         "mode",
+        "max_wait",
+        "penalty",
         "on_missing_key",
         "on_store_failure",
     ],
-    later: &["capacity", "slices", "max_wait"],
+    later: &[],
 };
-
-type MakeLimit = fn(u32, Duration) -> Limit;
-
-/// Algorithms by the names that the file has for them.
-const ALGORITHMS: [(&str, MakeLimit); 4] = [
-    ("gcra", Limit::gcra),
-    ("fixed-window", Limit::fixed_window),
-    ("sliding-log", Limit::sliding_log),
-    ("sliding-counter", Limit::sliding_counter),
-];
-
-/// Algorithms that a later version will have.
-const LATER_ALGORITHMS: [&str; 4] = [
-    "sliding-window",
-    "token-bucket",
-    "leaky-bucket",
-    "concurrency",
-];
 
 pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, FileError> {
     let name = fields.need("name", "name = \"client\"")?;
@@ -56,15 +44,26 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         "key",
         "key = \"peer\", or \"everybody\" for one quota for all",
     )?;
-    let mut policy = Policy::new(name, limit(fields)?).by(key::read(&subject, proxies)?);
+    let mut policy = Policy::new(name, limit::read(fields)?).by(key::read(&subject, proxies)?);
     if let Some(on) = fields.get("on") {
         policy = policy.on(routes(&on)?);
     }
     if let Some(field) = fields.get("cost") {
         policy = cost(policy, &field)?;
     }
+    if let Some(field) = fields.get("count_status") {
+        let statuses = statuses(&field)?;
+        let counts = move |response: &ResponseHead<'_>| statuses.contains(&response.status);
+        policy = policy.count_if(counts);
+    }
     if let Some(field) = fields.get("mode") {
         field.choice(&[("enforce", ())], &["shadow"])?;
+    }
+    if let Some(field) = fields.get("max_wait") {
+        policy = policy.max_wait(rate::time(&field)?);
+    }
+    if let Some(field) = fields.get("penalty") {
+        policy = policy.penalty(penalty::read(&field)?);
     }
     if let Some(field) = fields.get("on_missing_key") {
         let choices = [
@@ -78,29 +77,12 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         policy = policy.on_store_failure(failure_mode(&field)?);
     }
     // The limiter's own checks, so that what they refuse is refused with its place.
-    Limiter::new(NoStore, [policy.clone()]).map_err(|error| in_place(fields, error))?;
+    Limiter::new(NoStore, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
     Ok(policy)
-}
-
-fn limit(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let algorithm = fields.need("algorithm", "algorithm = \"gcra\"")?;
-    let algorithm = algorithm.choice(&ALGORITHMS, &LATER_ALGORITHMS)?;
-    let (permits, period) = rate(&fields.need("limit", "limit = \"100/min\"")?)?;
-    let mut limit = algorithm(permits, period);
-    if let Some(burst) = fields.get("burst") {
-        limit = limit.burst(burst.number("1 to 4294967295")?);
-    }
-    if let Some(aligned) = fields.get("aligned")
-        && aligned.boolean()?
-    {
-        limit = limit.aligned();
-    }
-    Ok(limit)
 }
 
 fn routes(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
     let expected = "a route, as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
-    let items = field.items();
     let route = |item: &Field<'_>| {
         let route: Route = item
             .text(expected)?
@@ -108,14 +90,10 @@ fn routes(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
             .map_err(|error: ConfigError| item.refuse(error))?;
         Ok(route)
     };
-    match items {
-        Some(items) if items.is_empty() => Err(field.refuse(
-            "the list is empty, so the policy would be about nothing; leave the field out for \
-             every request",
-        )),
-        Some(items) => items.iter().map(route).collect(),
-        None => Ok(vec![route(field)?]),
-    }
+    field.one_or_more(
+        route,
+        "the policy would be about nothing; leave the field out for every request",
+    )
 }
 
 fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
@@ -129,6 +107,20 @@ fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
     Ok(policy.cost_by(cost))
 }
 
+fn statuses(field: &Field<'_>) -> Result<Vec<StatusCode>, FileError> {
+    let expected = "a status from 100 to 599, as 401, or a list of statuses";
+    let status = |item: &Field<'_>| {
+        let status = u16::try_from(item.number(expected)?).ok();
+        let status = status.filter(|status| (100..600).contains(status));
+        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+        status.ok_or_else(|| item.expected(expected))
+    };
+    field.one_or_more(
+        status,
+        "no request would count; leave the field out for every request",
+    )
+}
+
 /// `on_store_failure`, of a policy or of the whole file.
 pub(super) fn failure_mode(field: &Field<'_>) -> Result<FailureMode, FileError> {
     let choices = [("allow", FailureMode::Allow), ("deny", FailureMode::Deny)];
@@ -138,34 +130,79 @@ pub(super) fn failure_mode(field: &Field<'_>) -> Result<FailureMode, FileError> 
     field.choice(&choices, &[])
 }
 
-/// The line of the field that the error is about.
-fn in_place(fields: &Fields<'_>, error: ConfigError) -> FileError {
-    let error = match error {
-        ConfigError::InPolicy { source, .. } => *source,
-        error => error,
-    };
-    let field = match &error {
-        ConfigError::OutOfRange { field, .. }
-        | ConfigError::NotForThisAlgorithm { field, .. }
-        | ConfigError::Malformed { field, .. } => *field,
-        _ => "name",
-    };
-    match (field, fields.get(field)) {
-        (_, Some(field)) => field.here(error),
-        // The file states them in its `limit`.
-        ("period" | "window", None) => match fields.get("limit") {
-            Some(limit) => limit.refuse(error),
-            None => fields.refuse(error),
-        },
-        (_, None) => fields.refuse(error),
-    }
-}
-
 /// Stands where a limiter is only checked and never asked.
 pub(super) struct NoStore;
 
 impl Store for NoStore {
     fn ask(&self, _: &[Check<'_>]) -> Answer {
         Answer::Ready(Ok([].into_iter().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Response;
+
+    use crate::algorithm::{Algorithm, Patience, Penalty};
+    use crate::config::Config;
+    use crate::policy::ReadyPolicy;
+    use crate::response::ResponseHead;
+    use crate::store::FailureMode;
+    use crate::time::{HOUR, MINUTE};
+
+    fn policy_with(field: &str) -> ReadyPolicy {
+        let text = format!(
+            "store = \"memory\"\n[[policy]]\nname = \"client\"\nalgorithm = \"gcra\"\n\
+             limit = \"100/min\"\nkey = \"peer\"\n{field}\n"
+        );
+        let config = Config::from_toml(&text).unwrap();
+        let policy = config.policies[0].clone();
+        policy.ready(FailureMode::Allow).unwrap()
+    }
+
+    #[test]
+    fn a_request_waits_for_as_long_as_the_file_says() {
+        let longest = Duration::from_secs(2).into();
+        assert_eq!(
+            policy_with("max_wait = \"2s\"").patience,
+            Patience::UntilItFits(longest)
+        );
+        assert_eq!(policy_with("").patience, Patience::None);
+    }
+
+    #[test]
+    fn a_subject_is_banned_as_the_file_says() {
+        let steady = Penalty::after(10, 15 * MINUTE, HOUR);
+        for (longest, penalty) in [
+            ("", steady),
+            (", longest = \"24h\"", steady.doubling_up_to(24 * HOUR)),
+        ] {
+            let times = "denials = 10, within = \"15min\", ban = \"1h\"";
+            let policy = policy_with(&format!("penalty = {{ {times}{longest} }}"));
+            // Times and numbers are all that there is to one.
+            assert_eq!(
+                format!("{:?}", policy.penalty),
+                format!("{:?}", Some(Algorithm::try_from(&penalty).unwrap()))
+            );
+        }
+        assert!(policy_with("").penalty.is_none());
+    }
+
+    #[test]
+    fn only_the_statuses_that_the_file_names_count() {
+        let charged = 3;
+        for (field, status, settled) in [
+            ("count_status = 401", 401, 3),
+            ("count_status = 401", 403, 0),
+            ("count_status = [401, 403]", 403, 3),
+            ("count_status = [401, 403]", 402, 0),
+            ("", 200, 3),
+        ] {
+            let response = Response::builder().status(status).body(()).unwrap();
+            let cost = policy_with(field).settled_cost(&ResponseHead::of(&response), charged);
+            assert_eq!(cost, settled, "{field}: {status}");
+        }
     }
 }

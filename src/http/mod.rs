@@ -5,6 +5,7 @@ mod cost;
 pub(crate) mod extract;
 mod field;
 mod headers;
+mod preflight;
 mod rejection;
 mod route;
 
@@ -12,5 +13,6 @@ pub use self::body::ResponseBody;
 pub use self::cost::HeaderCost;
 pub(crate) use self::headers::QuotaFields;
 pub use self::headers::QuotaHeaders;
+pub(crate) use self::preflight::is_preflight;
 pub use self::rejection::{OnRejection, PlainText, ProblemJson, Rejection, RejectionKind};
 pub use self::route::Route;

@@ -33,11 +33,16 @@ impl Held {
 
     /// Waits until the permits are there; dropped before, it gives them back.
     pub(crate) async fn waited(mut self) -> Decision {
+        self.until_there().await;
+        self.go_on();
+        self.decision
+    }
+
+    /// Waits until the permits are there, and still holds them then.
+    pub(crate) async fn until_there(&self) {
         if self.decision.is_allowed() && !self.decision.delay.is_zero() {
             tokio::time::sleep(self.decision.delay()).await;
         }
-        self.go_on();
-        self.decision
     }
 
     /// The permits are there and about to be used.

@@ -35,7 +35,7 @@ impl Limiter {
             checks.extend(policy.checks(subject, read.algorithm, Action::Take(take)));
             asked.positions.push(position);
             asked.has_penalties |= policy.penalty.is_some();
-            asked.may_give_back |= policy.may_give_back();
+            asked.may_give_back |= policy.may_give_back(&read.algorithm);
         }
         if checks.is_empty() {
             return Ok(Judging::Done(Verdict::of_nobody(self.clone())));
@@ -138,7 +138,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    fn of_nobody(limiter: Limiter) -> Self {
+    pub(crate) fn of_nobody(limiter: Limiter) -> Self {
         Self {
             limiter,
             positions: SmallVec::new(),
@@ -163,7 +163,7 @@ impl Verdict {
     }
 
     /// Each policy's name and decision.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
         let names = self
             .positions
             .iter()

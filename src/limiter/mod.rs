@@ -7,6 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::leases::Leases;
+use self::reserving::Reserving;
 use self::taken::Taken;
 use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::{Decision, Decisions};
@@ -21,6 +22,7 @@ mod held;
 mod judge;
 mod leases;
 mod renewals;
+mod reserving;
 mod taken;
 
 pub use self::builder::LimiterBuilder;
@@ -49,6 +51,9 @@ pub(crate) use self::taken::TakenByRequest;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A key is that which the policy's extractor makes of a request: of `Header::new("x-user")` it is
+/// [`Key::header("x-user", b"alice")`](crate::Key::header), not the text alone.
 ///
 /// Every operation takes one trip to the store. Its only error is a policy that does not exist, or
 /// that the operation is not for: a store that gives no answer is none, the policy's
@@ -115,7 +120,8 @@ impl Limiter {
         Ok(self.carry_out(self.named(policy)?, &key, action).await)
     }
 
-    /// Looks at what is left without taking anything; always allowed.
+    /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
+    /// [`Decision::banned_for`] tells.
     ///
     /// # Errors
     ///
@@ -141,10 +147,9 @@ impl Limiter {
         Ok(self.carry_out(self.named(policy)?, &key, action).await)
     }
 
-    /// Gives permits back, at most as many as are taken: those that were taken last, where that
-    /// makes a difference and does not let the limit be passed. The decision tells what is left.
+    /// Gives permits back, at most as many as are taken. The decision tells what is left.
     ///
-    /// A window that has ended stays ended. Of a [concurrency](crate::Limit::concurrency) limit
+    /// A window that has ended stays ended, and one that is open is not made longer. Of a [concurrency](crate::Limit::concurrency) limit
     /// those are given back that nobody holds a lease on, as [`charge`](Self::charge) and
     /// [`check`](Self::check) have taken them.
     ///
@@ -165,7 +170,9 @@ impl Limiter {
         Ok(self.carry_out(self.named(policy)?, &key, action).await)
     }
 
-    /// Forgets all that is known of a key: what it has used, its denials, its ban.
+    /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
+    /// [concurrency](crate::Limit::concurrency) limit are forgotten too, while what they were taken
+    /// for runs on.
     ///
     /// # Errors
     ///
@@ -231,29 +238,42 @@ impl Limiter {
         timeout: Duration,
     ) -> Result<Decision, CheckError> {
         let key = key.into();
-        Ok(self
-            .reserve(policy, &key, cost, timeout)
-            .await?
-            .waited()
-            .await)
+        let position = self.waitable(policy)?;
+        let patience = Patience::UntilPaid(Micros::from(timeout));
+        let reserving = self.reserve_with(position, key, cost, patience);
+        Ok(reserving.await.waited().await)
     }
 
-    /// Takes permits that are there as soon as [`acquire`](Self::acquire) says, and does not wait.
-    pub(crate) async fn reserve(
-        &self,
-        policy: &str,
-        key: &Key,
-        cost: u32,
-        timeout: Duration,
-    ) -> Result<Held, CheckError> {
+    /// Where the policy of this name stands, if its permits can be waited for.
+    pub(crate) fn waitable(&self, policy: &str) -> Result<usize, CheckError> {
         let position = self.position(policy)?;
         if !self.0.policies[position].algorithm.can_wait() {
             return Err(CheckError::CannotWait {
                 name: policy.to_owned(),
             });
         }
-        let patience = Patience::UntilPaid(Micros::from(timeout));
-        Ok(self.hold_at(position, key, cost, patience).await)
+        Ok(position)
+    }
+
+    /// Takes one request's permits (the policy's cost unless said), which may be used when the
+    /// decision's delay is over, and does not wait. The limit holds at every instant, but for a cost
+    /// that is above all it ever has at once: that is taken as [`acquire`](Self::acquire) takes it.
+    pub(crate) fn reserve(&self, position: usize, key: Key, cost: Option<u32>) -> Reserving {
+        let policy = &self.0.policies[position];
+        let cost = cost.unwrap_or_else(|| policy.default_cost());
+        let longest = Micros::from(Duration::MAX);
+        // A queue lets one out at a time whoever waits, and would deny those that find it full.
+        let patience = if policy.algorithm.delays() || cost > policy.algorithm.capacity() {
+            Patience::UntilPaid(longest)
+        } else {
+            Patience::UntilItFits(longest)
+        };
+        self.reserve_with(position, key, cost, patience)
+    }
+
+    fn reserve_with(&self, position: usize, key: Key, cost: u32, patience: Patience) -> Reserving {
+        let limiter = self.clone();
+        Reserving::new(async move { limiter.hold_at(position, &key, cost, patience).await })
     }
 
     /// Asks for one request's permits as [`check`](Self::check) does, and holds them: until the

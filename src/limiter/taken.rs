@@ -1,12 +1,14 @@
 //! `Taken`: what a request has taken and may have to give back.
 
+use std::cmp::Ordering;
+
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::leases::Lease;
 use super::{Limiter, failure};
-use crate::algorithm::{Action, Algorithm, LeaseId};
+use crate::algorithm::{Action, Algorithm, LeaseId, Patience};
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::key::Subject;
 use crate::response::ResponseHead;
@@ -36,7 +38,8 @@ struct Entry {
     cost: u32,
     /// Of permits that are known to be taken.
     receipt: Option<Receipt>,
-    is_delayed: bool,
+    /// Whether others may wait behind it.
+    is_queued: bool,
     lease: Option<LeaseId>,
 }
 
@@ -69,7 +72,7 @@ impl Taken {
             algorithm: check.algorithm,
             cost: check.action.takes(),
             receipt: None,
-            is_delayed: false,
+            is_queued: check.algorithm.delays() || is_patient(&check.action),
             lease: check.action.lease(),
         });
     }
@@ -83,7 +86,6 @@ impl Taken {
             match decision.outcome {
                 Outcome::Allowed if all_allow => {
                     entry.receipt = Some(decision.receipt);
-                    entry.is_delayed = !decision.delay.is_zero();
                     self.entries.push(entry);
                 }
                 Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind)
@@ -119,14 +121,14 @@ impl Taken {
         let policies = &self.limiter.0.policies;
         let settle = |entry: &Entry| {
             let actual = policies[entry.position].settled_cost(response, entry.cost);
-            let taken_at = Some(entry.receipt?.at);
-            if actual > entry.cost {
-                Some(Action::Charge(actual - entry.cost))
-            } else if actual < entry.cost {
-                let permits = entry.cost - actual;
-                Some(Action::Credit { permits, taken_at })
-            } else {
-                None
+            let receipt = entry.receipt?;
+            match actual.cmp(&entry.cost) {
+                Ordering::Greater => Some(Action::Charge(actual - entry.cost)),
+                Ordering::Less => Some(Action::Refund {
+                    permits: entry.cost - actual,
+                    receipt,
+                }),
+                Ordering::Equal => None,
             }
         };
         if let Some(answer) = self.ask(&self.entries, settle) {
@@ -205,18 +207,25 @@ impl Entry {
             return Some(Action::Release(lease));
         }
         let receipt = self.receipt?;
-        Some(if self.is_delayed {
+        // Those who wait behind it have been told when to go on: what a credit makes room for would go
+        // on together with one of them.
+        Some(if self.is_queued {
             Action::Cancel {
                 permits: self.cost,
                 receipt,
             }
         } else {
-            Action::Credit {
+            Action::Refund {
                 permits: self.cost,
-                taken_at: Some(receipt.at),
+                receipt,
             }
         })
     }
+}
+
+/// Whether its policy lets callers wait.
+fn is_patient(action: &Action) -> bool {
+    matches!(action, Action::Take(take) if take.patience != Patience::None)
 }
 
 impl Drop for Taken {

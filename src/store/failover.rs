@@ -100,6 +100,7 @@ impl Fallback {
                 reset_after: Micros::ZERO,
                 renews_after: Micros::ZERO,
                 renews_whole: false,
+                ban: Micros::ZERO,
                 receipt: Receipt::default(),
             }
         };

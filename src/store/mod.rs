@@ -90,6 +90,7 @@ impl PolicyId {
     }
 }
 
+#[cfg(feature = "memory")]
 impl Check<'_> {
     /// How to judge, and what to do.
     pub(crate) fn asked(&self) -> (&Algorithm, &Action) {

@@ -9,10 +9,13 @@ use http::Response;
 use tower_layer::Layer;
 
 use super::RateLimit;
-use crate::http::{OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody};
-use crate::limiter::{Limiter, Refusal, TakenByRequest, Verdict};
+use crate::http::{
+    OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
+};
+use crate::limiter::{Judging, Limiter, Refusal, TakenByRequest, Verdict};
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
+use crate::time::SystemClock;
 
 /// Lets requests through to a service as a [`Limiter`] allows it.
 ///
@@ -30,7 +33,7 @@ use crate::response::ResponseHead;
 /// )?;
 /// let app: Router = Router::new()
 ///     .route("/", get(|| async { "hello" }))
-///     .layer(RateLimitLayer::new(limiter).headers(QuotaHeaders::Denials));
+///     .layer(RateLimitLayer::new(limiter).headers(QuotaHeaders::DRAFT_11.on_denials()));
 /// # Ok(())
 /// # }
 /// ```
@@ -40,7 +43,7 @@ pub struct RateLimitLayer {
 }
 
 impl RateLimitLayer {
-    /// A layer with the default headers ([`QuotaHeaders::Draft11`]) and rejections
+    /// A layer with the default headers ([`QuotaHeaders::DRAFT_11`]) and rejections
     /// ([`ProblemJson`]).
     pub fn new(limiter: Limiter) -> Self {
         Self {
@@ -48,6 +51,7 @@ impl RateLimitLayer {
                 limiter,
                 headers: QuotaHeaders::default(),
                 on_rejection: Arc::new(ProblemJson),
+                skips_preflights: false,
             }),
         }
     }
@@ -66,6 +70,22 @@ impl RateLimitLayer {
         Arc::make_mut(&mut self.settings).on_rejection = Arc::new(builder);
         self
     }
+
+    /// Lets CORS preflights through unjudged: requests with the method `OPTIONS` and the headers
+    /// `Origin` and `Access-Control-Request-Method`.
+    ///
+    /// For a service that answers them itself, or has its CORS layer inside of this one. A browser
+    /// sends them on its own account, and one that is denied fails the request that it asks for.
+    /// They are not limited at all then, and anybody can send them: what answers them should be
+    /// cheap.
+    ///
+    /// Where the CORS layer can be *outside* of this one, that is better: it answers preflights, and
+    /// browser code can see denials and quota headers (see [`QuotaHeaders`]).
+    #[must_use]
+    pub fn skip_preflights(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).skips_preflights = true;
+        self
+    }
 }
 
 impl<S> Layer<S> for RateLimitLayer {
@@ -79,15 +99,24 @@ impl<S> Layer<S> for RateLimitLayer {
 /// What all services of a layer share.
 #[derive(Clone)]
 pub(super) struct Settings {
-    pub(super) limiter: Limiter,
+    limiter: Limiter,
     headers: QuotaHeaders,
     on_rejection: Arc<dyn OnRejection>,
+    skips_preflights: bool,
 }
 
 impl Settings {
+    /// Asks the limiter, unless the request is not its business.
+    pub(super) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
+        if self.skips_preflights && is_preflight(request) {
+            return Ok(Judging::Done(Verdict::of_nobody(self.limiter.clone())));
+        }
+        self.limiter.judge(request)
+    }
+
     /// What a verdict means for its request.
     pub(super) fn sentence(&self, mut verdict: Verdict, request: &RequestHead<'_>) -> Sentence {
-        let fields = self.headers.fields(&verdict);
+        let fields = self.headers.fields(&verdict, &SystemClock);
         match Rejection::of(&verdict) {
             None => Sentence::Pass(Pass {
                 fields,
@@ -153,7 +182,7 @@ impl Pass {
 /// Adds the quota fields, unless the response is a redirect: what it leads to has its own.
 fn with_fields<B>(mut response: Response<B>, fields: Option<QuotaFields>) -> Response<B> {
     if let Some(fields) = fields.filter(|_| !response.status().is_redirection()) {
-        fields.append_to(response.headers_mut());
+        fields.add_to(&mut response);
     }
     response
 }

@@ -59,7 +59,7 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let head = RequestHead::of(&request);
-        match self.settings.limiter.judge(&head) {
+        match self.settings.judge(&head) {
             Ok(Judging::Done(verdict)) => match self.settings.sentence(verdict, &head) {
                 Sentence::Pass(mut pass) if pass.delay.is_zero() => {
                     pass.go_on();

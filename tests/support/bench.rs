@@ -1,11 +1,12 @@
 //! A store with a clock that tests move: every store looks the same from here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, Clock, Decision, Decisions, FailureMode, Key, Limit, ManualClock, MemoryStore,
-    PolicyId, Store, Subject,
+    Answer, Check, Clock, Decision, Decisions, FailureMode, Key, Limit, Limiter, LimiterBuilder,
+    MINUTE, ManualClock, MemoryStore, Policy, PolicyId, Store, StoreError, Subject,
 };
 
 use super::redis::Server;
@@ -54,6 +55,41 @@ impl Bench {
         }
     }
 
+    /// The server of a bench that has one.
+    pub fn server(&self) -> &Server {
+        match &self.kind {
+            Kind::Redis(server, _) => server,
+            Kind::Memory(_) => panic!("this bench counts in memory"),
+        }
+    }
+
+    /// A limiter over the store.
+    pub fn limiter(&self, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+        self.builder(policies).build().unwrap()
+    }
+
+    /// For all that [`limiter`](Self::limiter) leaves at its default, but for the deadline: on a
+    /// busy machine an answer may be late.
+    pub fn builder(
+        &self,
+        policies: impl IntoIterator<Item = Policy>,
+    ) -> LimiterBuilder<Arc<dyn Store>> {
+        let store: Arc<dyn Store> = match &self.kind {
+            Kind::Memory(store) => Arc::new(store.clone()),
+            Kind::Redis(_, store) => Arc::new(store.clone()),
+        };
+        let builder = Limiter::builder(store).policies(policies);
+        builder.timeout(MINUTE)
+    }
+
+    /// The server, where there is one.
+    pub fn server_if_any(&self) -> Option<&Server> {
+        match &self.kind {
+            Kind::Memory(_) => None,
+            Kind::Redis(server, _) => Some(server),
+        }
+    }
+
     /// How many keys the store holds.
     pub fn stored(&self) -> usize {
         match &self.kind {
@@ -88,6 +124,15 @@ impl Bench {
     pub async fn act(&self, limit: Limit, action: Action) -> Decision {
         let algorithm = Algorithm::try_from(&limit).unwrap();
         self.act_all(&[("policy", algorithm, "key", action)]).await[0]
+    }
+
+    /// The same, where the store may fail.
+    pub async fn try_act(&self, limit: Limit, action: Action) -> Result<Decision, StoreError> {
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        match self.asking(&[("policy", algorithm, "key", action)]) {
+            Answer::Ready(decisions) => decisions.map(|decisions| decisions[0]),
+            Answer::Pending(decisions) => decisions.await.map(|decisions| decisions[0]),
+        }
     }
 
     /// Does several things at once.

@@ -3,7 +3,10 @@
 
 pub mod bench;
 pub mod example;
+pub mod limits;
 pub mod redis;
+pub mod virtual_time;
+pub mod web;
 
 /// Makes a test on each store of every `async fn name(bench: &Bench)` that is named.
 macro_rules! on_every_store {

@@ -51,6 +51,7 @@ fn every_kind_has_its_status_and_type() {
     for (kind, status, fragment) in [
         (RejectionKind::QuotaExceeded, 429, "#quota-exceeded"),
         (RejectionKind::NeverFits, 429, "#quota-exceeded"),
+        (RejectionKind::Banned, 429, "#quota-exceeded"),
         (failed, 503, "#temporary-reduced-capacity"),
         (RejectionKind::MissingKey, 400, "about:blank"),
         (RejectionKind::BadCost, 400, "about:blank"),

@@ -42,8 +42,9 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// fresh quota when it comes back. So a flood of made-up subjects drives out the idle and, as a
 /// rule, not those who keep asking.
 ///
-/// A key whose quota is used up is never driven out before its next request would be allowed.
-/// Where nothing but such keys is found, a *new* key gets no answer but
+/// A key whose quota is used up is never driven out before its next request would be allowed, nor
+/// one of which permits are held before they are given back or lapse. Where nothing but such keys
+/// is found, a *new* key gets no answer but
 /// [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its policy's
 /// [`FailureMode`](crate::FailureMode) decides.
 ///

@@ -9,7 +9,7 @@ use std::mem;
 use hashbrown::HashTable;
 
 use super::slot::{Fingerprint, Slot};
-use crate::algorithm::{Reading, decide};
+use crate::algorithm::{Action, Reading, decide};
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -82,6 +82,7 @@ impl Shard {
             let decision = decide_one(check, reading);
             slot.used();
             slot.note(check, &decision, now);
+            self.after(action);
             return Ok(decision);
         }
         let mut slot = Slot::new(fingerprint, algorithm.untouched());
@@ -93,6 +94,13 @@ impl Shard {
             self.insert(slot, now, &[])?;
         }
         Ok(decision)
+    }
+
+    /// Notes that an action was carried out: one that gives back may have made room.
+    pub(super) fn after(&mut self, action: &Action) {
+        if action.gives_back() {
+            self.full_until = Micros::ZERO;
+        }
     }
 
     /// Lets a key in that is not there; those in `keep` are not removed for it.
@@ -224,7 +232,7 @@ fn rehash(slot: &Slot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Action, Algorithm};
+    use crate::algorithm::Algorithm;
     use crate::key::Key;
     use crate::limit::Limit;
     use crate::store::{FailureMode, PolicyId};

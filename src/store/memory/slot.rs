@@ -52,7 +52,7 @@ fn number(name: &str) -> u128 {
 pub(super) struct Slot {
     pub(super) fingerprint: Fingerprint,
     pub(super) state: State,
-    denied_until: Micros,
+    kept_until: Micros,
     chances: u8,
 }
 
@@ -62,7 +62,7 @@ impl Slot {
         Self {
             fingerprint,
             state,
-            denied_until: Micros::ZERO,
+            kept_until: Micros::ZERO,
             chances: 0,
         }
     }
@@ -72,8 +72,15 @@ impl Slot {
         self.chances = MOST_CHANCES.min(self.chances + 1);
     }
 
-    /// Notes until when the subject is denied, or would be if it asked the same again.
+    /// Notes until when the key must not be evicted.
+    ///
+    /// That is while the subject is denied, or would be if it asked the same again; and while
+    /// anything is held, which is counted nowhere else.
     pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) {
+        if check.algorithm.lease().is_some() {
+            self.kept_until = self.state.expires_at();
+            return;
+        }
         let wait = match decision.outcome {
             Outcome::Denied | Outcome::Banned => decision.retry_after,
             Outcome::Allowed if decision.remaining < check.action.takes().max(1) => {
@@ -82,7 +89,7 @@ impl Slot {
             }
             _ => return,
         };
-        self.denied_until = self.denied_until.max(now.saturating_add(wait));
+        self.kept_until = self.kept_until.max(now.saturating_add(wait));
     }
 
     /// Whether the state equals the untouched one, so that nobody misses it; for a moment already,
@@ -92,9 +99,9 @@ impl Slot {
     }
 
     /// Until when the key must not be evicted, because its subject would get a fresh quota while
-    /// it is denied.
+    /// it is denied or holds permits.
     pub(super) fn kept_until(&self, now: Micros) -> Option<Micros> {
-        Some(self.denied_until).filter(|&until| now < until)
+        Some(self.kept_until).filter(|&until| now < until)
     }
 
     /// The chances left; the hand has passed and takes one.

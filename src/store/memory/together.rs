@@ -115,10 +115,12 @@ impl<'a> Together<'a> {
 
     fn commit(&mut self, position: usize, reading: Reading) -> Reading {
         let ((algorithm, action), now) = (self.checks[position].asked(), self.now);
-        match self.find(position) {
+        let after = match self.find(position) {
             Some(slot) => algorithm.commit(&mut slot.state, now, action, reading),
             None => reading,
-        }
+        };
+        self.locked[self.places[position]].after(action);
+        after
     }
 
     fn note(&mut self, position: usize, decision: &Decision) {

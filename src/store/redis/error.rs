@@ -6,7 +6,7 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 20] = [
+const CODES: [(&str, StoreErrorKind); 21] = [
     ("foreign value", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
@@ -14,6 +14,11 @@ const CODES: [(&str, StoreErrorKind); 20] = [
     ("NOAUTH", StoreErrorKind::Configuration),
     ("WRONGPASS", StoreErrorKind::Configuration),
     ("NOPERM", StoreErrorKind::Configuration),
+    // The same within a script, which has no code of its own on Redis 7.0.
+    (
+        "The user executing the script",
+        StoreErrorKind::Configuration,
+    ),
     ("MOVED", StoreErrorKind::Configuration),
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),

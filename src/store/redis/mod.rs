@@ -34,7 +34,7 @@ pub use connect::RedisStoreBuilder;
 /// forgotten debt.
 ///
 /// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +del +llen
-/// +lindex +lset +lpush +rpush +ltrim +zadd +zrem +zscore +zrangebyscore +zrevrange +pexpireat`.
+/// +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`.
 ///
 /// ```no_run
 /// use tower_throttle::{Limit, Limiter, MINUTE, Policy, RedisStore};

@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limit::Limit;
+    use crate::limit::{Limit, per_second};
     use crate::time::SECOND;
 
     fn expected(limits: &[Limit]) -> Expected {
@@ -136,8 +136,17 @@ mod tests {
             ),
         ) {
             let row: Vec<_> = std::iter::once(fits).chain(others).collect();
-            for limit in [Limit::gcra(3, SECOND), Limit::fixed_window(3, SECOND),
-                          Limit::sliding_log(3, SECOND)] {
+            for limit in [
+                Limit::gcra(3, SECOND),
+                Limit::gcra(3, 7 * SECOND),
+                Limit::token_bucket(3, per_second(3)),
+                Limit::leaky_bucket(3, per_second(3)),
+                Limit::fixed_window(3, SECOND),
+                Limit::sliding_log(3, SECOND),
+                Limit::sliding_window(3, SECOND),
+                Limit::sliding_counter(3, SECOND),
+                Limit::concurrency(3),
+            ] {
                 let decisions = expected(&[limit]).read(integers(&row)).unwrap();
                 prop_assert!(decisions[0].remaining() <= 3);
             }

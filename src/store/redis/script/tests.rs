@@ -23,6 +23,19 @@ fn arguments_in<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<usize> {
     numbers
 }
 
+fn every_limit() -> [Limit; 8] {
+    [
+        Limit::gcra(10, SECOND),
+        Limit::token_bucket(10, per_second(1)),
+        Limit::leaky_bucket(10, per_second(1)),
+        Limit::fixed_window(10, SECOND),
+        Limit::sliding_log(10, SECOND),
+        Limit::sliding_window(10, SECOND),
+        Limit::sliding_counter(10, SECOND),
+        Limit::concurrency(10),
+    ]
+}
+
 #[test]
 fn a_question_about_one_algorithm_sends_the_smallest_script() {
     for (position, source) in SOURCES.iter().enumerate() {
@@ -38,8 +51,8 @@ fn a_question_about_one_algorithm_sends_the_smallest_script() {
 
 #[test]
 fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
+    let is_header = |line: &&str| line.starts_with("--");
     for source in &SOURCES {
-        let is_header = |line: &&str| line.starts_with("--");
         let documented = arguments_in(source.text.lines().filter(is_header));
         let lines = source.builds_on.lines().chain(source.text.lines());
         let used = arguments_in(lines.filter(|line| !is_header(line)));
@@ -47,6 +60,11 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
         assert_eq!(documented, all, "header of {}", source.name);
         assert_eq!(used, all, "body of {}", source.name);
     }
+    let [documented, used] = [true, false].map(|wanted| {
+        let lines = DEBT.lines();
+        arguments_in(lines.filter(|line| is_header(line) == wanted))
+    });
+    assert_eq!(documented, used, "debt");
 }
 
 #[test]
@@ -81,6 +99,52 @@ fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
     assert_eq!(DECIDE.matches("\"TIME\"").count(), 1);
 }
 
+/// All commands that the scripts call, sorted and distinct.
+fn commands() -> Vec<String> {
+    let texts = SOURCES
+        .iter()
+        .flat_map(|source| [source.builds_on, source.text]);
+    let calls = texts
+        .chain([DECIDE])
+        .flat_map(|text| text.split("redis.call(\"").skip(1));
+    let mut commands: Vec<_> = calls
+        .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
+        .collect();
+    commands.sort_unstable();
+    commands.dedup();
+    commands
+}
+
+#[test]
+fn documented_rights_are_those_that_the_scripts_need() {
+    let (_, rights) = include_str!("../mod.rs")
+        .split_once("its user needs `~{prefix}:* +eval +evalsha ")
+        .unwrap();
+    let (rights, _) = rights.split_once('`').unwrap();
+    let mut documented: Vec<_> = rights
+        .split_whitespace()
+        .filter_map(|right| right.strip_prefix('+'))
+        .collect();
+    documented.sort_unstable();
+    assert_eq!(documented, commands());
+}
+
+/// An expiry in a second command is one that a crash in between leaves out.
+#[test]
+fn every_set_says_when_the_key_expires() {
+    let mut sets = 0;
+    for text in SOURCES
+        .iter()
+        .flat_map(|source| [source.builds_on, source.text])
+    {
+        for line in text.lines().filter(|line| line.contains("\"SET\"")) {
+            assert!(line.contains("\"PXAT\""), "{line}");
+            sets += 1;
+        }
+    }
+    assert!(sets >= 4, "found only {sets}");
+}
+
 /// Numbers among the keys hide from Cluster which slots a script needs.
 #[test]
 fn numbers_are_passed_as_arguments_and_keys_are_keys() {
@@ -92,11 +156,7 @@ fn numbers_are_passed_as_arguments_and_keys_are_keys() {
         action: Action::take(7),
         on_store_failure: FailureMode::Allow,
     };
-    let checks = [
-        check(Limit::gcra(10, SECOND)),
-        check(Limit::fixed_window(10, SECOND)),
-        check(Limit::sliding_log(10, SECOND)),
-    ];
+    let checks = every_limit().map(check);
     let question = Question::new(&checks, &Prefix::default(), Micros::ZERO);
     assert_eq!(question.keys.len(), checks.len());
     for (key, check) in question.keys.iter().zip(&checks) {
@@ -106,18 +166,8 @@ fn numbers_are_passed_as_arguments_and_keys_are_keys() {
 
 #[test]
 fn every_algorithm_has_a_script() {
-    let limits = [
-        Limit::gcra(1, SECOND),
-        Limit::token_bucket(1, per_second(1)),
-        Limit::leaky_bucket(1, per_second(1)),
-        Limit::fixed_window(1, SECOND),
-        Limit::sliding_log(1, SECOND),
-        Limit::sliding_window(1, SECOND),
-        Limit::sliding_counter(1, SECOND),
-        Limit::concurrency(1),
-    ];
     let penalty = Penalty::after(1, SECOND, SECOND);
-    let names: Vec<_> = limits
+    let names: Vec<_> = every_limit()
         .iter()
         .map(|limit| Algorithm::try_from(limit).unwrap())
         .chain([Algorithm::try_from(&penalty).unwrap()])

@@ -1,0 +1,106 @@
+//! The traffic through one limit, on a memory store whose clock is moved by hand.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{
+    Answer, Check, Clock, Decision, FailureMode, Key, ManualClock, MemoryStore, Micros, PolicyId,
+    SECOND, Store, StoreError, Subject,
+};
+
+use crate::limits::{Named, UNDER_WAY};
+
+/// What became of the traffic, in time from its start, the earliest first.
+pub(crate) struct Run {
+    /// When requests were let through, those that were held up after their delay.
+    pub(crate) admitted: Vec<Duration>,
+    pub(crate) denied: Vec<Duration>,
+}
+
+/// Of all intervals of one second that which holds the most of these instants, which are in order:
+/// its start, and how many.
+pub(crate) fn busiest_second(instants: &[Duration]) -> (Duration, usize) {
+    let within = |(position, &start): (usize, &Duration)| {
+        let end = instants.partition_point(|&instant| instant < start + SECOND);
+        (start, end - position)
+    };
+    let seconds = instants.iter().enumerate().map(within);
+    // Of equals `max_by_key` takes the last.
+    seconds
+        .rev()
+        .max_by_key(|(_, most)| *most)
+        .unwrap_or_default()
+}
+
+pub(crate) async fn through(
+    limit: &Named,
+    offered: &[Duration],
+) -> Result<Run, Box<dyn std::error::Error>> {
+    let client = Client::new(limit)?;
+    let mut under_way = VecDeque::new();
+    let (mut admitted, mut denied) = (Vec::new(), Vec::new());
+    for &at in offered {
+        while let Some((ends, lease)) = under_way.front().copied()
+            && ends <= at
+        {
+            client.act(ends, Action::Release(lease)).await?;
+            under_way.pop_front();
+        }
+        let lease = LeaseId::new();
+        let take = Take {
+            cost: 1,
+            patience: Patience::None,
+            lease: Some(lease),
+        };
+        let decision = client.act(at, Action::Take(take)).await?;
+        if decision.is_allowed() {
+            admitted.push(at + decision.delay());
+            if client.algorithm.lease().is_some() {
+                under_way.push_back((at + UNDER_WAY, lease));
+            }
+        } else {
+            denied.push(at);
+        }
+    }
+    Ok(Run { admitted, denied })
+}
+
+/// The one who sends it all.
+struct Client {
+    store: MemoryStore,
+    clock: ManualClock,
+    start: Micros,
+    policy: PolicyId,
+    algorithm: Algorithm,
+}
+
+impl Client {
+    fn new(limit: &Named) -> Result<Self, tower_throttle::ConfigError> {
+        // A new one stands at a full second, where aligned windows begin.
+        let clock = ManualClock::new();
+        Ok(Self {
+            store: MemoryStore::builder().clock(clock.clone()).build(),
+            start: clock.now(),
+            clock,
+            policy: PolicyId::new(limit.name),
+            algorithm: Algorithm::try_from(&limit.limit)?,
+        })
+    }
+
+    async fn act(&self, at: Duration, action: Action) -> Result<Decision, StoreError> {
+        self.clock.set(self.start.saturating_add(at.into()));
+        let check = Check {
+            policy: &self.policy,
+            subject: Subject::from(&Key::everybody()),
+            algorithm: self.algorithm,
+            action,
+            on_store_failure: FailureMode::Deny,
+        };
+        let decisions = match self.store.ask(&[check]) {
+            Answer::Ready(decisions) => decisions?,
+            Answer::Pending(decisions) => decisions.await?,
+        };
+        Ok(decisions[0])
+    }
+}

@@ -1,0 +1,47 @@
+//! The traffic: what every algorithm is asked, in milliseconds from the start.
+
+use std::time::Duration;
+
+/// How long all of it takes.
+pub(crate) const LENGTH: Duration = Duration::from_secs(6);
+
+/// What is said of the traffic above it, and where.
+pub(crate) const CAPTIONS: [(Duration, &str); 4] = [
+    (Duration::from_millis(500), "5 a second"),
+    (Duration::from_millis(2_000), "12, then 12"),
+    (Duration::from_millis(3_600), "40 a second"),
+    (Duration::from_millis(5_300), "nothing"),
+];
+
+struct Phase {
+    from_ms: u64,
+    every_ms: u64,
+    requests: u64,
+}
+
+const fn phase(from_ms: u64, every_ms: u64, requests: u64) -> Phase {
+    Phase {
+        from_ms,
+        every_ms,
+        requests,
+    }
+}
+
+const PHASES: [Phase; 4] = [
+    // Less than the limit.
+    phase(25, 200, 5),
+    // A burst on either side of a window's boundary, each of more than a window's limit.
+    phase(1_854, 8, 12),
+    phase(2_054, 8, 12),
+    // A client that does not take no for an answer.
+    phase(2_612, 25, 80),
+];
+
+/// When requests come, the earliest first.
+pub(crate) fn offered() -> Vec<Duration> {
+    let instants = PHASES.iter().flat_map(|phase| {
+        let instant = |number| phase.from_ms + number * phase.every_ms;
+        (0..phase.requests).map(instant)
+    });
+    instants.map(Duration::from_millis).collect()
+}

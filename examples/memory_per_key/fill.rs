@@ -1,0 +1,71 @@
+//! Uses the permits of many keys, through whatever store.
+
+use std::error::Error;
+use std::num::NonZeroU64;
+
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{
+    Answer, Check, FailureMode, Key, ManualClock, PolicyId, Store, StoreError, Subject,
+};
+
+use crate::limits::{Measured, Use, WINDOW};
+
+/// How many keys share a question.
+const AT_ONCE: usize = 50;
+
+/// Takes permits of each key, spread evenly over the window before the clock's new time.
+pub(crate) async fn fill(
+    store: &impl Store,
+    clock: &ManualClock,
+    limit: &Measured,
+    used: Use,
+    keys: u64,
+) -> Result<(), Box<dyn Error>> {
+    for time in 0..used.times {
+        if time > 0 {
+            clock.advance(WINDOW / used.times);
+        }
+        // The largest numbers there are, which have the most digits; a process begins anywhere.
+        let number = NonZeroU64::MAX.get() - u64::from(time);
+        let take = Action::Take(Take {
+            cost: used.cost,
+            patience: Patience::None,
+            lease: NonZeroU64::new(number).map(LeaseId::from),
+        });
+        act(store, limit, take, keys).await?;
+    }
+    Ok(())
+}
+
+/// Does the same with each key.
+pub(crate) async fn act(
+    store: &impl Store,
+    limit: &Measured,
+    action: Action,
+    keys: u64,
+) -> Result<(), Box<dyn Error>> {
+    let (policy, algorithm) = (PolicyId::new("client"), Algorithm::try_from(&limit.limit)?);
+    let numbers: Vec<u64> = (0..keys).collect();
+    for numbers in numbers.chunks(AT_ONCE) {
+        let check = |&number: &u64| Check {
+            policy: &policy,
+            subject: Subject::from(&Key::from(number)),
+            algorithm,
+            action,
+            on_store_failure: FailureMode::Deny,
+        };
+        let checks: Vec<_> = numbers.iter().map(check).collect();
+        if !ask(store, &checks).await? {
+            return Err(format!("{}: the permits are not there", limit.name).into());
+        }
+    }
+    Ok(())
+}
+
+async fn ask(store: &impl Store, checks: &[Check<'_>]) -> Result<bool, StoreError> {
+    let decisions = match store.ask(checks) {
+        Answer::Ready(decisions) => decisions?,
+        Answer::Pending(decisions) => decisions.await?,
+    };
+    Ok(decisions.all_allow())
+}

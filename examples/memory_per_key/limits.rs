@@ -1,0 +1,82 @@
+//! The limits whose keys are measured: a thousand an hour, as each algorithm says it.
+
+use std::time::Duration;
+
+use tower_throttle::{HOUR, Limit, per_hour};
+
+const PERMITS: u32 = 1_000;
+
+/// The time over which permits are taken, and in which none of them comes back.
+pub(crate) const WINDOW: Duration = HOUR;
+
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    pub(crate) limit: Limit,
+    /// Whether a key takes more the more of its permits are in use.
+    grows: bool,
+}
+
+/// How a key is used.
+#[derive(Clone, Copy)]
+pub(crate) struct Use {
+    pub(crate) says: &'static str,
+    /// How often permits are taken, and how many each time.
+    pub(crate) times: u32,
+    pub(crate) cost: u32,
+}
+
+const fn used(says: &'static str, times: u32, cost: u32) -> Use {
+    Use { says, times, cost }
+}
+
+const GROWING: [Use; 4] = [
+    used("1", 1, 1),
+    used("10", 10, 1),
+    used("100", 100, 1),
+    used("1000", 1_000, 1),
+];
+
+/// All of them, so that a count has as many digits as it gets.
+const ANY: [Use; 1] = [used("any", 10, PERMITS / 10)];
+
+impl Measured {
+    const fn constant(name: &'static str, limit: Limit) -> Self {
+        Self {
+            name,
+            limit,
+            grows: false,
+        }
+    }
+
+    const fn growing(name: &'static str, limit: Limit) -> Self {
+        Self {
+            name,
+            limit,
+            grows: true,
+        }
+    }
+
+    pub(crate) fn uses(&self) -> impl Iterator<Item = Use> + use<> {
+        let uses: &[Use] = if self.grows { &GROWING } else { &ANY };
+        uses.iter().copied()
+    }
+}
+
+pub(crate) const LIMITS: [Measured; 9] = [
+    Measured::constant("gcra", Limit::gcra(PERMITS, WINDOW)),
+    // The interval of one permit is no whole number of microseconds: its fraction is kept as well.
+    Measured::constant("gcra, with a fraction", Limit::gcra(7 * PERMITS, WINDOW)),
+    Measured::constant(
+        "token_bucket",
+        Limit::token_bucket(PERMITS, per_hour(PERMITS)),
+    ),
+    Measured::constant(
+        "leaky_bucket",
+        Limit::leaky_bucket(PERMITS, per_hour(PERMITS)),
+    ),
+    Measured::constant("fixed_window", Limit::fixed_window(PERMITS, WINDOW)),
+    Measured::constant("sliding_counter", Limit::sliding_counter(PERMITS, WINDOW)),
+    Measured::growing("sliding_window", Limit::sliding_window(PERMITS, WINDOW)),
+    Measured::growing("sliding_log", Limit::sliding_log(PERMITS, WINDOW)),
+    Measured::growing("concurrency", Limit::concurrency(PERMITS).lease(WINDOW)),
+];

@@ -1,0 +1,152 @@
+//! What a key takes in Redis: by the server's own account of the key, and by all that the server
+//! has allocated since it had none.
+
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use redis::{Cmd, Connection, FromRedisValue, RedisResult, cmd};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{Clock as _, ManualClock, Micros, RedisStore, SystemClock};
+
+use crate::fill::{act, fill};
+use crate::limits::{LIMITS, Measured, Use, WINDOW};
+
+/// As long as the one that stores have by themselves.
+const PREFIX: &str = "measured";
+
+pub(crate) struct Server {
+    url: String,
+    connection: Connection,
+    /// What it has allocated while it holds no key.
+    empty: u64,
+}
+
+/// The bytes that each key takes.
+pub(crate) struct Bytes {
+    /// `MEMORY USAGE`: its name, its value and its entry in the dictionary of keys.
+    pub(crate) usage: u64,
+    /// With its expiry and its share of the dictionaries' tables.
+    pub(crate) all: u64,
+}
+
+impl Server {
+    pub(crate) fn connect() -> Result<Self, Box<dyn Error>> {
+        let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
+        let connect = || redis::Client::open(&url[..])?.get_connection();
+        let connection = connect().map_err(|error| {
+            // Not the URL, which may hold a password.
+            format!(
+                "needs a Redis or Valkey server at REDIS_URL, or at redis://127.0.0.1:6379 where \
+                 that is not set: {error}"
+            )
+        })?;
+        let mut server = Self {
+            url,
+            connection,
+            empty: 0,
+        };
+        match server.keys()? {
+            0 => Ok(server),
+            keys => Err(format!("needs a server without keys, this one has {keys}").into()),
+        }
+    }
+
+    /// Lets the server allocate what it needs for each script and each command only once.
+    pub(crate) async fn warm_up(&mut self) -> Result<(), Box<dyn Error>> {
+        for limit in LIMITS {
+            for used in limit.uses() {
+                self.bytes_per_key(&limit, used, 1).await?;
+            }
+        }
+        self.empty = self.used()?;
+        Ok(())
+    }
+
+    pub(crate) async fn bytes_per_key(
+        &mut self,
+        limit: &Measured,
+        used: Use,
+        keys: u64,
+    ) -> Result<Bytes, Box<dyn Error>> {
+        let clock = clock();
+        let store = self.store(&clock).await?;
+        fill(&store, &clock, limit, used, keys).await?;
+        self.close(store).await?;
+        if self.keys()? != keys {
+            return Err("the keys are gone, or others write to this server".into());
+        }
+        let all = self.used()?.saturating_sub(self.empty).div_ceil(keys);
+        let key: String = self.query(&cmd("RANDOMKEY"))?;
+        let usage = self.query(cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0))?;
+
+        let store = self.store(&clock).await?;
+        act(&store, limit, Action::Reset, keys).await?;
+        self.close(store).await?;
+        Ok(Bytes { usage, all })
+    }
+
+    /// What the numbers are those of.
+    pub(crate) fn version(&mut self) -> Result<String, Box<dyn Error>> {
+        let info: String = self.query(&cmd("INFO"))?;
+        let version = match field(info.lines(), "valkey_version:") {
+            Ok(version) => format!("Valkey {version}"),
+            Err(_) => format!("Redis {}", field(info.lines(), "redis_version:")?),
+        };
+        let allocator = field(info.lines(), "mem_allocator:")?;
+        Ok(format!("{version}, {allocator}"))
+    }
+
+    async fn store(&self, clock: &ManualClock) -> Result<RedisStore, Box<dyn Error>> {
+        let store = RedisStore::builder(&self.url).prefix(PREFIX);
+        Ok(store.clock_for_tests(clock.clone()).connect().await?)
+    }
+
+    /// Closes the store's connection: what the server holds for a client is not the keys'.
+    async fn close(&mut self, store: RedisStore) -> Result<(), Box<dyn Error>> {
+        drop(store);
+        for _ in 0..1_000 {
+            let info: String = self.query(&cmd("INFO"))?;
+            if field(info.lines(), "connected_clients:")? == "1" {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Err("needs a server that nobody else uses, this one has other clients".into())
+    }
+
+    fn keys(&mut self) -> RedisResult<u64> {
+        self.query(&cmd("DBSIZE"))
+    }
+
+    /// What the server has allocated, but for this connection, whose buffers come and go.
+    fn used(&mut self) -> Result<u64, Box<dyn Error>> {
+        // The log of slow commands grows whenever this machine is busy.
+        self.query::<()>(cmd("SLOWLOG").arg("RESET"))?;
+        let client: String = self.query(cmd("CLIENT").arg("INFO"))?;
+        let own: u64 = field(client.split(' '), "tot-mem=")?.parse()?;
+        let info: String = self.query(&cmd("INFO"))?;
+        let used: u64 = field(info.lines(), "used_memory:")?.parse()?;
+        Ok(used.saturating_sub(own))
+    }
+
+    fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
+        command.query(&mut self.connection)
+    }
+}
+
+/// What stands behind a name, in what the server says of itself.
+fn field<'a>(mut fields: impl Iterator<Item = &'a str>, name: &str) -> Result<&'a str, String> {
+    let value = fields.find_map(|field| field.strip_prefix(name));
+    value.ok_or_else(|| format!("the server does not say {name}"))
+}
+
+/// One that is ahead of the server's, by so little that keys expire today also when this program is
+/// stopped. It stands in the middle of an hour and of a slice, so that the permits of an hour lie
+/// in as many windows and slices as they can.
+fn clock() -> ManualClock {
+    let now = SystemClock.now().get();
+    let window = Micros::from(WINDOW).get();
+    let hours = now / window + 2;
+    ManualClock::at(Micros::new(hours * window + window * 55 / 100))
+}

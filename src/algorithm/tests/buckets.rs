@@ -1,0 +1,191 @@
+//! GCRA, token bucket and leaky bucket: a bucket of whole integers.
+
+use super::*;
+
+/// One permit is `permit` units, each microsecond brings `per_us`; below zero it is owed.
+struct ModelBucket {
+    level: i128,
+    full: i128,
+    permit: i128,
+    per_us: i128,
+    queues: bool,
+}
+
+/// As long as it takes to bring this, nobody ever owes.
+const MOST_OWED: Duration = Duration::from_secs(120 * 366 * 86_400);
+
+/// Whether it is allowed, how long it is held up, and what is left.
+type Answer = (bool, u64, u32);
+
+impl ModelBucket {
+    fn new(numbers: &Numbers) -> Self {
+        let permit = numbers.period.as_micros() as i128;
+        Self {
+            level: i128::from(numbers.permits) * permit,
+            full: i128::from(numbers.permits) * permit,
+            permit,
+            per_us: numbers.rate.into(),
+            queues: numbers.kind == QUEUE,
+        }
+    }
+
+    fn pass(&mut self, us: u64) {
+        self.level = self.full.min(self.level + i128::from(us) * self.per_us);
+    }
+
+    fn act(&mut self, action: &Action) -> Answer {
+        let answer = match action {
+            Action::Take(take) if take.cost > 0 => self.take(take.cost, take.patience),
+            Action::Charge(permits) => {
+                self.owe(*permits);
+                Some(0)
+            }
+            Action::Credit { permits, .. } => {
+                let back = i128::from(*permits) * self.permit;
+                self.level = self.full.min(self.level + back);
+                Some(0)
+            }
+            Action::Reset => {
+                self.level = self.full;
+                Some(0)
+            }
+            _ => Some(0),
+        };
+        let left = self.level.max(0) / self.permit;
+        let left = u32::try_from(left).unwrap();
+        (answer.is_some(), answer.unwrap_or(0), left)
+    }
+
+    /// How long it is held up, unless it is denied.
+    fn take(&mut self, cost: u32, patience: Patience) -> Option<u64> {
+        let price = i128::from(cost) * self.permit;
+        let (fits, delay) = match (patience, self.queues) {
+            // Those before it leave first, one after the other.
+            (Patience::UntilPaid(_), true) => (true, self.time_to(self.full)),
+            (_, true) => (price <= self.level, self.time_to(self.full)),
+            (Patience::UntilPaid(_), false) => (true, self.time_to(0)),
+            (Patience::UntilItFits(_), false) => (price <= self.full, self.time_to(price)),
+            (Patience::None, false) => (price <= self.level, 0),
+        };
+        let is_patient = match patience {
+            Patience::None => true,
+            Patience::UntilItFits(longest) | Patience::UntilPaid(longest) => delay <= longest.get(),
+        };
+        if !fits || !is_patient {
+            return None;
+        }
+        self.owe(cost);
+        Some(delay)
+    }
+
+    /// How long until the level is so high.
+    fn time_to(&self, level: i128) -> u64 {
+        let missing = (level - self.level).max(0) as u128;
+        u64::try_from(missing.div_ceil(self.per_us as u128)).unwrap_or(u64::MAX)
+    }
+
+    fn owe(&mut self, permits: u32) {
+        let least = self.full - MOST_OWED.as_micros() as i128 * self.per_us;
+        self.level = least.max(self.level - i128::from(permits) * self.permit);
+    }
+}
+
+/// Limits that are buckets, of few permits so that they are often empty.
+fn buckets() -> impl Strategy<Value = Numbers> {
+    let few = prop_oneof![3 => 1_u32..20, 1 => 1_u32..2_000];
+    (numbers(BUCKETS), few)
+        .prop_map(|(numbers, permits)| Numbers { permits, ..numbers })
+        .prop_filter("centuries to fill", |numbers| {
+            numbers.limit().sound().is_ok()
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn a_bucket_does_what_a_bucket_of_exact_integers_does(
+        numbers in buckets(),
+        history in prop::collection::vec((pauses(), actions()), 1..80),
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        let mut model = ModelBucket::new(&numbers);
+        for (pause, action) in history {
+            // Whether somebody has taken permits since, and when, no level tells.
+            if matches!(action, Action::Cancel { .. } | Action::Refund { .. }) {
+                continue;
+            }
+            subject.now += pause;
+            model.pass(pause);
+            let decision = subject.act(action);
+            let is_allowed = decision.is_allowed();
+            let delay = if is_allowed { us(decision.delay()) } else { 0 };
+            let answer = (is_allowed, delay, decision.remaining());
+            prop_assert_eq!(answer, model.act(&action), "{:?}", action);
+        }
+    }
+
+    /// A caller that waits goes on at the first instant at which its permits are there.
+    #[test]
+    fn a_delay_ends_when_the_cost_would_have_fitted_and_not_before(
+        numbers in buckets(), history in histories(), cost in 1_u32..12,
+    ) {
+        prop_assume!(cost <= numbers.permits && numbers.kind != QUEUE);
+        let mut subject = Subject::of(numbers.limit());
+        for (pause, cost) in history {
+            subject.now += pause;
+            subject.ask(cost);
+        }
+        let before = subject.clone();
+        let patience = Patience::UntilItFits(Micros::from(DAY));
+        let decision = subject.act(Action::Take(take(cost, patience)));
+        let (now, delay) = (subject.now, us(decision.delay()));
+        prop_assert!(before.would(now + delay, cost));
+        prop_assert!(delay == 0 || !before.would(now + delay - 1, cost));
+        prop_assert_eq!(decision.is_allowed(), delay <= us(DAY));
+        // One that would wait for longer is told how much longer, and takes nothing.
+        if let Some(longer) = decision.retry_after() {
+            prop_assert_eq!(us(longer), delay - us(DAY));
+            prop_assert_eq!(subject.remembered(), before.remembered());
+        }
+    }
+
+    /// Whoever comes, each leaves when what came in before has run out: exactly at the rate.
+    #[test]
+    fn a_queue_lets_its_requests_leave_at_its_rate(
+        numbers in buckets(), history in histories(),
+    ) {
+        let mut subject = Subject::of(Numbers { kind: QUEUE, ..numbers }.limit());
+        // When all before it has run out, in units of which a microsecond has `rate`.
+        let rate = u128::from(numbers.rate);
+        let mut dry = 0;
+        for (pause, cost) in history {
+            subject.now += pause;
+            let decision = subject.ask(cost);
+            if cost == 0 || !decision.is_allowed() {
+                continue;
+            }
+            let leaves = u128::from(subject.now + us(decision.delay()));
+            dry = dry.max(u128::from(subject.now) * rate);
+            prop_assert_eq!(leaves, dry.div_ceil(rate));
+            dry += u128::from(cost) * numbers.period.as_micros();
+        }
+    }
+}
+
+/// Every permit of a burst of a million at rates that divide nothing evenly.
+#[test]
+fn large_bursts_are_exact_to_the_permit() {
+    for (limit, period) in [
+        (3, SECOND),
+        (999_983, DAY),
+        (300_000, SECOND),
+        (10_000_000, SECOND),
+    ] {
+        let mut subject = Subject::of(Limit::gcra(limit, period).burst(100_000));
+        for left in (0..100_000).rev() {
+            assert_eq!(subject.ask(1).remaining(), left);
+        }
+        assert!(!subject.ask(1).is_allowed());
+    }
+}

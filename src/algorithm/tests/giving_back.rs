@@ -1,0 +1,285 @@
+//! Credit, cancel, charge and reset: what comes back, and that it never does twice.
+
+use proptest::sample::Index;
+
+use super::*;
+
+fn credit(permits: u32, taken_at: Option<u64>) -> Action {
+    Action::Credit {
+        permits,
+        taken_at: taken_at.map(Micros::new),
+    }
+}
+
+/// A key after some history in which whoever held a lease has gone.
+fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
+    let mut subject = Subject::of(numbers.limit());
+    for (pause, cost) in history {
+        subject.now += pause;
+        // Without a lease, so that a credit is about it.
+        subject.act(Action::take(cost));
+    }
+    subject
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn a_credit_is_clamped_at_the_untouched_state(
+        numbers in numbers(ALL), history in histories(), permits in costs(), late in pauses(),
+    ) {
+        let mut subject = used(&numbers, history);
+        subject.now += late;
+        let before = subject.look(subject.now);
+        let after = subject.act(credit(permits, None));
+        let capacity = subject.capacity();
+        prop_assert!(after.remaining() >= before.remaining());
+        let most = before.remaining().saturating_add(permits).min(capacity);
+        prop_assert!(after.remaining() <= most);
+        // However much more is given back, no more than the limit can be taken. Twice, because two
+        // windows together may hold more than can be said at once.
+        subject.act(credit(u32::MAX, None));
+        let whole = subject.act(credit(u32::MAX, None));
+        prop_assert_eq!((whole.remaining(), whole.reset_after()), (capacity, Duration::ZERO));
+        prop_assert!(subject.state.expires_at().get() <= subject.now);
+        let before = subject.remembered();
+        subject.act(credit(u32::MAX, None));
+        prop_assert_eq!(subject.remembered(), before, "given back twice");
+        prop_assert!(subject.ask(capacity).is_allowed());
+        prop_assert!(!subject.ask(1).is_allowed());
+    }
+
+    #[test]
+    fn a_credit_right_after_is_as_if_nothing_had_been_taken(
+        numbers in numbers(ALL), history in histories(), cost in costs(), knows: bool,
+    ) {
+        let mut subject = used(&numbers, history);
+        let before = subject.look(subject.now);
+        if subject.act(Action::take(cost)).is_allowed() {
+            let taken_at = knows.then_some(subject.now);
+            let after = subject.act(credit(cost, taken_at));
+            prop_assert_eq!(after.remaining(), before.remaining());
+        }
+    }
+
+    /// An ended window stays ended, and no credit makes anything last longer.
+    #[test]
+    fn a_credit_never_revives_and_never_extends(
+        numbers in numbers(ALL), history in histories(), permits in costs(), late in pauses(),
+        until in pauses(),
+    ) {
+        let mut subject = used(&numbers, history);
+        subject.now += late;
+        let before = subject.clone();
+        subject.act(credit(permits, None));
+        prop_assert!(subject.state.expires_at() <= before.state.expires_at());
+        let then = subject.now + until;
+        prop_assert!(subject.look(then).remaining() >= before.look(then).remaining());
+        prop_assert!(subject.look(then).reset_after() <= before.look(then).reset_after());
+
+        subject.now = subject.now.max(subject.state.expires_at().get());
+        let over = subject.remembered();
+        subject.act(credit(permits, None));
+        prop_assert_eq!(subject.remembered(), over, "what is over was touched");
+    }
+
+    /// What of a window, a log or a slice has come back by itself does not come back once more,
+    /// in place of what others have taken since.
+    #[test]
+    fn what_has_lapsed_is_not_credited(
+        numbers in numbers(WINDOWS), history in histories(), cost in 1_u32..12,
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        let taken_at = subject.now;
+        if !subject.act(Action::take(cost)).is_allowed() {
+            return Ok(());
+        }
+        // When it is all gone, and before that time others come.
+        let gone = subject.state.expires_at().get();
+        for (pause, cost) in history {
+            subject.now += pause;
+            subject.act(Action::take(cost));
+        }
+        subject.now = subject.now.max(gone);
+        subject.act(Action::take(1));
+        let before = subject.remembered();
+        subject.act(credit(cost, Some(taken_at)));
+        prop_assert_eq!(subject.remembered(), before);
+    }
+
+    /// Each permit given back once, at any time: those that stay taken never pass the limit.
+    #[test]
+    fn what_stays_taken_is_never_above_the_limit_in_any_window(
+        limit in 1_u32..12, period in periods(), slices in prop::option::of(slices()),
+        history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u32..4), 1..120),
+    ) {
+        let mut subject = Subject::of(match slices {
+            None => Limit::sliding_log(limit, period),
+            Some(slices) => Limit::sliding_window(limit, period).slices(slices),
+        });
+        let mut taken: Vec<(u64, u32)> = Vec::new();
+        for (pause, back, cost) in history {
+            subject.now += pause;
+            let now = subject.now;
+            if let Some(back) = back.filter(|_| !taken.is_empty()) {
+                let (at, permits) = taken.swap_remove(back.index(taken.len()));
+                subject.act(credit(permits, Some(at)));
+            } else if subject.ask(cost).is_allowed() {
+                taken.push((now, cost));
+            }
+            let within = taken.iter().filter(|(at, _)| at + us(period) > now);
+            prop_assert!(within.map(|(_, cost)| cost).sum::<u32>() <= limit);
+        }
+    }
+
+    /// Whenever it comes, a refund leaves no more than if the permits had never been taken; and as
+    /// much, when nobody has taken any since.
+    #[test]
+    fn what_time_has_given_back_is_not_refunded(
+        numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12, unused in 0_u32..12,
+        since in prop::collection::vec((pauses(), 0_u32..12), 0..6), late in pauses(),
+    ) {
+        let unused = unused.min(cost);
+        let mut subject = used(&numbers, history);
+        let mut known_before = subject.clone();
+        let taken = subject.act(Action::Charge(cost));
+        known_before.act(Action::Charge(cost - unused));
+        let is_last = since.is_empty();
+        for (pause, cost) in since {
+            subject.now += pause;
+            known_before.now += pause;
+            // Charged, as what fits the one need not fit the other.
+            subject.act(Action::Charge(cost));
+            known_before.act(Action::Charge(cost));
+        }
+        subject.now += late;
+        known_before.now += late;
+        let refund = Action::Refund { permits: unused, receipt: taken.receipt() };
+        let refunded = subject.act(refund);
+        let expected = known_before.look(known_before.now);
+        prop_assert!(refunded.reset_after() >= expected.reset_after());
+        prop_assert!(refunded.remaining() <= expected.remaining());
+        if is_last {
+            prop_assert_eq!(refunded.reset_after(), expected.reset_after());
+        }
+    }
+
+    #[test]
+    fn a_cancel_gives_back_only_when_nobody_has_taken_permits_since(
+        numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12,
+        since in 0_u32..3, late in pauses(),
+    ) {
+        let mut subject = used(&numbers, history);
+        let mut never_asked = subject.clone();
+        let patience = Patience::UntilPaid(Micros::from(DAY));
+        let waits = Action::Take(take(cost, patience));
+        let first = subject.act(waits);
+        prop_assume!(first.is_allowed());
+        if since > 0 {
+            subject.act(Action::Charge(since));
+        }
+        subject.now += late;
+        never_asked.now += late;
+        let cancel = Action::Cancel { permits: cost, receipt: first.receipt() };
+        if since > 0 {
+            let before = subject.remembered();
+            subject.act(cancel);
+            prop_assert_eq!(subject.remembered(), before, "somebody waits behind it");
+            return Ok(());
+        }
+        let given_back = subject.act(cancel);
+        let untaken = never_asked.look(never_asked.now);
+        prop_assert_eq!(given_back.remaining(), untaken.remaining());
+        prop_assert_eq!(given_back.reset_after(), untaken.reset_after());
+        let before = subject.remembered();
+        subject.act(cancel);
+        prop_assert_eq!(subject.remembered(), before, "given back twice");
+    }
+
+    /// What is charged above the limit has to come back before anything is allowed again.
+    #[test]
+    fn a_charge_goes_over_and_is_waited_for_to_the_microsecond(
+        numbers in numbers(ALL), history in histories(), over in 1_u32..40, cost in 1_u32..4,
+    ) {
+        let mut subject = used(&numbers, history);
+        let before = subject.look(subject.now).remaining();
+        let charged = subject.act(Action::Charge(before.saturating_add(over)));
+        prop_assert!(charged.is_allowed());
+        prop_assert_eq!(charged.remaining(), 0);
+        let denied = subject.ask(cost);
+        prop_assert!(!denied.is_allowed());
+        if let Some(wait) = denied.retry_after().map(us) {
+            prop_assert!(!subject.would(subject.now + wait - 1, cost));
+            prop_assert!(subject.would(subject.now + wait, cost));
+        }
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_behind(
+        numbers in numbers(ALL),
+        history in prop::collection::vec((pauses(), actions()), 1..60),
+        action in actions(),
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        for (pause, action) in history {
+            subject.now += pause;
+            subject.act(about(action, Receipt::default()));
+        }
+        let mut untouched = Subject { state: subject.algorithm.untouched(), ..subject.clone() };
+        let reset = subject.act(Action::Reset);
+        prop_assert_eq!(reset.remaining(), subject.capacity());
+        prop_assert_eq!(reset.reset_after(), Duration::ZERO);
+        prop_assert_eq!(subject.act(action), untouched.act(action));
+    }
+}
+
+#[test]
+fn a_log_entry_is_not_credited_twice() {
+    let mut subject = Subject::of(Limit::sliding_log(5, SECOND));
+    subject.ask(2);
+    let first = subject.now;
+    subject.now += 600_000;
+    subject.ask(3);
+    assert_eq!(subject.act(credit(2, Some(first))).remaining(), 2);
+    // It has lapsed, and the three are others'.
+    subject.now += 400_000;
+    assert_eq!(subject.act(credit(2, Some(first))).remaining(), 2);
+    // More than was taken is not there.
+    assert_eq!(subject.act(credit(9, Some(subject.now))).remaining(), 5);
+    assert_eq!(subject.act(credit(9, Some(subject.now))).remaining(), 5);
+    assert!(!subject.ask(6).is_allowed());
+}
+
+#[test]
+fn a_fixed_window_is_not_credited_for_the_one_before() {
+    let mut subject = Subject::of(Limit::fixed_window(5, SECOND));
+    let before = subject.now;
+    subject.ask(5);
+    subject.now += 1_000_000;
+    subject.ask(4);
+    assert_eq!(subject.act(credit(3, Some(before))).remaining(), 1);
+    assert_eq!(subject.act(credit(3, Some(subject.now))).remaining(), 4);
+}
+
+#[test]
+fn a_sliding_counter_is_credited_in_the_window_in_which_it_was_taken() {
+    let mut subject = Subject::of(Limit::sliding_counter(10, SECOND));
+    let before = subject.now;
+    subject.ask(8);
+    subject.now += 1_500_000;
+    subject.ask(2);
+    assert_eq!(subject.look(subject.now).remaining(), 4);
+    // Half of what was taken in the window before still counts.
+    assert_eq!(subject.act(credit(4, Some(before))).remaining(), 6);
+    assert_eq!(subject.act(credit(4, Some(subject.now))).remaining(), 8);
+}
+
+#[test]
+fn the_next_window_opens_with_the_next_request_when_all_of_one_was_given_back() {
+    let mut subject = Subject::of(Limit::fixed_window(2, SECOND));
+    subject.ask(1);
+    subject.now += 600_000;
+    assert_eq!(subject.act(credit(1, None)).reset_after(), Duration::ZERO);
+    assert_eq!(subject.ask(1).reset_after(), SECOND);
+}

@@ -1,0 +1,238 @@
+//! What every algorithm promises, whatever was done with the key before.
+
+use proptest::test_runner::TestCaseError;
+
+use super::*;
+
+/// What the answer to a cost says is true, to the permit and to the microsecond.
+fn keeps_its_promises(
+    subject: &Subject,
+    cost: u32,
+    decision: &Decision,
+) -> Result<(), TestCaseError> {
+    let (now, capacity) = (subject.now, subject.capacity());
+    let remaining = decision.remaining();
+    prop_assert!(remaining <= capacity);
+    prop_assert_eq!(
+        decision.outcome() == Outcome::NeverFits,
+        cost > capacity,
+        "a cost of {}",
+        cost
+    );
+    prop_assert_eq!(
+        decision.outcome() == Outcome::Denied,
+        decision.retry_after().is_some()
+    );
+    if let Some(wait) = decision.retry_after().map(us) {
+        prop_assert!(!subject.would(now + wait - 1, cost), "early by 1 us");
+        prop_assert!(subject.would(now + wait, cost), "at the announced instant");
+    }
+    // What remains can be had at once, and one more can not.
+    prop_assert!(subject.would(now, remaining));
+    if let Some(more) = remaining.checked_add(1) {
+        prop_assert!(!subject.would(now, more));
+    }
+    let reset = us(decision.reset_after());
+    prop_assert_eq!(subject.look(now + reset).remaining(), capacity);
+    prop_assert_eq!(reset == 0, remaining == capacity);
+    if reset > 0 {
+        let before = subject.look(now + reset - 1).remaining();
+        prop_assert!(before < capacity, "untouched before its reset");
+    }
+    if decision.renews_after > Micros::ZERO {
+        let then = subject.look(now + decision.renews_after.get()).remaining();
+        prop_assert!(then > remaining || then == capacity, "no more permits");
+    }
+    // A store keeps it until it is untouched, and no longer.
+    let expires = subject.state.expires_at().get();
+    prop_assert_eq!(expires.max(now), now + reset);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn every_answer_keeps_its_promises(numbers in numbers(ALL), history in histories()) {
+        let mut subject = Subject::of(numbers.limit());
+        for (pause, cost) in history {
+            subject.now += pause;
+            let decision = subject.ask(cost);
+            keeps_its_promises(&subject, cost, &decision)?;
+        }
+    }
+
+    #[test]
+    fn every_answer_keeps_its_promises_whatever_was_charged_and_given_back(
+        numbers in numbers(ALL),
+        history in prop::collection::vec((pauses(), actions(), costs()), 1..60),
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        let mut last = Receipt::default();
+        for (pause, action, cost) in history {
+            subject.now += pause;
+            let action = about(action, last);
+            let decision = subject.act(action);
+            if action.takes() > 0 && decision.is_allowed() {
+                last = decision.receipt();
+            }
+            prop_assert_eq!(subject.look(subject.now).remaining(), decision.remaining());
+            prop_assert_eq!(subject.look(subject.now).reset_after(), decision.reset_after());
+            let decision = subject.ask(cost);
+            keeps_its_promises(&subject, cost, &decision)?;
+        }
+    }
+
+    /// A store forgets a state when it expires: from then on nobody can tell.
+    #[test]
+    fn a_state_that_may_be_forgotten_answers_as_the_untouched_one(
+        numbers in numbers(ALL),
+        history in prop::collection::vec((pauses(), actions()), 1..60),
+        later in pauses(),
+        action in actions(),
+    ) {
+        let mut kept = Subject::of(numbers.limit());
+        let mut last = Receipt::default();
+        for (pause, action) in history {
+            kept.now += pause;
+            last = kept.act(about(action, last)).receipt();
+        }
+        kept.now = kept.now.max(kept.state.expires_at().get()) + later;
+        let mut forgotten = Subject { state: kept.algorithm.untouched(), ..kept.clone() };
+        let action = about(action, last);
+        prop_assert_eq!(kept.act(action), forgotten.act(action));
+        prop_assert_eq!(kept.act(Action::take(1)), forgotten.act(Action::take(1)));
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_never_admits_more(
+        numbers in numbers(ALL),
+        history in prop::collection::vec((pauses(), actions()), 1..60),
+        back in 1_u64..10_000_000,
+        behind in actions(),
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        let mut last = Receipt::default();
+        for (pause, action) in history {
+            subject.now += pause;
+            last = subject.act(about(action, last)).receipt();
+            let now = subject.now;
+            for cost in [1, 2, 5] {
+                prop_assert!(!subject.would(now - back, cost) || subject.would(now, cost));
+            }
+            // Nor does it after something was done on it that gives nothing back.
+            if !matches!(behind, Action::Take(_) | Action::Charge(_) | Action::Renew(_)) {
+                continue;
+            }
+            let mut later = subject.clone();
+            later.now -= back;
+            let decision = later.act(behind);
+            let looked = later.look(later.now);
+            prop_assert_eq!(decision.remaining(), looked.remaining());
+            // Behind its window, a counter cannot tell whether all of it was given back.
+            if numbers.kind != COUNTER {
+                prop_assert_eq!(decision.reset_after(), looked.reset_after());
+            }
+            for cost in [1, 2, 5] {
+                prop_assert!(!later.would(now, cost) || subject.would(now, cost));
+            }
+        }
+    }
+
+    /// Whether and when it comes in does not depend on how often it asks.
+    #[test]
+    fn asking_while_denied_changes_nothing(
+        numbers in numbers(ALL), history in histories(), hammering in histories(),
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        for (pause, cost) in history {
+            subject.now += pause;
+            subject.ask(cost);
+        }
+        let (before, cost) = (subject.clone(), subject.capacity());
+        let Some(wait) = subject.clone().ask(cost).retry_after() else { return Ok(()) };
+        let comes_in = subject.now + us(wait);
+        for (pause, _) in hammering {
+            subject.now = (subject.now + pause).min(comes_in - 1);
+            prop_assert_eq!(subject.ask(cost).retry_after(), Some(Duration::from_micros(comes_in - subject.now)));
+        }
+        prop_assert_eq!(subject.remembered(), before.remembered());
+        subject.now = comes_in;
+        prop_assert!(subject.ask(cost).is_allowed());
+    }
+}
+
+#[test]
+fn nothing_panics_at_the_ends_of_time() {
+    let most = u32::MAX;
+    let longest = 366 * DAY;
+    let limits = [
+        Limit::gcra(most, Duration::from_millis(1)),
+        Limit::gcra(1, longest).burst(100),
+        Limit::token_bucket(100, Rate::new(1, longest)),
+        Limit::leaky_bucket(100, Rate::new(1, longest)),
+        Limit::leaky_bucket(most, Rate::new(most, longest)).without_delay(),
+        Limit::fixed_window(most, longest).aligned(),
+        Limit::fixed_window(1, longest),
+        Limit::sliding_log(most, longest),
+        Limit::sliding_window(most, longest).slices(1_000),
+        Limit::sliding_counter(most, longest),
+        Limit::concurrency(most).lease(longest),
+    ];
+    let penalty = Penalty::after(1, longest, longest);
+    let algorithms = limits
+        .iter()
+        .map(|limit| Algorithm::try_from(limit).unwrap())
+        .chain([Algorithm::try_from(&penalty).unwrap()]);
+    for algorithm in algorithms {
+        for now in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+            let state = algorithm.untouched();
+            let mut subject = Subject {
+                algorithm,
+                state,
+                now,
+                leases: 0,
+            };
+            for now in [now, 0, u64::MAX] {
+                subject.now = now;
+                for number in [0, 1, most, 1] {
+                    do_everything(&mut subject, number);
+                }
+            }
+        }
+    }
+}
+
+fn do_everything(subject: &mut Subject, number: u32) {
+    let forever = Micros::new(u64::MAX);
+    let receipt = subject.ask(number).receipt();
+    for patience in [
+        Patience::UntilItFits(forever),
+        Patience::UntilPaid(forever),
+        Patience::UntilPaid(Micros::ZERO),
+    ] {
+        subject.act(Action::Take(take(number, patience)));
+    }
+    for taken_at in [None, Some(Micros::ZERO), Some(receipt.at), Some(forever)] {
+        subject.act(Action::Charge(number));
+        subject.act(Action::Credit {
+            permits: number,
+            taken_at,
+        });
+    }
+    for action in [
+        Action::Charge(number),
+        Action::Cancel {
+            permits: number,
+            receipt,
+        },
+        Action::Renew(lease(subject.leases)),
+        Action::Release(lease(subject.leases)),
+        Action::Charge(number),
+        Action::Reset,
+        Action::Charge(number),
+    ] {
+        let decision = subject.act(action);
+        assert!(decision.is_allowed(), "{action:?}");
+    }
+}

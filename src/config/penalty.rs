@@ -1,0 +1,26 @@
+//! `penalty = { ... }`: the file's words for a `Penalty`.
+
+use super::fields::{Field, Known};
+use super::rate::time;
+use super::{FileError, unsound};
+use crate::algorithm::{Algorithm, Penalty};
+
+const FIELDS: Known = Known {
+    now: &["denials", "within", "ban", "longest"],
+    later: &[],
+};
+
+pub(super) fn read(field: &Field<'_>) -> Result<Penalty, FileError> {
+    let expected = "a table, as { denials = 10, within = \"15min\", ban = \"1h\" }";
+    let fields = field.table(&FIELDS, expected)?;
+    let denials = fields.need("denials", "denials = 10")?;
+    let within = fields.need("within", "within = \"15min\"")?;
+    let ban = fields.need("ban", "ban = \"1h\"")?;
+    let mut penalty = Penalty::after(denials.number("1 to 100")?, time(&within)?, time(&ban)?);
+    if let Some(longest) = fields.get("longest") {
+        penalty = penalty.doubling_up_to(time(&longest)?);
+    }
+    // The limiter's own check, so that what it refuses is refused with its place.
+    Algorithm::try_from(&penalty).map_err(|error| unsound::penalty(&fields, error))?;
+    Ok(penalty)
+}

@@ -1,0 +1,68 @@
+//! Where in the text something stands: what every refusal begins with.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::FileError;
+
+/// A byte of the text, and the policy and the table that it belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'t> {
+    text: &'t str,
+    offset: usize,
+    policy: Option<&'t str>,
+    /// The policy's field whose value is the table.
+    table: Option<&'static str>,
+}
+
+impl<'t> Place<'t> {
+    /// Where a file begins.
+    pub(super) fn of_file(text: &'t str) -> Self {
+        Self {
+            text,
+            offset: 0,
+            policy: None,
+            table: None,
+        }
+    }
+
+    pub(super) fn at(self, span: Range<usize>) -> Self {
+        Self {
+            offset: span.start,
+            ..self
+        }
+    }
+
+    pub(super) fn in_policy(self, policy: Option<&'t str>) -> Self {
+        Self { policy, ..self }
+    }
+
+    pub(super) fn in_table(self, field: &'static str) -> Self {
+        Self {
+            table: Some(field),
+            ..self
+        }
+    }
+
+    pub(super) fn refuse(self, problem: impl fmt::Display) -> FileError {
+        let line = line_of(self.text, self.offset);
+        match self.policy {
+            Some(name) => FileError::at(line, format_args!("policy {name:?}: {problem}")),
+            None => FileError::at(line, problem),
+        }
+    }
+
+    /// An error about a field of the table.
+    pub(super) fn refuse_field(self, field: &str, problem: impl fmt::Display) -> FileError {
+        match self.table {
+            Some(table) => self.refuse(format_args!("{table}.{field}: {problem}")),
+            None => self.refuse(format_args!("{field}: {problem}")),
+        }
+    }
+}
+
+/// The line of a byte of the text, counted from 1.
+pub(super) fn line_of(text: &str, offset: usize) -> usize {
+    let before = text.bytes().take(offset);
+    1 + before.filter(|&byte| byte == b'\n').count()
+}

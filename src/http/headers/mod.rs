@@ -1,0 +1,280 @@
+//! Quota headers: what responses tell about the policies that applied.
+
+use http::{HeaderName, Response};
+
+use super::Rejection;
+use crate::decision::Decision;
+use crate::limiter::Verdict;
+use crate::time::Clock;
+
+mod draft_11;
+mod seconds;
+mod single;
+
+pub(super) use self::seconds::retry_after_secs;
+
+/// Which quota headers responses carry: families of headers, each on every response or on denials
+/// only.
+///
+/// ```
+/// use tower_throttle::QuotaHeaders;
+///
+/// // the newest draft; the older X-RateLimit headers beside it for a client that knows no other,
+/// // when it is denied
+/// let headers = QuotaHeaders::DRAFT_11.and(QuotaHeaders::X_RATELIMIT_EPOCH.on_denials());
+/// ```
+///
+/// They are left out of redirects (status 3xx), and for policies to which the store gave no answer.
+///
+/// # Draft 11
+///
+/// [`DRAFT_11`](Self::DRAFT_11), the default, emits the syntax of
+/// [draft-ietf-httpapi-ratelimit-headers-11][11], one item for each policy that applied to the
+/// request:
+///
+/// ```http
+/// RateLimit-Policy: "client";q=100;w=60, "everybody";q=10000;w=1
+/// RateLimit: "client";r=50;t=30, "everybody";r=9998;t=1
+/// ```
+///
+/// | parameter | meaning |
+/// |---|---|
+/// | `q` | the permits given in each window |
+/// | `w` | the window, in seconds, rounded up |
+/// | `r` | the permits that could be taken now |
+/// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, the time until there are more; with a fixed window, the time to its end |
+///
+/// A [concurrency](crate::Limit::concurrency) limit knows no window: it has the parameter
+/// `qu="concurrent-requests"` instead of `w`, and no `t`.
+///
+/// The fields are appended, so that nested layers each tell theirs.
+///
+/// # Headers of one value
+///
+/// [`DRAFT_6`](Self::DRAFT_6), and [`X_RATELIMIT_DELTA`](Self::X_RATELIMIT_DELTA) or
+/// [`X_RATELIMIT_EPOCH`](Self::X_RATELIMIT_EPOCH), are for clients that know the older headers:
+///
+/// ```http
+/// X-RateLimit-Limit: 100
+/// X-RateLimit-Remaining: 50
+/// X-RateLimit-Reset: 30
+/// ```
+///
+/// | header | meaning |
+/// |---|---|
+/// | `-Limit` | the permits given in each window |
+/// | `-Remaining` | the permits that could be taken now, and no more than the limit |
+/// | `-Reset` | when all of them are back, and not before the request would be allowed; rounded up. In seconds from now, or in seconds since the Unix epoch by the clock of this server |
+///
+/// They can show one policy only: the one that is closest to exhaustion. Of those that deny it is
+/// the one with the longest wait; when none denies, the one of whose limit the least share remains,
+/// and of equals the one with the last reset. A [concurrency](crate::Limit::concurrency) limit has
+/// no reset and is never shown.
+///
+/// Where the service, or a layer further in, has written the same three headers as numbers, the
+/// tighter of the two stays, by the same rule. Those of a layer that denies, or of your own
+/// [`OnRejection`](crate::OnRejection), stay in any case. Nested layers should have the same format
+/// of resets.
+///
+/// # Browsers
+///
+/// Code in a browser sees none of these headers, nor `Retry-After`, unless a CORS layer *outside* of
+/// this one exposes them:
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tower_http::cors::{Any, CorsLayer};
+/// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy, QuotaHeaders, RateLimitLayer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let headers = QuotaHeaders::DRAFT_11;
+/// let cors = CorsLayer::new().allow_origin(Any).expose_headers(headers.names());
+/// let limiter = Limiter::new(MemoryStore::new(), [Policy::new("api", Limit::gcra(100, MINUTE))])?;
+/// let app: Router = Router::new()
+///     .route("/", get(async || "hello"))
+///     .layer(RateLimitLayer::new(limiter).headers(headers))
+///     .layer(cors);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Outside, it also answers preflights, so that they are not counted, and lets browser code see
+/// that a request was denied. See [`RateLimitLayer::skip_preflights`] for a service that answers
+/// them itself.
+///
+/// [11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
+/// [`RateLimitLayer::skip_preflights`]: crate::RateLimitLayer::skip_preflights
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaHeaders {
+    draft_11: Option<When>,
+    draft_6: Option<When>,
+    /// One place for both formats, as both are the same header.
+    x_ratelimit: Option<(ResetFormat, When)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Always,
+    OnDenials,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResetFormat {
+    Delta,
+    Epoch,
+}
+
+impl QuotaHeaders {
+    /// No quota headers; `Retry-After` stays.
+    pub const NONE: Self = Self {
+        draft_11: None,
+        draft_6: None,
+        x_ratelimit: None,
+    };
+
+    /// `RateLimit-Policy` and `RateLimit`, in the syntax of draft 11. The default.
+    pub const DRAFT_11: Self = Self {
+        draft_11: Some(When::Always),
+        ..Self::NONE
+    };
+
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, in seconds from now: what
+    /// the drafts 3 to 6 have in common.
+    pub const DRAFT_6: Self = Self {
+        draft_6: Some(When::Always),
+        ..Self::NONE
+    };
+
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, in seconds from now.
+    pub const X_RATELIMIT_DELTA: Self = Self {
+        x_ratelimit: Some((ResetFormat::Delta, When::Always)),
+        ..Self::NONE
+    };
+
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, in seconds since the
+    /// Unix epoch.
+    pub const X_RATELIMIT_EPOCH: Self = Self {
+        x_ratelimit: Some((ResetFormat::Epoch, When::Always)),
+        ..Self::NONE
+    };
+
+    /// These and others. Where both say something about the same header, the others hold: there is
+    /// one `X-RateLimit-Reset`, in one format.
+    #[must_use]
+    pub const fn and(mut self, others: Self) -> Self {
+        if others.draft_11.is_some() {
+            self.draft_11 = others.draft_11;
+        }
+        if others.draft_6.is_some() {
+            self.draft_6 = others.draft_6;
+        }
+        if others.x_ratelimit.is_some() {
+            self.x_ratelimit = others.x_ratelimit;
+        }
+        self
+    }
+
+    /// These, but on denials only.
+    #[must_use]
+    pub const fn on_denials(mut self) -> Self {
+        if self.draft_11.is_some() {
+            self.draft_11 = Some(When::OnDenials);
+        }
+        if self.draft_6.is_some() {
+            self.draft_6 = Some(When::OnDenials);
+        }
+        if let Some((format, _)) = self.x_ratelimit {
+            self.x_ratelimit = Some((format, When::OnDenials));
+        }
+        self
+    }
+
+    /// The names of all headers that tell about quotas, `Retry-After` among them: what a CORS
+    /// layer has to expose.
+    pub fn names(self) -> Vec<HeaderName> {
+        let mut names = vec![http::header::RETRY_AFTER];
+        if self.draft_11.is_some() {
+            names.extend([draft_11::POLICY, draft_11::QUOTA]);
+        }
+        if self.draft_6.is_some() {
+            names.extend_from_slice(&single::DRAFT_6);
+        }
+        if self.x_ratelimit.is_some() {
+            names.extend_from_slice(&single::X_RATELIMIT);
+        }
+        names
+    }
+
+    /// The fields for the response to a request that was judged so.
+    pub(crate) fn fields(self, verdict: &Verdict, clock: &impl Clock) -> Option<QuotaFields> {
+        self.due(verdict.is_allowed())
+            .fields_of(verdict.each(), clock)
+    }
+
+    /// Those that the response gets.
+    fn due(self, is_allowed: bool) -> Self {
+        let is_due = |when: &When| *when == When::Always || !is_allowed;
+        Self {
+            draft_11: self.draft_11.filter(is_due),
+            draft_6: self.draft_6.filter(is_due),
+            x_ratelimit: self.x_ratelimit.filter(|(_, when)| is_due(when)),
+        }
+    }
+
+    /// `None` when there is nothing to tell.
+    fn fields_of<'a>(
+        self,
+        each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
+        clock: &impl Clock,
+    ) -> Option<QuotaFields> {
+        let mut fields = QuotaFields::default();
+        if self.draft_11.is_some() {
+            fields.lists = draft_11::Lists::of(each.clone());
+        }
+        if (self.draft_6.is_some() || self.x_ratelimit.is_some())
+            && let Some(tightest) = single::tightest(each.map(|(_, decision)| decision))
+        {
+            let delta = || single::Values::with_delta(tightest);
+            fields.draft_6 = self.draft_6.map(|_| delta());
+            fields.x_ratelimit = self.x_ratelimit.map(|(format, _)| match format {
+                ResetFormat::Delta => delta(),
+                ResetFormat::Epoch => single::Values::with_epoch(tightest, clock.now()),
+            });
+        }
+        (fields != QuotaFields::default()).then_some(fields)
+    }
+}
+
+impl Default for QuotaHeaders {
+    fn default() -> Self {
+        Self::DRAFT_11
+    }
+}
+
+/// The fields of one response.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct QuotaFields {
+    lists: Option<draft_11::Lists>,
+    draft_6: Option<single::Values>,
+    x_ratelimit: Option<single::Values>,
+}
+
+impl QuotaFields {
+    /// Adds the fields, beside those of layers further in.
+    pub(crate) fn add_to<B>(self, response: &mut Response<B>) {
+        let is_rejection = response.extensions().get::<Rejection>().is_some();
+        let headers = response.headers_mut();
+        if let Some(lists) = self.lists {
+            lists.append_to(headers);
+        }
+        if let Some(values) = self.draft_6 {
+            values.put(&single::DRAFT_6, headers, is_rejection);
+        }
+        if let Some(values) = self.x_ratelimit {
+            values.put(&single::X_RATELIMIT, headers, is_rejection);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Which families a response gets, and how they go with those of layers further in.
+
+use super::*;
+
+const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11
+    .and(QuotaHeaders::DRAFT_6)
+    .and(QuotaHeaders::X_RATELIMIT_DELTA);
+
+/// The names of what is told after this decision.
+fn told(headers: QuotaHeaders, decision: Decision) -> Vec<String> {
+    let mut response = Response::new(());
+    if let Some(fields) = fields_at(0, headers, &[("api", decision)]) {
+        fields.add_to(&mut response);
+    }
+    let names = response.headers().keys();
+    let mut names: Vec<_> = names.map(ToString::to_string).collect();
+    names.sort();
+    names
+}
+
+fn names(headers: QuotaHeaders) -> Vec<String> {
+    let names = headers.names().into_iter();
+    let mut names: Vec<_> = names.map(|name| name.to_string()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_cors_layer_is_told_every_name_and_no_other() {
+    let x_names = [
+        "retry-after",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+    ];
+    for (headers, expected) in [
+        (QuotaHeaders::NONE, &["retry-after"][..]),
+        (
+            QuotaHeaders::DRAFT_11,
+            &["ratelimit", "ratelimit-policy", "retry-after"],
+        ),
+        (
+            QuotaHeaders::DRAFT_6,
+            &[
+                "ratelimit-limit",
+                "ratelimit-remaining",
+                "ratelimit-reset",
+                "retry-after",
+            ],
+        ),
+        (QuotaHeaders::X_RATELIMIT_DELTA, &x_names),
+        (QuotaHeaders::X_RATELIMIT_EPOCH.on_denials(), &x_names),
+    ] {
+        assert_eq!(names(headers), expected, "{headers:?}");
+    }
+    assert_eq!(ALL.names().len(), 9);
+}
+
+#[test]
+fn what_is_told_is_what_the_names_say() {
+    let decision = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+    for headers in [
+        ALL,
+        QuotaHeaders::NONE,
+        QuotaHeaders::DRAFT_11,
+        QuotaHeaders::DRAFT_6,
+        QuotaHeaders::X_RATELIMIT_DELTA,
+        QuotaHeaders::X_RATELIMIT_EPOCH,
+        QuotaHeaders::DRAFT_6.and(QuotaHeaders::X_RATELIMIT_EPOCH),
+    ] {
+        let mut told = told(headers, decision);
+        told.push("retry-after".to_owned());
+        told.sort();
+        assert_eq!(told, names(headers), "{headers:?}");
+    }
+}
+
+#[test]
+fn each_family_is_told_always_or_on_denials() {
+    let allowed = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    assert_eq!(told(ALL.on_denials(), allowed), [""; 0]);
+    assert_eq!(told(ALL.on_denials(), denied), told(ALL, denied));
+
+    let mixed = QuotaHeaders::DRAFT_11.and(QuotaHeaders::DRAFT_6.on_denials());
+    assert_eq!(told(mixed, allowed), ["ratelimit", "ratelimit-policy"]);
+    assert_eq!(told(mixed, denied).len(), 5);
+}
+
+#[test]
+fn of_two_formats_of_one_header_the_later_holds() {
+    let both = QuotaHeaders::X_RATELIMIT_DELTA.and(QuotaHeaders::X_RATELIMIT_EPOCH);
+    assert_eq!(both, QuotaHeaders::X_RATELIMIT_EPOCH);
+    let again = QuotaHeaders::DRAFT_11.on_denials().and(ALL);
+    assert_eq!(again, ALL);
+    assert_eq!(ALL.and(QuotaHeaders::NONE), ALL);
+}
+
+#[test]
+fn lists_are_appended_to_those_of_a_layer_further_in() {
+    let mut response = Response::new(());
+    for name in ["inner", "outer"] {
+        let decision = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+        let fields = fields_at(0, ALL, &[(name, decision)]);
+        fields.unwrap().add_to(&mut response);
+    }
+    for (name, lines) in [
+        (&POLICY, 2),
+        (&QUOTA, 2),
+        (&super::super::single::DRAFT_6[0], 1),
+        (&super::super::single::X_RATELIMIT[0], 1),
+    ] {
+        assert_eq!(response.headers().get_all(name).iter().count(), lines);
+    }
+}

@@ -1,0 +1,177 @@
+//! The headers of one value.
+
+use super::super::single::{DRAFT_6, Values, X_RATELIMIT, tightest};
+use super::*;
+use crate::time::HOUR;
+
+fn values(limit: u64, remaining: u64, reset: u64) -> Values {
+    Values {
+        limit,
+        remaining,
+        reset,
+    }
+}
+
+/// The values after these decisions, with the reset in seconds from then.
+fn shown(each: &[Decision]) -> Option<Values> {
+    tightest(each.iter()).map(Values::with_delta)
+}
+
+#[test]
+fn one_policy_is_shown_with_the_time_to_its_whole_quota() {
+    let gcra = judged(Limit::gcra(6, MINUTE), &[2], 0, 1);
+    assert_eq!(shown(&[gcra]), Some(values(6, 3, 30)));
+    let window = judged(Limit::fixed_window(10, MINUTE), &[1], 12_000_001, 1);
+    assert_eq!(shown(&[window]), Some(values(10, 8, 48)));
+}
+
+#[test]
+fn the_least_share_is_shown_and_not_the_least_number() {
+    let few = judged(Limit::gcra(10, MINUTE), &[1], 0, 1);
+    let many = judged(Limit::gcra(100, MINUTE), &[78], 0, 1);
+    assert_eq!((few.remaining(), many.remaining()), (8, 21));
+    for each in [[few, many], [many, few]] {
+        assert_eq!(shown(&each), Some(values(100, 21, 48)));
+    }
+}
+
+#[test]
+fn of_equal_shares_the_last_reset_is_shown() {
+    let minute = judged(Limit::gcra(10, MINUTE), &[], 0, 5);
+    let hour = judged(Limit::gcra(2, HOUR), &[], 0, 1);
+    for each in [[minute, hour], [hour, minute]] {
+        assert_eq!(shown(&each), Some(values(2, 1, 1_800)));
+    }
+}
+
+#[test]
+fn what_denies_is_shown_before_what_is_nearer_to_exhaustion() {
+    let exhausted = judged(Limit::gcra(5, SECOND), &[4], 0, 1);
+    let denied = judged(Limit::gcra(60, MINUTE), &[30], 0, 40);
+    assert!(exhausted.is_allowed() && !denied.is_allowed());
+    for each in [[exhausted, denied], [denied, exhausted]] {
+        assert_eq!(shown(&each), Some(values(60, 30, 30)));
+    }
+}
+
+#[test]
+fn of_several_that_deny_the_longest_wait_is_shown_and_never_outlasts_all() {
+    let short = judged(Limit::fixed_window(9, SECOND), &[9], 0, 1);
+    let long = judged(Limit::gcra(60, MINUTE), &[30], 0, 40);
+    assert_eq!(shown(&[short, long]), Some(values(60, 30, 30)));
+
+    let never = judged(Limit::gcra(7, SECOND), &[], 0, 8);
+    assert_eq!(shown(&[short, never, long]), Some(values(7, 7, 0)));
+}
+
+#[test]
+fn a_ban_is_shown_with_its_end() {
+    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    let banned = banned(denied, 3_600_000_000);
+    assert_eq!(shown(&[banned]), Some(values(5, 0, 3_600)));
+}
+
+#[test]
+fn a_burst_above_the_limit_is_shown_as_the_limit() {
+    let burst = judged(Limit::gcra(10, SECOND).burst(100), &[], 0, 1);
+    assert_eq!(burst.remaining(), 99);
+    assert_eq!(shown(&[burst]), Some(values(10, 10, 1)));
+}
+
+#[test]
+fn what_has_no_reset_or_no_answer_is_not_shown() {
+    let in_flight = judged(Limit::concurrency(1), &[1], 0, 1);
+    let failed = unanswered(judged(Limit::gcra(5, SECOND), &[4], 0, 1));
+    assert_eq!(shown(&[in_flight, failed]), None);
+    let beside = judged(Limit::gcra(10, SECOND), &[], 0, 1);
+    assert_eq!(shown(&[in_flight, beside, failed]), Some(values(10, 9, 1)));
+}
+
+#[test]
+fn the_epoch_is_rounded_up_together_with_the_reset() {
+    let start = START.ceil_secs();
+    for (now_us, window_us, reset) in [
+        (0, 1_000_000, 1),
+        (0, 1_000_001, 2),
+        (400_000, 1_600_000, 2),
+        (400_000, 1_600_001, 3),
+        (999_999, 1_000_000, 2),
+    ] {
+        let window = std::time::Duration::from_micros(window_us);
+        let decision = judged(Limit::fixed_window(5, window), &[], 0, 1);
+        let epoch = QuotaHeaders::X_RATELIMIT_EPOCH;
+        let fields = fields_at(now_us, epoch, &[("api", decision)]).unwrap();
+        assert_eq!(fields.x_ratelimit, Some(values(5, 4, start + reset)));
+        assert_eq!(fields.draft_6, None);
+    }
+}
+
+/// What is there after an inner layer or the service has written the first, and ours the second.
+fn nested(there: [&str; 3], ours: Values, is_rejection: bool) -> Vec<String> {
+    let mut response = Response::new(());
+    for (name, value) in X_RATELIMIT.iter().zip(there) {
+        let value = HeaderValue::from_str(value).unwrap();
+        response.headers_mut().insert(name, value);
+    }
+    ours.put(&X_RATELIMIT, response.headers_mut(), is_rejection);
+    let each = X_RATELIMIT.iter().map(|name| {
+        let mut lines = response.headers().get_all(name).iter();
+        let only = lines.next().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(lines.next(), None);
+        only
+    });
+    each.collect()
+}
+
+#[test]
+fn of_nested_layers_the_tighter_is_kept() {
+    let ours = values(100, 50, 30);
+    for (there, kept) in [
+        (["10", "6", "60"], ["100", "50", "30"]),
+        (["10", "4", "6"], ["10", "4", "6"]),
+        (["10", "5", "29"], ["100", "50", "30"]),
+        (["10", "5", "30"], ["10", "5", "30"]),
+        (["10", "5", "31"], ["10", "5", "31"]),
+        (
+            ["18446744073709551615", "18446744073709551615", "0"],
+            ["100", "50", "30"],
+        ),
+    ] {
+        assert_eq!(nested(there, ours, false), kept, "{there:?}");
+    }
+}
+
+#[test]
+fn a_denial_further_in_keeps_its_reason() {
+    let ours = values(100, 0, 30);
+    let there = ["10", "3", "1"];
+    assert_eq!(nested(there, ours, true), there);
+    assert_eq!(nested(there, ours, false), ["100", "0", "30"]);
+}
+
+#[test]
+fn what_a_service_writes_that_is_no_number_is_written_over_as_a_whole() {
+    let ours = values(100, 50, 30);
+    for there in [
+        ["10, 10;w=60", "1", "1"],
+        ["10", "-1", "1"],
+        ["10", "1", "2026-01-01T00:00:00Z"],
+    ] {
+        for is_rejection in [false, true] {
+            assert_eq!(nested(there, ours, is_rejection), ["100", "50", "30"]);
+        }
+    }
+}
+
+#[test]
+fn one_family_that_is_there_leaves_the_other_alone() {
+    let mut response = Response::new(());
+    let all = QuotaHeaders::DRAFT_6.and(QuotaHeaders::X_RATELIMIT_DELTA);
+    values(10, 0, 1).put(&DRAFT_6, response.headers_mut(), false);
+    let decision = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+    let fields = fields_at(0, all, &[("api", decision)]).unwrap();
+    fields.add_to(&mut response);
+    let read = |names| Values::read(names, response.headers());
+    assert_eq!(read(&DRAFT_6), Some(values(10, 0, 1)));
+    assert_eq!(read(&X_RATELIMIT), Some(values(5, 4, 1)));
+}

@@ -1,0 +1,89 @@
+//! `Grant`: the permits for one request, from the question for them until they are used.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use crate::error::CheckError;
+use crate::key::Key;
+use crate::limiter::{Held, Limiter};
+use crate::time::SECOND;
+
+/// Where the grants of all services of a layer come from.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    limiter: Limiter,
+    /// That of the policy, which can be waited for.
+    position: usize,
+    pub(super) key: Key,
+    /// The policy's own unless said.
+    pub(super) cost: Option<u32>,
+}
+
+impl Source {
+    pub(super) fn new(limiter: Limiter, policy: &str) -> Result<Self, CheckError> {
+        Ok(Self {
+            position: limiter.waitable(policy)?,
+            limiter,
+            key: Key::everybody(),
+            cost: None,
+        })
+    }
+
+    /// The permits for one request, as soon as they are there. One trip, unless they are refused: by
+    /// a store that fails, by a ban, or because they would take years.
+    async fn grant(self: Arc<Self>) -> Held {
+        loop {
+            let key = self.key.clone();
+            let held = self.limiter.reserve(self.position, key, self.cost).await;
+            if held.is_allowed() {
+                held.until_there().await;
+                return held;
+            }
+            let refused = held.decision().retry_after();
+            drop(held);
+            tokio::time::sleep(refused.unwrap_or(SECOND)).await;
+        }
+    }
+}
+
+/// The permits for one request. Dropped before they are used, they are given back.
+pub(super) enum Grant {
+    /// Not asked for yet.
+    None,
+    /// On their way. The lock is never taken: it makes the service one that can be shared, which
+    /// this future is not.
+    Coming(Mutex<Coming>),
+    /// There.
+    Here(Box<Held>),
+}
+
+type Coming = Pin<Box<dyn Future<Output = Held> + Send>>;
+
+impl Grant {
+    /// Asks for the permits, and is ready when they are there.
+    pub(super) fn poll_here(&mut self, source: &Arc<Source>, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            *self = match self {
+                Self::None => Self::Coming(Mutex::new(Box::pin(Arc::clone(source).grant()))),
+                Self::Coming(coming) => {
+                    let coming = coming.get_mut().unwrap_or_else(PoisonError::into_inner);
+                    Self::Here(Box::new(ready!(coming.as_mut().poll(cx))))
+                }
+                Self::Here(_) => return Poll::Ready(()),
+            };
+        }
+    }
+
+    /// Uses the permits; `false` when they are not there.
+    pub(super) fn spend(&mut self) -> bool {
+        match std::mem::replace(self, Self::None) {
+            Self::Here(mut held) => {
+                held.go_on();
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `ThrottleLayer`: holds services to a limit by letting their callers wait.
+
+use std::sync::Arc;
+
+use tower_layer::Layer;
+
+use super::Throttle;
+use super::grant::Source;
+use crate::error::CheckError;
+use crate::key::Key;
+use crate::limiter::Limiter;
+
+/// Makes a service ready when the whole fleet may send the next request.
+///
+/// For workers that call somebody else's API: over a `RedisStore` all of them, in whatever process,
+/// hold to one limit together. Works on any tower service, whatever its requests are. Nothing is
+/// denied; who wants to send waits until the service is ready.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::time::{Duration, Instant};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+/// use tower_throttle::{Limit, Limiter, MemoryStore, Policy, ThrottleLayer, per_second};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let policy = Policy::new("partner", Limit::token_bucket(2, per_second(50)));
+/// let limiter = Limiter::new(MemoryStore::new(), [policy])?;
+/// let mut client = ServiceBuilder::new()
+///     .layer(ThrottleLayer::new(limiter, "partner")?)
+///     .service(service_fn(async |order: u32| Ok::<_, Infallible>(order)));
+///
+/// let start = Instant::now();
+/// for order in 0..6 {
+///     client.ready().await?.call(order).await?;
+/// }
+/// // Two at once, and then one every 20 ms.
+/// assert!(start.elapsed() > Duration::from_millis(70));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The limit is one of [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket)
+/// or [`leaky_bucket`](crate::Limit::leaky_bucket), as for
+/// [`Limiter::acquire`](crate::Limiter::acquire). Other than there, the next request waits for its
+/// own permits, so that no more are sent at any time than the limit has.
+///
+/// # What if the store fails?
+///
+/// Under [`FailureMode::Allow`](crate::FailureMode::Allow), the default, requests are sent
+/// unlimited until the store answers again. Under [`FailureMode::Deny`](crate::FailureMode::Deny)
+/// none is sent that was not counted; the store is asked again every second.
+#[derive(Clone, Debug)]
+pub struct ThrottleLayer {
+    source: Arc<Source>,
+}
+
+impl ThrottleLayer {
+    /// Holds services to the policy of this name, everybody together, at the policy's cost.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name, or its limit is one that nobody can wait for.
+    pub fn new(limiter: Limiter, policy: &str) -> Result<Self, CheckError> {
+        Ok(Self {
+            source: Arc::new(Source::new(limiter, policy)?),
+        })
+    }
+
+    /// Whose quota the requests use: that of the account in whose name they are sent, say.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        Arc::make_mut(&mut self.source).key = key.into();
+        self
+    }
+
+    /// How many permits each request costs, at least 1. One that costs more than the limit ever has
+    /// at once does not wait for all of them: those after it wait the longer.
+    #[must_use]
+    pub fn cost(mut self, permits: u32) -> Self {
+        Arc::make_mut(&mut self.source).cost = Some(permits.max(1));
+        self
+    }
+}
+
+impl<S> Layer<S> for ThrottleLayer {
+    type Service = Throttle<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Throttle::new(inner, Arc::clone(&self.source))
+    }
+}

@@ -1,0 +1,8 @@
+//! `ThrottleLayer`: a service that is ready when the whole fleet may send the next request.
+
+mod grant;
+mod layer;
+mod service;
+
+pub use self::layer::ThrottleLayer;
+pub use self::service::Throttle;

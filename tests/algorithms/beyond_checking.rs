@@ -1,0 +1,218 @@
+//! Peek, charge, credit and reset, for every algorithm.
+
+use std::time::Duration;
+
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
+use tower_throttle::{Clock, Limit, MINUTE, Micros, Outcome, Receipt, SECOND, per_minute};
+
+use crate::every_algorithm;
+use crate::support::bench::Bench;
+use crate::support::on_every_store;
+
+on_every_store! {
+    a_peek_takes_nothing_and_is_always_allowed
+    a_charge_takes_without_asking_and_may_go_over
+    what_is_charged_above_the_limit_is_waited_for
+    a_credit_is_clamped_at_the_untouched_state
+    a_credit_of_what_was_taken_undoes_it
+    a_credit_never_revives_an_ended_window
+    no_more_is_credited_than_was_taken
+    a_credit_does_not_extend_what_is_left
+    a_reset_forgets_this_key_and_no_other
+    what_takes_nothing_leaves_nothing_behind
+}
+
+fn credit(permits: u32, taken_at: Option<Micros>) -> Action {
+    Action::Credit { permits, taken_at }
+}
+
+async fn a_peek_takes_nothing_and_is_always_allowed(bench: &Bench) {
+    for limit in every_algorithm(3, MINUTE) {
+        for left in [3, 2, 1, 0] {
+            for _ in 0..3 {
+                let looked = bench.act(limit, Action::look()).await;
+                assert_eq!(
+                    (looked.outcome(), looked.remaining()),
+                    (Outcome::Allowed, left)
+                );
+                assert_eq!(looked.delay(), Duration::ZERO, "{limit:?}");
+            }
+            bench.ask(limit, 1).await;
+        }
+        bench.advance(2 * MINUTE);
+    }
+}
+
+async fn a_charge_takes_without_asking_and_may_go_over(bench: &Bench) {
+    for limit in every_algorithm(5, MINUTE) {
+        bench.align(MINUTE);
+        assert_eq!(bench.act(limit, Action::Charge(2)).await.remaining(), 3);
+        assert_eq!(bench.act(limit, Action::Charge(9)).await.remaining(), 0);
+        let denied = bench.ask(limit, 1).await;
+        assert_eq!(denied.outcome(), Outcome::Denied, "{limit:?}");
+        // Exactly as long as it takes until what is over has come back.
+        let wait = denied.retry_after().unwrap();
+        bench.advance(wait);
+        bench.clock.step_back(Duration::from_micros(1));
+        assert!(!bench.ask(limit, 1).await.is_allowed(), "{limit:?}");
+        bench.advance_us(1);
+        assert!(bench.ask(limit, 1).await.is_allowed(), "{limit:?}");
+        bench.advance(10 * MINUTE);
+    }
+}
+
+/// Eleven of five, and one for who asks.
+async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
+    let rate = per_minute(5);
+    for (limit, wait_us) in [
+        // A permit every twelve seconds, and seven too many.
+        (Limit::gcra(5, MINUTE), 84_000_000),
+        (Limit::token_bucket(5, rate), 84_000_000),
+        (Limit::leaky_bucket(5, rate), 84_000_000),
+        // All come back at once: with their window, their entry, their slice, their lease.
+        (Limit::fixed_window(5, MINUTE), 60_000_000),
+        (Limit::sliding_log(5, MINUTE), 60_000_000),
+        (Limit::sliding_window(5, MINUTE), 66_000_000),
+        (Limit::concurrency(5).lease(MINUTE), 60_000_000),
+        // In the next window, when no more than four of eleven are in sight.
+        (Limit::sliding_counter(5, MINUTE), 98_181_819),
+    ] {
+        bench.align(MINUTE);
+        bench.act(limit, Action::Charge(11)).await;
+        let wait = bench.ask(limit, 1).await.retry_after();
+        assert_eq!(wait, Some(Duration::from_micros(wait_us)), "{limit:?}");
+    }
+}
+
+async fn a_credit_is_clamped_at_the_untouched_state(bench: &Bench) {
+    for limit in every_algorithm(5, MINUTE) {
+        bench.act(limit, Action::Charge(4)).await;
+        assert_eq!(
+            bench.act(limit, credit(1, None)).await.remaining(),
+            2,
+            "{limit:?}"
+        );
+        let whole = bench.act(limit, credit(100, None)).await;
+        assert_eq!(whole.remaining(), 5, "{limit:?}");
+        assert!(whole.reset_after().is_zero());
+        assert_eq!(bench.act(limit, credit(100, None)).await.remaining(), 5);
+        // No more than the limit is there, however much was given back.
+        assert_eq!(bench.drain(limit, 1).await, 5, "{limit:?}");
+        bench.advance(2 * MINUTE);
+    }
+}
+
+async fn a_credit_of_what_was_taken_undoes_it(bench: &Bench) {
+    for limit in every_algorithm(5, MINUTE) {
+        bench.ask(limit, 1).await;
+        bench.advance(SECOND);
+        let before = bench.ask(limit, 0).await;
+        let taken = bench.ask(limit, 3).await;
+        assert!(taken.is_allowed());
+        let given_back = bench
+            .act(limit, credit(3, Some(taken.receipt().taken_at())))
+            .await;
+        assert_eq!(given_back.remaining(), before.remaining(), "{limit:?}");
+        bench.advance(2 * MINUTE);
+    }
+}
+
+/// What has come back by itself is not given back once more, at the cost of others.
+async fn a_credit_never_revives_an_ended_window(bench: &Bench) {
+    for limit in [
+        Limit::fixed_window(5, MINUTE),
+        Limit::sliding_log(5, MINUTE),
+        Limit::sliding_window(5, MINUTE),
+        Limit::sliding_counter(5, MINUTE),
+        Limit::fixed_window(5, MINUTE).aligned(),
+    ] {
+        bench.align(MINUTE);
+        let taken = bench.ask(limit, 5).await;
+        bench.advance(taken.reset_after());
+        let untouched = bench.ask(limit, 0).await;
+        let late = bench
+            .act(limit, credit(5, Some(taken.receipt().taken_at())))
+            .await;
+        assert_eq!(late.remaining(), untouched.remaining());
+        assert!(late.reset_after().is_zero(), "{limit:?}");
+
+        let others = bench.ask(limit, 3).await;
+        let late = bench
+            .act(limit, credit(5, Some(taken.receipt().taken_at())))
+            .await;
+        assert_eq!(late.remaining(), others.remaining(), "{limit:?}");
+        assert_eq!(late.reset_after(), others.reset_after(), "{limit:?}");
+        assert_eq!(bench.drain(limit, 1).await, 2, "{limit:?}");
+        bench.advance(2 * MINUTE);
+    }
+}
+
+/// Of a log, the credit of an entry takes one away; the second finds it gone and takes none.
+async fn no_more_is_credited_than_was_taken(bench: &Bench) {
+    for limit in every_algorithm(9, MINUTE) {
+        let taken = bench.ask(limit, 4).await.receipt().taken_at();
+        for (permits, left) in [(3, 8), (3, 9), (3, 9)] {
+            let given_back = bench.act(limit, credit(permits, Some(taken))).await;
+            assert_eq!(given_back.remaining(), left, "{limit:?}");
+        }
+        bench.advance(2 * MINUTE);
+    }
+}
+
+async fn a_credit_does_not_extend_what_is_left(bench: &Bench) {
+    for limit in every_algorithm(9, MINUTE) {
+        bench.align(MINUTE);
+        bench.ask(limit, 8).await;
+        bench.advance(SECOND);
+        let before = bench.ask(limit, 0).await;
+        let after = bench.act(limit, credit(2, None)).await;
+        assert!(after.reset_after() <= before.reset_after(), "{limit:?}");
+        bench.advance(before.reset_after());
+        assert_eq!(bench.ask(limit, 0).await.remaining(), 9, "{limit:?}");
+        bench.advance(2 * MINUTE);
+    }
+}
+
+async fn a_reset_forgets_this_key_and_no_other(bench: &Bench) {
+    for limit in every_algorithm(2, MINUTE) {
+        for key in ["alice", "bob"] {
+            bench.ask_all(&[("policy", limit, key, 2)]).await;
+        }
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        let reset = bench
+            .act_all(&[("policy", algorithm, "alice", Action::Reset)])
+            .await;
+        assert_eq!(reset[0].remaining(), 2, "{limit:?}");
+        assert!(reset[0].reset_after().is_zero());
+        for (key, left) in [("alice", 2), ("bob", 0)] {
+            let looked = bench.ask_all(&[("policy", limit, key, 0)]).await;
+            assert_eq!(looked[0].remaining(), left, "{limit:?}");
+        }
+        bench.advance(2 * MINUTE);
+    }
+}
+
+async fn what_takes_nothing_leaves_nothing_behind(bench: &Bench) {
+    for limit in every_algorithm(3, MINUTE) {
+        for action in [
+            Action::Charge(0),
+            credit(2, None),
+            credit(2, Some(bench.clock.now())),
+            Action::Cancel {
+                permits: 2,
+                receipt: Receipt::default(),
+            },
+            Action::Reset,
+            Action::Renew(LeaseId::new()),
+            Action::Release(LeaseId::new()),
+        ] {
+            let decision = bench.act(limit, action).await;
+            assert_eq!(
+                (decision.is_allowed(), decision.remaining()),
+                (true, 3),
+                "{limit:?} {action:?}"
+            );
+            assert_eq!(bench.stored(), 0, "{limit:?} {action:?}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Concurrency: so many at the same time, by leases.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
+use tower_throttle::{Decision, Limit, SECOND};
+
+use crate::support::bench::Bench;
+use crate::support::on_every_store;
+
+on_every_store! {
+    no_more_run_at_the_same_time_than_the_limit
+    a_lease_holds_what_its_request_costs
+    the_leases_of_a_server_that_crashed_lapse_by_themselves
+    a_lease_that_is_renewed_lives_on
+    a_lease_never_outlives_its_renewal
+    a_lapsed_lease_is_not_revived
+    a_release_is_idempotent
+    a_release_of_nothing_leaves_nothing
+    a_credit_ends_nobodys_lease
+    a_longer_lease_is_had_with_the_next_renewal
+}
+
+const LIMIT: Limit = Limit::concurrency(3).lease(Duration::from_secs(30));
+
+fn lease(number: u64) -> LeaseId {
+    LeaseId::from(NonZeroU64::new(number).unwrap())
+}
+
+/// A request starts, by a lease of this number.
+async fn start(bench: &Bench, number: u64, cost: u32) -> Decision {
+    let take = Take {
+        cost,
+        patience: Patience::None,
+        lease: Some(lease(number)),
+    };
+    bench.act(LIMIT, Action::Take(take)).await
+}
+
+async fn renew(bench: &Bench, number: u64) -> Decision {
+    bench.act(LIMIT, Action::Renew(lease(number))).await
+}
+
+async fn release(bench: &Bench, number: u64) -> Decision {
+    bench.act(LIMIT, Action::Release(lease(number))).await
+}
+
+async fn no_more_run_at_the_same_time_than_the_limit(bench: &Bench) {
+    for number in 1..=3 {
+        assert!(start(bench, number, 1).await.is_allowed());
+    }
+    assert!(!start(bench, 4, 1).await.is_allowed());
+    assert_eq!(release(bench, 2).await.remaining(), 1);
+    assert!(start(bench, 4, 1).await.is_allowed());
+    assert!(!start(bench, 5, 1).await.is_allowed());
+}
+
+async fn a_lease_holds_what_its_request_costs(bench: &Bench) {
+    assert_eq!(start(bench, 1, 2).await.remaining(), 1);
+    assert!(!start(bench, 2, 2).await.is_allowed());
+    assert_eq!(start(bench, 3, 1).await.remaining(), 0);
+    assert_eq!(release(bench, 1).await.remaining(), 2);
+    assert_eq!(release(bench, 3).await.remaining(), 3);
+    assert_eq!(bench.ask(LIMIT, 4).await.retry_after(), None, "never fits");
+}
+
+async fn the_leases_of_a_server_that_crashed_lapse_by_themselves(bench: &Bench) {
+    start(bench, 1, 1).await;
+    bench.advance(10 * SECOND);
+    start(bench, 2, 2).await;
+    // The first lapse gives one, and two more come with the second.
+    for (cost, wait) in [(1, 20), (2, 30), (3, 30)] {
+        let denied = start(bench, 3, cost).await;
+        assert_eq!(
+            denied.retry_after(),
+            Some(wait * SECOND),
+            "a cost of {cost}"
+        );
+    }
+    bench.advance(20 * SECOND);
+    assert_eq!(bench.ask(LIMIT, 0).await.remaining(), 1);
+    bench.advance(10 * SECOND);
+    assert_eq!(bench.ask(LIMIT, 0).await.remaining(), 3);
+}
+
+async fn a_lease_that_is_renewed_lives_on(bench: &Bench) {
+    start(bench, 1, 3).await;
+    // Every third of its life.
+    for _ in 0..12 {
+        bench.advance(10 * SECOND);
+        assert_eq!(renew(bench, 1).await.remaining(), 0);
+        assert!(!start(bench, 2, 1).await.is_allowed());
+    }
+    release(bench, 1).await;
+    assert!(start(bench, 2, 3).await.is_allowed());
+}
+
+async fn a_lease_never_outlives_its_renewal(bench: &Bench) {
+    start(bench, 1, 3).await;
+    bench.advance(29 * SECOND);
+    assert_eq!(renew(bench, 1).await.reset_after(), 30 * SECOND);
+    bench.advance(30 * SECOND - Duration::from_micros(1));
+    assert!(!start(bench, 2, 1).await.is_allowed());
+    bench.advance_us(1);
+    assert!(start(bench, 2, 1).await.is_allowed());
+}
+
+/// Renewed a moment too late, its permits may be others' by now.
+async fn a_lapsed_lease_is_not_revived(bench: &Bench) {
+    start(bench, 1, 2).await;
+    bench.advance(30 * SECOND);
+    assert_eq!(renew(bench, 1).await.remaining(), 3);
+    for number in 2..=4 {
+        assert!(start(bench, number, 1).await.is_allowed());
+    }
+    assert_eq!(renew(bench, 1).await.remaining(), 0);
+    assert_eq!(bench.ask(LIMIT, 0).await.remaining(), 0);
+}
+
+/// Told twice that a request has ended, or long after its lease has lapsed.
+async fn a_release_is_idempotent(bench: &Bench) {
+    start(bench, 1, 1).await;
+    start(bench, 2, 1).await;
+    for _ in 0..3 {
+        assert_eq!(release(bench, 1).await.remaining(), 2);
+    }
+    bench.advance(30 * SECOND);
+    start(bench, 3, 3).await;
+    assert_eq!(release(bench, 2).await.remaining(), 0);
+    assert_eq!(release(bench, 9).await.remaining(), 0, "nobody's");
+}
+
+async fn a_release_of_nothing_leaves_nothing(bench: &Bench) {
+    release(bench, 1).await;
+    renew(bench, 1).await;
+    assert_eq!(bench.stored(), 0);
+}
+
+/// A credit is about what was taken without a lease; a lease is ended by its holder.
+async fn a_credit_ends_nobodys_lease(bench: &Bench) {
+    start(bench, 1, 1).await;
+    bench.act(LIMIT, Action::Charge(2)).await;
+    let credit = Action::Credit {
+        permits: 9,
+        taken_at: None,
+    };
+    assert_eq!(bench.act(LIMIT, credit).await.remaining(), 2);
+    assert_eq!(bench.act(LIMIT, credit).await.remaining(), 2);
+}
+
+async fn a_longer_lease_is_had_with_the_next_renewal(bench: &Bench) {
+    start(bench, 1, 1).await;
+    let longer = Limit::concurrency(3).lease(90 * SECOND);
+    let renewed = bench.act(longer, Action::Renew(lease(1))).await;
+    assert_eq!(renewed.reset_after(), 90 * SECOND);
+    // A shorter one never takes away what was promised.
+    let renewed = renew(bench, 1).await;
+    assert_eq!(renewed.reset_after(), 90 * SECOND);
+}

@@ -1,0 +1,108 @@
+//! Sliding log: never more than so many in any window.
+
+use std::time::Duration;
+
+use tower_throttle::{Clock, DAY, Limit, MINUTE, SECOND};
+
+use crate::support::bench::Bench;
+use crate::support::on_every_store;
+
+on_every_store! {
+    never_admits_more_than_the_limit_in_any_window
+    permits_of_one_instant_do_not_overwrite_each_other
+    a_client_that_keeps_trying_is_let_in_in_time
+    counts_only_what_is_within_the_window
+    keeps_what_is_within_the_window
+    window_of_a_year_does_not_overflow
+    a_cost_of_n_occupies_n_permits
+}
+
+async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
+    let limit = Limit::sliding_log(5, SECOND);
+    let mut admitted: Vec<u64> = Vec::new();
+    // Bursts, trickles and pauses that no window is aligned to.
+    for step in 0..400_u64 {
+        bench.advance_us(step * 7_919 % 450_000);
+        if bench.ask(limit, 1).await.is_allowed() {
+            admitted.push(bench.clock.now().get());
+        }
+    }
+    let fullest = admitted
+        .iter()
+        .map(|start| {
+            admitted
+                .iter()
+                .filter(|at| (*start..start + 1_000_000).contains(at))
+                .count()
+        })
+        .max();
+    assert_eq!(
+        fullest,
+        Some(5),
+        "the limit is used in full and never passed"
+    );
+}
+
+/// With the instant as the member of a sorted set, 10 passed a limit of 5.
+async fn permits_of_one_instant_do_not_overwrite_each_other(bench: &Bench) {
+    assert_eq!(bench.drain(Limit::sliding_log(5, SECOND), 1).await, 5);
+}
+
+/// Adding before checking keeps a client out for as long as it keeps trying.
+async fn a_client_that_keeps_trying_is_let_in_in_time(bench: &Bench) {
+    let limit = Limit::sliding_log(2, SECOND);
+    let mut had = 0;
+    for _ in 0..100 {
+        had += u32::from(bench.ask(limit, 1).await.is_allowed());
+        bench.advance(Duration::from_millis(100));
+    }
+    assert_eq!(had, 20);
+}
+
+/// Counting before trimming counts what is over.
+async fn counts_only_what_is_within_the_window(bench: &Bench) {
+    let limit = Limit::sliding_log(3, SECOND);
+    for _ in 0..20 {
+        bench.advance(SECOND / 3 + Duration::from_micros(1));
+        assert!(bench.ask(limit, 1).await.is_allowed());
+    }
+}
+
+/// Trimming the current window instead of what is older admits for ever.
+async fn keeps_what_is_within_the_window(bench: &Bench) {
+    let limit = Limit::sliding_log(3, MINUTE);
+    bench.ask(limit, 1).await;
+    bench.advance(30 * SECOND);
+    bench.ask(limit, 2).await;
+    bench.advance(30 * SECOND);
+    assert_eq!(bench.ask(limit, 0).await.remaining(), 1);
+    assert_eq!(bench.drain(limit, 1).await, 1);
+}
+
+async fn window_of_a_year_does_not_overflow(bench: &Bench) {
+    let limit = Limit::sliding_log(1, 366 * DAY);
+    bench.ask(limit, 1).await;
+    bench.advance(365 * DAY);
+    let denied = bench.ask(limit, 1).await;
+    assert_eq!(denied.retry_after(), Some(DAY));
+    bench.advance(DAY);
+    assert!(bench.ask(limit, 1).await.is_allowed());
+}
+
+async fn a_cost_of_n_occupies_n_permits(bench: &Bench) {
+    let limit = Limit::sliding_log(10, MINUTE);
+    bench.ask(limit, 3).await;
+    bench.advance(10 * SECOND);
+    bench.ask(limit, 4).await;
+    bench.advance(10 * SECOND);
+    assert_eq!(bench.ask(limit, 3).await.remaining(), 0);
+    // Each further permit waits for the entry that gives the last one it needs.
+    for (cost, wait) in [(1, 40), (3, 40), (4, 50), (7, 50), (8, 60), (10, 60)] {
+        let denied = bench.ask(limit, cost).await;
+        assert_eq!(
+            denied.retry_after(),
+            Some(wait * SECOND),
+            "a cost of {cost}"
+        );
+    }
+}

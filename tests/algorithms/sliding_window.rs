@@ -1,0 +1,134 @@
+//! Sliding window: never more than so many in any window, counted in slices.
+
+use std::time::Duration;
+
+use tower_throttle::{Clock, Limit, MINUTE, SECOND};
+
+use crate::support::bench::Bench;
+use crate::support::on_every_store;
+
+on_every_store! {
+    never_admits_more_than_the_limit_in_any_window
+    a_permit_comes_back_a_slice_late_at_most
+    slices_come_back_one_by_one
+    of_one_slice_is_two_aligned_windows
+    of_a_thousand_slices_is_nearly_the_log
+    another_number_of_slices_forgives_nothing
+    denied_requests_are_not_counted
+}
+
+async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
+    for slices in [1, 3, 10] {
+        let limit = Limit::sliding_window(5, SECOND).slices(slices);
+        let mut admitted: Vec<u64> = Vec::new();
+        // Bursts, trickles and pauses that no slice is aligned to.
+        for step in 0..400_u64 {
+            bench.advance_us(step * 7_919 % 450_000);
+            if bench.ask(limit, 1).await.is_allowed() {
+                admitted.push(bench.clock.now().get());
+            }
+        }
+        let within = |end: u64| {
+            let window = end - 999_999..=end;
+            admitted.iter().filter(|at| window.contains(at)).count()
+        };
+        let fullest = admitted.iter().map(|end| within(*end)).max();
+        assert_eq!(
+            fullest,
+            Some(5),
+            "the limit is used in full and never passed"
+        );
+        bench.advance(2 * SECOND);
+    }
+}
+
+/// The oldest slice counts whole: what was taken in its first moment comes back a slice late.
+async fn a_permit_comes_back_a_slice_late_at_most(bench: &Bench) {
+    let limit = Limit::sliding_window(5, 10 * SECOND);
+    for (into_slice, wait_ms) in [(0, 11_000), (1, 10_999), (999, 10_001)] {
+        bench.align(10 * SECOND);
+        bench.advance(Duration::from_millis(into_slice));
+        assert_eq!(bench.drain(limit, 1).await, 5);
+        let wait = bench.ask(limit, 1).await.retry_after();
+        assert_eq!(wait, Some(Duration::from_millis(wait_ms)));
+        bench.advance(MINUTE);
+    }
+}
+
+async fn slices_come_back_one_by_one(bench: &Bench) {
+    let limit = Limit::sliding_window(10, 10 * SECOND);
+    bench.align(10 * SECOND);
+    for _ in 0..5 {
+        bench.ask(limit, 2).await;
+        bench.advance(SECOND);
+    }
+    assert_eq!(bench.ask(limit, 0).await.remaining(), 0);
+    for (cost, wait) in [(1, 6), (2, 6), (3, 7), (10, 10)] {
+        let denied = bench.ask(limit, cost).await;
+        assert_eq!(
+            denied.retry_after(),
+            Some(wait * SECOND),
+            "a cost of {cost}"
+        );
+    }
+    bench.advance(6 * SECOND);
+    for left in [2, 4, 6, 8, 10] {
+        assert_eq!(bench.ask(limit, 0).await.remaining(), left);
+        bench.advance(SECOND);
+    }
+}
+
+async fn of_one_slice_is_two_aligned_windows(bench: &Bench) {
+    let limit = Limit::sliding_window(5, MINUTE).slices(1);
+    bench.align(MINUTE);
+    bench.advance(30 * SECOND);
+    bench.ask(limit, 3).await;
+    bench.advance(40 * SECOND);
+    assert_eq!(bench.ask(limit, 2).await.remaining(), 0);
+    // The first window counts until the second has ended, then the second alone.
+    assert_eq!(bench.ask(limit, 1).await.retry_after(), Some(50 * SECOND));
+    bench.advance(50 * SECOND);
+    assert_eq!(bench.ask(limit, 0).await.remaining(), 3);
+    bench.advance(MINUTE);
+    assert_eq!(bench.ask(limit, 0).await.remaining(), 5);
+}
+
+/// A slice of a microsecond late, which is as fine as the clock.
+async fn of_a_thousand_slices_is_nearly_the_log(bench: &Bench) {
+    let millisecond = Duration::from_millis(1);
+    let sliced = Limit::sliding_window(3, millisecond).slices(1_000);
+    let log = Limit::sliding_log(3, millisecond);
+    for step in 0..200_u64 {
+        bench.advance_us(step * 7_919 % 451);
+        let of_log = bench.ask(log, 0).await.remaining();
+        let of_slices = bench.ask(sliced, 0).await.remaining();
+        bench.advance_us(1);
+        let a_slice_later = bench.ask(sliced, 0).await.remaining();
+        assert!((of_slices..=a_slice_later).contains(&of_log));
+        if bench.ask(sliced, 1).await.is_allowed() {
+            assert!(bench.ask(log, 1).await.is_allowed());
+        }
+    }
+}
+
+async fn another_number_of_slices_forgives_nothing(bench: &Bench) {
+    let limit = Limit::sliding_window(4, MINUTE);
+    bench.align(MINUTE);
+    bench.drain(limit.slices(2), 1).await;
+    for slices in [1, 10, 1_000] {
+        let denied = bench.ask(limit.slices(slices), 1).await;
+        assert_eq!(denied.retry_after(), Some(90 * SECOND), "{slices} slices");
+    }
+    bench.advance(90 * SECOND);
+    assert_eq!(bench.drain(limit.slices(10), 1).await, 4);
+}
+
+async fn denied_requests_are_not_counted(bench: &Bench) {
+    let limit = Limit::sliding_window(5, MINUTE);
+    bench.ask(limit, 4).await;
+    for _ in 0..10 {
+        bench.advance(SECOND);
+        assert!(!bench.ask(limit, 2).await.is_allowed());
+    }
+    assert_eq!(bench.ask(limit, 1).await.remaining(), 0);
+}

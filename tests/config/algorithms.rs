@@ -1,0 +1,276 @@
+//! `algorithm`, `limit` and the options: each algorithm's own, and no other's.
+
+use tower_throttle::{Config, DAY, Limit, MINUTE, Policy, Rate, SECOND, per_minute, per_second};
+
+use super::{refusal, with_policy};
+
+/// What makes each algorithm allow two and no more, in the lines that follow its name.
+const TWO: [(&str, &str); 8] = [
+    ("gcra", "limit = \"2/day\""),
+    ("token-bucket", "limit = \"2/day\""),
+    ("leaky-bucket", "limit = \"2/day\""),
+    ("fixed-window", "limit = \"2/day\""),
+    ("sliding-counter", "limit = \"2/day\""),
+    ("sliding-window", "limit = \"2/day\""),
+    ("sliding-log", "limit = \"2/day\""),
+    ("concurrency", "limit = 2\nlease = \"1day\""),
+];
+
+/// A file with one policy; its name is in line 4, its algorithm in line 6, and then come these.
+fn with_limit(algorithm: &str, fields: &str) -> String {
+    with_policy(&format!(
+        "name = \"client\"\nkey = \"peer\"\nalgorithm = {algorithm:?}\n{fields}"
+    ))
+}
+
+#[tokio::test]
+async fn each_algorithm_makes_a_limiter_that_allows_and_then_denies() {
+    for (algorithm, limit) in TWO {
+        let config = Config::from_toml(&with_limit(algorithm, limit)).unwrap();
+        let limiter = config.connect().await.unwrap();
+        for allowed in [true, true, false, false] {
+            let decision = limiter.check("client", "somebody").await.unwrap();
+            assert_eq!(decision.is_allowed(), allowed, "{algorithm}: {decision:?}");
+            assert_eq!(decision.limit(), 2, "{algorithm}");
+        }
+    }
+}
+
+#[test]
+fn a_file_says_what_a_program_says() {
+    for (algorithm, fields, limit) in [
+        (
+            "gcra",
+            "limit = \"100/min\"\nburst = 20",
+            Limit::gcra(100, MINUTE).burst(20),
+        ),
+        (
+            "token-bucket",
+            "limit = \"50/s\"",
+            Limit::token_bucket(50, per_second(50)),
+        ),
+        (
+            "token-bucket",
+            "limit = \"50/s\"\ncapacity = 100",
+            Limit::token_bucket(100, per_second(50)),
+        ),
+        (
+            "leaky-bucket",
+            "limit = \"5/15min\"",
+            Limit::leaky_bucket(5, Rate::new(5, 15 * MINUTE)),
+        ),
+        (
+            "leaky-bucket",
+            "limit = \"10/min\"\ncapacity = 20\ndelay = true",
+            Limit::leaky_bucket(20, per_minute(10)),
+        ),
+        (
+            "leaky-bucket",
+            "limit = \"10/min\"\ncapacity = 20\ndelay = false",
+            Limit::leaky_bucket(20, per_minute(10)).without_delay(),
+        ),
+        (
+            "fixed-window",
+            "limit = \"1000/day\"\naligned = true",
+            Limit::fixed_window(1_000, DAY).aligned(),
+        ),
+        (
+            "sliding-counter",
+            "limit = \"10/s\"",
+            Limit::sliding_counter(10, SECOND),
+        ),
+        (
+            "sliding-window",
+            "limit = \"10/s\"",
+            Limit::sliding_window(10, SECOND),
+        ),
+        (
+            "sliding-window",
+            "limit = \"10/s\"\nslices = 60",
+            Limit::sliding_window(10, SECOND).slices(60),
+        ),
+        (
+            "sliding-log",
+            "limit = \"5/15min\"",
+            Limit::sliding_log(5, 15 * MINUTE),
+        ),
+        ("concurrency", "limit = 20", Limit::concurrency(20)),
+        (
+            "concurrency",
+            "limit = 20\nlease = \"10s\"",
+            Limit::concurrency(20).lease(10 * SECOND),
+        ),
+    ] {
+        let config = Config::from_toml(&with_limit(algorithm, fields)).unwrap();
+        let policy = Policy::new("client", limit);
+        assert_eq!(
+            format!("{config:?}"),
+            format!("Config {{ policies: [{policy:?}], .. }}"),
+            "{algorithm}: {fields}"
+        );
+    }
+}
+
+#[test]
+fn an_option_of_another_algorithm_is_refused_with_the_one_that_has_it() {
+    for (option, theirs) in [
+        ("burst = 5", "gcra"),
+        ("capacity = 5", "token-bucket and leaky-bucket"),
+        ("delay = true", "leaky-bucket"),
+        ("aligned = true", "fixed-window"),
+        ("slices = 5", "sliding-window"),
+        ("lease = \"5s\"", "concurrency"),
+        ("max_wait = \"5s\"", "gcra, token-bucket and leaky-bucket"),
+    ] {
+        let field = option.split_once(" =").unwrap().0;
+        for (algorithm, limit) in TWO {
+            let others = limit.lines().filter(|line| !line.starts_with(field));
+            let others: Vec<_> = others.collect();
+            let text = with_limit(algorithm, &format!("{option}\n{}", others.join("\n")));
+            if theirs.split(&[' ', ','][..]).any(|one| one == algorithm) {
+                Config::from_toml(&text).unwrap();
+            } else {
+                assert_eq!(
+                    refusal(&text),
+                    format!("line 7: policy \"client\": {field}: is an option of {theirs}"),
+                    "{algorithm}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_option_that_is_switched_off_may_stand_anywhere() {
+    for (algorithm, limit) in TWO {
+        let text = with_limit(
+            algorithm,
+            &format!("{limit}\naligned = false\ndelay = false"),
+        );
+        Config::from_toml(&text).unwrap();
+    }
+}
+
+#[test]
+fn an_option_that_makes_no_sense_is_refused_in_its_line() {
+    for (algorithm, option, refused) in [
+        (
+            "token-bucket",
+            "capacity = 0",
+            "capacity: got 0, expected 1 to 4294967295",
+        ),
+        (
+            "leaky-bucket",
+            "capacity = \"20\"",
+            "capacity: got \"20\", expected 1 to 4294967295",
+        ),
+        (
+            "token-bucket",
+            "capacity = 4294967295",
+            "capacity: got 4294967295, expected as many permits as come back within 100 years",
+        ),
+        (
+            "leaky-bucket",
+            "delay = \"2s\"",
+            "delay: got \"2s\", expected true or false",
+        ),
+        (
+            "fixed-window",
+            "aligned = 1",
+            "aligned: got 1, expected true or false",
+        ),
+        (
+            "sliding-window",
+            "slices = 0",
+            "slices: got 0, expected 1 to 1000",
+        ),
+        (
+            "sliding-window",
+            "slices = 1001",
+            "slices: got 1001, expected 1 to 1000",
+        ),
+        (
+            "sliding-window",
+            "slices = 1.5",
+            "slices: got 1.5, expected 1 to 1000",
+        ),
+    ] {
+        let text = with_limit(algorithm, &format!("{option}\nlimit = \"2/day\""));
+        assert_eq!(
+            refusal(&text),
+            format!("line 7: policy \"client\": {refused}")
+        );
+    }
+    for (lease, refused) in [
+        ("30", "got 30, expected a time, as \"50ms\" or \"2s\""),
+        (
+            "\"0ms\"",
+            "got 0ns, expected 1 ms to 366 days, in whole microseconds",
+        ),
+        (
+            "\"367day\"",
+            "got 31708800s, expected 1 ms to 366 days, in whole microseconds",
+        ),
+    ] {
+        let text = with_limit("concurrency", &format!("limit = 2\nlease = {lease}"));
+        assert_eq!(
+            refusal(&text),
+            format!("line 8: policy \"client\": lease: {refused}")
+        );
+    }
+}
+
+#[test]
+fn concurrency_has_a_number_where_the_others_have_a_rate() {
+    for (limit, refused) in [
+        (
+            "\"20/s\"",
+            "limit: got \"20/s\", expected 1 to 4294967295 requests at the same time, as 20",
+        ),
+        ("0", "limit: got 0, expected 1 to 4294967295"),
+        (
+            "-1",
+            "limit: got -1, expected 1 to 4294967295 requests at the same time, as 20",
+        ),
+    ] {
+        let text = with_limit("concurrency", &format!("limit = {limit}"));
+        assert_eq!(
+            refusal(&text),
+            format!("line 7: policy \"client\": {refused}")
+        );
+    }
+    assert_eq!(
+        refusal(&with_limit("concurrency", "")),
+        "line 3: policy \"client\": limit: is missing, write limit = 20"
+    );
+    for (algorithm, _) in TWO.iter().filter(|(name, _)| *name != "concurrency") {
+        let refused = refusal(&with_limit(algorithm, "limit = 20"));
+        let expected = "line 7: policy \"client\": limit: got 20, expected permits in a time, ";
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+}
+
+#[test]
+fn a_rate_out_of_range_is_refused_in_the_line_of_the_limit() {
+    for (algorithm, length) in [
+        ("gcra", "period"),
+        ("token-bucket", "period"),
+        ("leaky-bucket", "period"),
+        ("fixed-window", "window"),
+        ("sliding-counter", "window"),
+        ("sliding-window", "window"),
+        ("sliding-log", "window"),
+    ] {
+        assert_eq!(
+            refusal(&with_limit(algorithm, "limit = \"1/367day\"")),
+            format!(
+                "line 7: policy \"client\": limit: {length}: got 31708800s, expected 1 ms to 366 \
+                 days, in whole microseconds"
+            )
+        );
+        assert_eq!(
+            refusal(&with_limit(algorithm, "limit = \"0/s\"")),
+            "line 7: policy \"client\": limit: got 0, expected 1 to 4294967295"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! `max_wait`, `penalty` and `count_status`.
+
+use tower_throttle::Config;
+
+use super::{refusal, refusal_of, with_field};
+
+fn is_taken(field: &str) {
+    Config::from_toml(&with_field(field)).unwrap();
+}
+
+#[test]
+fn a_wait_of_up_to_a_day_is_taken() {
+    is_taken("max_wait = \"1ms\"");
+    is_taken("max_wait = \"24h\"");
+    for (wait, refused) in [
+        ("\"0s\"", "got 0ns, expected 1 ms to 24 h"),
+        ("\"25h\"", "got 90000s, expected 1 ms to 24 h"),
+        ("2", "got 2, expected a time, as \"50ms\" or \"2s\""),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("max_wait = {wait}")),
+            format!("line 4: policy \"client\": max_wait: {refused}")
+        );
+    }
+}
+
+#[test]
+fn a_penalty_is_taken_however_its_table_is_written() {
+    is_taken("penalty = { denials = 10, within = \"15min\", ban = \"1h\" }");
+    is_taken("penalty = { denials = 10, within = \"15min\", ban = \"1h\", longest = \"24h\" }");
+    is_taken("penalty = { denials = 100, within = \"1ms\", ban = \"366day\" }");
+    is_taken("penalty.denials = 10\npenalty.within = \"15min\"\npenalty.ban = \"1h\"");
+    let table = "[policy.penalty]\ndenials = 10\nwithin = \"15min\"\nban = \"1h\"\n";
+    Config::from_toml(&format!("{}{table}", with_field("cost = 1"))).unwrap();
+}
+
+#[test]
+fn a_penalty_that_makes_no_sense_is_refused_in_its_line() {
+    for (penalty, refused) in [
+        (
+            "{ denials = 0, within = \"15min\", ban = \"1h\" }",
+            "penalty.denials: got 0, expected 1 to 100",
+        ),
+        (
+            "{ denials = 101, within = \"15min\", ban = \"1h\" }",
+            "penalty.denials: got 101, expected 1 to 100",
+        ),
+        (
+            "{ denials = \"10\", within = \"15min\", ban = \"1h\" }",
+            "penalty.denials: got \"10\", expected 1 to 100",
+        ),
+        (
+            "{ denials = 10, within = \"0s\", ban = \"1h\" }",
+            "penalty.within: got 0ns, expected 1 ms to 366 days, in whole microseconds",
+        ),
+        (
+            "{ denials = 10, within = 15, ban = \"1h\" }",
+            "penalty.within: got 15, expected a time, as \"50ms\" or \"2s\"",
+        ),
+        (
+            "{ denials = 10, within = \"15min\", ban = \"367day\" }",
+            "penalty.ban: got 31708800s, expected 1 ms to 366 days, in whole microseconds",
+        ),
+        (
+            "{ denials = 10, within = \"15min\", ban = \"1h\", longest = \"30min\" }",
+            "penalty.longest: got 1800s, expected no less than the first ban",
+        ),
+        (
+            "{ denials = 10, within = \"15min\" }",
+            "penalty.ban: is missing, write ban = \"1h\"",
+        ),
+        (
+            "{ denials = 10, ban = \"1h\" }",
+            "penalty.within: is missing, write within = \"15min\"",
+        ),
+        ("{}", "penalty.denials: is missing, write denials = 10"),
+        (
+            "{ denials = 10, within = \"15min\", ban = \"1h\", doubling = true }",
+            "penalty.doubling: is no field here, expected one of denials, within, ban, longest",
+        ),
+        (
+            "\"1h\"",
+            "penalty: got \"1h\", expected a table, as { denials = 10, within = \"15min\", ban = \
+             \"1h\" }",
+        ),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("penalty = {penalty}")),
+            format!("line 4: policy \"client\": {refused}")
+        );
+    }
+}
+
+#[test]
+fn a_penalty_of_several_lines_is_refused_in_the_line_that_is_wrong() {
+    // It begins in line 8.
+    let policy = format!("{}[policy.penalty]\n", with_field("cost = 1"));
+    for (penalty, refused) in [
+        (
+            "denials = 10\nwithin = \"15min\"\nban = \"0s\"",
+            "line 12: policy \"client\": penalty.ban: got 0ns, expected 1 ms to 366 days, in whole \
+             microseconds",
+        ),
+        (
+            "denials = 10\nwithin = \"15min\"\nbann = \"1h\"",
+            "line 12: policy \"client\": penalty.bann: is no field here, expected one of denials, \
+             within, ban, longest",
+        ),
+        (
+            "denials = 10\nwithin = \"15min\"",
+            "line 9: policy \"client\": penalty.ban: is missing, write ban = \"1h\"",
+        ),
+    ] {
+        assert_eq!(refusal(&format!("{policy}{penalty}\n")), refused);
+    }
+}
+
+#[test]
+fn statuses_that_count_are_one_or_a_list() {
+    is_taken("count_status = 401");
+    is_taken("count_status = [100, 599]");
+    let expected = "expected a status from 100 to 599, as 401, or a list of statuses";
+    for (given, text) in [
+        ("99", "99"),
+        ("600", "600"),
+        ("4010000", "4010000"),
+        ("-401", "-401"),
+        ("\"401\"", "\"401\""),
+        ("[\"4xx\"]", "\"4xx\""),
+        ("[[401]]", "a list"),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("count_status = {given}")),
+            format!("line 4: policy \"client\": count_status: got {text}, {expected}")
+        );
+    }
+    assert_eq!(
+        refusal_of("count_status = [\n  401,\n  40,\n]"),
+        format!("line 6: policy \"client\": count_status: got 40, {expected}")
+    );
+    assert_eq!(
+        refusal_of("count_status = []"),
+        "line 4: policy \"client\": count_status: the list is empty, so no request would count; \
+         leave the field out for every request"
+    );
+}
+
+#[test]
+fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
+    let text = "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
+                algorithm = \"concurrency\"\nlimit = 20\ncount_status = 401\n";
+    assert_eq!(
+        refusal(text),
+        "line 7: policy \"client\": count_status: what is held while a request runs is given back \
+         when it ends; there is nothing to settle, leave it out"
+    );
+}

@@ -1,0 +1,224 @@
+//! Every key expires: not before its state is untouched, and not much later.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{
+    Clock, DAY, HOUR, Limit, Limiter, MINUTE, ManualClock, Micros, Penalty, Policy, SECOND,
+};
+
+use crate::support::bench::Bench;
+use crate::support::redis::Server;
+use crate::{LIMITS, limiter, policies};
+
+fn pttl(server: &Server, key: &str) -> Duration {
+    let mut command = redis::cmd("PTTL");
+    command.arg(key);
+    let millis: i64 = server.query(command);
+    Duration::from_millis(millis.try_into().expect("the key has no TTL"))
+}
+
+/// When the only key expires, to a millisecond: the server's time and the expiry in one step.
+fn expires_ms(server: &Server) -> u64 {
+    let keys = server.keys();
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    let mut expiry = redis::cmd("EVAL");
+    let script = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
+    expiry.arg(script).arg(1).arg(&keys[0]);
+    let (pttl, secs, us): (u64, u64, u64) = server.query(expiry);
+    secs * 1_000 + us / 1_000 + pttl
+}
+
+/// Too short forgives debt, missing blocks a client for ever.
+#[tokio::test]
+async fn every_key_expires_when_its_state_is_untouched_and_at_most_a_second_later() {
+    let server = Server::start();
+    let limiter = limiter(&server, policies()).await;
+    for (name, _, _) in LIMITS {
+        for cost in [1, 2] {
+            let decision = limiter.check_cost(name, "alice", cost).await.unwrap();
+            assert!(decision.is_allowed());
+            let keys: Vec<_> = server
+                .keys()
+                .into_iter()
+                .filter(|key| key.ends_with(name))
+                .collect();
+            assert_eq!(keys.len(), 1, "one key for each policy and subject");
+            let ttl = pttl(&server, &keys[0]);
+            // Time goes on between the three looks, so each bounds the other from one side.
+            assert!(ttl <= decision.reset_after() + SECOND, "{name}: {ttl:?}");
+            let left = limiter.peek(name, "alice").await.unwrap().reset_after();
+            assert!(ttl >= left, "{name}: {ttl:?} {left:?}");
+        }
+    }
+}
+
+fn lease(number: u64) -> LeaseId {
+    LeaseId::from(NonZeroU64::new(number).unwrap())
+}
+
+fn take(cost: u32, patience: Patience, number: u64) -> Action {
+    Action::Take(Take {
+        cost,
+        patience,
+        lease: Some(lease(number)),
+    })
+}
+
+/// Whatever it does: a charge that goes over, a reservation, a credit that shortens what is owed.
+#[tokio::test]
+async fn every_action_that_writes_sets_the_expiry() {
+    let paid = Patience::UntilPaid(Micros::from(DAY));
+    for (name, _, limit) in LIMITS {
+        let bench = Bench::redis().await;
+        let first = bench.act(limit, take(2, Patience::None, 1)).await.receipt();
+        let actions = [
+            take(1, paid, 2),
+            Action::Charge(5),
+            Action::Credit {
+                permits: 2,
+                taken_at: None,
+            },
+            Action::Credit {
+                permits: 1,
+                taken_at: Some(first.taken_at()),
+            },
+            Action::Renew(lease(1)),
+            Action::Release(lease(1)),
+            take(1, paid, 3),
+            Action::Charge(1),
+        ];
+        for action in actions {
+            bench.advance(Duration::from_micros(1_234_567));
+            bench.act(limit, action).await;
+            let reset = bench.ask(limit, 0).await.reset_after();
+            let until = bench.clock.now().saturating_add(reset.into()).ceil_millis();
+            let expires = expires_ms(bench.server());
+            // Of the expiry itself only the millisecond is known.
+            assert!(expires + 1 >= until, "{name} {action:?}: {expires} {until}");
+            assert!(
+                expires <= until + 1_000,
+                "{name} {action:?}: {expires} {until}"
+            );
+        }
+    }
+}
+
+/// The waits of those who were let in ahead of time are owed for longer than the capacity takes.
+#[tokio::test]
+async fn a_reservation_is_kept_until_it_is_paid() {
+    let bench = Bench::redis().await;
+    let limit = Limit::token_bucket(1, tower_throttle::per_second(1));
+    let patience = Patience::UntilPaid(Micros::from(DAY));
+    bench.act(limit, take(3_600, patience, 1)).await;
+    let late_ms = expires_ms(bench.server()).abs_diff(in_ms(&bench, HOUR));
+    assert!(late_ms <= 1, "{late_ms} ms");
+}
+
+/// The instant that lies so far ahead.
+fn in_ms(bench: &Bench, ahead: Duration) -> u64 {
+    bench.clock.now().saturating_add(ahead.into()).ceil_millis()
+}
+
+#[tokio::test]
+async fn a_key_of_which_everything_was_given_back_is_gone() {
+    for (name, _, limit) in LIMITS {
+        let bench = Bench::redis().await;
+        bench.act(limit, Action::Charge(3)).await;
+        let back = |permits| Action::Credit {
+            permits,
+            taken_at: None,
+        };
+        bench.act(limit, back(2)).await;
+        assert_eq!(bench.stored(), 1, "{name}");
+        bench.act(limit, back(2)).await;
+        assert_eq!(bench.stored(), 0, "{name}");
+        bench.act(limit, Action::Charge(3)).await;
+        bench.act(limit, Action::Reset).await;
+        assert_eq!(bench.stored(), 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn leases_expire_with_the_last_of_them() {
+    let bench = Bench::redis().await;
+    let limit = Limit::concurrency(9).lease(MINUTE);
+    bench.act(limit, take(1, Patience::None, 1)).await;
+    bench.advance(10 * SECOND);
+    bench.act(limit, take(1, Patience::None, 2)).await;
+    assert!(expires_ms(bench.server()).abs_diff(in_ms(&bench, MINUTE)) <= 1);
+    bench.act(limit, Action::Release(lease(2))).await;
+    assert!(expires_ms(bench.server()).abs_diff(in_ms(&bench, 50 * SECOND)) <= 1);
+    bench.act(limit, Action::Renew(lease(1))).await;
+    assert!(expires_ms(bench.server()).abs_diff(in_ms(&bench, MINUTE)) <= 1);
+    bench.act(limit, Action::Release(lease(1))).await;
+    assert_eq!(bench.stored(), 0);
+}
+
+/// With the denials of a subject while they count, with its last ban while that is remembered.
+#[tokio::test]
+async fn a_penalty_expires_when_all_is_forgotten() {
+    let bench = Bench::redis().await;
+    let guard = Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap();
+    let penalty = Penalty::after(2, MINUTE, HOUR).doubling_up_to(3 * HOUR);
+    let penalty = Algorithm::try_from(&penalty).unwrap();
+    // Never fits, and so leaves nothing but the penalty behind.
+    let denied = [guard, penalty].map(|algorithm| ("policy", algorithm, "key", Action::take(2)));
+    bench.act_all(&denied).await;
+    assert!(expires_ms(bench.server()).abs_diff(in_ms(&bench, MINUTE)) <= 1);
+    bench.advance(10 * SECOND);
+    bench.act_all(&denied).await;
+    assert!(expires_ms(bench.server()).abs_diff(in_ms(&bench, 4 * HOUR)) <= 1);
+    // Hammering is not counted.
+    bench.advance(10 * SECOND);
+    bench.act_all(&denied).await;
+    assert!(expires_ms(bench.server()).abs_diff(in_ms(&bench, 4 * HOUR - 10 * SECOND)) <= 1);
+    bench.advance(HOUR);
+    bench.act_all(&denied).await;
+    bench.act_all(&denied).await;
+    assert!(expires_ms(bench.server()).abs_diff(in_ms(&bench, 5 * HOUR)) <= 1);
+}
+
+/// A TTL in whole seconds forgives debt, or blocks for longer than it says.
+#[tokio::test]
+async fn sliding_log_expires_to_the_millisecond() {
+    let server = Server::start();
+    let clock = ManualClock::new();
+    let store = server.builder().clock_for_tests(clock.clone());
+    let window = Duration::from_micros(90_123_456);
+    let limiter = Limiter::builder(store.connect().await.unwrap())
+        .policy(Policy::new("log", Limit::sliding_log(2, window)))
+        .timeout(20 * SECOND)
+        .build()
+        .unwrap();
+    for _ in 0..2 {
+        assert!(limiter.check("log", "alice").await.unwrap().is_allowed());
+        let lapses = clock.now().saturating_add(Micros::from(window));
+        let late_ms = expires_ms(&server).abs_diff(lapses.ceil_millis());
+        assert!(late_ms <= 1, "{late_ms} ms");
+        clock.advance(Duration::from_micros(1_234));
+    }
+}
+
+/// A crash between a count and its `EXPIRE` leaves a key for ever; and a comparison of a number
+/// with a string, which never holds, left out the branch that sets it.
+#[tokio::test]
+async fn a_value_is_written_with_its_expiry_by_one_command_every_time() {
+    let server = Server::start();
+    let limiter = limiter(&server, policies()).await;
+    for name in [
+        "gcra", "bucket", "queue", "meter", "windows", "aligned", "slices", "counter",
+    ] {
+        for sets in 1..=3 {
+            let before = server.calls("set");
+            assert!(limiter.check(name, "alice").await.unwrap().is_allowed());
+            assert_eq!(server.calls("set") - before, 1);
+            let key = server.keys().into_iter().find(|key| key.ends_with(name));
+            assert!(pttl(&server, &key.unwrap()) > SECOND, "{name} {sets}");
+        }
+    }
+    for command in ["expire", "pexpire", "pexpireat", "incr", "incrby"] {
+        assert_eq!(server.calls(command), 0, "{command}");
+    }
+}

@@ -1,0 +1,259 @@
+//! Values that somebody else has put where ours would be.
+
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
+use tower_throttle::{
+    Answer, Check, DAY, FailureMode, Key, Limit, Outcome, Penalty, Policy, PolicyId, Receipt,
+    RedisStore, Store, StoreError, StoreErrorKind, Subject,
+};
+
+use crate::support::redis::Server;
+use crate::{LIMITS, limiter, policies};
+
+/// What to plant for a policy: the command, and what it is given behind the key.
+type Planted = (&'static str, &'static str, &'static [&'static str]);
+
+const DEBTS: [&str; 4] = ["gcra", "bucket", "queue", "meter"];
+
+const NO_DEBT: [(&str, &[&str]); 10] = [
+    ("SET", &["hello"]),
+    ("SET", &["nan"]),
+    ("SET", &["inf"]),
+    ("SET", &["1e300"]),
+    ("SET", &["-7"]),
+    ("SET", &["1.5"]),
+    ("SET", &["12:x:3"]),
+    ("SET", &["4102444800000000:7:3"]),
+    ("RPUSH", &["1", "2"]),
+    ("HSET", &["a", "b"]),
+];
+
+const OTHERS: [Planted; 25] = [
+    ("windows", "SET", &["7"]),
+    ("windows", "SET", &["1:2:three"]),
+    ("windows", "HSET", &["a", "b"]),
+    ("aligned", "SET", &["1:2:3:4"]),
+    ("aligned", "ZADD", &["1", "a"]),
+    ("log", "SET", &["7"]),
+    ("log", "RPUSH", &["a", "b", "c", "d"]),
+    ("log", "RPUSH", &["7"]),
+    ("log", "ZADD", &["1", "a"]),
+    ("slices", "SET", &["hello"]),
+    ("slices", "SET", &["7"]),
+    ("slices", "SET", &["7:8:nine"]),
+    ("slices", "RPUSH", &["1"]),
+    ("counter", "SET", &["1:0:3:4"]),
+    ("counter", "SET", &["1:2:3"]),
+    ("counter", "SET", &["hello"]),
+    ("counter", "RPUSH", &["1"]),
+    ("leases", "SET", &["7"]),
+    ("leases", "RPUSH", &["1"]),
+    ("leases", "HSET", &["a", "b"]),
+    // A leader board: scores and names, none of which holds what all leases do.
+    ("leases", "ZADD", &["5", "alice", "7", "bob"]),
+    ("leases", "ZADD", &["9007199254740991", "alice"]),
+    ("leases", "ZADD", &["-3", "alice"]),
+    // Lapsed leases that are said to hold more than all of them do.
+    ("leases", "ZADD", &["-1", "held", "5", "1", "6", "2"]),
+    ("leases", "SADD", &["alice"]),
+];
+
+fn cases() -> impl Iterator<Item = Planted> {
+    let debts = DEBTS.into_iter().flat_map(|policy| {
+        let planted = NO_DEBT.into_iter();
+        planted.map(move |(command, value)| (policy, command, value))
+    });
+    debts.chain(OTHERS)
+}
+
+fn key_of(policy: &str, layout: &str) -> String {
+    let hash = Subject::from(&Key::from("alice"));
+    format!("throttle:{layout}:{{{hash}}}:{policy}")
+}
+
+fn plant(server: &Server, key: &str, command: &str, value: &[&str]) {
+    let mut plant = redis::cmd(command);
+    plant.arg(key).arg(value);
+    server.query::<redis::Value>(plant);
+}
+
+fn dump(server: &Server, key: &str) -> Option<Vec<u8>> {
+    let mut dump = redis::cmd("DUMP");
+    dump.arg(key);
+    server.query(dump)
+}
+
+fn delete(server: &Server, key: &str) {
+    let mut delete = redis::cmd("DEL");
+    delete.arg(key);
+    assert_eq!(server.query::<i64>(delete), 1);
+}
+
+/// All that can be done with a key but to forget it.
+fn actions() -> [Action; 8] {
+    let credit = |taken_at| Action::Credit {
+        permits: 1,
+        taken_at,
+    };
+    [
+        Action::look(),
+        Action::take(1),
+        Action::Charge(1),
+        credit(None),
+        credit(Some(Receipt::default().taken_at())),
+        Action::Cancel {
+            permits: 1,
+            receipt: Receipt::default(),
+        },
+        Action::Renew(LeaseId::new()),
+        Action::Release(LeaseId::new()),
+    ]
+}
+
+async fn act(
+    store: &RedisStore,
+    policy: &str,
+    algorithm: Algorithm,
+    action: Action,
+) -> Result<Outcome, StoreError> {
+    let check = Check {
+        policy: &PolicyId::new(policy),
+        subject: Subject::from(&Key::from("alice")),
+        algorithm,
+        action,
+        on_store_failure: FailureMode::Deny,
+    };
+    let answer = match store.ask(&[check]) {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(answer) => answer.await,
+    };
+    answer.map(|decisions| decisions[0].outcome())
+}
+
+/// Whatever is done, nothing of it is read as ours, written over or deleted.
+#[tokio::test]
+async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
+    let server = Server::start();
+    let store = server.store().await;
+    for (policy, command, value) in cases() {
+        let (_, layout, limit) = LIMITS
+            .into_iter()
+            .find(|(name, _, _)| *name == policy)
+            .unwrap();
+        let (key, algorithm) = (key_of(policy, layout), Algorithm::try_from(&limit).unwrap());
+        plant(&server, &key, command, value);
+        let before = dump(&server, &key);
+        for action in actions() {
+            let error = act(&store, policy, algorithm, action).await;
+            let kind = error.map_err(|error| error.kind());
+            let case = format!("{policy} {command} {value:?} {action:?}");
+            assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{case}");
+            assert_eq!(dump(&server, &key), before, "{case}");
+        }
+        delete(&server, &key);
+    }
+}
+
+/// Forgetting a key is asked for by name, and the way to get rid of what should not be there.
+#[tokio::test]
+async fn a_reset_forgets_also_what_is_not_ours() {
+    let server = Server::start();
+    let store = server.store().await;
+    for (policy, layout, limit) in LIMITS {
+        let (key, algorithm) = (key_of(policy, layout), Algorithm::try_from(&limit).unwrap());
+        plant(&server, &key, "HSET", &["a", "b"]);
+        let reset = act(&store, policy, algorithm, Action::Reset).await.unwrap();
+        assert_eq!(reset, Outcome::Allowed, "{policy}");
+        assert_eq!(dump(&server, &key), None);
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_ours_fails_its_key_alone() {
+    let server = Server::start();
+    let limiter = limiter(&server, policies()).await;
+    let failed = Outcome::FailedClosed(StoreErrorKind::ForeignValue);
+    for (policy, layout, _) in LIMITS {
+        let key = key_of(policy, layout);
+        plant(&server, &key, "HSET", &["a", "b"]);
+        let decision = limiter.check(policy, "alice").await.unwrap();
+        assert_eq!(decision.outcome(), failed, "{policy}");
+        let neighbour = limiter.check(policy, "bob").await.unwrap();
+        assert_eq!(neighbour.outcome(), Outcome::Allowed, "{policy}");
+        delete(&server, &key);
+    }
+}
+
+/// Also what is not a penalty fails the question, before anything of it is charged.
+#[tokio::test]
+async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
+    let server = Server::start();
+    let policy = Policy::new("login", Limit::gcra(3, DAY)).penalty(Penalty::after(3, DAY, DAY));
+    let limiter = limiter(&server, [policy]).await;
+    let (key, guarded) = (key_of("login", "penalty1"), key_of("login", "gcra1"));
+    for (command, value) in [
+        ("SET", ["hello"].as_slice()),
+        ("SET", &["7"]),
+        ("SET", &["1:2"]),
+        ("SET", &["1:2:3:four"]),
+        ("RPUSH", &["1"]),
+        ("HSET", &["a", "b"]),
+    ] {
+        plant(&server, &key, command, value);
+        let before = dump(&server, &key);
+        let decision = limiter.check("login", "alice").await.unwrap();
+        let failed = Outcome::FailedClosed(StoreErrorKind::ForeignValue);
+        assert_eq!(decision.outcome(), failed, "{command} {value:?}");
+        assert_eq!(dump(&server, &key), before);
+        assert_eq!(dump(&server, &guarded), None);
+        delete(&server, &key);
+    }
+}
+
+/// A log that is never empty for years reaches the bound of its running totals.
+#[tokio::test]
+async fn sliding_log_totals_wrap_around() {
+    let server = Server::start();
+    let limiter = limiter(&server, [Policy::new("log", Limit::sliding_log(10, DAY))]).await;
+    limiter.check_cost("log", "alice", 1).await.unwrap();
+    let key = server.keys().remove(0);
+    let list = |from: i64, to: i64| {
+        let mut range = redis::cmd("LRANGE");
+        range.arg(&key).arg(from).arg(to);
+        server.query::<Vec<u64>>(range)
+    };
+    let [expires, _, at, _] = list(0, -1)[..] else {
+        panic!("a log of one entry has four items");
+    };
+    let last = (1_u64 << 48) - 1;
+    let mut replant = redis::pipe();
+    replant.cmd("DEL").arg(&key);
+    replant
+        .cmd("RPUSH")
+        .arg(&key)
+        .arg(&[expires, last, at, last - 1]);
+    replant.cmd("PEXPIRE").arg(&key).arg(60_000);
+    let mut connection = redis::Client::open(server.url())
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    replant.query::<redis::Value>(&mut connection).unwrap();
+
+    let decision = limiter.check_cost("log", "alice", 4).await.unwrap();
+    assert_eq!(decision.remaining(), 5);
+    assert_eq!(list(1, 1), [3], "the total began anew");
+    assert!(
+        !limiter
+            .check_cost("log", "alice", 6)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    assert_eq!(
+        limiter
+            .check_cost("log", "alice", 5)
+            .await
+            .unwrap()
+            .remaining(),
+        0
+    );
+}

@@ -1,0 +1,191 @@
+//! What stands in Redis: names, expiries, and values that are not ours.
+
+use std::time::Duration;
+
+use tower_throttle::{
+    DAY, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, SECOND, Subject,
+};
+
+use support::redis::Server;
+
+mod expiry;
+mod foreign;
+mod rights;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+const RATE: Rate = Rate::new(3, Duration::from_secs(90));
+
+/// A limit of each algorithm, by a name for its policy and with the layout of its keys.
+const LIMITS: [(&str, &str, Limit); 10] = [
+    ("gcra", "gcra1", Limit::gcra(3, NINETY)),
+    ("bucket", "token_bucket1", Limit::token_bucket(3, RATE)),
+    ("queue", "leaky_bucket1", Limit::leaky_bucket(3, RATE)),
+    (
+        "meter",
+        "leaky_bucket1",
+        Limit::leaky_bucket(3, RATE).without_delay(),
+    ),
+    ("windows", "fixed_window1", Limit::fixed_window(3, NINETY)),
+    (
+        "aligned",
+        "fixed_window1",
+        Limit::fixed_window(3, Duration::from_secs(8_640_000)).aligned(),
+    ),
+    ("log", "sliding_log1", Limit::sliding_log(3, NINETY)),
+    (
+        "slices",
+        "sliding_window1",
+        Limit::sliding_window(3, NINETY),
+    ),
+    (
+        "counter",
+        "sliding_counter1",
+        Limit::sliding_counter(3, NINETY),
+    ),
+    (
+        "leases",
+        "concurrency1",
+        Limit::concurrency(3).lease(NINETY),
+    ),
+];
+
+const NINETY: Duration = Duration::from_secs(90);
+
+fn policies() -> impl Iterator<Item = Policy> {
+    LIMITS
+        .into_iter()
+        .map(|(name, _, limit)| Policy::new(name, limit))
+}
+
+async fn limiter(server: &Server, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    Limiter::builder(server.store().await)
+        .policies(policies)
+        // These tests are about values; on a busy machine an answer may be late.
+        .timeout(20 * SECOND)
+        .on_store_failure(FailureMode::Deny)
+        .build()
+        .unwrap()
+}
+
+/// How many keys were written, each time it was.
+fn writes(server: &Server) -> u64 {
+    let mut info = redis::cmd("INFO");
+    info.arg("persistence");
+    let info: String = server.query(info);
+    let changes = info
+        .lines()
+        .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    changes.unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_denied_request_writes_nothing() {
+    let server = Server::start();
+    let limiter = limiter(&server, policies()).await;
+    for (name, _, _) in LIMITS {
+        limiter.check_cost(name, "alice", 3).await.unwrap();
+        let before = writes(&server);
+        for _ in 0..10 {
+            for (cost, outcome) in [(1, Outcome::Denied), (4, Outcome::NeverFits)] {
+                let decision = limiter.check_cost(name, "alice", cost).await.unwrap();
+                assert_eq!(decision.outcome(), outcome, "{name}");
+            }
+            limiter.peek(name, "alice").await.unwrap();
+            limiter.peek(name, "nobody").await.unwrap();
+            limiter.credit(name, "nobody", 1).await.unwrap();
+        }
+        assert_eq!(writes(&server), before, "{name}");
+    }
+}
+
+/// Only that a denial is counted; while the ban lasts, not even that.
+#[tokio::test]
+async fn a_banned_request_writes_nothing() {
+    let server = Server::start();
+    let policy = Policy::new("login", Limit::fixed_window(1, DAY));
+    let policy = policy.penalty(Penalty::after(2, DAY, DAY));
+    let limiter = limiter(&server, [policy]).await;
+    for written in [1, 1, 1, 0, 0, 0] {
+        let before = writes(&server);
+        limiter.check("login", "alice").await.unwrap();
+        assert_eq!(writes(&server) - before, written);
+    }
+}
+
+#[tokio::test]
+async fn keys_name_prefix_layout_hash_and_policy_and_nothing_of_the_subject() {
+    let server = Server::start();
+    let store = server.builder().prefix("shop:eu").connect().await.unwrap();
+    let penalty = Penalty::after(1, DAY, DAY);
+    let banning = Policy::new("banning", Limit::gcra(1, DAY)).penalty(penalty);
+    let limiter = Limiter::builder(store).policies(policies()).policy(banning);
+    let limiter = limiter.timeout(20 * SECOND).build().unwrap();
+    let hash = Subject::from(&Key::from("alice@example.org"));
+    let mut expected = Vec::new();
+    let names = LIMITS.map(|(name, layout, _)| (name, layout));
+    for (name, layout) in names
+        .into_iter()
+        .chain([("banning", "gcra1"), ("banning", "penalty1")])
+    {
+        limiter.check(name, "alice@example.org").await.unwrap();
+        expected.push(format!("shop:eu:{layout}:{{{hash}}}:{name}"));
+    }
+    let mut found = server.keys();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn limiters_with_the_same_prefix_share_counts_and_with_another_do_not() {
+    let server = Server::start();
+    let policy = || [Policy::new("api", Limit::gcra(1, DAY))];
+    let one = limiter(&server, policy()).await;
+    let same = limiter(&server, policy()).await;
+    let other = server.builder().prefix("other").connect().await.unwrap();
+    let other = Limiter::new(other, policy()).unwrap();
+    assert!(one.check("api", "alice").await.unwrap().is_allowed());
+    assert!(!same.check("api", "alice").await.unwrap().is_allowed());
+    assert!(other.check("api", "alice").await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn every_decision_after_the_first_is_one_short_command() {
+    let server = Server::start();
+    let limiter = limiter(&server, [Policy::new("api", Limit::gcra(100, SECOND))]).await;
+    let at_start = server.calls("eval");
+    for _ in 0..10 {
+        limiter.check("api", "alice").await.unwrap();
+    }
+    assert_eq!(server.calls("evalsha"), 10);
+    assert_eq!(server.calls("eval") - at_start, 1, "after the one NOSCRIPT");
+    assert_eq!(server.calls("script|load"), 0);
+}
+
+/// A web server's clock, which is not the others', decides nothing.
+#[tokio::test]
+async fn every_question_asks_for_the_servers_clock() {
+    let server = Server::start_with(&["--slowlog-log-slower-than", "0"]);
+    let limiter = limiter(&server, policies()).await;
+    let questions = || {
+        let mut slowest = redis::cmd("SLOWLOG");
+        slowest.arg("GET").arg(50);
+        let entries: Vec<(u64, u64, u64, Vec<String>)> = server
+            .query::<Vec<Vec<redis::Value>>>(slowest)
+            .into_iter()
+            .map(|entry| {
+                let entry = redis::Value::Array(entry.into_iter().take(4).collect());
+                redis::FromRedisValue::from_redis_value(entry).unwrap()
+            })
+            .collect();
+        entries.into_iter().map(|(_, _, _, words)| words)
+    };
+    for (name, _, _) in LIMITS {
+        limiter.check(name, "alice").await.unwrap();
+        let asked = questions().find(|words| words[0].starts_with("EVAL") && words.len() > 5);
+        // The script, how many keys, the key, and the instant: that of the server.
+        assert_eq!(asked.unwrap()[4], "0", "{name}");
+    }
+}

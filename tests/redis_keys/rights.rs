@@ -1,0 +1,104 @@
+//! The rights that the documentation names.
+
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{
+    Answer, Check, DAY, FailureMode, Key, Limit, Micros, Penalty, PolicyId, RedisStore, Store,
+    StoreErrorKind, Subject,
+};
+
+use crate::LIMITS;
+use crate::support::redis::Server;
+
+/// Those in the documentation of `RedisStore`.
+fn documented_rights() -> impl Iterator<Item = &'static str> {
+    let source = include_str!("../../src/store/redis/mod.rs");
+    let (_, rights) = source.split_once("its user needs `").unwrap();
+    let (rights, _) = rights.split_once('`').unwrap();
+    rights.split_whitespace().filter(|word| *word != "///")
+}
+
+/// A store of a user who has these rights and no others.
+async fn store_with(server: &Server, rights: impl Iterator<Item = &str>) -> RedisStore {
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
+    for right in rights {
+        user.arg(right.replace("{prefix}", "throttle"));
+    }
+    server.query::<()>(user);
+    let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
+    RedisStore::builder(&url).connect().await.unwrap()
+}
+
+/// Whatever is done, with every algorithm: one command too few, and it fails.
+#[tokio::test]
+async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
+    let server = Server::start();
+    let store = store_with(&server, documented_rights()).await;
+    let penalty = Algorithm::try_from(&Penalty::after(1, DAY, DAY)).unwrap();
+    let policy = PolicyId::new("policy");
+    let (first, second) = (LeaseId::new(), LeaseId::new());
+    let take = |lease| {
+        Action::Take(Take {
+            cost: 2,
+            patience: Patience::UntilPaid(Micros::from(DAY)),
+            lease: Some(lease),
+        })
+    };
+    let credit = Action::Credit {
+        permits: 2,
+        taken_at: None,
+    };
+    for (name, _, limit) in LIMITS {
+        let check = |algorithm, action| Check {
+            policy: &policy,
+            subject: Subject::from(&Key::from(name)),
+            algorithm,
+            action,
+            on_store_failure: FailureMode::Deny,
+        };
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        for action in [
+            take(first),
+            take(second),
+            Action::Charge(3),
+            Action::Renew(first),
+            credit,
+            Action::Release(first),
+            credit,
+            Action::Charge(1),
+            Action::Reset,
+        ] {
+            // A penalty stands behind what asks, and is forgotten with it.
+            let guards = matches!(action, Action::Take(_) | Action::Reset);
+            let mut checks = vec![check(algorithm, action)];
+            checks.extend(guards.then(|| check(penalty, action)));
+            let Answer::Pending(answer) = store.ask(&checks) else {
+                panic!("Redis takes a trip");
+            };
+            let answer = answer.await;
+            assert!(answer.is_ok(), "{name} {action:?}: {answer:?}");
+        }
+    }
+    assert_eq!(server.keys(), [""; 0]);
+}
+
+/// It may run scripts, but not what they do.
+#[tokio::test]
+async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
+    let server = Server::start();
+    let all_but_one = documented_rights().filter(|right| *right != "+zadd");
+    let store = store_with(&server, all_but_one).await;
+    let policy = PolicyId::new("policy");
+    let answer = store.ask(&[Check {
+        policy: &policy,
+        subject: Subject::from(&Key::from("alice")),
+        algorithm: Algorithm::try_from(&Limit::concurrency(1)).unwrap(),
+        action: Action::take(1),
+        on_store_failure: FailureMode::Deny,
+    }]);
+    let Answer::Pending(answer) = answer else {
+        panic!("Redis takes a trip");
+    };
+    let kind = answer.await.unwrap_err().kind();
+    assert_eq!(kind, StoreErrorKind::Configuration);
+}

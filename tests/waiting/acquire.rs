@@ -1,0 +1,271 @@
+//! `acquire` and `try_acquire`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::poll;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+use tower_throttle::{
+    Answer, Check, CheckError, DAY, FailureMode, HOUR, Limit, Limiter, MINUTE, MemoryStore,
+    Outcome, Policy, RedisStore, SECOND, Store, per_second,
+};
+
+use crate::support::redis::Server;
+use crate::support::virtual_time::{self, ms, timed};
+
+/// One a second, and none stored.
+async fn one_a_second() -> Limiter {
+    let limiter = idle_one_a_second();
+    assert!(limiter.check("api", "us").await.unwrap().is_allowed());
+    limiter
+}
+
+/// One a second, and one stored.
+fn idle_one_a_second() -> Limiter {
+    limiter(Limit::token_bucket(1, per_second(1)))
+}
+
+fn limiter(limit: Limit) -> Limiter {
+    Limiter::new(virtual_time::store(), [Policy::new("api", limit)]).unwrap()
+}
+
+/// How long it takes to acquire so many.
+async fn waited(limiter: &Limiter, cost: u32) -> Duration {
+    let (decision, waited) = timed(limiter.acquire("api", "us", cost)).await;
+    let decision = decision.unwrap();
+    assert!(decision.is_allowed());
+    assert_eq!(decision.delay(), waited, "what was told is what was waited");
+    waited
+}
+
+#[tokio::test(start_paused = true)]
+async fn costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds() {
+    let limiter = one_a_second().await;
+    for (cost, seconds) in [(1, 0), (1, 1), (2, 1), (4, 2), (8, 4), (1, 8)] {
+        assert_eq!(waited(&limiter, cost).await, seconds * SECOND, "{cost}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stored_is_taken_before_anybody_waits() {
+    let limiter = limiter(Limit::gcra(10, SECOND).burst(5));
+    for milliseconds in [0, 0, 0, 0, 0, 0, 100, 100] {
+        assert_eq!(waited(&limiter, 1).await, ms(milliseconds));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_bucket_lets_them_go_on_one_after_the_other() {
+    for limit in [
+        Limit::leaky_bucket(5, per_second(10)),
+        // Acquiring waits for room as well.
+        Limit::leaky_bucket(1, per_second(10)),
+    ] {
+        let limiter = limiter(limit);
+        for milliseconds in [0, 100, 100, 100] {
+            assert_eq!(waited(&limiter, 1).await, ms(milliseconds));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_go_on_in_the_order_in_which_they_came() {
+    let limiter = one_a_second().await;
+    let start = Instant::now();
+    let callers = [3, 1, 2, 1].map(|cost| {
+        let limiter = &limiter;
+        async move {
+            limiter.acquire("api", "us", cost).await.unwrap();
+            start.elapsed()
+        }
+    });
+    let went_on = join_all(callers).await;
+    assert_eq!(went_on, [0, 3, 4, 6].map(Duration::from_secs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_would_wait_too_long_is_denied_at_once_and_takes_nothing() {
+    let limiter = one_a_second().await;
+    waited(&limiter, 3).await;
+    let asked = timed(limiter.try_acquire("api", "us", 1, ms(2_999))).await;
+    let (denied, waited_for) = (asked.0.unwrap(), asked.1);
+    assert_eq!(denied.outcome(), Outcome::Denied);
+    assert_eq!(denied.delay(), 3 * SECOND);
+    assert_eq!(denied.retry_after(), Some(ms(1)));
+    assert_eq!(waited_for, Duration::ZERO);
+
+    let asked = timed(limiter.try_acquire("api", "us", 1, ms(3_000))).await;
+    assert!(asked.0.unwrap().is_allowed());
+    assert_eq!(asked.1, 3 * SECOND, "the denial has taken nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_of_zero_takes_what_is_there() {
+    let limiter = idle_one_a_second();
+    let mut allowed = 0;
+    while limiter
+        .try_acquire("api", "us", 1, Duration::ZERO)
+        .await
+        .unwrap()
+        .is_allowed()
+    {
+        allowed += 1;
+    }
+    // The one that is stored, and one that the next caller waits for.
+    assert_eq!(allowed, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_more_than_ten_years_is_denied() {
+    let limiter = limiter(Limit::gcra(1, 366 * DAY));
+    waited(&limiter, 11).await;
+    let nine = limiter.try_acquire("api", "us", 1, Duration::ZERO).await;
+    assert_eq!(nine.unwrap().delay(), 10 * 366 * DAY);
+    let charged = limiter.charge("api", "us", 1).await.unwrap();
+    assert!(charged.is_allowed());
+    let denied = limiter.acquire("api", "us", 1).await.unwrap();
+    assert_eq!(denied.outcome(), Outcome::Denied);
+    assert_eq!(denied.delay(), 11 * 366 * DAY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_goes_away_gives_the_permits_back() {
+    let limiter = one_a_second().await;
+    waited(&limiter, 3).await;
+    let gone = timeout(SECOND, limiter.acquire("api", "us", 50)).await;
+    assert!(gone.is_err());
+    // Of the three seconds there are two left.
+    assert_eq!(waited(&limiter, 1).await, 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_stay_taken_when_others_have_queued_behind() {
+    let limiter = one_a_second().await;
+    waited(&limiter, 3).await;
+    let leaving = timeout(SECOND, limiter.acquire("api", "us", 4));
+    let (gone, behind) = tokio::join!(leaving, waited(&limiter, 1));
+    assert!(gone.is_err());
+    assert_eq!(behind, 7 * SECOND, "as it was told when it came");
+    assert_eq!(waited(&limiter, 1).await, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_in_the_queue_gives_back_without_disturbing_those_before() {
+    let limiter = one_a_second().await;
+    waited(&limiter, 3).await;
+    let leaving = timeout(SECOND, limiter.acquire("api", "us", 4));
+    let (before, gone) = tokio::join!(waited(&limiter, 2), leaving);
+    assert_eq!(before, 3 * SECOND);
+    assert!(gone.is_err());
+    assert_eq!(waited(&limiter, 1).await, 2 * SECOND);
+}
+
+#[tokio::test]
+async fn a_limit_that_nobody_can_wait_for_is_refused_with_those_that_can_be() {
+    let limits = [
+        Limit::fixed_window(1, SECOND),
+        Limit::sliding_log(1, SECOND),
+        Limit::sliding_window(1, SECOND),
+        Limit::sliding_counter(1, SECOND),
+        Limit::concurrency(1),
+    ];
+    for limit in limits {
+        let limiter = Limiter::new(MemoryStore::new(), [Policy::new("api", limit)]).unwrap();
+        let refused = limiter.acquire("api", "us", 1).await.unwrap_err();
+        assert_eq!(refused, CheckError::CannotWait { name: "api".into() });
+        assert_eq!(
+            refused.to_string(),
+            "policy \"api\": only a limit of gcra, token_bucket or leaky_bucket can be waited for"
+        );
+        assert_eq!(limiter.peek("api", "us").await.unwrap().remaining(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_does_not_exist_is_refused_by_its_name() {
+    let refused = idle_one_a_second().acquire("apj", "us", 1).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused, CheckError::UnknownPolicy { name: "apj".into() });
+}
+
+/// Redis, and who is told when an answer has come.
+struct Told(RedisStore, Answers);
+
+#[derive(Clone, Default)]
+struct Answers(Arc<Notify>);
+
+impl Answers {
+    /// Waits until one more has come.
+    async fn next(&self) {
+        let answered = timeout(MINUTE, self.0.notified()).await;
+        answered.expect("a question that Redis answers");
+    }
+}
+
+impl Store for Told {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let Answers(told) = self.1.clone();
+        match self.0.ask(checks) {
+            Answer::Pending(answer) => Answer::Pending(Box::pin(async move {
+                let answer = answer.await;
+                told.notify_one();
+                answer
+            })),
+            ready => ready,
+        }
+    }
+}
+
+/// One an hour over this server, of which none is stored, and its answers.
+async fn one_an_hour(server: &Server) -> (Limiter, Answers) {
+    let answers = Answers::default();
+    let policy = Policy::new("api", Limit::gcra(1, HOUR)).on_store_failure(FailureMode::Deny);
+    let limiter = Limiter::builder(Told(server.store().await, answers.clone()))
+        .policy(policy)
+        .timeout(60 * SECOND)
+        .build()
+        .unwrap();
+    for _ in 0..2 {
+        let first = limiter.acquire("api", "us", 1).await.unwrap();
+        assert_eq!(first.delay(), Duration::ZERO);
+        answers.next().await;
+    }
+    (limiter, answers)
+}
+
+/// How long the next one would wait, in whole hours.
+async fn hours(limiter: &Limiter) -> u64 {
+    let asked = limiter.try_acquire("api", "us", 1, Duration::ZERO).await;
+    asked.unwrap().delay().as_secs().div_ceil(3_600)
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_gives_the_permits_back_to_redis() {
+    let server = Server::start();
+    let (limiter, answers) = one_an_hour(&server).await;
+    let mut waiting = Box::pin(limiter.acquire("api", "us", 5));
+    tokio::select! {
+        _ = &mut waiting => panic!("it has an hour to wait"),
+        () = answers.next() => {}
+    }
+    assert_eq!(hours(&limiter).await, 6);
+    answers.next().await;
+    drop(waiting);
+    answers.next().await;
+    assert_eq!(hours(&limiter).await, 1);
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_before_the_answer_gives_back_what_it_has_taken() {
+    let server = Server::start();
+    let (limiter, answers) = one_an_hour(&server).await;
+    let mut asking = Box::pin(limiter.acquire("api", "us", 5));
+    assert!(poll!(&mut asking).is_pending());
+    drop(asking);
+    // The answer to it, and the answer to what gives back.
+    answers.next().await;
+    answers.next().await;
+    assert_eq!(hours(&limiter).await, 1);
+}
