@@ -4,17 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::{Action, Algorithm, Patience, Penalty};
-use crate::decision::Decision;
-use crate::error::ConfigError;
-use crate::key::{Key, Subject};
+use crate::algorithm::Penalty;
+use crate::key::Key;
 use crate::limit::Limit;
-use crate::request::{
-    CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,
-};
+use crate::request::{CostExtractor, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher};
 use crate::response::ResponseHead;
-use crate::store::{Check, FailureMode, PolicyId};
-use crate::time::DAY;
+use crate::store::FailureMode;
+
+mod ready;
+
+pub(crate) use self::ready::{ReadyPolicy, Unreadable};
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///
@@ -243,79 +242,6 @@ impl Policy {
         self.on_store_failure = Some(mode);
         self
     }
-
-    /// Checks everything, and readies the policy for work.
-    pub(crate) fn ready(self, otherwise: FailureMode) -> Result<ReadyPolicy, ConfigError> {
-        let name = self.name.clone();
-        self.ready_unnamed(otherwise)
-            .map_err(|error| error.in_policy(&name))
-    }
-
-    fn ready_unnamed(self, otherwise: FailureMode) -> Result<ReadyPolicy, ConfigError> {
-        let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(printable) {
-            return Err(ConfigError::out_of_range(
-                "name",
-                format_args!("{:?}", self.name),
-                "1 to 64 printable ASCII characters",
-            ));
-        }
-        self.key.validate()?;
-        self.on.iter().try_for_each(|on| on.validate())?;
-        let algorithm = Algorithm::try_from(&self.limit)?;
-        let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
-        let patience = self.sound_patience(&algorithm)?;
-        if let Some(settle) = &self.settle
-            && algorithm.lease().is_some()
-        {
-            return Err(ConfigError::malformed(
-                settle.option,
-                format!("a limit of {}", algorithm.name()),
-                "what is held while a request runs is given back when it ends; there is nothing to \
-                 settle",
-            ));
-        }
-        match &self.cost {
-            Cost::Fixed(0) => return Err(ConfigError::out_of_range("cost", 0, "1 to 4294967295")),
-            Cost::Fixed(cost) if *cost > algorithm.capacity() => {
-                return Err(ConfigError::out_of_range(
-                    "cost",
-                    cost,
-                    "no more than the limit, or its burst or capacity, ever holds",
-                ));
-            }
-            Cost::Fixed(_) => {}
-            Cost::Read(cost) => cost.validate()?,
-        }
-        Ok(ReadyPolicy {
-            id: PolicyId::new(&self.name),
-            algorithm,
-            patience,
-            penalty,
-            on_store_failure: self.on_store_failure.unwrap_or(otherwise),
-            policy: self,
-        })
-    }
-
-    fn sound_patience(&self, algorithm: &Algorithm) -> Result<Patience, ConfigError> {
-        let Some(longest) = self.max_wait else {
-            return Ok(Patience::None);
-        };
-        if !algorithm.can_wait() {
-            return Err(ConfigError::not_for(
-                "max_wait",
-                "gcra, token_bucket and leaky_bucket",
-            ));
-        }
-        if !(Duration::from_millis(1)..=DAY).contains(&longest) {
-            return Err(ConfigError::out_of_range(
-                "max_wait",
-                format_args!("{longest:?}"),
-                "1 ms to 24 h",
-            ));
-        }
-        Ok(Patience::UntilItFits(longest.into()))
-    }
 }
 
 impl fmt::Debug for Policy {
@@ -325,154 +251,4 @@ impl fmt::Debug for Policy {
             .field("limit", &self.limit)
             .finish_non_exhaustive()
     }
-}
-
-/// A policy that was found sound.
-pub(crate) struct ReadyPolicy {
-    pub(crate) id: PolicyId,
-    /// That of the policy's own limit.
-    pub(crate) algorithm: Algorithm,
-    /// What to do with a request that does not fit yet.
-    pub(crate) patience: Patience,
-    pub(crate) penalty: Option<Algorithm>,
-    pub(crate) on_store_failure: FailureMode,
-    policy: Policy,
-}
-
-impl ReadyPolicy {
-    /// The cost outside of HTTP, where no request states one.
-    pub(crate) fn default_cost(&self) -> u32 {
-        match self.policy.cost {
-            Cost::Fixed(cost) => cost,
-            Cost::Read(_) => 1,
-        }
-    }
-
-    /// Whether the policy is about this request.
-    pub(crate) fn applies(&self, request: &RequestHead<'_>) -> bool {
-        let on = &self.policy.on;
-        on.is_empty() || on.iter().any(|on| on.matches(request))
-    }
-
-    /// What of a request that the policy is about; `None` when it has no key and the policy does
-    /// not mind.
-    pub(crate) fn read(&self, request: &RequestHead<'_>) -> Result<Option<Read>, Unreadable> {
-        let key = match (self.policy.key.extract(request), self.policy.on_missing_key) {
-            (Ok(key), _) => key,
-            (Err(KeyError::Missing), OnMissingKey::Shared) => Key::missing(),
-            (Err(KeyError::Missing), OnMissingKey::Skip) => return Ok(None),
-            (Err(KeyError::Missing), OnMissingKey::Reject) => return Err(Unreadable::NoKey),
-            (Err(KeyError::Misconfigured(text)), _) => {
-                return Err(Unreadable::Misconfigured(text.into_owned()));
-            }
-        };
-        let cost = match &self.policy.cost {
-            Cost::Fixed(cost) => *cost,
-            Cost::Read(cost) => cost
-                .cost(request)
-                .map_err(|error| Unreadable::BadCost(error.to_string()))?,
-        };
-        let algorithm = self.algorithm_for(request, &key)?;
-        Ok(Some(Read {
-            key,
-            algorithm,
-            cost,
-        }))
-    }
-
-    fn algorithm_for(&self, request: &RequestHead<'_>, key: &Key) -> Result<Algorithm, Unreadable> {
-        let chosen = self.policy.limit_by.as_ref();
-        let Some(limit) = chosen.and_then(|choose| choose.limit(request, key)) else {
-            return Ok(self.algorithm);
-        };
-        if limit == self.policy.limit {
-            return Ok(self.algorithm);
-        }
-        let algorithm = Algorithm::try_from(&limit)
-            .map_err(|error| Unreadable::Misconfigured(format!("limit_by: {error}")))?;
-        // What was found sound for the policy's own limit holds for all limits of its kind.
-        if algorithm.name() != self.algorithm.name() {
-            return Err(Unreadable::Misconfigured(format!(
-                "limit_by: got a limit of {}, expected one of {} as the policy's own",
-                algorithm.name(),
-                self.algorithm.name()
-            )));
-        }
-        Ok(algorithm)
-    }
-
-    /// Whether what a request has taken of this limit may be given back, or settled, later on.
-    pub(crate) fn may_give_back(&self, algorithm: &Algorithm) -> bool {
-        self.policy.settle.is_some()
-            || algorithm.lease().is_some()
-            || algorithm.delays()
-            || self.patience != Patience::None
-    }
-
-    /// The check that does something with the policy's permits.
-    pub(crate) fn check(
-        &self,
-        subject: Subject,
-        algorithm: Algorithm,
-        action: Action,
-    ) -> Check<'_> {
-        Check {
-            policy: &self.id,
-            subject,
-            algorithm,
-            action,
-            on_store_failure: self.on_store_failure,
-        }
-    }
-
-    /// The same, with that of the penalty behind it where there is one.
-    pub(crate) fn checks(
-        &self,
-        subject: Subject,
-        algorithm: Algorithm,
-        action: Action,
-    ) -> impl Iterator<Item = Check<'_>> {
-        let penalty = self.penalty.map(|penalty| {
-            let action = match action {
-                Action::Reset => action,
-                Action::Take(take) => Action::take(take.cost.min(1)),
-                _ => Action::look(),
-            };
-            self.check(subject, penalty, action)
-        });
-        std::iter::once(self.check(subject, algorithm, action)).chain(penalty)
-    }
-
-    /// The policy's decision, of the decisions on its checks, which come next.
-    pub(crate) fn decision<'a>(&self, each: &mut impl Iterator<Item = &'a Decision>) -> Decision {
-        let decision = *each.next().expect("every check is answered");
-        match self.penalty.and_then(|_| each.next()) {
-            Some(penalty) => decision.under(penalty),
-            None => decision,
-        }
-    }
-
-    /// The cost that a request turns out to have, which was charged so much.
-    pub(crate) fn settled_cost(&self, response: &ResponseHead<'_>, charged: u32) -> u32 {
-        let settle = self.policy.settle.as_ref();
-        settle.map_or(charged, |settle| (settle.cost)(response, charged))
-    }
-}
-
-/// What a policy has read of a request.
-pub(crate) struct Read {
-    pub(crate) key: Key,
-    pub(crate) algorithm: Algorithm,
-    pub(crate) cost: u32,
-}
-
-/// Why a request cannot be judged at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// It does not say whose it is, and the policy insists.
-    NoKey,
-    /// It states a cost that cannot be read.
-    BadCost(String),
-    /// The server does not provide what the key needs.
-    Misconfigured(String),
 }
