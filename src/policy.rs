@@ -133,9 +133,9 @@ impl Policy {
     /// until all of them are back. So let tiers differ in permits; under a shorter window, what was
     /// taken before it is over at once.
     ///
-    /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is denied,
-    /// and is not told to come back. Outside of HTTP, where there is no request, the policy's own
-    /// limit holds.
+    /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is
+    /// denied, and is not told to come back. Outside of HTTP, where there is no request, the
+    /// policy's own limit holds.
     #[must_use]
     pub fn limit_by(mut self, limit: impl LimitExtractor) -> Self {
         self.limit_by = Some(Arc::new(limit));
@@ -165,9 +165,9 @@ impl Policy {
     /// Counts only requests whose response is of this kind, as failed logins.
     ///
     /// The cost is taken when the request comes, so that no more than the limit can be under way at
-    /// once, and given back when the response says that it does not count. It stays taken when there
-    /// is no response: when the service fails, or the client goes away before. It is settled as in
-    /// [`settle`](Self::settle); of the two, that which is said last holds.
+    /// once, and given back when the response says that it does not count. It stays taken when
+    /// there is no response: when the service fails, or the client goes away before. It is settled
+    /// as in [`settle`](Self::settle); of the two, that which is said last holds.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};

@@ -50,8 +50,8 @@ const QUESTIONS_A_ROUND: u32 = 64;
 ///
 /// # Memory
 ///
-/// The table grows with the number of keys, to at most 180 bytes for each key of its capacity: 136 MB
-/// for the default one. A sliding log takes 48 bytes more, and for each request in it when it was
+/// The table grows with the number of keys, to at most 180 bytes for each key of its capacity: 136
+/// MB for the default one. A sliding log takes 48 bytes more, and for each request in it when it was
 /// longest 16 to 32, 64 at least.
 ///
 /// ```
