@@ -145,6 +145,9 @@ impl Policy {
     /// Holds up a request that does not fit yet instead of denying it, for at most so long (1 ms to
     /// 24 h): until it would have been allowed. One that would wait for longer is denied at once.
     ///
+    /// Meanwhile it holds what the other policies have given it, as a place under a
+    /// [concurrency](Limit::concurrency) limit. Its quota headers tell what was left when it came.
+    ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
     /// [`leaky_bucket`](Limit::leaky_bucket).
     #[must_use]
