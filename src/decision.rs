@@ -77,12 +77,13 @@ impl Decision {
         self.outcome
     }
 
-    /// The permits that the policy gives in each [`window`](Self::window).
+    /// The permits that the policy gives in each [`window`](Self::window), or at the same time.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The time in which [`limit`](Self::limit) permits are given.
+    /// The time in which [`limit`](Self::limit) permits are given; zero for a
+    /// [concurrency](crate::Limit::concurrency) limit, which knows none.
     pub fn window(&self) -> Duration {
         self.window.to_duration()
     }
@@ -96,8 +97,10 @@ impl Decision {
     /// How long to wait until the same request would be allowed, nobody else asking. `None` when
     /// it was allowed and when it [never fits](Outcome::NeverFits).
     ///
-    /// Exact to the microsecond: earlier it is denied, then it is allowed. After a store failure
-    /// it is a guess of one second.
+    /// Exact to the microsecond: earlier it is denied, then it is allowed. Under a
+    /// [concurrency](crate::Limit::concurrency) limit it is when enough leases lapse that are not
+    /// renewed; requests that end bring it sooner, those that go on later. After a store failure it
+    /// is a guess of one second.
     pub fn retry_after(&self) -> Option<Duration> {
         let helps = matches!(
             self.outcome,
@@ -106,11 +109,11 @@ impl Decision {
         helps.then(|| self.retry_after.to_duration())
     }
 
-    /// How long to wait before going on. Of a caller that was ready to wait, and for longer than
-    /// it was: how long it would have been. Zero for all others.
+    /// How long to wait before going on; of a denial, how long that would have been for a caller
+    /// who was ready to wait, though not for so long. Zero for all others.
     ///
-    /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) do the waiting; who asks by
-    /// [`check`](crate::Limiter::check), of a leaky bucket that is a queue, does it themselves.
+    /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) do the waiting. Who asks a
+    /// leaky bucket that is a queue by [`check`](crate::Limiter::check) waits for themselves.
     pub fn delay(&self) -> Duration {
         self.delay.to_duration()
     }
@@ -121,7 +124,8 @@ impl Decision {
         (!self.ban.is_zero()).then(|| self.ban.to_duration())
     }
 
-    /// What to give back what this decision has taken by.
+    /// By which what this decision has taken can be given back: see
+    /// [`Action::Refund`](crate::algorithm::Action::Refund).
     pub fn receipt(&self) -> Receipt {
         self.receipt
     }

@@ -32,8 +32,9 @@
 //! A [`Policy`] is a named [`Limit`] for a key, on certain requests. A [`Limiter`] is policies over
 //! a store; all that apply to a request are decided together, all or nothing. A [`RateLimitLayer`]
 //! puts a limiter in front of a service: axum, tonic, plain hyper, or whatever else is a tower
-//! service over `http` types. [`Limiter::check`] asks outside of HTTP. A [`ThrottleLayer`] is for the
-//! other side: it lets those who send wait, any tower service, until the whole fleet may send more.
+//! service over `http` types. [`Limiter::check`] asks outside of HTTP. A [`ThrottleLayer`] is for
+//! the other side: it lets those who send through any tower service wait until the whole fleet may
+//! send more.
 //!
 //! # Which limit
 //!

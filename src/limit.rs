@@ -23,7 +23,7 @@ use crate::time::{DAY, HOUR, MINUTE, Micros, SECOND};
 /// | [`Limit::token_bucket`] | the same, said as a bucket and the rate that fills it | one instant |
 /// | [`Limit::leaky_bucket`] | one after the other at a constant rate, up to `capacity` waiting | one instant |
 /// | [`Limit::fixed_window`] | `limit` in each window, up to twice that around a boundary | a count and two instants |
-/// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two durations |
+/// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two times |
 /// | [`Limit::sliding_window`] | never more than `limit` in any window, a slice of it late at most | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
 /// | [`Limit::concurrency`] | never more than `limit` at the same time | one entry for each request in flight |
@@ -169,9 +169,9 @@ impl Limit {
     /// About `limit` permits in any interval of length `window`, estimated from two counts: the
     /// current window's, and of the previous window's the share that the interval still overlaps.
     ///
-    /// The estimate takes the previous window's permits for evenly spread, and is as good as that
-    /// is. At worst, all of them taken in its last moment, `2 * limit - 1` permits are had within
-    /// one window's length.
+    /// Windows are cut at multiples of `window` since the Unix epoch. The estimate takes the
+    /// previous window's permits for evenly spread, and is as good as that is. At worst, all of
+    /// them taken in its last moment, `2 * limit - 1` permits are had within one window's length.
     pub const fn sliding_counter(limit: u32, window: Duration) -> Self {
         Self::of(Kind::SlidingCounter, limit, window)
     }

@@ -195,11 +195,11 @@ fn a_number_out_of_range_is_refused_in_its_line() {
     for (field, refused) in [
         (
             "limit = \"0/min\"",
-            "limit: got 0, expected 1 to 4294967295",
+            "limit: got \"0/min\", expected 1 to 4294967295 permits",
         ),
         (
             "limit = \"1/367day\"",
-            "limit: period: got 31708800s, expected 1 ms to 366 days, in whole microseconds",
+            "limit: got \"1/367day\", expected a period of 1 ms to 366 days, in whole microseconds",
         ),
         ("burst = 0", "burst: got 0, expected 1 to 4294967295"),
         ("burst = -1", "burst: got -1, expected 1 to 4294967295"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    Check, Decision, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Outcome, Policy,
-    SECOND, StoreErrorKind,
+    Check, Decision, HOUR, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Outcome, Penalty,
+    Policy, SECOND, StoreErrorKind,
 };
 
 use self::asking::{Asked, ask};
@@ -164,6 +164,19 @@ fn an_exhausted_subject_that_asks_no_more_is_still_denied_after_a_flood() {
         assert_eq!(denied.outcome(), Outcome::Denied, "{limit:?}");
         assert_eq!(denied.retry_after(), Some(MINUTE));
     }
+}
+
+#[test]
+fn a_banned_subject_stays_banned_through_a_flood() {
+    let policy = Policy::new("api", Limit::gcra(2, SECOND));
+    let setup = Setup::with_policies([policy.penalty(Penalty::after(2, MINUTE, HOUR))]);
+    for _ in 0..4 {
+        setup.check("banned");
+    }
+    // What it has used is back; nothing but the ban is left of it.
+    setup.clock.advance(MINUTE);
+    setup.flood(0..FLOOD);
+    assert_eq!(setup.check("banned").outcome(), Outcome::Banned);
 }
 
 #[test]

@@ -47,8 +47,8 @@
 //! | `"denials"` | in a list, all its others on denials only; alone, `"draft-11"` on denials only |
 //! | `"none"` | none |
 //!
-//! `headers = ["draft-11", "x-ratelimit-epoch"]` sends both; the two formats of `X-RateLimit` cannot
-//! be combined.
+//! `headers = ["draft-11", "x-ratelimit-epoch"]` sends both; the two formats of `X-RateLimit`
+//! cannot be combined.
 //!
 //! # Each `[[policy]]`
 //!
@@ -72,6 +72,9 @@
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
+//!
+//! What needs a closure, as [`Policy::settle`], [`Policy::limit_by`] and keys of your own, needs a
+//! [`Policy`] in code.
 //!
 //! # Each `penalty`
 //!

@@ -13,6 +13,16 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
     };
     // Where it is called otherwise in the file.
     let (name, problem) = match &error {
+        ConfigError::OutOfRange {
+            field, expected, ..
+        } => {
+            let (name, expected) = match *field {
+                length @ ("period" | "window") => ("limit", format!("a {length} of {expected}")),
+                "limit" => ("limit", format!("{expected} permits")),
+                field => (field, (*expected).to_owned()),
+            };
+            return out_of_range(fields, name, &expected, &error);
+        }
         ConfigError::NotForThisAlgorithm { field, belongs_to } => {
             let algorithms = belongs_to.replace('_', "-");
             (*field, format!("is an option of {algorithms}"))
@@ -22,11 +32,8 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
             reason,
             ..
         } => ("count_status", format!("{reason}, leave it out")),
-        ConfigError::OutOfRange {
-            field: "period" | "window",
-            ..
-        } => ("limit", error.to_string()),
-        _ => return fields.refuse_at(field_of(&error).unwrap_or("name"), error),
+        ConfigError::Malformed { field, .. } => return fields.refuse_at(field, error),
+        _ => return fields.refuse_at("name", error),
     };
     match fields.get(name) {
         Some(field) => field.refuse(problem),
@@ -36,18 +43,25 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
 
 /// What is refused of a policy's penalty.
 pub(super) fn penalty(fields: &Fields<'_>, error: ConfigError) -> FileError {
-    let name = field_of(&error).and_then(|field| field.strip_prefix("penalty."));
-    match name {
-        Some(name) => fields.refuse_at(name, error),
-        None => fields.refuse(error),
-    }
+    let ConfigError::OutOfRange {
+        field, expected, ..
+    } = &error
+    else {
+        return fields.refuse(error);
+    };
+    let name = field.strip_prefix("penalty.").unwrap_or(field);
+    out_of_range(fields, name, expected, &error)
 }
 
-fn field_of(error: &ConfigError) -> Option<&'static str> {
-    match error {
-        ConfigError::OutOfRange { field, .. }
-        | ConfigError::NotForThisAlgorithm { field, .. }
-        | ConfigError::Malformed { field, .. } => Some(field),
-        _ => None,
+/// Shows what the file says: the error has it in other words, a time as a `Duration`.
+fn out_of_range(
+    fields: &Fields<'_>,
+    name: &'static str,
+    expected: &str,
+    error: &ConfigError,
+) -> FileError {
+    match fields.get(name) {
+        Some(field) => field.expected(expected),
+        None => fields.refuse(error),
     }
 }

@@ -19,7 +19,8 @@ use super::field::{Field, Reading};
 /// ```
 /// use tower_throttle::{HeaderCost, Limit, MINUTE, Policy};
 ///
-/// let policy = Policy::new("tokens", Limit::gcra(10_000, MINUTE)).cost_by(HeaderCost::new("x-cost"));
+/// let policy = Policy::new("tokens", Limit::gcra(10_000, MINUTE))
+///     .cost_by(HeaderCost::new("x-cost"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct HeaderCost(Field);

@@ -37,7 +37,8 @@ pub(crate) use self::taken::TakenByRequest;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let limiter = Limiter::new(MemoryStore::new(), [Policy::new("sms", Limit::sliding_log(3, MINUTE))])?;
+/// let policy = Policy::new("sms", Limit::sliding_log(3, MINUTE));
+/// let limiter = Limiter::new(MemoryStore::new(), [policy])?;
 /// let phone = "+49 30 1234567";
 /// for _ in 0..3 {
 ///     assert!(limiter.check("sms", phone).await?.is_allowed());
@@ -89,8 +90,8 @@ impl Limiter {
 
     /// Asks for one request's permits (the policy's cost) of this key.
     ///
-    /// Does not wait: of a [leaky bucket](crate::Limit::leaky_bucket) that is a queue,
-    /// [`Decision::delay`] says how long to. Permits of a
+    /// Does not wait: with a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the caller
+    /// does, for as long as [`Decision::delay`] says. Permits of a
     /// [concurrency](crate::Limit::concurrency) limit are held until they lapse;
     /// [`hold`](Self::hold) gives them back.
     ///
@@ -149,9 +150,9 @@ impl Limiter {
 
     /// Gives permits back, at most as many as are taken. The decision tells what is left.
     ///
-    /// A window that has ended stays ended, and one that is open is not made longer. Of a [concurrency](crate::Limit::concurrency) limit
-    /// those are given back that nobody holds a lease on, as [`charge`](Self::charge) and
-    /// [`check`](Self::check) have taken them.
+    /// A window that has ended stays ended, and one that is open is not made longer. Of a
+    /// [concurrency](crate::Limit::concurrency) limit those are given back that nobody holds a
+    /// lease on, as [`charge`](Self::charge) and [`check`](Self::check) have taken them.
     ///
     /// # Errors
     ///
@@ -188,10 +189,10 @@ impl Limiter {
     /// What it takes beyond what there is, the next caller waits for: so the first of two does not
     /// wait for its own permits, whatever they cost.
     ///
-    /// Callers who wait are let through in the order in which they came. There is no timeout, though
-    /// a wait of more than ten years is denied. Needs a tokio runtime with time enabled. Dropping
-    /// the future while it waits gives the permits back, unless somebody has taken permits since;
-    /// then they stay taken.
+    /// Callers who wait are let through in the order in which they came. There is no timeout,
+    /// though a wait of more than ten years is denied. Needs a tokio runtime with time enabled.
+    /// Dropping the future while it waits gives the permits back, unless somebody has taken permits
+    /// since; then they stay taken.
     ///
     /// # Errors
     ///
@@ -256,8 +257,9 @@ impl Limiter {
     }
 
     /// Takes one request's permits (the policy's cost unless said), which may be used when the
-    /// decision's delay is over, and does not wait. The limit holds at every instant, but for a cost
-    /// that is above all it ever has at once: that is taken as [`acquire`](Self::acquire) takes it.
+    /// decision's delay is over, and does not wait. The limit holds at every instant, but for a
+    /// cost that is above all it ever has at once: that is taken as [`acquire`](Self::acquire)
+    /// takes it.
     pub(crate) fn reserve(&self, position: usize, key: Key, cost: Option<u32>) -> Reserving {
         let policy = &self.0.policies[position];
         let cost = cost.unwrap_or_else(|| policy.default_cost());

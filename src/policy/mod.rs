@@ -132,9 +132,9 @@ impl Policy {
     /// until all of them are back. So let tiers differ in permits; under a shorter window, what was
     /// taken before it is over at once.
     ///
-    /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is denied,
-    /// and is not told to come back. Outside of HTTP, where there is no request, the policy's own
-    /// limit holds.
+    /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is
+    /// denied, and is not told to come back. Outside of HTTP, where there is no request, the
+    /// policy's own limit holds.
     #[must_use]
     pub fn limit_by(mut self, limit: impl LimitExtractor) -> Self {
         self.limit_by = Some(Arc::new(limit));
@@ -143,6 +143,9 @@ impl Policy {
 
     /// Holds up a request that does not fit yet instead of denying it, for at most so long (1 ms to
     /// 24 h): until it would have been allowed. One that would wait for longer is denied at once.
+    ///
+    /// Meanwhile it holds what the other policies have given it, as a place under a
+    /// [concurrency](Limit::concurrency) limit. Its quota headers tell what was left when it came.
     ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
     /// [`leaky_bucket`](Limit::leaky_bucket).
@@ -164,9 +167,9 @@ impl Policy {
     /// Counts only requests whose response is of this kind, as failed logins.
     ///
     /// The cost is taken when the request comes, so that no more than the limit can be under way at
-    /// once, and given back when the response says that it does not count. It stays taken when there
-    /// is no response: when the service fails, or the client goes away before. It is settled as in
-    /// [`settle`](Self::settle); of the two, that which is said last holds.
+    /// once, and given back when the response says that it does not count. It stays taken when
+    /// there is no response: when the service fails, or the client goes away before. It is settled
+    /// as in [`settle`](Self::settle); of the two, that which is said last holds.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};

@@ -50,7 +50,7 @@ impl Policy {
                 return Err(ConfigError::out_of_range(
                     "cost",
                     cost,
-                    "no more than the limit, or its burst or capacity, ever holds",
+                    "no more than there ever are at once: the limit, or its burst or capacity",
                 ));
             }
             Cost::Fixed(_) => {}

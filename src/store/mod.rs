@@ -29,7 +29,7 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 ///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
 ///    check before it.
 /// 2. The decisions come in the order of the checks.
-/// 3. A question that is answered with a denial leaves no trace.
+/// 3. A question that is answered with a denial leaves no trace but what a penalty counts.
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
 ///    microsecond, on one clock for all who share the store.
 /// 5. Parameters travel with the check: a changed limit judges what was used before.

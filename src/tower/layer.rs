@@ -79,8 +79,8 @@ impl RateLimitLayer {
     /// They are not limited at all then, and anybody can send them: what answers them should be
     /// cheap.
     ///
-    /// Where the CORS layer can be *outside* of this one, that is better: it answers preflights, and
-    /// browser code can see denials and quota headers (see [`QuotaHeaders`]).
+    /// Where the CORS layer can be *outside* of this one, that is better: it answers preflights,
+    /// and browser code can see denials and quota headers (see [`QuotaHeaders`]).
     #[must_use]
     pub fn skip_preflights(mut self) -> Self {
         Arc::make_mut(&mut self.settings).skips_preflights = true;

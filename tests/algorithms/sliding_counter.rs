@@ -66,7 +66,8 @@ async fn made_longer_forgives_nothing(bench: &Bench) {
     assert!(!bench.ask(longer, 1).await.is_allowed());
 }
 
-/// The known worst case: all in the last moment of a window, then one for each that is out of sight.
+/// The known worst case: all in the last moment of a window, then one for each that is out of
+/// sight.
 async fn admits_one_less_than_twice_the_limit_at_worst(bench: &Bench) {
     let limit = Limit::sliding_counter(10, SECOND);
     bench.align(SECOND);

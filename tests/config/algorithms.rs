@@ -205,11 +205,11 @@ fn an_option_that_makes_no_sense_is_refused_in_its_line() {
         ("30", "got 30, expected a time, as \"50ms\" or \"2s\""),
         (
             "\"0ms\"",
-            "got 0ns, expected 1 ms to 366 days, in whole microseconds",
+            "got \"0ms\", expected 1 ms to 366 days, in whole microseconds",
         ),
         (
             "\"367day\"",
-            "got 31708800s, expected 1 ms to 366 days, in whole microseconds",
+            "got \"367day\", expected 1 ms to 366 days, in whole microseconds",
         ),
     ] {
         let text = with_limit("concurrency", &format!("limit = 2\nlease = {lease}"));
@@ -227,7 +227,7 @@ fn concurrency_has_a_number_where_the_others_have_a_rate() {
             "\"20/s\"",
             "limit: got \"20/s\", expected 1 to 4294967295 requests at the same time, as 20",
         ),
-        ("0", "limit: got 0, expected 1 to 4294967295"),
+        ("0", "limit: got 0, expected 1 to 4294967295 permits"),
         (
             "-1",
             "limit: got -1, expected 1 to 4294967295 requests at the same time, as 20",
@@ -264,13 +264,13 @@ fn a_rate_out_of_range_is_refused_in_the_line_of_the_limit() {
         assert_eq!(
             refusal(&with_limit(algorithm, "limit = \"1/367day\"")),
             format!(
-                "line 7: policy \"client\": limit: {length}: got 31708800s, expected 1 ms to 366 \
+                "line 7: policy \"client\": limit: got \"1/367day\", expected a {length} of 1 ms to 366 \
                  days, in whole microseconds"
             )
         );
         assert_eq!(
             refusal(&with_limit(algorithm, "limit = \"0/s\"")),
-            "line 7: policy \"client\": limit: got 0, expected 1 to 4294967295"
+            "line 7: policy \"client\": limit: got \"0/s\", expected 1 to 4294967295 permits"
         );
     }
 }

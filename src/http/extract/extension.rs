@@ -26,7 +26,8 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 ///
 /// let policy = Policy::new("user", Limit::gcra(100, MINUTE)).by(Extension::<UserId>::new());
 /// // The same without the `impl`:
-/// let policy = Policy::new("user", Limit::gcra(100, MINUTE)).by(Extension::with(|user: &UserId| user.0));
+/// let policy = Policy::new("user", Limit::gcra(100, MINUTE))
+///     .by(Extension::with(|user: &UserId| user.0));
 /// ```
 pub struct Extension<T> {
     read: Box<Read<T>>,

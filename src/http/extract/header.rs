@@ -21,7 +21,8 @@ use crate::request::{KeyError, KeyExtractor, RequestHead};
 ///
 /// let policies = [
 ///     Policy::new("key", Limit::gcra(600, MINUTE)).by(Header::new("x-api-key")),
-///     Policy::new("client", Limit::gcra(1_000, MINUTE)).by(ClientAddr::x_forwarded_for(["10.0.0.0/8"])?),
+///     Policy::new("client", Limit::gcra(1_000, MINUTE))
+///         .by(ClientAddr::x_forwarded_for(["10.0.0.0/8"])?),
 /// ];
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```

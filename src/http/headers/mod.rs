@@ -42,7 +42,7 @@ pub(super) use self::seconds::retry_after_secs;
 /// | `q` | the permits given in each window |
 /// | `w` | the window, in seconds, rounded up |
 /// | `r` | the permits that could be taken now |
-/// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, the time until there are more; with a fixed window, the time to its end |
+/// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, a time after which there are more; with a fixed window, the time to its end |
 ///
 /// A [concurrency](crate::Limit::concurrency) limit knows no window: it has the parameter
 /// `qu="concurrent-requests"` instead of `w`, and no `t`.
@@ -78,8 +78,8 @@ pub(super) use self::seconds::retry_after_secs;
 ///
 /// # Browsers
 ///
-/// Code in a browser sees none of these headers, nor `Retry-After`, unless a CORS layer *outside* of
-/// this one exposes them:
+/// Code in a browser sees none of these headers, nor `Retry-After`, unless a CORS layer *outside*
+/// of this one exposes them:
 ///
 /// ```
 /// use axum::{Router, routing::get};

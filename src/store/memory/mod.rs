@@ -37,10 +37,11 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// # What if it is full?
 ///
 /// It holds at most [`capacity`](MemoryStoreBuilder::capacity) keys, one for each policy and
-/// subject. A key whose quota is whole again is forgotten by itself. When all keys are still
-/// needed, a new one takes the place of one that was not used lately: that subject starts with a
-/// fresh quota when it comes back. So a flood of made-up subjects drives out the idle and, as a
-/// rule, not those who keep asking.
+/// subject, and one more for the denials of each whom a [`Penalty`](crate::Penalty) counts. A key
+/// whose quota is whole again is forgotten by itself. When all keys are still needed, a new one
+/// takes the place of one that was not used lately: that subject starts with a fresh quota when it
+/// comes back. So a flood of made-up subjects drives out the idle and, as a rule, not those who
+/// keep asking.
 ///
 /// A key whose quota is used up is never driven out before its next request would be allowed, nor
 /// one of which permits are held before they are given back or lapse. Where nothing but such keys
@@ -50,8 +51,8 @@ const QUESTIONS_A_ROUND: u32 = 64;
 ///
 /// # Memory
 ///
-/// The table grows with the number of keys, to at most 180 bytes for each key of its capacity: 136 MB
-/// for the default one. A sliding log takes 48 bytes more, and for each request in it when it was
+/// The table grows with the number of keys, to at most 180 bytes for each key of its capacity: 136
+/// MB for the default one. A sliding log takes 48 bytes more, and for each request in it when it was
 /// longest 16 to 32, 64 at least.
 ///
 /// ```

@@ -31,8 +31,8 @@ impl Source {
         })
     }
 
-    /// The permits for one request, as soon as they are there. One trip, unless they are refused: by
-    /// a store that fails, by a ban, or because they would take years.
+    /// The permits for one request, as soon as they are there. One trip, unless they are refused:
+    /// by a store that fails, by a ban, or because they would take years.
     async fn grant(self: Arc<Self>) -> Held {
         loop {
             let key = self.key.clone();
