@@ -108,8 +108,10 @@ mod tower;
 #[cfg(feature = "config")]
 pub mod config;
 
+#[doc(inline)]
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
+#[doc(inline)]
 pub use self::config::{Config, FileError};
 pub use self::decision::{Decision, Decisions, Outcome, Receipt};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};

@@ -29,9 +29,11 @@ pub use connect::RedisStoreBuilder;
 /// clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime with time
 /// and I/O enabled. Clones share the connection.
 ///
-/// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`; all of them expire by
-/// themselves. Use a server of its own with `maxmemory-policy noeviction`: an evicted key is a
-/// forgotten debt.
+/// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
+/// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
+/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. All
+/// of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
+/// evicted key is a forgotten debt.
 ///
 /// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +del +llen
 /// +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`.
