@@ -149,9 +149,9 @@ impl Action {
         }
     }
 
-    /// The same for scripts: zero when it is not known.
+    /// The same for scripts: zero when it is not known, which the epoch itself must not be taken for.
     pub(super) fn taken_us(&self) -> u64 {
-        self.taken_at().map_or(0, Micros::get)
+        self.taken_at().map_or(0, |at| at.get().max(1))
     }
 }
 

@@ -249,6 +249,11 @@ impl Algorithm {
         let (retry_after, delay) = match outcome {
             Outcome::Allowed if self.can_wait() => (Micros::ZERO, reading.wait),
             Outcome::Allowed | Outcome::NeverFits => (Micros::ZERO, Micros::ZERO),
+            // One that is full denies also whom it would not have held up for too long.
+            _ if self.delays() && action.patience() != Patience::None => {
+                let (_, empty_in) = twin!(self, twin => twin.left(reading, 0));
+                (reading.wait, empty_in)
+            }
             _ if self.can_wait() && action.patience() != Patience::None => {
                 let wait = reading.wait.saturating_add(action.patience().longest());
                 (reading.wait, wait)

@@ -157,7 +157,8 @@ impl Policy {
 
     /// Bans a subject that this policy denies too often, in the same step in which it is denied.
     ///
-    /// [`Decision::banned_for`] tells of a ban; [`Limiter::reset`](crate::Limiter::reset) lifts it.
+    /// [`Decision::banned_for`](crate::Decision::banned_for) tells of a ban;
+    /// [`Limiter::reset`](crate::Limiter::reset) lifts it.
     #[must_use]
     pub fn penalty(mut self, penalty: Penalty) -> Self {
         self.penalty = Some(penalty);

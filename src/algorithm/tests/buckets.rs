@@ -1,6 +1,7 @@
 //! GCRA, token bucket and leaky bucket: a bucket of whole integers.
 
 use super::*;
+use crate::time::MINUTE;
 
 /// One permit is `permit` units, each microsecond brings `per_us`; below zero it is owed.
 struct ModelBucket {
@@ -188,4 +189,19 @@ fn large_bursts_are_exact_to_the_permit() {
         }
         assert!(!subject.ask(1).is_allowed());
     }
+}
+
+#[test]
+fn who_finds_a_queue_full_is_told_how_long_the_queue_is() {
+    let mut subject = Subject::of(Limit::leaky_bucket(2, Rate::new(1, SECOND)));
+    subject.ask(2);
+    let patient = Action::Take(Take {
+        cost: 1,
+        patience: Patience::UntilItFits(Micros::from(MINUTE)),
+        lease: None,
+    });
+    let denied = subject.act(patient);
+    assert_eq!(denied.outcome(), Outcome::Denied);
+    assert_eq!(denied.retry_after(), Some(SECOND));
+    assert_eq!(denied.delay(), 2 * SECOND);
 }

@@ -283,3 +283,17 @@ fn the_next_window_opens_with_the_next_request_when_all_of_one_was_given_back() 
     assert_eq!(subject.act(credit(1, None)).reset_after(), Duration::ZERO);
     assert_eq!(subject.ask(1).reset_after(), SECOND);
 }
+
+#[test]
+fn what_was_taken_at_the_epoch_is_not_credited_as_if_nobody_knew_when() {
+    for limit in [
+        Limit::fixed_window(5, SECOND),
+        Limit::sliding_log(5, SECOND),
+        Limit::sliding_window(5, SECOND),
+        Limit::sliding_counter(5, SECOND),
+    ] {
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        let taken_us = algorithm.arguments(&credit(1, Some(0)))[3];
+        assert_ne!(taken_us, 0, "{limit:?}: a script takes zero for not known");
+    }
+}

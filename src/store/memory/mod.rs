@@ -52,8 +52,12 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// # Memory
 ///
 /// The table grows with the number of keys, to at most 180 bytes for each key of its capacity: 136
-/// MB for the default one. A sliding log takes 48 bytes more, and for each request in it when it was
-/// longest 16 to 32, 64 at least.
+/// MB for the default one. Some keys take more beside it:
+///
+/// - a sliding log 48 bytes, and for each request in it when it was longest 16 to 32, 64 at least;
+/// - a sliding window 40, and as much for each slice in use as a log for each request;
+/// - a limit of concurrency about 400, and up to 90 for each lease;
+/// - a penalty, which is a key of its own, 56, and for each denial 8 to 16, 32 at least.
 ///
 /// ```
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};

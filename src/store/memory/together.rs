@@ -48,13 +48,18 @@ impl<'a> Together<'a> {
     ///
     /// # Errors
     ///
-    /// When there is no room for one of the keys; nothing is changed then.
+    /// When there is no room for one of the keys of a request that fits; nothing is changed then.
     pub(super) fn ask(&mut self) -> Result<Decisions, StoreError> {
         let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
             .map(|position| self.read(position))
             .collect();
         let committed = committed(self.checks.iter().map(Check::asked), &readings);
-        self.let_in(&committed)?;
+        let all_fit = readings.iter().all(|reading| reading.fits);
+        match self.let_in(&committed) {
+            Err(error) if all_fit => return Err(error),
+            // It is denied all the same, only that a denial is not counted that has no key yet.
+            Ok(()) | Err(_) => {}
+        }
         for (position, _) in committed
             .iter()
             .enumerate()
@@ -134,7 +139,7 @@ impl<'a> Together<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Action, Algorithm};
+    use crate::algorithm::{Action, Algorithm, Penalty};
     use crate::error::StoreErrorKind;
     use crate::key::Key;
     use crate::limit::Limit;
@@ -142,6 +147,26 @@ mod tests {
     use crate::time::MINUTE;
 
     const NOW: Micros = Micros::new(1_000_000);
+
+    #[test]
+    fn a_subject_that_is_denied_stays_so_when_there_is_no_room_to_count_it() {
+        let shards = Shards::new(1);
+        let policy = PolicyId::new("login");
+        let guarded = Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap();
+        let penalty = Algorithm::try_from(&Penalty::after(2, MINUTE, MINUTE)).unwrap();
+        let checks = [guarded, penalty].map(|algorithm| Check {
+            policy: &policy,
+            subject: Key::from("alice").subject(None),
+            algorithm,
+            action: Action::take(1),
+            on_store_failure: FailureMode::Allow,
+        });
+        let ask = || Together::lock(&shards, &checks, NOW).ask();
+        assert!(ask().unwrap().all_allow());
+        for _ in 0..3 {
+            assert!(!ask().unwrap()[0].is_allowed());
+        }
+    }
 
     #[test]
     fn a_key_that_was_let_in_leaves_again_when_a_later_one_finds_no_room() {
