@@ -55,8 +55,8 @@ pub struct Take {
     pub cost: u32,
     /// What to do when they do not fit yet.
     pub patience: Patience,
-    /// The lease that holds them, for an algorithm that has leases. Without one they are held
-    /// until they lapse.
+    /// The lease that holds them, for an algorithm that has leases. All permits without one are
+    /// held together until they lapse, a whole life after the last was taken.
     pub lease: Option<LeaseId>,
 }
 
@@ -149,7 +149,8 @@ impl Action {
         }
     }
 
-    /// The same for scripts: zero when it is not known, which the epoch itself must not be taken for.
+    /// The same for scripts: zero when it is not known, which the epoch itself must not be taken
+    /// for.
     pub(super) fn taken_us(&self) -> u64 {
         self.taken_at().map_or(0, |at| at.get().max(1))
     }

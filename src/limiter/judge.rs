@@ -1,5 +1,7 @@
 //! How a request is judged: all policies that are about it, in one question.
 
+use std::task::{Context, Poll, ready};
+
 use smallvec::SmallVec;
 
 use super::taken::{Taken, TakenByRequest};
@@ -54,9 +56,12 @@ impl Limiter {
             Answer::Ready(answer) => Judging::Done(self.verdict(asked, taken, answer)),
             Answer::Pending(answer) => Judging::Asked(PendingVerdict {
                 limiter: self.clone(),
-                asked,
-                taken,
-                answer,
+                asking: Some(Asking {
+                    asked,
+                    taken,
+                    answer,
+                    is_sent: false,
+                }),
             }),
         })
     }
@@ -116,16 +121,50 @@ pub(crate) enum Judging {
 /// A verdict that takes a trip to the store.
 pub(crate) struct PendingVerdict {
     limiter: Limiter,
+    /// Taken when the answer is there.
+    asking: Option<Asking>,
+}
+
+struct Asking {
     asked: Asked,
     taken: TakenByRequest,
-    pub(crate) answer: PendingAnswer,
+    answer: PendingAnswer,
+    /// Whether the store may have been asked.
+    is_sent: bool,
 }
 
 impl PendingVerdict {
     /// The verdict, once the answer is there.
-    pub(crate) fn verdict(&mut self, answer: Result<Decisions, StoreError>) -> Verdict {
-        let asked = std::mem::take(&mut self.asked);
-        self.limiter.verdict(asked, self.taken.take(), answer)
+    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+        let asking = self.asking.as_mut().expect("polled after it was done");
+        asking.is_sent = true;
+        let answer = ready!(asking.answer.as_mut().poll(cx));
+        let Asking { asked, taken, .. } = self.asking.take().expect("it was there");
+        Poll::Ready(self.limiter.verdict(asked, taken, answer))
+    }
+}
+
+impl Drop for PendingVerdict {
+    /// What is taken ahead of time keeps others waiting, and how to give that back only the answer
+    /// says: it is awaited all the same.
+    fn drop(&mut self) {
+        let Some(asking) = self.asking.take().filter(|asking| asking.is_sent) else {
+            return;
+        };
+        let taken = asking.taken.as_ref();
+        let Some(runtime) = taken.and_then(|taken| taken.runtime_to_wait_on()) else {
+            return;
+        };
+        let limiter = self.limiter.clone();
+        runtime.spawn(async move {
+            let Asking {
+                asked,
+                taken,
+                answer,
+                ..
+            } = asking;
+            drop(limiter.verdict(asked, taken, answer.await));
+        });
     }
 }
 

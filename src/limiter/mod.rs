@@ -92,8 +92,9 @@ impl Limiter {
     ///
     /// Does not wait: with a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the caller
     /// does, for as long as [`Decision::delay`] says. Permits of a
-    /// [concurrency](crate::Limit::concurrency) limit are held until they lapse;
-    /// [`hold`](Self::hold) gives them back.
+    /// [concurrency](crate::Limit::concurrency) limit are held in one lease with all that was taken
+    /// so, which lapses a whole life after the last of them: take them by [`hold`](Self::hold),
+    /// which gives each back.
     ///
     /// # Errors
     ///

@@ -106,6 +106,14 @@ impl Taken {
         }
     }
 
+    /// Where to wait for an answer that nobody listens for any more, if others may wait behind what
+    /// it has taken.
+    pub(super) fn runtime_to_wait_on(&self) -> Option<Handle> {
+        let is_queued = self.entries.iter().any(|entry| entry.is_queued);
+        let here = || Handle::try_current().ok().or_else(|| self.runtime.clone());
+        is_queued.then(here)?
+    }
+
     /// The request is let through: from now on what it has taken is used.
     pub(crate) fn go_on(&mut self) {
         self.stage = Stage::Running;

@@ -146,14 +146,13 @@ where
 {
     fn poll_next(asking: &mut Option<Self>, cx: &mut Context<'_>) -> Poll<State<S, B>> {
         let waiting = asking.as_mut().expect(POLLED_AGAIN);
-        let answer = ready!(waiting.verdict.answer.as_mut().poll(cx));
+        let verdict = ready!(waiting.verdict.poll_verdict(cx));
         let Self {
-            mut verdict,
             ready,
             request,
             settings,
+            ..
         } = asking.take().expect(POLLED_AGAIN);
-        let verdict = verdict.verdict(answer);
         let sentence = settings.sentence(verdict, &RequestHead::of(&request));
         Poll::Ready(match sentence {
             Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),

@@ -18,8 +18,8 @@ use crate::request::RequestHead;
 /// service's errors pass unchanged.
 ///
 /// Dropping the future at any point is safe. A request that was let through stays charged, one
-/// whose answer was still on its way may be. One that is held up (see
-/// [`Policy::max_wait`](crate::Policy::max_wait)) gives back what it has taken, but for what others
+/// whose answer was still on its way may be. One that is held up, or would have been (see
+/// [`Policy::max_wait`](crate::Policy::max_wait)), gives back what it has taken, but for what others
 /// have queued behind since. What a [concurrency](crate::Limit::concurrency) limit holds is given
 /// back, and so it is when the response's body has ended or is dropped.
 ///

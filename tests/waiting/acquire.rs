@@ -1,15 +1,18 @@
 //! `acquire` and `try_acquire`.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::poll;
+use http::{Request, Response};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    Answer, Check, CheckError, DAY, FailureMode, HOUR, Limit, Limiter, MINUTE, MemoryStore,
-    Outcome, Policy, RedisStore, SECOND, Store, per_second,
+    Answer, Check, CheckError, DAY, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore,
+    Outcome, Policy, RateLimitLayer, RedisStore, SECOND, Store, per_second,
 };
 
 use crate::support::redis::Server;
@@ -268,4 +271,32 @@ async fn a_caller_who_goes_away_before_the_answer_gives_back_what_it_has_taken()
     answers.next().await;
     answers.next().await;
     assert_eq!(hours(&limiter).await, 1);
+}
+
+/// The same in the layer, where a request may be held up.
+#[tokio::test]
+async fn a_request_that_goes_away_before_the_answer_gives_back_what_it_has_taken() {
+    let server = Server::start();
+    let answers = Answers::default();
+    let store = Told(server.store().await, answers.clone());
+    let policy = Policy::new("api", Limit::gcra(1, HOUR)).max_wait(24 * HOUR);
+    let limiter = Limiter::builder(store)
+        .policy(policy.on_store_failure(FailureMode::Deny))
+        .timeout(60 * SECOND)
+        .build()
+        .unwrap();
+    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let mut service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let first = service.call(Request::new(())).await.unwrap();
+    assert_eq!(first.status(), 200);
+    answers.next().await;
+
+    let mut asking = Box::pin(service.call(Request::new(())));
+    assert!(poll!(&mut asking).is_pending());
+    drop(asking);
+    // The answer to it, and the answer to what gives back.
+    answers.next().await;
+    answers.next().await;
+    let next = limiter.try_acquire("api", Key::everybody(), 1, Duration::ZERO);
+    assert!(next.await.unwrap().is_allowed(), "nobody is before it");
 }
