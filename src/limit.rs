@@ -275,20 +275,11 @@ impl Limit {
             return Err(ConfigError::out_of_range("limit", 0, ANY_PERMITS));
         }
         let period = self.lease.unwrap_or(self.period);
-        if period < MIN_PERIOD
-            || period > MAX_PERIOD
-            || !period.subsec_nanos().is_multiple_of(1_000)
-        {
-            return Err(ConfigError::out_of_range(
-                self.kind.name_of_length(),
-                format_args!("{period:?}"),
-                "1 ms to 366 days, in whole microseconds",
-            ));
-        }
+        let period = sound_time(self.kind.name_of_length(), period)?;
         Ok(SoundLimit {
             kind: self.kind,
             permits: self.permits,
-            period: period.into(),
+            period,
             capacity: self.sound_capacity()?,
             aligned: self.aligned,
             slices: self.sound_slices()?,
@@ -369,6 +360,18 @@ impl Kind {
             Self::Concurrency => "lease",
         }
     }
+}
+
+/// A time that all arithmetic is exact for.
+pub(crate) fn sound_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
+    if time < MIN_PERIOD || time > MAX_PERIOD || !time.subsec_nanos().is_multiple_of(1_000) {
+        return Err(ConfigError::out_of_range(
+            field,
+            format_args!("{time:?}"),
+            "1 ms to 366 days, in whole microseconds",
+        ));
+    }
+    Ok(time.into())
 }
 
 const ANY_PERMITS: &str = "1 to 4294967295";

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{Action, Arguments, Reading, Take, Twin};
 use crate::error::ConfigError;
+use crate::limit::sound_time;
 use crate::time::Micros;
 
 /// A subject that is denied so often within a time is banned.
@@ -212,17 +213,4 @@ impl Twin for PenaltyBox {
     }
 }
 
-fn sound_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
-    if time < MIN_TIME || time > MAX_TIME || !time.subsec_nanos().is_multiple_of(1_000) {
-        return Err(ConfigError::out_of_range(
-            field,
-            format_args!("{time:?}"),
-            "1 ms to 366 days, in whole microseconds",
-        ));
-    }
-    Ok(time.into())
-}
-
 const MOST_DENIALS: u32 = 100;
-const MIN_TIME: Duration = Duration::from_millis(1);
-const MAX_TIME: Duration = Duration::from_secs(366 * 86_400);

@@ -100,10 +100,9 @@ impl Limiter {
     ///
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
-        let key = key.into();
         let policy = self.named(policy)?;
         let action = Action::take(policy.default_cost());
-        Ok(self.carry_out(policy, &key, action).await)
+        Ok(self.ask(policy, self.subject(&key.into()), action).await)
     }
 
     /// As [`check`](Self::check), for this many permits; 0 only looks.
@@ -117,9 +116,7 @@ impl Limiter {
         key: impl Into<Key>,
         cost: u32,
     ) -> Result<Decision, CheckError> {
-        let key = key.into();
-        let action = Action::take(cost);
-        Ok(self.carry_out(self.named(policy)?, &key, action).await)
+        self.carry_out(policy, key.into(), Action::take(cost)).await
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
@@ -144,9 +141,8 @@ impl Limiter {
         key: impl Into<Key>,
         permits: u32,
     ) -> Result<Decision, CheckError> {
-        let key = key.into();
         let action = Action::Charge(permits);
-        Ok(self.carry_out(self.named(policy)?, &key, action).await)
+        self.carry_out(policy, key.into(), action).await
     }
 
     /// Gives permits back, at most as many as are taken. The decision tells what is left.
@@ -164,12 +160,11 @@ impl Limiter {
         key: impl Into<Key>,
         permits: u32,
     ) -> Result<Decision, CheckError> {
-        let key = key.into();
         let action = Action::Credit {
             permits,
             taken_at: None,
         };
-        Ok(self.carry_out(self.named(policy)?, &key, action).await)
+        self.carry_out(policy, key.into(), action).await
     }
 
     /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
@@ -180,10 +175,7 @@ impl Limiter {
     ///
     /// As for [`check`](Self::check).
     pub async fn reset(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
-        let key = key.into();
-        Ok(self
-            .carry_out(self.named(policy)?, &key, Action::Reset)
-            .await)
+        self.carry_out(policy, key.into(), Action::Reset).await
     }
 
     /// Takes permits as soon as all that others have taken has come back, and waits until then.
@@ -342,8 +334,14 @@ impl Limiter {
         Ok(&self.0.policies[self.position(name)?])
     }
 
-    async fn carry_out(&self, policy: &ReadyPolicy, key: &Key, action: Action) -> Decision {
-        self.ask(policy, self.subject(key), action).await
+    async fn carry_out(
+        &self,
+        policy: &str,
+        key: Key,
+        action: Action,
+    ) -> Result<Decision, CheckError> {
+        let policy = self.named(policy)?;
+        Ok(self.ask(policy, self.subject(&key), action).await)
     }
 
     async fn ask(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
@@ -352,11 +350,7 @@ impl Limiter {
             .0
             .store
             .ask(&checks.collect::<SmallVec<[Check<'_>; 2]>>());
-        let decisions = match answer {
-            Answer::Ready(answer) => answered(answer),
-            Answer::Pending(answer) => answered(answer.await),
-        };
-        policy.decision(&mut decisions.iter())
+        policy.decision(&mut decisions(answer).await.iter())
     }
 
     fn subject(&self, key: &Key) -> Subject {
@@ -366,11 +360,15 @@ impl Limiter {
 
 /// Why the store did not do what it was asked to, when it did not.
 async fn failure(answer: Answer) -> Option<StoreErrorKind> {
-    let decisions = match answer {
+    let decisions = decisions(answer).await;
+    decisions.iter().find_map(Decision::store_failure)
+}
+
+async fn decisions(answer: Answer) -> Decisions {
+    match answer {
         Answer::Ready(answer) => answered(answer),
         Answer::Pending(answer) => answered(answer.await),
-    };
-    decisions.iter().find_map(Decision::store_failure)
+    }
 }
 
 /// `Failover` stands outermost and turns every error into a decision.
