@@ -157,6 +157,11 @@ impl Decision {
         self
     }
 
+    /// Whether it was allowed, and a tenth of the limit or less is left.
+    pub(crate) fn is_near_limit(&self) -> bool {
+        self.is_allowed() && u64::from(self.remaining) * 10 <= u64::from(self.limit)
+    }
+
     /// Why the store gave no answer, when it gave none.
     pub fn store_failure(&self) -> Option<StoreErrorKind> {
         match self.outcome {

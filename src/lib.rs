@@ -90,10 +90,12 @@ mod decision;
 mod error;
 mod key;
 mod limit;
+mod mode;
 mod time;
 // Floor 1: the algorithms.
 pub mod algorithm;
-// Floor 2: the stores.
+// Floor 2: the stores, and who is told.
+mod observe;
 mod store;
 // Floor 3: policies and the limiter.
 mod limiter;
@@ -125,6 +127,8 @@ pub use self::http::{
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
 pub use self::limiter::{Held, Limiter, LimiterBuilder};
+pub use self::mode::Mode;
+pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer};
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
     CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,

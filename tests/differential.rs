@@ -300,6 +300,7 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<HashSet
                 subject,
                 algorithm: Algorithm::try_from(&limits[policy]).unwrap(),
                 action: act.action(receipts[policy]),
+                is_shadow: false,
                 on_store_failure: FailureMode::Allow,
             };
             if check.action.takes() > 0 {

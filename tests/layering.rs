@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 /// The modules of each floor, the lowest first.
 const FLOORS: [&[&str]; 7] = [
-    &["time", "limit", "key", "decision", "error"],
+    &["time", "limit", "key", "mode", "decision", "error"],
     &["algorithm"],
-    &["store"],
+    &["store", "observe"],
     &["request", "response", "policy", "limiter"],
     &["http"],
     &["tower"],

@@ -95,6 +95,7 @@ impl Client {
             subject: Subject::from(&Key::everybody()),
             algorithm: self.algorithm,
             action,
+            is_shadow: false,
             on_store_failure: FailureMode::Deny,
         };
         let decisions = match self.store.ask(&[check]) {

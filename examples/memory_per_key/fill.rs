@@ -52,6 +52,7 @@ pub(crate) async fn act(
             subject: Subject::from(&Key::from(number)),
             algorithm,
             action,
+            is_shadow: false,
             on_store_failure: FailureMode::Deny,
         };
         let checks: Vec<_> = numbers.iter().map(check).collect();

@@ -8,6 +8,7 @@ use super::leases::Leases;
 use super::{Limiter, Shared};
 use crate::error::ConfigError;
 use crate::key::Secret;
+use crate::observe::{Observer, Observers};
 use crate::policy::Policy;
 use crate::store::{Failover, FailureMode, Store};
 
@@ -22,6 +23,7 @@ pub struct LimiterBuilder<S> {
     timeout: Duration,
     on_store_failure: FailureMode,
     secret: Option<Vec<u8>>,
+    observers: Vec<Arc<dyn Observer>>,
 }
 
 impl<S: Store> LimiterBuilder<S> {
@@ -32,6 +34,7 @@ impl<S: Store> LimiterBuilder<S> {
             timeout: DEFAULT_TIMEOUT,
             on_store_failure: FailureMode::default(),
             secret: None,
+            observers: Vec::new(),
         }
     }
 
@@ -69,6 +72,12 @@ impl<S: Store> LimiterBuilder<S> {
         self
     }
 
+    /// Tells somebody what is decided and how the store fares; called several times, each of them.
+    pub fn observe(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
     /// Checks everything and builds the limiter.
     ///
     /// # Errors
@@ -101,9 +110,11 @@ impl<S: Store> LimiterBuilder<S> {
             }
             policies.push(policy);
         }
+        let observers = Observers::new(self.observers);
         Ok(Limiter(Arc::new(Shared {
-            store: Box::new(Failover::new(self.store, self.timeout)),
+            store: Box::new(Failover::new(self.store, self.timeout, observers.clone())),
             policies,
+            observers,
             secret: self.secret.as_deref().map(Secret::new),
             leases: Leases::default(),
         })))

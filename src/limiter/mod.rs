@@ -13,6 +13,7 @@ use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::{Decision, Decisions};
 use crate::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 use crate::key::{Key, Secret, Subject};
+use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
 use crate::store::{Answer, Check, Store};
 use crate::time::Micros;
@@ -66,6 +67,8 @@ pub struct Limiter(Arc<Shared>);
 struct Shared {
     store: Box<dyn Store>,
     policies: Vec<ReadyPolicy>,
+    #[expect(dead_code, reason = "told of decisions")]
+    observers: Observers,
     secret: Option<Secret>,
     leases: Leases,
 }

@@ -181,6 +181,7 @@ impl ReadyPolicy {
             subject,
             algorithm,
             action,
+            is_shadow: false,
             on_store_failure: self.on_store_failure,
         }
     }

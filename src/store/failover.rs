@@ -9,6 +9,7 @@ use super::{Answer, Check, PendingAnswer, Store};
 use crate::algorithm::Algorithm;
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::observe::Observers;
 use crate::time::{Micros, SECOND};
 
 /// What a policy decides when the store gives no answer.
@@ -28,11 +29,17 @@ pub enum FailureMode {
 pub(crate) struct Failover<S> {
     inner: S,
     deadline: Duration,
+    #[expect(dead_code, reason = "told of answers by the breaker")]
+    observers: Observers,
 }
 
 impl<S: Store> Failover<S> {
-    pub(crate) fn new(inner: S, deadline: Duration) -> Self {
-        Self { inner, deadline }
+    pub(crate) fn new(inner: S, deadline: Duration, observers: Observers) -> Self {
+        Self {
+            inner,
+            deadline,
+            observers,
+        }
     }
 }
 

@@ -59,6 +59,9 @@ pub struct Check<'a> {
     pub algorithm: Algorithm,
     /// What to do.
     pub action: Action,
+    /// Whether it only counts: it is carried out when it fits and all checks that are none fit, and
+    /// it holds up nothing if it does not fit.
+    pub is_shadow: bool,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
 }

@@ -34,6 +34,7 @@ impl Asked {
             subject: self.subject,
             algorithm: self.algorithm,
             action: self.action,
+            is_shadow: false,
             on_store_failure: FailureMode::Deny,
         }
     }

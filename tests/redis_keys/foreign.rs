@@ -120,6 +120,7 @@ async fn act(
         subject: Subject::from(&Key::from("alice")),
         algorithm,
         action,
+        is_shadow: false,
         on_store_failure: FailureMode::Deny,
     };
     let answer = match store.ask(&[check]) {

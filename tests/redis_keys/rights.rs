@@ -54,6 +54,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
             subject: Subject::from(&Key::from(name)),
             algorithm,
             action,
+            is_shadow: false,
             on_store_failure: FailureMode::Deny,
         };
         let algorithm = Algorithm::try_from(&limit).unwrap();
@@ -94,6 +95,7 @@ async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
         subject: Subject::from(&Key::from("alice")),
         algorithm: Algorithm::try_from(&Limit::concurrency(1)).unwrap(),
         action: Action::take(1),
+        is_shadow: false,
         on_store_failure: FailureMode::Deny,
     }]);
     let Answer::Pending(answer) = answer else {

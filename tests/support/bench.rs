@@ -150,6 +150,7 @@ impl Bench {
                 subject: Subject::from(&Key::from(*key)),
                 algorithm: *algorithm,
                 action: *action,
+                is_shadow: false,
                 on_store_failure: FailureMode::Deny,
             })
             .collect();

@@ -248,6 +248,7 @@ mod tests {
             subject: Key::from(key).subject(None),
             algorithm: Algorithm::try_from(&Limit::gcra(10, MINUTE)).unwrap(),
             action: Action::take(1),
+            is_shadow: false,
             on_store_failure: FailureMode::Deny,
         };
         let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());

@@ -159,6 +159,7 @@ mod tests {
             subject: Key::from("alice").subject(None),
             algorithm,
             action: Action::take(1),
+            is_shadow: false,
             on_store_failure: FailureMode::Allow,
         });
         let ask = || Together::lock(&shards, &checks, NOW).ask();
@@ -177,6 +178,7 @@ mod tests {
             subject: Key::from(key).subject(None),
             algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
             action: Action::take(1),
+            is_shadow: false,
             on_store_failure: FailureMode::Deny,
         };
         let home = |key: u64| Shards::home(Fingerprint::of(&check(key)));

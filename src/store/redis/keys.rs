@@ -83,6 +83,7 @@ mod tests {
             subject: Subject::from(&Key::from("alice")),
             algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap(),
             action: Action::take(1),
+            is_shadow: false,
             on_store_failure: FailureMode::Allow,
         };
         assert_eq!(

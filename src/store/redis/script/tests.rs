@@ -154,6 +154,7 @@ fn numbers_are_passed_as_arguments_and_keys_are_keys() {
         subject: Subject::from(&Key::from("alice")),
         algorithm: Algorithm::try_from(&limit).unwrap(),
         action: Action::take(7),
+        is_shadow: false,
         on_store_failure: FailureMode::Allow,
     };
     let checks = every_limit().map(check);

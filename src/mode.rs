@@ -1,0 +1,39 @@
+//! `Mode`: whether a policy limits, only counts, or is switched off.
+
+use std::fmt;
+
+/// Whether a policy limits, only counts, or does nothing.
+///
+/// [`Limiter::set_mode`](crate::Limiter::set_mode) changes it while the limiter is at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Requests that do not fit are denied.
+    #[default]
+    Enforce,
+    /// Requests are counted as if they were limited, and none is ever denied or held up: to see
+    /// what a limit would do before it does. Observers are told, clients are not.
+    Shadow,
+    /// Nothing is counted and nothing is denied.
+    Off,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Enforce, Self::Shadow, Self::Off];
+
+    /// The word for it in configuration files, metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Shadow => "shadow",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

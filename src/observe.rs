@@ -1,0 +1,199 @@
+//! `Observer`: who is told what the limiter decides and how its store fares.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::decision::{Decision, Outcome};
+use crate::error::StoreErrorKind;
+use crate::key::Subject;
+use crate::mode::Mode;
+
+/// Is told what a limiter decides and how its store fares: metrics, logs, whatever you need.
+///
+/// The methods are called on the way of each request, so they have to be quick and must not block.
+/// What they cannot do is to change an answer.
+pub trait Observer: Send + Sync + 'static {
+    /// A policy has decided about a request, or about what [`Limiter::check`](crate::Limiter::check)
+    /// and its siblings ask. Looking, charging and giving back are no decisions.
+    fn on_decision(&self, event: &DecisionEvent<'_>) {
+        let _ = event;
+    }
+
+    /// The store has answered, or failed to, after so long. Only of answers that took a trip.
+    fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        let _ = (elapsed, failure);
+    }
+
+    /// The circuit breaker in front of the store has changed its state.
+    fn on_breaker(&self, state: BreakerState) {
+        let _ = state;
+    }
+}
+
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn on_decision(&self, event: &DecisionEvent<'_>) {
+        (**self).on_decision(event);
+    }
+
+    fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        (**self).on_store_answer(elapsed, failure);
+    }
+
+    fn on_breaker(&self, state: BreakerState) {
+        (**self).on_breaker(state);
+    }
+}
+
+/// One policy's decision, as an [`Observer`] sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DecisionEvent<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// The mode in which it was asked: [`Mode::Enforce`] or [`Mode::Shadow`].
+    pub mode: Mode,
+    /// Whose quota it is, hashed.
+    pub subject: Subject,
+    /// What it decided, by itself: a request that one policy allows may be denied by another.
+    pub decision: &'a Decision,
+}
+
+impl DecisionEvent<'_> {
+    /// How it came out, in one word.
+    pub fn result(&self) -> DecisionResult {
+        let decision = self.decision;
+        match decision.outcome() {
+            Outcome::FailedOpen(_) => DecisionResult::FailedOpen,
+            // What would have been refused passes.
+            Outcome::FailedClosed(_) if self.mode == Mode::Shadow => DecisionResult::FailedOpen,
+            Outcome::FailedClosed(_) => DecisionResult::FailedClosed,
+            _ if !decision.is_allowed() && self.mode == Mode::Shadow => {
+                DecisionResult::ShadowDenied
+            }
+            _ if !decision.is_allowed() => DecisionResult::Denied,
+            _ if !decision.delay().is_zero() && self.mode == Mode::Enforce => {
+                DecisionResult::Waited
+            }
+            _ if decision.is_near_limit() => DecisionResult::NearLimit,
+            _ => DecisionResult::Allowed,
+        }
+    }
+}
+
+/// How a decision came out, in one word: a label of bounded many values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DecisionResult {
+    /// Allowed, with more than a tenth of the limit left.
+    Allowed,
+    /// Allowed, with a tenth of the limit left or less.
+    NearLimit,
+    /// Allowed, after it was held up.
+    Waited,
+    /// Denied by the store.
+    Denied,
+    /// Denied by what this process remembers of an earlier denial, without asking the store.
+    DeniedFromMemory,
+    /// Would have been denied, if the policy were enforced.
+    ShadowDenied,
+    /// Let through uncounted, since the store gave no answer.
+    FailedOpen,
+    /// Refused, since the store gave no answer.
+    FailedClosed,
+}
+
+impl DecisionResult {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Allowed,
+        Self::NearLimit,
+        Self::Waited,
+        Self::Denied,
+        Self::DeniedFromMemory,
+        Self::ShadowDenied,
+        Self::FailedOpen,
+        Self::FailedClosed,
+    ];
+
+    /// The word for it, as a label of metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::NearLimit => "near_limit",
+            Self::Waited => "waited",
+            Self::Denied => "denied",
+            Self::DeniedFromMemory => "denied_from_memory",
+            Self::ShadowDenied => "shadow_denied",
+            Self::FailedOpen => "failed_open",
+            Self::FailedClosed => "failed_closed",
+        }
+    }
+}
+
+impl fmt::Display for DecisionResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The state of the circuit breaker in front of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// The store is asked.
+    #[default]
+    Closed,
+    /// The store failed too often and is left alone for a while: the failure modes decide at once.
+    Open,
+    /// One question is on its way to see whether the store is back; the failure modes decide the
+    /// others.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// The word for it, as a label of metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+impl fmt::Display for BreakerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// All who are told; clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(Arc<[Arc<dyn Observer>]>);
+
+impl Observers {
+    pub(crate) fn new(observers: Vec<Arc<dyn Observer>>) -> Self {
+        Self(observers.into())
+    }
+
+    #[expect(dead_code, reason = "asked by the limiter")]
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Observer for Observers {
+    fn on_decision(&self, event: &DecisionEvent<'_>) {
+        self.0.iter().for_each(|each| each.on_decision(event));
+    }
+
+    fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        let each = self.0.iter();
+        each.for_each(|each| each.on_store_answer(elapsed, failure));
+    }
+
+    fn on_breaker(&self, state: BreakerState) {
+        self.0.iter().for_each(|each| each.on_breaker(state));
+    }
+}
