@@ -153,7 +153,15 @@ pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
-/// The code in the README, held to what the crate does.
-#[cfg(all(doctest, feature = "config"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// The code in the README and in `docs/`, held to what the crate does.
+#[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/headers.md")]
+    struct Headers;
+    #[doc = include_str!("../docs/proxies.md")]
+    struct Proxies;
+    #[doc = include_str!("../docs/security.md")]
+    struct Security;
+}
