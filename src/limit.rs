@@ -328,9 +328,7 @@ impl Limit {
         if capacity == 0 {
             return Err(ConfigError::out_of_range(field, 0, ANY_PERMITS));
         }
-        // Keeps every stored instant below 2^53 microseconds, where a Lua number is exact.
-        let refill = self.period.as_micros() * u128::from(capacity) / u128::from(self.permits);
-        if refill > MAX_REFILL.as_micros() {
+        if capacity > most_capacity(self.permits, self.period.into()) {
             return Err(ConfigError::out_of_range(
                 field,
                 capacity,
@@ -360,6 +358,14 @@ impl Kind {
             Self::Concurrency => "lease",
         }
     }
+}
+
+/// The most permits at once: as many as come back within 100 years. Keeps every stored instant below
+/// 2^53 microseconds, where a Lua number is exact.
+pub(crate) fn most_capacity(permits: u32, period: Micros) -> u32 {
+    let within = MAX_REFILL.as_micros() * u128::from(permits);
+    let most = within / u128::from(period.get().max(1));
+    u32::try_from(most).unwrap_or(u32::MAX).max(1)
 }
 
 /// A time that all arithmetic is exact for.

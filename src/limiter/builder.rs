@@ -111,8 +111,10 @@ impl<S: Store> LimiterBuilder<S> {
             policies.push(policy);
         }
         let observers = Observers::new(self.observers);
+        let store = Failover::new(self.store, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
-            store: Box::new(Failover::new(self.store, self.timeout, observers.clone())),
+            breaker: store.breaker(),
+            store: Box::new(store),
             policies,
             observers,
             secret: self.secret.as_deref().map(Secret::new),

@@ -13,9 +13,9 @@ use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::{Decision, Decisions};
 use crate::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 use crate::key::{Key, Secret, Subject};
-use crate::observe::Observers;
+use crate::observe::{BreakerState, Observers};
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Check, Store};
+use crate::store::{Answer, Breaker, Check, Store};
 use crate::time::Micros;
 
 mod builder;
@@ -66,6 +66,7 @@ pub struct Limiter(Arc<Shared>);
 
 struct Shared {
     store: Box<dyn Store>,
+    breaker: Arc<Breaker>,
     policies: Vec<ReadyPolicy>,
     #[expect(dead_code, reason = "told of decisions")]
     observers: Observers,
@@ -89,6 +90,12 @@ impl Limiter {
     /// For all that [`new`](Self::new) leaves at its default.
     pub fn builder<S: Store>(store: S) -> LimiterBuilder<S> {
         LimiterBuilder::over(store)
+    }
+
+    /// The state of the circuit breaker in front of the store. [Closed](BreakerState::Closed) for
+    /// ever over a store that answers from memory.
+    pub fn breaker(&self) -> BreakerState {
+        self.0.breaker.state()
     }
 
     /// Asks for one request's permits (the policy's cost) of this key.

@@ -61,7 +61,7 @@ impl Policy {
             algorithm,
             patience,
             penalty,
-            on_store_failure: self.on_store_failure.unwrap_or(otherwise),
+            on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
             policy: self,
         })
     }

@@ -16,8 +16,8 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub(crate) use failover::Failover;
 pub use failover::FailureMode;
+pub(crate) use failover::{Breaker, Failover};
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 
