@@ -261,7 +261,9 @@ impl Limit {
     /// said. For [`concurrency`](Self::concurrency).
     ///
     /// What is shorter frees the places of a killed process earlier; it should be several times as
-    /// long as a decision may take, and longer than a process may ever stand still.
+    /// long as a decision may take, and longer than a process may ever stand still. One of less than
+    /// about 20 s may lapse while the store is away: after an outage it can take 6 s until it is
+    /// asked again.
     #[must_use]
     pub const fn lease(mut self, life: Duration) -> Self {
         self.lease = Some(life);
