@@ -55,6 +55,9 @@ pub enum Outcome {
     NeverFits,
     /// The subject was denied too often and is banned; [`Decision::retry_after`] says for how long.
     Banned,
+    /// The store was not asked, because another policy's denial of the same request was known
+    /// already; whether this one would have denied it too is not known. Nothing was taken.
+    NotAsked,
     /// The store gave no answer and the policy's failure mode lets the request pass uncounted.
     FailedOpen(StoreErrorKind),
     /// The store gave no answer and the policy's failure mode refuses the request.
@@ -62,12 +65,16 @@ pub enum Outcome {
 }
 
 impl Decision {
-    /// Whether the request may pass, as far as this policy is concerned.
+    /// Whether the request may pass, as far as this policy is concerned; also of one that was
+    /// [not asked](Outcome::NotAsked).
     ///
     /// When several policies judge one request, one that denies leaves the others' permits
     /// untouched.
     pub fn is_allowed(&self) -> bool {
-        matches!(self.outcome, Outcome::Allowed | Outcome::FailedOpen(_))
+        matches!(
+            self.outcome,
+            Outcome::Allowed | Outcome::NotAsked | Outcome::FailedOpen(_)
+        )
     }
 
     /// How it came out, in full.
@@ -86,7 +93,7 @@ impl Decision {
     }
 
     /// The permits that could be taken right now, after this decision; 0 when the store gave no
-    /// answer.
+    /// answer, or was not asked.
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
@@ -144,6 +151,11 @@ impl Decision {
             self.renews_whole = false;
         }
         self
+    }
+
+    /// Whether it tells what is left.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.outcome != Outcome::NotAsked && self.store_failure().is_none()
     }
 
     /// Why the store gave no answer, when it gave none.

@@ -27,7 +27,8 @@ use crate::limiter::Verdict;
 /// `qu="concurrent-requests"` instead of `w`, and no `t`.
 ///
 /// The fields are appended, so that nested layers each tell theirs. They are left out of redirects
-/// (status 3xx), and for policies to which the store gave no answer.
+/// (status 3xx), and for policies to which the store gave no answer
+/// or, another denial being known, was not asked for one.
 ///
 /// Code in a browser sees none of them, unless a CORS layer *outside* of this one exposes them:
 /// `CorsLayer::new().expose_headers(QuotaHeaders::Draft11.names().to_vec())`.
@@ -77,10 +78,10 @@ pub(crate) struct QuotaFields {
 }
 
 impl QuotaFields {
-    /// `None` when no policy applied, or none got an answer from the store.
+    /// `None` when no policy applied, or none got an answer.
     fn of<'a>(each: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
         let (mut policy, mut quota) = (Text::default(), Text::default());
-        for (name, decision) in each.filter(|(_, decision)| decision.store_failure().is_none()) {
+        for (name, decision) in each.filter(|(_, decision)| decision.is_answered()) {
             policy.push_item(name, (";q=", decision.limit.into()));
             quota.push_item(name, (";r=", decision.remaining.into()));
             if counts_in_time(decision) {
