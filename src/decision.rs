@@ -26,6 +26,8 @@ pub struct Decision {
     /// How long the subject is banned for; zero when it is not.
     pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
+    /// Whether the store was not asked for it.
+    pub(crate) is_remembered: bool,
 }
 
 /// What permits that were taken are known by when they are given back.
@@ -57,6 +59,9 @@ pub enum Outcome {
     NeverFits,
     /// The subject was denied too often and is banned; [`Decision::banned_for`] says for how long.
     Banned,
+    /// The store was not asked, because another policy's denial of the same request was known
+    /// already; whether this one would have denied it too is not known. Nothing was taken.
+    NotAsked,
     /// The store gave no answer and the policy's failure mode lets the request pass uncounted.
     FailedOpen(StoreErrorKind),
     /// The store gave no answer and the policy's failure mode refuses the request.
@@ -64,12 +69,34 @@ pub enum Outcome {
 }
 
 impl Decision {
-    /// Whether the request may pass, as far as this policy is concerned.
+    /// One that tells nothing of what is left, under a limit of so many permits in each window.
+    pub(crate) fn without_answer(outcome: Outcome, (limit, window): (u32, Micros)) -> Self {
+        Self {
+            outcome,
+            limit,
+            window,
+            remaining: 0,
+            retry_after: Micros::ZERO,
+            delay: Micros::ZERO,
+            reset_after: Micros::ZERO,
+            renews_after: Micros::ZERO,
+            renews_whole: false,
+            ban: Micros::ZERO,
+            receipt: Receipt::default(),
+            is_remembered: false,
+        }
+    }
+
+    /// Whether the request may pass, as far as this policy is concerned; also of one that was
+    /// [not asked](Outcome::NotAsked).
     ///
     /// When several policies judge one request, one that denies leaves the others' permits
     /// untouched.
     pub fn is_allowed(&self) -> bool {
-        matches!(self.outcome, Outcome::Allowed | Outcome::FailedOpen(_))
+        matches!(
+            self.outcome,
+            Outcome::Allowed | Outcome::NotAsked | Outcome::FailedOpen(_)
+        )
     }
 
     /// How it came out, in full.
@@ -89,7 +116,7 @@ impl Decision {
     }
 
     /// The permits that could be taken right now, after this decision; 0 when the store gave no
-    /// answer.
+    /// answer, or was not asked.
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
@@ -136,6 +163,12 @@ impl Decision {
         self.reset_after.to_duration()
     }
 
+    /// Whether the store was not asked, because this process remembers a denial that still holds:
+    /// see [`DenyCache`](crate::DenyCache). Nothing was taken then.
+    pub fn is_remembered(&self) -> bool {
+        self.is_remembered
+    }
+
     /// The same decision, under what the penalty behind it says.
     pub(crate) fn under(mut self, penalty: &Self) -> Self {
         // That which is in force, or which this denial has brought.
@@ -159,7 +192,12 @@ impl Decision {
 
     /// Whether it was allowed, and a tenth of the limit or less is left.
     pub(crate) fn is_near_limit(&self) -> bool {
-        self.is_allowed() && u64::from(self.remaining) * 10 <= u64::from(self.limit)
+        self.outcome == Outcome::Allowed && u64::from(self.remaining) * 10 <= u64::from(self.limit)
+    }
+
+    /// Whether it tells what is left.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.outcome != Outcome::NotAsked && self.store_failure().is_none()
     }
 
     /// Why the store gave no answer, when it gave none.

@@ -19,6 +19,7 @@ mod concurrency;
 mod debt;
 mod fixed_window;
 mod gcra;
+mod known;
 mod leaky_bucket;
 mod penalty;
 mod sliding_counter;
@@ -28,14 +29,15 @@ mod span;
 mod token_bucket;
 
 pub use self::action::{Action, LeaseId, Patience, Take};
+pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
 /// `TryFrom`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm(Which);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Gcra(debt::Debt),
     TokenBucket(debt::Debt),
@@ -130,6 +132,27 @@ trait Twin {
         [0; 2]
     }
     fn arguments(&self, action: &Action) -> Arguments;
+    /// The level that was read, by the decision that was made of it and has taken nothing.
+    fn level(&self, decision: &Decision) -> [u64; 2] {
+        let (limit, _) = self.quota();
+        let used = limit.saturating_sub(decision.remaining);
+        [used.into(), decision.reset_after.get()]
+    }
+    /// What the key would be read as for `take` when so much time has gone by since this reading
+    /// for a cost, and nobody has touched it. `None` when the reading does not tell.
+    fn later(&self, reading: &Reading, cost: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+        // What comes back when is known of the permits that were asked for, and of no others.
+        if take.cost != cost || (!reading.fits && reading.wait <= elapsed) {
+            return None;
+        }
+        let [used, back_in] = reading.level;
+        Some(Reading {
+            fits: reading.fits,
+            wait: reading.wait.saturating_sub(elapsed),
+            level: [used, back_in.saturating_sub(elapsed.get())],
+            at: reading.at.saturating_add(elapsed),
+        })
+    }
 }
 
 /// Calls a method of the [`Twin`] that this algorithm is.
@@ -146,6 +169,7 @@ macro_rules! twin {
         }
     };
 }
+use twin;
 
 /// Calls a method of the [`Twin`] that this algorithm is with its own kind of state; `$other` when
 /// the state is of another algorithm.
@@ -288,10 +312,12 @@ impl Algorithm {
                 at: reading.at,
                 mark: twin!(self, twin => twin.mark(reading, taken)),
             },
+            is_remembered: false,
         }
     }
 
-    fn never_fits(&self, take: &Take) -> bool {
+    /// Whether waiting does not help, whatever the state.
+    pub(crate) fn never_fits(&self, take: &Take) -> bool {
         let borrows = self.can_wait() && matches!(take.patience, Patience::UntilPaid(_));
         take.cost > self.capacity() && !borrows
     }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::algorithm::Algorithm;
-use crate::decision::{Decision, Decisions, Outcome, Receipt};
+use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::Observers;
 use crate::time::{Micros, SECOND};
@@ -93,22 +93,13 @@ impl Fallback {
 
     fn decide(&self, kind: StoreErrorKind) -> Decisions {
         let decision = |(algorithm, mode): &(Algorithm, FailureMode)| {
-            let (limit, window) = algorithm.quota();
+            let outcome = match mode {
+                FailureMode::Allow => Outcome::FailedOpen(kind),
+                FailureMode::Deny => Outcome::FailedClosed(kind),
+            };
             Decision {
-                outcome: match mode {
-                    FailureMode::Allow => Outcome::FailedOpen(kind),
-                    FailureMode::Deny => Outcome::FailedClosed(kind),
-                },
-                limit,
-                window,
-                remaining: 0,
                 retry_after: Micros::from(SECOND),
-                delay: Micros::ZERO,
-                reset_after: Micros::ZERO,
-                renews_after: Micros::ZERO,
-                renews_whole: false,
-                ban: Micros::ZERO,
-                receipt: Receipt::default(),
+                ..Decision::without_answer(outcome, algorithm.quota())
             }
         };
         self.0.iter().map(decision).collect()

@@ -10,12 +10,14 @@ use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
 
+mod deny_cache;
 mod failover;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
+pub use deny_cache::DenyCache;
 pub(crate) use failover::Failover;
 pub use failover::FailureMode;
 #[cfg(feature = "redis")]
