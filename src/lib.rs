@@ -92,13 +92,16 @@ mod error;
 mod key;
 mod limit;
 mod mode;
+mod ranges;
 mod time;
+mod trace;
 // Floor 1: the algorithms.
 pub mod algorithm;
 // Floor 2: the stores, and who is told.
 mod observe;
 mod store;
 // Floor 3: policies and the limiter.
+mod access;
 mod limiter;
 mod policy;
 mod request;
@@ -110,14 +113,19 @@ mod tower;
 // Floor 6: adapters.
 #[cfg(feature = "config")]
 pub mod config;
+#[cfg(feature = "axum")]
+mod extractor;
 
+pub use self::access::AccessList;
 #[doc(inline)]
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
 #[doc(inline)]
 pub use self::config::{Config, FileError};
-pub use self::decision::{Decision, Decisions, Outcome, Receipt};
+pub use self::decision::{Decision, Decisions, Outcome, Receipt, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
+#[cfg(feature = "axum")]
+pub use self::extractor::NoDecision;
 pub use self::http::extract::{
     ClientAddr, Everybody, Extension, Header, Peer, PeerAddr, PeerNetwork,
 };
@@ -127,17 +135,20 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
-pub use self::limiter::{Held, Limiter, LimiterBuilder};
+pub use self::limiter::{Held, Limiter, LimiterBuilder, Rules};
 pub use self::mode::Mode;
-pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer};
+pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
-    CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,
+    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor,
+    RequestHead, RequestMatcher,
 };
 pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
-pub use self::store::{Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId, Store};
+pub use self::store::{
+    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId, Store,
+};
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};

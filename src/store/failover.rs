@@ -99,7 +99,7 @@ impl Fallback {
             };
             Decision {
                 retry_after: Micros::from(SECOND),
-                ..Decision::without_answer(outcome, algorithm.quota())
+                ..Decision::unasked(outcome, algorithm.quota())
             }
         };
         self.0.iter().map(decision).collect()

@@ -12,6 +12,7 @@ use crate::key::Subject;
 
 mod deny_cache;
 mod failover;
+mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -20,6 +21,7 @@ pub(crate) mod redis;
 pub use deny_cache::DenyCache;
 pub(crate) use failover::Failover;
 pub use failover::FailureMode;
+pub use fixed::{AlwaysAllow, AlwaysDeny};
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 
@@ -87,6 +89,10 @@ impl PolicyId {
     /// The policy's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// 128 bits that stand for the name, uniformly distributed.

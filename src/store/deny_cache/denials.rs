@@ -143,7 +143,7 @@ pub(super) fn key(check: &Check<'_>) -> u128 {
 fn not_asked(algorithm: &Algorithm) -> Decision {
     Decision {
         is_remembered: true,
-        ..Decision::without_answer(Outcome::NotAsked, algorithm.quota())
+        ..Decision::unasked(Outcome::NotAsked, algorithm.quota())
     }
 }
 
