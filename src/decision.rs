@@ -264,6 +264,17 @@ impl Decisions {
     }
 }
 
+#[cfg(any(feature = "memory", feature = "redis"))]
+impl Decisions {
+    /// Notes that the store could not do what this check asks, and lets it pass.
+    pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
+        if let Some(decision) = self.0.get_mut(position) {
+            let quota = (decision.limit, decision.window);
+            *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
+        }
+    }
+}
+
 impl Deref for Decisions {
     type Target = [Decision];
 

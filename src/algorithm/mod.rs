@@ -5,11 +5,9 @@
 //! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the action fits
 //! the state and writes nothing; [`commit`](Algorithm::commit) carries it out, and is called only
 //! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
-//! the crate, into the [`Decisions`].
+//! the crate, into the [`Decisions`](crate::Decisions).
 
-use smallvec::SmallVec;
-
-use crate::decision::{Decision, Decisions, Outcome, Receipt};
+use crate::decision::{Decision, Outcome, Receipt};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
 use crate::time::Micros;
@@ -22,6 +20,7 @@ mod gcra;
 mod known;
 mod leaky_bucket;
 mod penalty;
+mod question;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -31,6 +30,9 @@ mod token_bucket;
 pub use self::action::{Action, LeaseId, Patience, Take};
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
+#[cfg(feature = "memory")]
+pub(crate) use self::question::all_enforced_fit;
+pub use self::question::{Ask, committed, decide};
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
 /// `TryFrom`.
@@ -396,41 +398,6 @@ impl Algorithm {
     pub fn arguments(&self, action: &Action) -> Arguments {
         twin!(self, twin => twin.arguments(action))
     }
-}
-
-/// Which checks of a question are carried out, by what was read of each.
-///
-/// All of them or none; but a [`Penalty`] is carried out, which means that it counts a denial,
-/// when the check before it is denied and no ban is in force.
-pub fn committed<'a>(
-    checks: impl Iterator<Item = (&'a Algorithm, &'a Action)>,
-    readings: &[Reading],
-) -> SmallVec<[bool; 4]> {
-    let all_fit = readings.iter().all(|reading| reading.fits);
-    let is_committed = |(position, (algorithm, action)): (usize, (&Algorithm, &Action))| {
-        if !algorithm.is_penalty() || *action == Action::Reset {
-            return all_fit;
-        }
-        let guarded_fits = |before: usize| readings[before].fits;
-        position.checked_sub(1).map(guarded_fits) == Some(false) && readings[position].fits
-    };
-    checks.enumerate().map(is_committed).collect()
-}
-
-/// The answers to all checks of a question, by what was read of each.
-pub fn decide<'a>(
-    checks: impl Iterator<Item = (&'a Algorithm, &'a Action)> + Clone,
-    readings: &[Reading],
-) -> Decisions {
-    let committed = committed(checks.clone(), readings);
-    let decide = |((algorithm, action), (reading, committed)): (
-        (&Algorithm, &Action),
-        (&Reading, &bool),
-    )| algorithm.decide(reading, action, *committed);
-    checks
-        .zip(readings.iter().zip(&committed))
-        .map(decide)
-        .collect()
 }
 
 impl State {
