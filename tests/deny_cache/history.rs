@@ -10,8 +10,9 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
 use tower_throttle::{
-    Check, Clock as _, Decisions, DenyCache, FailureMode, Key, Limit, MINUTE, ManualClock,
-    MemoryStore, Micros, Outcome, Penalty, PolicyId, Rate, Receipt, SECOND, Store, Subject,
+    Check, Clock as _, Decision, Decisions, DenyCache, FailureMode, Key, Limit, MINUTE,
+    ManualClock, MemoryStore, Micros, Outcome, Penalty, PolicyId, Rate, Receipt, SECOND, Store,
+    Subject,
 };
 
 use super::support::bench::answer;
@@ -25,6 +26,7 @@ struct History {
     kinds: [(u8, Duration); POLICIES],
     permits: [u32; POLICIES],
     penalties: [Option<Penalty>; POLICIES],
+    shadows: [bool; POLICIES],
     steps: Vec<Step>,
 }
 
@@ -88,13 +90,27 @@ fn histories() -> impl Strategy<Value = History> {
         [kind.clone(), kind.clone(), kind],
         [1_u32..8, 1..8, 1..8],
         [penalty.clone(), penalty.clone(), penalty],
+        prop_oneof![
+            3 => Just([false; POLICIES]),
+            3 => any::<[bool; POLICIES]>(),
+            1 => Just([true; POLICIES]),
+        ],
         prop::collection::vec(steps(), 80),
     )
-        .prop_map(|(kinds, permits, penalties, steps)| History {
-            kinds,
-            permits,
-            penalties,
-            steps,
+        .prop_map(|(kinds, permits, mut penalties, shadows, steps)| {
+            if shadows.contains(&false) {
+                // One in shadow does not hear of every denial beside what is enforced.
+                for policy in (0..POLICIES).filter(|policy| shadows[*policy]) {
+                    penalties[policy] = None;
+                }
+            }
+            History {
+                kinds,
+                permits,
+                penalties,
+                shadows,
+                steps,
+            }
         })
 }
 
@@ -171,7 +187,7 @@ async fn run(
                 subject: Subject::from(&key),
                 algorithm: Algorithm::try_from(&limit).unwrap(),
                 action: act.action(receipts[policy]),
-                is_shadow: false,
+                is_shadow: history.shadows[policy],
                 on_store_failure: FailureMode::Allow,
             };
             if check.action.takes() > 0 {
@@ -204,7 +220,7 @@ async fn run(
                 clock.now()
             ));
         }
-        if expected.all_allow() {
+        if allow(&checks, &expected) {
             for (policy, check) in takers {
                 receipts[policy] = expected[check].receipt();
             }
@@ -214,18 +230,26 @@ async fn run(
     Ok(())
 }
 
+/// Whether all of those are that are not in shadow.
+fn allow(checks: &[Check<'_>], decisions: &Decisions) -> bool {
+    let mut each = checks.iter().zip(decisions.iter());
+    each.all(|(check, decision)| check.is_shadow || decision.is_allowed())
+}
+
 /// Allowed or denied, and each wait, as the store says; and all else that is said to be exact.
 fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Result<(), String> {
-    if found.all_allow() != expected.all_allow() || found.len() != expected.len() {
+    let is_allowed = allow(checks, found);
+    if is_allowed != allow(checks, expected) || found.len() != expected.len() {
         return Err("another verdict".to_owned());
     }
+    let is_remembered = found.iter().any(Decision::is_remembered);
     if found
         .iter()
         .any(|found| found.is_remembered() && found.outcome() == Outcome::NeverFits)
     {
         return Err("what never fits is not remembered".to_owned());
     }
-    if found.all_allow() && found != expected {
+    if !is_remembered && found != expected {
         return Err("another answer of the store".to_owned());
     }
     for ((check, expected), found) in checks.iter().zip(expected.iter()).zip(found.iter()) {

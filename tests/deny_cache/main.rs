@@ -5,6 +5,7 @@ mod attack;
 mod changes;
 mod elsewhere;
 mod history;
+mod shadow;
 #[path = "../support/mod.rs"]
 mod support;
 mod together;
@@ -112,6 +113,15 @@ impl Bench {
 }
 
 fn ask(store: &impl Store, asked: &[support::bench::Done<'_>]) -> Answer {
+    ask_in_shadow(store, asked, |_| false)
+}
+
+/// The same, some of the policies in shadow.
+fn ask_in_shadow(
+    store: &impl Store,
+    asked: &[support::bench::Done<'_>],
+    is_shadow: impl Fn(&str) -> bool,
+) -> Answer {
     let policies: Vec<_> = asked.iter().map(|asked| PolicyId::new(asked.0)).collect();
     let checks: Vec<_> = asked
         .iter()
@@ -121,7 +131,7 @@ fn ask(store: &impl Store, asked: &[support::bench::Done<'_>]) -> Answer {
             subject: Subject::from(&Key::from(*key)),
             algorithm: *algorithm,
             action: *action,
-            is_shadow: false,
+            is_shadow: is_shadow(policy.name()),
             on_store_failure: FailureMode::Deny,
         })
         .collect();

@@ -24,6 +24,7 @@ struct AskedCheck {
     ticket: Ticket,
     algorithm: Algorithm,
     action: Action,
+    is_shadow: bool,
 }
 
 impl Asked {
@@ -39,6 +40,7 @@ impl Asked {
                 ticket: denials.table.ticket(key),
                 algorithm: check.algorithm,
                 action: check.action,
+                is_shadow: check.is_shadow,
             }
         });
         Self {
@@ -50,21 +52,20 @@ impl Asked {
 
     pub(super) fn answered(self, answer: &Result<Decisions, StoreError>) {
         let Ok(decisions) = answer else { return };
-        if decisions.all_allow() {
-            // Who is still denied has to wait for what was taken now, too.
-            for check in self.checks.iter().filter(|check| check.action.takes() > 0) {
-                self.denials.table.forget(check.key);
-            }
-            return;
-        }
+        let each = || self.checks.iter().zip(decisions.iter());
+        let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
         let received = self.denials.now();
-        for (check, decision) in self.checks.iter().zip(decisions.iter()) {
-            if check.algorithm.is_penalty() && decision.is_allowed() {
-                // It may have counted the denial.
-                self.denials.table.forget(check.key);
+        let table = &self.denials.table;
+        for (check, decision) in each() {
+            let may_have_taken = all_allow && decision.is_allowed();
+            if may_have_taken && check.action.takes() == 0 {
+                continue;
             }
-            if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
-                let table = &self.denials.table;
+            if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
+                // Who is still denied has to wait for what was taken now, too; and a penalty may have
+                // counted a denial.
+                table.forget(check.key);
+            } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
                 table.remember(check.key, check.ticket, known, self.sent, received);
             }
         }

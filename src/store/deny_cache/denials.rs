@@ -86,9 +86,10 @@ impl Denials {
         }
     }
 
-    /// The decisions on a question that is known to be denied.
+    /// The decisions on a question that is known to change nothing.
     ///
-    /// One check that is denied denies them all and leaves no trace. But every [penalty] among them
+    /// One enforced check that is denied denies them all, and keeps also those in shadow from being
+    /// carried out; where all are in shadow, each must be denied. But every [penalty] among those
     /// must be known to be in force: one that is not may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
@@ -97,17 +98,27 @@ impl Denials {
             let decision = self.recall_one(check, now)??;
             return (!decision.is_allowed()).then(|| decision.into());
         }
+        let all_in_shadow = checks.iter().all(|check| check.is_shadow);
+        let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
         for check in checks {
-            let decision = self.recall_one(check, now)?;
-            let is_ban = matches!(decision, Some(decision) if !decision.is_allowed());
-            if check.algorithm.is_penalty() && !is_ban {
-                return None;
-            }
-            decisions.push(decision);
+            let recalled = self.recall_one(check, now);
+            decisions.push(match recalled {
+                None if !is_deciding(check) => None,
+                recalled => recalled?,
+            });
         }
-        let mut known = decisions.iter().flatten();
-        known.any(|decision| !decision.is_allowed()).then(|| {
+        let is_denied =
+            |position: usize| matches!(decisions[position], Some(known) if !known.is_allowed());
+        let is_penalty = |check: &Check<'_>| check.algorithm.is_penalty();
+        let mut deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
+        let changes_nothing = |position: usize| {
+            let is_guarded = checks.get(position + 1).is_some_and(is_penalty);
+            let has_to_be_denied = is_penalty(&checks[position]) || (all_in_shadow && !is_guarded);
+            !has_to_be_denied || is_denied(position)
+        };
+        let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
+        is_known.then(|| {
             let decisions = decisions.iter().zip(checks);
             decisions
                 .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))

@@ -45,6 +45,10 @@ mod table;
 /// to another policy each time. [`Decision::is_remembered`](crate::Decision::is_remembered) tells
 /// such answers apart.
 ///
+/// What is known of checks in [shadow](Check::is_shadow) answers only questions that have no others.
+/// Their penalties do not hear of denials in questions that what is known of an enforced check
+/// answers.
+///
 /// # Memory
 ///
 /// It holds 65 536 denials, in a table that never grows: under a flood of subjects it forgets some,
