@@ -11,6 +11,7 @@ use support::redis::Server;
 mod expiry;
 mod foreign;
 mod rights;
+mod shadow;
 
 #[path = "../support/mod.rs"]
 mod support;

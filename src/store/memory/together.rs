@@ -181,6 +181,7 @@ impl<'a> Together<'a> {
 mod tests {
     use super::*;
     use crate::algorithm::{Action, Algorithm, Penalty};
+    use crate::decision::Outcome;
     use crate::key::Key;
     use crate::limit::Limit;
     use crate::store::{FailureMode, PolicyId};
@@ -235,5 +236,43 @@ mod tests {
             assert_eq!(shards.lock(home(elsewhere)).len(), 0);
         }
         assert_eq!(shards.lock(home(exhausted)).len(), 1);
+    }
+
+    /// Where the one key that its shard has room for is that of a denied subject.
+    #[test]
+    fn a_key_in_shadow_that_finds_no_room_fails_alone_and_makes_room_for_any_other() {
+        let shards = Shards::new(1);
+        let policy = PolicyId::new("api");
+        let check = |key: u64, is_shadow: bool| Check {
+            policy: &policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
+            action: Action::take(1),
+            is_shadow,
+            on_store_failure: FailureMode::Deny,
+        };
+        let home = |key: u64| Shards::home(Fingerprint::of(&check(key, false)));
+        let ask = |checks: &[Check<'_>]| {
+            let decisions = Together::lock(&shards, checks, NOW).ask().unwrap();
+            let outcomes = decisions.iter().map(Decision::outcome);
+            outcomes.collect::<Vec<_>>()
+        };
+        let full = Outcome::FailedOpen(StoreErrorKind::Full);
+        let exhausted = 0;
+        let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
+        let mut elsewhere = (1..).filter(|&key| home(key) != home(exhausted));
+        let [other, another] = [(); 2].map(|()| elsewhere.next().unwrap());
+        assert_eq!(ask(&[check(exhausted, false)]), [Outcome::Allowed]);
+        let both = [check(crowded_out, true), check(other, false)];
+        assert_eq!(ask(&both), [full, Outcome::Allowed]);
+        assert_eq!(ask(&both), [Outcome::Allowed, Outcome::Denied]);
+        assert_eq!(shards.lock(home(other)).len(), 1, "it was counted");
+        let in_shadow = [check(crowded_out, true), check(another, true)];
+        assert_eq!(ask(&in_shadow)[0], full);
+
+        let (denied, newcomer) = (another, elsewhere.find(|&key| home(key) == home(another)));
+        let newcomer = newcomer.unwrap();
+        assert_eq!(ask(&[check(denied, true)]), [Outcome::Denied]);
+        assert_eq!(ask(&[check(newcomer, false)]), [Outcome::Allowed]);
     }
 }

@@ -119,6 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::decision::Outcome;
     use crate::limit::{Limit, per_second};
     use crate::time::SECOND;
 
@@ -166,6 +167,20 @@ mod tests {
             let error = expected.read(reply).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::BadReply);
         }
+    }
+
+    #[test]
+    fn a_check_in_shadow_that_failed_is_let_through_and_no_other_check_can_fail_so() {
+        let mut expected = expected(&[Limit::gcra(1, SECOND), Limit::gcra(1, SECOND)]);
+        let reply = |code| integers(&[code, 0, 0, 0, 0, 5, 0, 0, 7]);
+        assert!(expected.read(reply(2)).is_err());
+        expected.0[0].is_shadow = true;
+        for (code, kind) in [(2, StoreErrorKind::ForeignValue), (3, StoreErrorKind::Busy)] {
+            let decisions = expected.read(reply(code)).unwrap();
+            assert_eq!(decisions[0].outcome(), Outcome::FailedOpen(kind));
+            assert_eq!(decisions[1].outcome(), Outcome::Denied);
+        }
+        assert!(expected.read(reply(4)).is_err());
     }
 
     proptest! {

@@ -147,6 +147,31 @@ fn every_set_says_when_the_key_expires() {
     assert!(sets >= 4, "found only {sets}");
 }
 
+/// What is in shadow costs questions nothing that ask no such check.
+#[test]
+fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
+    let policy = PolicyId::new("api");
+    let check = |is_shadow| Check {
+        policy: &policy,
+        subject: Subject::from(&Key::from("alice")),
+        algorithm: Algorithm::try_from(&Limit::gcra(10, SECOND)).unwrap(),
+        action: Action::take(7),
+        is_shadow,
+        on_store_failure: FailureMode::Allow,
+    };
+    for (checks, deciding, name) in [
+        (&[check(false)][..], DECIDE, "gcra"),
+        (&[check(true)], SHADOW, "shadow:gcra"),
+        (&[check(true), check(false)], SHADOW, "shadow:gcra"),
+    ] {
+        let question = Question::new(checks, &Prefix::default(), Micros::ZERO);
+        assert!(question.script.text.ends_with(deciding));
+        let command = question.by_digest().get_packed_command();
+        let command = String::from_utf8(command).unwrap();
+        assert!(command.contains(&format!("\r\n{name}\r\n")), "{command}");
+    }
+}
+
 /// Numbers among the keys hide from Cluster which slots a script needs.
 #[test]
 fn numbers_are_passed_as_arguments_and_keys_are_keys() {
