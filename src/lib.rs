@@ -53,7 +53,8 @@
 //!
 //! `MemoryStore` counts in one process: nothing to install, no trip. `RedisStore` counts for all
 //! processes that use the same Redis or Valkey server and prefix: one script call for each request,
-//! on the server's clock. The policies are the same, and so are the answers. [`Store`] is the trait
+//! on the server's clock, but none about a subject that is known to be denied ([`DenyCache`]). The
+//! policies are the same, and so are the answers. [`Store`] is the trait
 //! behind both.
 //!
 //! # What if the store fails
@@ -166,7 +167,7 @@ pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, FailureMode, PendingAnswer, PolicyId, Store,
+    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
