@@ -1,6 +1,8 @@
 //! The layer over gRPC: real servers and clients, and bytes on a socket for what clients do not
 //! show.
 
+#[cfg(unix)]
+mod grpcio;
 mod stage;
 mod status;
 mod streaming;
