@@ -81,6 +81,7 @@
 //! | `redis` | yes | `RedisStore` |
 //! | `axum` | | reads the peer's address and the matched route as axum tells them |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
+//! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
