@@ -147,3 +147,8 @@ pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, Throt
 #[cfg(all(doctest, feature = "config"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The same for the pages under `docs/`.
+#[cfg(all(doctest, feature = "tonic"))]
+#[doc = include_str!("../docs/grpc.md")]
+struct GrpcPage;

@@ -15,8 +15,9 @@ use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckRequest as Message};
 use tonic_prost::ProstCodec;
+use tonic_types::StatusExt;
 use tower::service_fn;
-use tower_throttle::{Limit, MINUTE, RateLimitLayer};
+use tower_throttle::{Limit, MINUTE, RateLimitLayer, SECOND};
 
 use crate::http_store::{TestStore, Trip};
 use crate::stage::{Counted, client, connect, layer, listen, serve};
@@ -195,6 +196,9 @@ async fn a_stream_either_way_holds_its_place_until_both_have_ended() {
 
     let denied = talk(channel.clone()).await.expect_err("denied");
     assert_eq!(denied.code(), Code::ResourceExhausted);
+    // Not when its lease lapses: nobody waits for that.
+    let info = denied.get_details_retry_info().expect("a wait");
+    assert_eq!(info.retry_delay, Some(SECOND));
 
     drop(sender);
     assert_eq!(answers.message().await.expect("its end"), None);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use http_body::Body;
 use http_body_util::Empty;
 use hyper::body::Incoming;
@@ -19,6 +19,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_types::StatusExt;
 use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
 use tower::ServiceBuilder;
+use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::PlainText;
 
 use crate::http_store::{TRIPS, Trip};
@@ -115,5 +116,39 @@ async fn a_web_client_is_told_by_a_layer_inside_of_the_translation() {
             .add_service(HealthServer::new(Counted::default()));
         tokio::spawn(server.serve_with_incoming(incoming));
         assert_is_told(&second_call(address).await);
+    }
+}
+
+#[tokio::test]
+async fn code_in_a_browser_sees_the_answer_through_a_cors_layer_outside() {
+    const STATUS: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-details-bin"];
+    let (incoming, address) = listen().await;
+    let cors = CorsLayer::new()
+        .allow_origin(Any)
+        .expose_headers(STATUS.map(HeaderName::from_static));
+    let server = Server::builder()
+        .accept_http1(true)
+        .layer(cors)
+        .layer(layer(Trip::Short, 1))
+        .layer(GrpcWebLayer::new())
+        .add_service(HealthServer::new(Counted::default()));
+    tokio::spawn(server.serve_with_incoming(incoming));
+
+    let call = || {
+        let call = reqwest::Client::new()
+            .post(format!("http://{address}/grpc.health.v1.Health/Check"))
+            .header("content-type", "application/grpc-web+proto")
+            .header("origin", "https://app.example")
+            .body(vec![0; 5]);
+        async { call.send().await.expect("an answer") }
+    };
+    call().await;
+    let denied = call().await;
+    assert_eq!(denied.headers()["access-control-allow-origin"], "*");
+    let exposed = denied.headers()["access-control-expose-headers"].to_str();
+    let exposed: Vec<_> = exposed.expect("text").split(',').map(str::trim).collect();
+    for name in STATUS {
+        assert!(exposed.contains(&name), "{exposed:?}");
+        assert!(denied.headers().contains_key(name), "{name}");
     }
 }

@@ -1,13 +1,14 @@
 //! `grpc-status-details-bin`: a rejection for programs, as a `google.rpc.Status` that holds a
 //! `RetryInfo` and a `QuotaFailure`.
 //!
-//! A few fields of four messages, encoded by hand: a crate for protocol buffers would be one more
-//! for everybody, and its generated types many more. The fields are those of
-//! <https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto> and
-//! `error_details.proto` beside it, the encoding is <https://protobuf.dev/programming-guides/encoding>.
+//! A few fields of a few messages, encoded by hand: a crate for it would come with every build,
+//! whether anybody speaks gRPC or not. The fields are those of
+//! <https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto> and of
+//! `error_details.proto` beside it.
 
 use std::time::Duration;
 
+use super::protobuf::Message;
 use super::{Rejection, RejectionKind, wait};
 
 /// In bytes: as base64 less than 1 KiB. Clients drop answers whose headers are too large together,
@@ -20,7 +21,7 @@ const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";
 /// `None` when there is nothing to tell beyond the code and the message.
 ///
 /// Code and message are told again because clients hold the two against each other.
-pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<Vec<u8>> {
+pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<Message> {
     let is_about_quota = matches!(
         rejection.kind,
         RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned
@@ -29,28 +30,34 @@ pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<
     if wait.is_none() && !is_about_quota {
         return None;
     }
+    const CODE: u64 = 1;
+    const MESSAGE: u64 = 2;
+    const DETAILS: u64 = 3;
     let mut status = Message::default();
-    status.integer(1, code.into());
-    status.bytes(2, &message);
+    status.integer(CODE, code.into());
+    status.bytes(MESSAGE, &message);
     if let Some(wait) = wait {
-        status.bytes(3, &any(RETRY_INFO, &retry_info(wait)));
+        status.bytes(DETAILS, &any(RETRY_INFO, &retry_info(wait)));
     }
     if is_about_quota {
         // Around it are its type, another byte of its length, and the tag and length of the whole.
-        let around = any(QUOTA_FAILURE, &Message::default()).0.len() + 1 + 3;
-        let room = LARGEST.saturating_sub(status.0.len() + around);
+        let around = any(QUOTA_FAILURE, &Message::default()).len() + 1 + 3;
+        let room = LARGEST.saturating_sub(status.len() + around);
         let failure = quota_failure(&rejection.policies, room);
-        status.bytes(3, &any(QUOTA_FAILURE, &failure));
+        status.bytes(DETAILS, &any(QUOTA_FAILURE, &failure));
     }
-    Some(status.0)
+    Some(status)
 }
 
 fn retry_info(wait: Duration) -> Message {
+    const SECONDS: u64 = 1;
+    const NANOS: u64 = 2;
+    const RETRY_DELAY: u64 = 1;
     let mut delay = Message::default();
-    delay.integer(1, wait.as_secs());
-    delay.integer(2, wait.subsec_nanos().into());
+    delay.integer(SECONDS, wait.as_secs());
+    delay.integer(NANOS, wait.subsec_nanos().into());
     let mut info = Message::default();
-    info.bytes(1, &delay);
+    info.bytes(RETRY_DELAY, &delay);
     info
 }
 
@@ -59,14 +66,16 @@ fn retry_info(wait: Duration) -> Message {
 /// Its `quota_id` is the policy's name. Its `subject` stays empty: whose quota it is, the client
 /// knows, and nobody else has to.
 fn quota_failure(policies: &[String], room: usize) -> Message {
+    const VIOLATIONS: u64 = 1;
+    const QUOTA_ID: u64 = 5;
     let mut failure = Message::default();
     for policy in policies {
         let mut violation = Message::default();
-        violation.bytes(5, policy);
-        let before = failure.0.len();
-        failure.bytes(1, &violation);
-        if failure.0.len() > room {
-            failure.0.truncate(before);
+        violation.bytes(QUOTA_ID, policy);
+        let before = failure.len();
+        failure.bytes(VIOLATIONS, &violation);
+        if failure.len() > room {
+            failure.truncate(before);
             break;
         }
     }
@@ -75,51 +84,10 @@ fn quota_failure(policies: &[String], room: usize) -> Message {
 
 /// A `google.protobuf.Any`.
 fn any(type_url: &str, value: &Message) -> Message {
+    const TYPE_URL: u64 = 1;
+    const VALUE: u64 = 2;
     let mut any = Message::default();
-    any.bytes(1, &type_url);
-    any.bytes(2, value);
+    any.bytes(TYPE_URL, &type_url);
+    any.bytes(VALUE, value);
     any
-}
-
-/// A message in the making, field by field.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    const INTEGER: u64 = 0;
-    const BYTES: u64 = 2;
-
-    fn integer(&mut self, field: u64, value: u64) {
-        // What is not there is zero.
-        if value != 0 {
-            self.tag(field, Self::INTEGER);
-            self.varint(value);
-        }
-    }
-
-    fn bytes(&mut self, field: u64, value: &impl AsRef<[u8]>) {
-        let value = value.as_ref();
-        self.tag(field, Self::BYTES);
-        self.varint(value.len() as u64);
-        self.0.extend_from_slice(value);
-    }
-
-    fn tag(&mut self, field: u64, wire_type: u64) {
-        self.varint(field << 3 | wire_type);
-    }
-
-    /// Seven bits in each byte, the lowest first, and a mark on all bytes but the last.
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-}
-
-impl AsRef<[u8]> for Message {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
 }

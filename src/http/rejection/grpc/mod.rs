@@ -19,6 +19,7 @@ mod base64;
 mod details;
 mod dialect;
 mod message;
+mod protobuf;
 mod pushback;
 
 pub(super) use self::dialect::Dialect;
@@ -44,7 +45,7 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
         headers.insert(GRPC_MESSAGE, message);
     }
     if let Some(status) = details::status(rejection, code, &message)
-        && let Ok(details) = HeaderValue::try_from(base64::unpadded(&status))
+        && let Ok(details) = HeaderValue::try_from(base64::unpadded(status.as_ref()))
     {
         headers.insert(GRPC_STATUS_DETAILS, details);
     }
