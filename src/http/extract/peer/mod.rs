@@ -1,13 +1,13 @@
 //! `PeerAddr`: the address at the other end of the socket.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead};
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead};
 
-use super::canonical::Ipv6Prefix;
+use super::canonical::{Ipv6Prefix, embedded};
 
 #[cfg(feature = "tonic")]
 mod by_tonic;
@@ -130,6 +130,16 @@ impl PeerAddr {
 impl KeyExtractor for PeerAddr {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         PeerNetwork(Ipv6Prefix::default()).extract(request)
+    }
+}
+
+/// The whole address, whatever the prefix by which clients are told apart.
+impl AddressExtractor for PeerAddr {
+    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        match Peer::of(request)? {
+            Peer::Address(address) => Ok(embedded(address.ip())),
+            Peer::UnixSocket => Err(KeyError::Misconfigured(Cow::Borrowed(NO_ADDRESS))),
+        }
     }
 }
 
