@@ -7,10 +7,11 @@ use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_types::StatusExt;
 use tower_throttle::{
-    FailureMode, Key, Limit, MINUTE, OnMissingKey, Policy, RateLimitLayer, RequestHead, SECOND,
+    AccessList, FailureMode, Key, Limit, Limiter, MINUTE, OnMissingKey, Policy, RateLimitLayer,
+    RequestHead, SECOND,
 };
 
-use crate::http_store::{TRIPS, Trip};
+use crate::http_store::{TRIPS, TestStore, Trip};
 use crate::stage::{Counted, check, client, layer, layer_of, listen, serve};
 
 /// The status of a call that does not get through.
@@ -114,6 +115,21 @@ async fn a_policy_that_fails_closed_is_unavailable_for_a_second() {
         let pushback = pushback(&refused);
         assert!((1_000..=1_100).contains(&pushback), "{pushback}");
     }
+}
+
+#[tokio::test]
+async fn a_client_on_the_deny_list_is_denied_permission() {
+    let policy =
+        Policy::new("user", Limit::gcra(9, MINUTE)).by(|_: &RequestHead<'_>| Some("mallory"));
+    let limiter = Limiter::builder(TestStore::new(Trip::Short))
+        .policy(policy)
+        .deny(AccessList::new().keys(["mallory"]))
+        .build()
+        .expect("a sound policy");
+    let refused = refused(RateLimitLayer::new(limiter)).await;
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert_eq!(refused.details(), b"");
+    assert_eq!(pushback(&refused), -1);
 }
 
 #[tokio::test]
