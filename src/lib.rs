@@ -101,6 +101,7 @@
 //! | `redis` | yes | `RedisStore` |
 //! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
+//! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -179,6 +180,8 @@ pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, Throt
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/grpc.md")]
+    struct Grpc;
     #[doc = include_str!("../docs/headers.md")]
     struct Headers;
     #[doc = include_str!("../docs/proxies.md")]
