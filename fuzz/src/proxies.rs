@@ -215,9 +215,8 @@ fn is_port(text: &str, may_be_hidden: bool) -> bool {
     match text.strip_prefix('_') {
         Some(name) => may_be_hidden && is_name(name),
         None => {
-            let mut digits = text.chars().map(|c| c.to_digit(10));
-            let value = digits.try_fold(0, |value, digit| Some(value * 10 + u64::from(digit?)));
-            matches!(text.len(), 1..=5) && value.is_some_and(|value| value < 65_536)
+            let is_number = text.chars().all(|c| c.is_ascii_digit());
+            is_number && text.len() <= 5 && text.parse().is_ok_and(|port: u32| port < 65_536)
         }
     }
 }
