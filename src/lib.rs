@@ -175,6 +175,13 @@ pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
+/// What the targets in `fuzz/` reach no other way.
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::store::redis::redis_reply;
+}
+
 /// The code in the README and in `docs/`, held to what the crate does.
 #[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
 mod pages {
