@@ -25,6 +25,7 @@ mod judge;
 mod judged;
 mod leases;
 mod operations;
+mod quota;
 mod renewals;
 mod report;
 mod reserving;
