@@ -1,6 +1,7 @@
 //! `Decision`: the answer to one check. `Decisions`: those of one question, in its order.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -61,6 +62,13 @@ pub enum Outcome {
     NeverFits,
     /// The subject was denied too often and is banned; [`Decision::banned_for`] says for how long.
     Banned,
+    /// It would have been denied, if the policy were [enforced](crate::Mode::Enforce).
+    ShadowDenied,
+    /// Nobody was asked, and nothing is counted: limiting or the policy is off, or the subject is
+    /// on the list of those who are let through.
+    Unlimited,
+    /// The subject is on the list of those who are refused.
+    Refused,
     /// The store gave no answer and the policy's failure mode lets the request pass uncounted.
     FailedOpen(StoreErrorKind),
     /// The store gave no answer and the policy's failure mode refuses the request.
@@ -73,7 +81,10 @@ impl Decision {
     /// When several policies judge one request, one that denies leaves the others' permits
     /// untouched.
     pub fn is_allowed(&self) -> bool {
-        matches!(self.outcome, Outcome::Allowed | Outcome::FailedOpen(_))
+        matches!(
+            self.outcome,
+            Outcome::Allowed | Outcome::ShadowDenied | Outcome::Unlimited | Outcome::FailedOpen(_)
+        )
     }
 
     /// How it came out, in full.
@@ -99,7 +110,8 @@ impl Decision {
     }
 
     /// How long to wait until the same request would be allowed, nobody else asking. `None` when
-    /// it was allowed and when it [never fits](Outcome::NeverFits).
+    /// it was allowed, when it [never fits](Outcome::NeverFits) and when it is
+    /// [refused](Outcome::Refused).
     ///
     /// Exact to the microsecond: earlier it is denied, then it is allowed. Under a
     /// [concurrency](crate::Limit::concurrency) limit it is when enough leases lapse that are not
@@ -108,7 +120,7 @@ impl Decision {
     pub fn retry_after(&self) -> Option<Duration> {
         let helps = matches!(
             self.outcome,
-            Outcome::Denied | Outcome::Banned | Outcome::FailedClosed(_)
+            Outcome::Denied | Outcome::Banned | Outcome::ShadowDenied | Outcome::FailedClosed(_)
         );
         helps.then(|| self.retry_after.to_duration())
     }
@@ -138,6 +150,39 @@ impl Decision {
     /// that a [`Penalty`](crate::Penalty) remembers.
     pub fn reset_after(&self) -> Duration {
         self.reset_after.to_duration()
+    }
+
+    /// A decision that no store was asked for: about a limit of so many permits in such a window.
+    pub(crate) fn unasked(outcome: Outcome, (limit, window): (u32, Micros)) -> Self {
+        Self {
+            outcome,
+            limit,
+            window,
+            remaining: if outcome == Outcome::Unlimited {
+                limit
+            } else {
+                0
+            },
+            retry_after: Micros::ZERO,
+            delay: Micros::ZERO,
+            reset_after: Micros::ZERO,
+            renews_after: Micros::ZERO,
+            renews_whole: false,
+            ban: Micros::ZERO,
+            receipt: Receipt::default(),
+            judged_locally: None,
+        }
+    }
+
+    /// The same decision of a policy that only counts: nobody is denied or held up.
+    pub(crate) fn in_shadow(mut self) -> Self {
+        self.outcome = match self.outcome {
+            Outcome::Denied | Outcome::NeverFits | Outcome::Banned => Outcome::ShadowDenied,
+            Outcome::FailedClosed(kind) => Outcome::FailedOpen(kind),
+            other => other,
+        };
+        self.delay = Micros::ZERO;
+        self
     }
 
     /// The same decision, under what the penalty behind it says.
@@ -236,5 +281,46 @@ impl From<Decision> for Decisions {
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
         Self(decisions.into_iter().collect())
+    }
+}
+
+/// What was decided about a request that was let through: each policy's name and decision.
+///
+/// With [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) it is in the
+/// request's extensions, so that a handler can see what is left. Policies in
+/// [shadow mode](crate::Mode::Shadow) are not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict(Arc<[(Arc<str>, Decision)]>);
+
+impl Verdict {
+    /// These decisions, behind those of layers further out.
+    pub(crate) fn new(
+        outer: Option<&Self>,
+        each: impl Iterator<Item = (Arc<str>, Decision)>,
+    ) -> Self {
+        let outer = outer.into_iter().flat_map(|outer| outer.0.iter().cloned());
+        Self(outer.chain(each).collect())
+    }
+
+    /// Each policy's name and decision, those of outer layers first.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
+        self.0.iter().map(|(name, decision)| (&**name, decision))
+    }
+
+    /// The decision of the policy of this name, if it was asked.
+    pub fn of(&self, policy: &str) -> Option<&Decision> {
+        let mut each = self.iter();
+        each.find_map(|(name, decision)| (name == policy).then_some(decision))
+    }
+
+    /// The decision of the policy that is closest to exhaustion: that which leaves the smallest
+    /// share of its limit. `None` when no policy was asked.
+    pub fn tightest(&self) -> Option<&Decision> {
+        let each = self.iter().map(|(_, decision)| decision);
+        each.min_by(|one, other| {
+            let share =
+                |of: &Decision, to: &Decision| u64::from(of.remaining) * u64::from(to.limit);
+            share(one, other).cmp(&share(other, one))
+        })
     }
 }

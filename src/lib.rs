@@ -73,14 +73,34 @@
 //! It has to be told who the proxies are. Headers that clients choose freely, as [`Header`] reads
 //! them, belong behind authentication or beside a policy by address.
 //!
+//! # What can change while it runs
+//!
+//! Each policy has a [`Mode`]: enforced; in shadow, where it is counted and reported, and denies
+//! nobody; or off. [`Limiter::set_mode`] changes it, [`Limiter::replace`] puts other policies in
+//! the place of those in force without a moment between them, and [`Limiter::turn_off`] lets
+//! everything pass. An [`AccessList`] names clients that are refused, or let through, whatever the
+//! policies say.
+//!
+//! # What can be seen
+//!
+//! An [`Observer`] is told of every decision, of how the store fares and of the circuit breaker.
+//! With the feature `tracing`, denials and failures are events. A handler sees what is left in the
+//! [`Verdict`] that [`RateLimitLayer::expose_decisions`] puts into the request's extensions.
+//!
+//! # Tests of your own
+//!
+//! [`ManualClock`] makes a `MemoryStore` wait for you; [`AlwaysAllow`] and [`AlwaysDeny`] are stores
+//! that always say the same.
+//!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `memory` | yes | `MemoryStore` |
 //! | `redis` | yes | `RedisStore` |
-//! | `axum` | | reads the peer's address and the matched route as axum tells them |
+//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
+//! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -91,13 +111,16 @@ mod error;
 mod key;
 mod limit;
 mod mode;
+mod ranges;
 mod time;
+mod trace;
 // Floor 1: the algorithms.
 pub mod algorithm;
 // Floor 2: the stores, and who is told.
 mod observe;
 mod store;
 // Floor 3: policies and the limiter.
+mod access;
 mod limiter;
 mod policy;
 mod request;
@@ -109,14 +132,19 @@ mod tower;
 // Floor 6: adapters.
 #[cfg(feature = "config")]
 pub mod config;
+#[cfg(feature = "axum")]
+mod extractor;
 
+pub use self::access::AccessList;
 #[doc(inline)]
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
 #[doc(inline)]
 pub use self::config::{Config, FileError};
-pub use self::decision::{Decision, Decisions, Outcome, Receipt};
+pub use self::decision::{Decision, Decisions, Outcome, Receipt, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
+#[cfg(feature = "axum")]
+pub use self::extractor::NoDecision;
 pub use self::http::extract::{
     ClientAddr, Everybody, Extension, Header, Peer, PeerAddr, PeerNetwork,
 };
@@ -126,23 +154,34 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
-pub use self::limiter::{Held, Limiter, LimiterBuilder};
+pub use self::limiter::{Held, Limiter, LimiterBuilder, Rules};
 pub use self::mode::Mode;
-pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer};
+pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
-    CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher,
+    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor,
+    RequestHead, RequestMatcher,
 };
 pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
-pub use self::store::{Answer, Check, FailureMode, PendingAnswer, PolicyId, Store};
+pub use self::store::{
+    AlwaysAllow, AlwaysDeny, Answer, Check, FailureMode, PendingAnswer, PolicyId, Store,
+};
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
-/// The code in the README, held to what the crate does.
-#[cfg(all(doctest, feature = "config"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// The code in the README and in `docs/`, held to what the crate does.
+#[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/headers.md")]
+    struct Headers;
+    #[doc = include_str!("../docs/proxies.md")]
+    struct Proxies;
+    #[doc = include_str!("../docs/security.md")]
+    struct Security;
+}

@@ -20,6 +20,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = event;
     }
 
+    /// A policy could not be asked about a request, which was refused for that, unless the policy is
+    /// in shadow mode; `policy` is `None` when the request is refused whatever the policies say.
+    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
+        let _ = (policy, reason);
+    }
+
     /// The store has answered, or failed to, after so long. Only of answers that took a trip.
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
         let _ = (elapsed, failure);
@@ -36,12 +42,28 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
         (**self).on_decision(event);
     }
 
+    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
+        (**self).on_refusal(policy, reason);
+    }
+
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
         (**self).on_store_answer(elapsed, failure);
     }
 
     fn on_breaker(&self, state: BreakerState) {
         (**self).on_breaker(state);
+    }
+}
+
+/// A closure that is told of decisions alone.
+pub(crate) struct OnDecision<F>(pub(crate) F);
+
+impl<F> Observer for OnDecision<F>
+where
+    F: Fn(&DecisionEvent<'_>) + Send + Sync + 'static,
+{
+    fn on_decision(&self, event: &DecisionEvent<'_>) {
+        (self.0)(event);
     }
 }
 
@@ -65,16 +87,10 @@ impl DecisionEvent<'_> {
         let decision = self.decision;
         match decision.outcome() {
             Outcome::FailedOpen(_) => DecisionResult::FailedOpen,
-            // What would have been refused passes.
-            Outcome::FailedClosed(_) if self.mode == Mode::Shadow => DecisionResult::FailedOpen,
             Outcome::FailedClosed(_) => DecisionResult::FailedClosed,
-            _ if !decision.is_allowed() && self.mode == Mode::Shadow => {
-                DecisionResult::ShadowDenied
-            }
+            Outcome::ShadowDenied => DecisionResult::ShadowDenied,
             _ if !decision.is_allowed() => DecisionResult::Denied,
-            _ if !decision.delay().is_zero() && self.mode == Mode::Enforce => {
-                DecisionResult::Waited
-            }
+            _ if !decision.delay().is_zero() => DecisionResult::Waited,
             _ if decision.is_near_limit() => DecisionResult::NearLimit,
             _ => DecisionResult::Allowed,
         }
@@ -137,6 +153,46 @@ impl fmt::Display for DecisionResult {
     }
 }
 
+/// Why a request was refused without asking any policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RefusalReason {
+    /// The client is on the list of those who are refused.
+    Listed,
+    /// The request does not say whose it is, and the policy insists.
+    MissingKey,
+    /// The request states a cost that cannot be read.
+    BadCost,
+    /// The server does not provide what the policy needs.
+    Misconfigured,
+}
+
+impl RefusalReason {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Listed,
+        Self::MissingKey,
+        Self::BadCost,
+        Self::Misconfigured,
+    ];
+
+    /// The word for it, as a label of metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Listed => "listed",
+            Self::MissingKey => "missing_key",
+            Self::BadCost => "bad_cost",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// The state of the circuit breaker in front of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -177,7 +233,6 @@ impl Observers {
         Self(observers.into())
     }
 
-    #[expect(dead_code, reason = "asked by the limiter")]
     pub(crate) fn are_none(&self) -> bool {
         self.0.is_empty()
     }
@@ -186,6 +241,12 @@ impl Observers {
 impl Observer for Observers {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
         self.0.iter().for_each(|each| each.on_decision(event));
+    }
+
+    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
+        self.0
+            .iter()
+            .for_each(|each| each.on_refusal(policy, reason));
     }
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
@@ -75,6 +76,39 @@ where
 {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         self(request).map(Into::into).ok_or(KeyError::Missing)
+    }
+}
+
+/// Reads from a request the address that it comes from, to look it up in an
+/// [`AccessList`](crate::AccessList): [`PeerAddr`](crate::PeerAddr),
+/// [`ClientAddr`](crate::ClientAddr), or a closure.
+pub trait AddressExtractor: Send + Sync + 'static {
+    /// The client's address, an IPv4 one as such.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Missing`] when nobody knows: then it is in no list.
+    /// [`KeyError::Misconfigured`] when the server does not provide what it takes: such a request
+    /// is answered with 500.
+    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
+
+    /// Whether the extractor itself makes sense.
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong.
+    fn validate(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
+
+impl<F> AddressExtractor for F
+where
+    F: Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync + 'static,
+{
+    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        let address = self(request).ok_or(KeyError::Missing)?;
+        Ok(address.to_canonical())
     }
 }
 

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// The modules of each floor, the lowest first.
 const FLOORS: [&[&str]; 7] = [
-    &["time", "limit", "key", "mode", "decision", "error"],
+    &[
+        "time", "limit", "key", "mode", "decision", "error", "ranges", "trace",
+    ],
     &["algorithm"],
     &["store", "observe"],
-    &["request", "response", "policy", "limiter"],
+    &["request", "response", "policy", "access", "limiter"],
     &["http"],
     &["tower"],
-    &["config"],
+    &["config", "extractor", "metrics", "operator", "top_denied"],
 ];
 
 #[test]

@@ -1,15 +1,20 @@
 //! `LimiterBuilder`: the policies, the store, and what holds for all of them.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 use super::leases::Leases;
+use super::rules::Rules;
 use super::{Limiter, Shared};
+use crate::access::AccessList;
 use crate::error::ConfigError;
 use crate::key::Secret;
-use crate::observe::{Observer, Observers};
+use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
 use crate::policy::Policy;
+use crate::request::RequestMatcher;
 use crate::store::{Failover, FailureMode, Store};
 
 /// The time that a decision may take unless said otherwise.
@@ -19,9 +24,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 #[must_use]
 pub struct LimiterBuilder<S> {
     store: S,
-    policies: Vec<Policy>,
+    rules: Rules,
     timeout: Duration,
-    on_store_failure: FailureMode,
     secret: Option<Vec<u8>>,
     observers: Vec<Arc<dyn Observer>>,
 }
@@ -30,9 +34,8 @@ impl<S: Store> LimiterBuilder<S> {
     pub(super) fn over(store: S) -> Self {
         Self {
             store,
-            policies: Vec::new(),
+            rules: Rules::new(),
             timeout: DEFAULT_TIMEOUT,
-            on_store_failure: FailureMode::default(),
             secret: None,
             observers: Vec::new(),
         }
@@ -40,13 +43,13 @@ impl<S: Store> LimiterBuilder<S> {
 
     /// Adds one policy.
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policies.push(policy);
+        self.rules = self.rules.policies([policy]);
         self
     }
 
     /// Adds policies. All that apply to a request are decided together, all or nothing.
     pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        self.policies.extend(policies);
+        self.rules = self.rules.policies(policies);
         self
     }
 
@@ -60,7 +63,31 @@ impl<S: Store> LimiterBuilder<S> {
     /// What policies that do not say it themselves decide when the store gives no answer;
     /// [`FailureMode::Allow`] unless said.
     pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
-        self.on_store_failure = mode;
+        self.rules = self.rules.on_store_failure(mode);
+        self
+    }
+
+    /// Leaves requests alone: see [`Rules::exempt`].
+    pub fn exempt(mut self, requests: impl RequestMatcher) -> Self {
+        self.rules = self.rules.exempt(requests);
+        self
+    }
+
+    /// Refuses these clients: see [`Rules::deny`].
+    pub fn deny(mut self, clients: AccessList) -> Self {
+        self.rules = self.rules.deny(clients);
+        self
+    }
+
+    /// Lets these clients through uncounted: see [`Rules::allow`].
+    pub fn allow(mut self, clients: AccessList) -> Self {
+        self.rules = self.rules.allow(clients);
+        self
+    }
+
+    /// All rules at once, in the place of those that were said before.
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
         self
     }
 
@@ -70,6 +97,32 @@ impl<S: Store> LimiterBuilder<S> {
     pub fn key_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
         self
+    }
+
+    /// Calls this for each decision; see [`observe`](Self::observe) for all else there is to be
+    /// told.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use tower_throttle::{DecisionEvent, DecisionResult, Limit, Limiter, MINUTE, MemoryStore, Policy};
+    ///
+    /// static DENIED: AtomicU64 = AtomicU64::new(0);
+    ///
+    /// let limiter = Limiter::builder(MemoryStore::new())
+    ///     .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
+    ///     .on_decision(|event: &DecisionEvent<'_>| {
+    ///         if event.result() == DecisionResult::Denied {
+    ///             DENIED.fetch_add(1, Ordering::Relaxed);
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn on_decision<F>(self, told: F) -> Self
+    where
+        F: Fn(&DecisionEvent<'_>) + Send + Sync + 'static,
+    {
+        self.observe(OnDecision(told))
     }
 
     /// Tells somebody what is decided and how the store fares; called several times, each of them.
@@ -99,23 +152,14 @@ impl<S: Store> LimiterBuilder<S> {
                 "a secret of at least 1 byte",
             ));
         }
-        let mut names = HashSet::new();
-        let mut policies = Vec::with_capacity(self.policies.len());
-        for policy in self.policies {
-            let policy = policy.ready(self.on_store_failure)?;
-            if !names.insert(policy.id.name().to_owned()) {
-                return Err(ConfigError::DuplicatePolicy {
-                    name: policy.id.name().to_owned(),
-                });
-            }
-            policies.push(policy);
-        }
         let observers = Observers::new(self.observers);
         let store = Failover::new(self.store, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
+            rules: ArcSwap::from_pointee(self.rules.ready()?),
+            changing_rules: Mutex::new(()),
+            is_off: AtomicBool::new(false),
             breaker: store.breaker(),
             store: Box::new(store),
-            policies,
             observers,
             secret: self.secret.as_deref().map(Secret::new),
             leases: Leases::default(),

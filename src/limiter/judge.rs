@@ -1,62 +1,106 @@
 //! How a request is judged: all policies that are about it, in one question.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
+use super::judged::{Asked, Judged};
 use super::taken::{Taken, TakenByRequest};
 use super::{Limiter, answered};
+use crate::access::AccessList;
 use crate::algorithm::{Action, LeaseId, Take};
-use crate::decision::{Decision, Decisions};
+use crate::decision::Decisions;
 use crate::error::StoreError;
+use crate::mode::Mode;
+use crate::observe::RefusalReason;
 use crate::policy::Unreadable;
 use crate::request::RequestHead;
 use crate::store::{Answer, Check, PendingAnswer};
-use crate::time::Micros;
+use crate::trace::Span;
 
 impl Limiter {
     /// Asks all policies that are about this request, at once.
     pub(crate) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
-        let mut asked = Asked::default();
+        let judging = self.ask_about(request);
+        if let Err(refusal) = &judging {
+            self.report_refusal(refusal);
+        }
+        judging
+    }
+
+    fn ask_about(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
+        if !self.is_on() {
+            return Ok(Judging::by_nobody());
+        }
+        let rules = self.0.rules.load_full();
+        let is_listed = |list: &AccessList| {
+            let found = list.has_address_of(request);
+            found.map_err(|text| Refusal::of_nobody(Unjudged::Misconfigured(text)))
+        };
+        if is_listed(&rules.denied)? {
+            return Err(Refusal::of_nobody(Unjudged::Listed));
+        }
+        if rules.is_exempt(request) || is_listed(&rules.allowed)? {
+            return Ok(Judging::by_nobody());
+        }
+        let mut asked = Asked::under(Arc::clone(&rules));
         let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
-        for (position, policy) in self.0.policies.iter().enumerate() {
-            if !policy.applies(request) {
+        for (position, policy) in rules.policies.iter().enumerate() {
+            let mode = policy.mode();
+            if mode == Mode::Off || !policy.applies(request) {
                 continue;
             }
-            let read = policy.read(request).map_err(|reason| Refusal {
-                policy: policy.id.name().to_owned(),
+            let refused = |reason| Refusal {
+                policy: Some(policy.id.name().to_owned()),
                 reason,
-            })?;
-            let Some(read) = read else { continue };
+            };
+            let read = match policy.read(request) {
+                Ok(Some(read)) => read,
+                Ok(None) => continue,
+                // What only counts does not refuse.
+                Err(reason) if mode == Mode::Shadow => {
+                    self.report_refusal(&refused(reason.into()));
+                    continue;
+                }
+                Err(reason) => return Err(refused(reason.into())),
+            };
+            if rules.denied.has_key(&read.key) {
+                return Err(refused(Unjudged::Listed));
+            }
+            if rules.allowed.has_key(&read.key) {
+                continue;
+            }
             let subject = self.subject(&read.key);
             let take = Take {
                 cost: read.cost,
                 patience: policy.patience,
                 lease: read.algorithm.lease().map(|_| LeaseId::new()),
             };
-            checks.extend(policy.checks(subject, read.algorithm, Action::Take(take)));
-            asked.positions.push(position);
+            checks.extend(policy.checks(subject, read.algorithm, Action::Take(take), mode));
+            asked.add(position, subject, mode);
             asked.has_penalties |= policy.penalty.is_some();
             asked.may_give_back |= policy.may_give_back(&read.algorithm);
         }
         if checks.is_empty() {
-            return Ok(Judging::Done(Verdict::of_nobody(self.clone())));
+            return Ok(Judging::by_nobody());
         }
         // Before asking, so that what is taken while nobody listens any more is given back.
         let taken = asked.may_give_back.then(|| {
             let mut taken = Box::new(Taken::asking(self.clone()));
             let is_policys_own = |check: &&Check<'_>| !check.algorithm.is_penalty();
             let own = checks.iter().filter(is_policys_own);
-            for (position, check) in asked.positions.iter().zip(own) {
-                taken.add(*position, check);
+            for (policy, check) in asked.each.iter().zip(own) {
+                taken.add(asked.policy(policy), check);
             }
             taken
         });
         Ok(match self.0.store.ask(&checks) {
-            Answer::Ready(answer) => Judging::Done(self.verdict(asked, taken, answer)),
+            Answer::Ready(answer) => Judging::Done(asked.judged(self, taken, answered(answer))),
             Answer::Pending(answer) => Judging::Asked(PendingVerdict {
                 limiter: self.clone(),
                 asking: Some(Asking {
+                    span: Span::asking(asked.each.len()),
                     asked,
                     taken,
                     answer,
@@ -64,47 +108,6 @@ impl Limiter {
                 }),
             }),
         })
-    }
-
-    fn verdict(
-        &self,
-        asked: Asked,
-        mut taken: TakenByRequest,
-        answer: Result<Decisions, StoreError>,
-    ) -> Verdict {
-        let decisions = asked.merged(self, answered(answer));
-        if let Some(taken) = &mut taken {
-            taken.answered(decisions.iter());
-        }
-        Verdict {
-            limiter: self.clone(),
-            positions: asked.positions,
-            decisions,
-            taken,
-        }
-    }
-}
-
-/// Which policies were asked.
-#[derive(Default)]
-struct Asked {
-    /// Their positions.
-    positions: SmallVec<[usize; 4]>,
-    has_penalties: bool,
-    may_give_back: bool,
-}
-
-impl Asked {
-    /// One decision for each policy, whatever the number of its checks.
-    fn merged(&self, limiter: &Limiter, decisions: Decisions) -> Decisions {
-        if !self.has_penalties {
-            return decisions;
-        }
-        let mut each = decisions.iter();
-        let policies = self.positions.iter();
-        policies
-            .map(|&position| limiter.0.policies[position].decision(&mut each))
-            .collect()
     }
 }
 
@@ -114,8 +117,14 @@ impl Asked {
     reason = "a box would be an allocation on the memory path"
 )]
 pub(crate) enum Judging {
-    Done(Verdict),
+    Done(Judged),
     Asked(PendingVerdict),
+}
+
+impl Judging {
+    pub(crate) fn by_nobody() -> Self {
+        Self::Done(Judged::by_nobody())
+    }
 }
 
 /// A verdict that takes a trip to the store.
@@ -126,6 +135,7 @@ pub(crate) struct PendingVerdict {
 }
 
 struct Asking {
+    span: Span,
     asked: Asked,
     taken: TakenByRequest,
     answer: PendingAnswer,
@@ -133,14 +143,23 @@ struct Asking {
     is_sent: bool,
 }
 
+impl Asking {
+    fn judged(self, limiter: &Limiter, answer: Result<Decisions, StoreError>) -> Judged {
+        let judged = self.asked.judged(limiter, self.taken, answered(answer));
+        self.span.answered(judged.is_allowed());
+        judged
+    }
+}
+
 impl PendingVerdict {
     /// The verdict, once the answer is there.
-    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Judged> {
         let asking = self.asking.as_mut().expect("polled after it was done");
         asking.is_sent = true;
-        let answer = ready!(asking.answer.as_mut().poll(cx));
-        let Asking { asked, taken, .. } = self.asking.take().expect("it was there");
-        Poll::Ready(self.limiter.verdict(asked, taken, answer))
+        let answer = asking.answer.as_mut();
+        let answer = ready!(asking.span.in_scope(|| answer.poll(cx)));
+        let asking = self.asking.take().expect("it was there");
+        Poll::Ready(asking.judged(&self.limiter, answer))
     }
 }
 
@@ -157,68 +176,60 @@ impl Drop for PendingVerdict {
         };
         let limiter = self.limiter.clone();
         runtime.spawn(async move {
-            let Asking {
-                asked,
-                taken,
-                answer,
-                ..
-            } = asking;
-            drop(limiter.verdict(asked, taken, answer.await));
+            let mut asking = asking;
+            let answer = asking.answer.as_mut().await;
+            drop(asking.judged(&limiter, answer));
         });
     }
 }
 
-/// All decisions about one request, and who took them.
-pub(crate) struct Verdict {
-    limiter: Limiter,
-    positions: SmallVec<[usize; 4]>,
-    decisions: Decisions,
-    taken: TakenByRequest,
-}
-
-impl Verdict {
-    pub(crate) fn of_nobody(limiter: Limiter) -> Self {
-        Self {
-            limiter,
-            positions: SmallVec::new(),
-            decisions: Decisions::default(),
-            taken: None,
-        }
-    }
-
-    pub(crate) fn is_allowed(&self) -> bool {
-        self.decisions.all_allow()
-    }
-
-    /// How long the request is held up.
-    pub(crate) fn delay(&self) -> Micros {
-        let delays = self.decisions.iter().map(|decision| decision.delay);
-        delays.max().unwrap_or_default()
-    }
-
-    /// What the request has taken and may have to give back.
-    pub(crate) fn take_taken(&mut self) -> TakenByRequest {
-        self.taken.take()
-    }
-
-    /// Each policy's name and decision.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
-        let names = self
-            .positions
-            .iter()
-            .map(|&position| self.limiter.0.policies[position].id.name());
-        names.zip(self.decisions.iter())
-    }
-
-    /// The decision that a rejection is about.
-    pub(crate) fn denied_by(&self) -> Option<(&str, &Decision)> {
-        self.each().nth(self.decisions.denied_by()?)
-    }
-}
-
-/// A request that cannot be judged: which policy could not read it, and why.
+/// A request that no policy was asked about, and is not let through: because of which policy, when
+/// it is one, and why.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
-    pub(crate) policy: String,
-    pub(crate) reason: Unreadable,
+    pub(crate) policy: Option<String>,
+    pub(crate) reason: Unjudged,
+}
+
+/// Why no policy was asked about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unjudged {
+    /// The client is on the list of those who are refused.
+    Listed,
+    /// It does not say whose it is, and the policy insists.
+    NoKey,
+    /// It states a cost that cannot be read.
+    BadCost(String),
+    /// The server does not provide what it takes.
+    Misconfigured(String),
+}
+
+impl Refusal {
+    fn of_nobody(reason: Unjudged) -> Self {
+        Self {
+            policy: None,
+            reason,
+        }
+    }
+}
+
+impl Unjudged {
+    pub(super) fn in_a_word(&self) -> RefusalReason {
+        match self {
+            Self::Listed => RefusalReason::Listed,
+            Self::NoKey => RefusalReason::MissingKey,
+            Self::BadCost(_) => RefusalReason::BadCost,
+            Self::Misconfigured(_) => RefusalReason::Misconfigured,
+        }
+    }
+}
+
+impl From<Unreadable> for Unjudged {
+    fn from(reason: Unreadable) -> Self {
+        match reason {
+            Unreadable::NoKey => Self::NoKey,
+            Unreadable::BadCost(text) => Self::BadCost(text),
+            Unreadable::Misconfigured(text) => Self::Misconfigured(text),
+        }
+    }
 }

@@ -10,9 +10,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::renewals::Renewals;
-use super::{Limiter, Shared, failure};
+use super::{Limiter, failure};
 use crate::algorithm::{Action, Algorithm, LeaseId};
 use crate::key::Subject;
+use crate::policy::ReadyPolicy;
 use crate::store::Check;
 use crate::time::SECOND;
 
@@ -24,19 +25,19 @@ const RENEWALS_IN_A_LIFE: u32 = 3;
 const TRIES_IN_A_LIFE: u32 = 12;
 
 /// A lease that is known to be taken, and what it holds permits of.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Lease {
     pub(super) id: LeaseId,
-    pub(super) position: usize,
+    pub(super) policy: Arc<ReadyPolicy>,
     pub(super) subject: Subject,
     pub(super) algorithm: Algorithm,
 }
 
 impl Lease {
     /// The check that does something with it.
-    pub(super) fn check<'a>(&self, of: &'a Shared, action: fn(LeaseId) -> Action) -> Check<'a> {
-        let policy = &of.policies[self.position];
-        policy.check(self.subject, self.algorithm, action(self.id))
+    pub(super) fn check(&self, action: fn(LeaseId) -> Action) -> Check<'_> {
+        self.policy
+            .check(self.subject, self.algorithm, action(self.id))
     }
 
     fn life(&self) -> Duration {
@@ -90,12 +91,13 @@ impl Leases {
     fn add(&self, lease: Lease, taken: Instant, runtime: Id) -> Option<Arc<Notify>> {
         let due = taken + lease.renewed_every();
         let mut live = self.lock();
+        let id = lease.id;
         let kept = Kept {
             lease,
             runtime,
             due,
         };
-        live.leases.insert(lease.id, kept);
+        live.leases.insert(id, kept);
         if let Some(round) = live.rounds.get_mut(&runtime) {
             if due < round.at {
                 round.at = due;
@@ -143,7 +145,7 @@ impl Leases {
         let due = kept.filter(|kept| kept.runtime == runtime && kept.due <= next_round);
         due.map(|kept| {
             kept.due = now + kept.lease.tried_every();
-            kept.lease
+            kept.lease.clone()
         })
         .collect()
     }
@@ -207,7 +209,7 @@ impl Limiter {
             tokio::time::sleep(pause).await;
             let answer = {
                 let checks = leases.iter();
-                let checks = checks.map(|lease| lease.check(&self.0, Action::Release));
+                let checks = checks.map(|lease| lease.check(Action::Release));
                 self.0.store.ask(&checks.collect::<SmallVec<[_; 1]>>())
             };
             if failure(answer).await.is_none() {

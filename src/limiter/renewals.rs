@@ -61,7 +61,7 @@ impl Renewals {
             let sent = Instant::now();
             let answer = {
                 let checks = together.iter();
-                let checks = checks.map(|lease| lease.check(&shared, Action::Renew));
+                let checks = checks.map(|lease| lease.check(Action::Renew));
                 shared.store.ask(&checks.collect::<Vec<Check<'_>>>())
             };
             match failure(answer).await {

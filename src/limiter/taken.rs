@@ -1,6 +1,7 @@
 //! `Taken`: what a request has taken and may have to give back.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -12,6 +13,7 @@ use crate::algorithm::{Action, Algorithm, LeaseId, Patience};
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
+use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
 use crate::store::{Answer, Check};
 
@@ -33,7 +35,7 @@ pub(crate) type TakenByRequest = Option<Box<Taken>>;
 
 /// What one policy's check has taken.
 struct Entry {
-    position: usize,
+    policy: Arc<ReadyPolicy>,
     subject: Subject,
     algorithm: Algorithm,
     cost: u32,
@@ -68,9 +70,9 @@ impl Taken {
     }
 
     /// Adds a check that is about to be asked.
-    pub(super) fn add(&mut self, position: usize, check: &Check<'_>) {
+    pub(super) fn add(&mut self, policy: &Arc<ReadyPolicy>, check: &Check<'_>) {
         self.entries.push(Entry {
-            position,
+            policy: Arc::clone(policy),
             subject: check.subject,
             algorithm: check.algorithm,
             cost: check.action.takes(),
@@ -126,9 +128,8 @@ impl Taken {
 
     /// Charges, or gives back, what the request turned out to cost more, or less.
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
-        let policies = &self.limiter.0.policies;
         let settle = |entry: &Entry| {
-            let actual = policies[entry.position].settled_cost(response, entry.cost);
+            let actual = entry.policy.settled_cost(response, entry.cost);
             let receipt = entry.receipt?;
             match actual.cmp(&entry.cost) {
                 Ordering::Greater => Some(Action::Charge(actual - entry.cost)),
@@ -184,8 +185,7 @@ impl Taken {
             .iter()
             .filter_map(|entry| {
                 let action = action(entry)?;
-                let policy = &self.limiter.0.policies[entry.position];
-                Some(policy.check(entry.subject, entry.algorithm, action))
+                Some(entry.policy.check(entry.subject, entry.algorithm, action))
             })
             .collect();
         let is_to_ask = !checks.is_empty();
@@ -205,7 +205,7 @@ impl Entry {
     fn lease(&self) -> Option<Lease> {
         Some(Lease {
             id: self.lease?,
-            position: self.position,
+            policy: Arc::clone(&self.policy),
             subject: self.subject,
             algorithm: self.algorithm,
         })

@@ -7,10 +7,12 @@ use std::time::Duration;
 use crate::algorithm::Penalty;
 use crate::key::Key;
 use crate::limit::Limit;
+use crate::mode::Mode;
 use crate::request::{CostExtractor, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher};
 use crate::response::ResponseHead;
 use crate::store::FailureMode;
 
+mod mutable;
 mod ready;
 
 pub(crate) use self::ready::{ReadyPolicy, Unreadable};
@@ -41,6 +43,7 @@ pub struct Policy {
     max_wait: Option<Duration>,
     penalty: Option<Penalty>,
     settle: Option<Settle>,
+    mode: Mode,
 }
 
 /// How the cost is settled when the response is there.
@@ -92,6 +95,7 @@ impl Policy {
             max_wait: None,
             penalty: None,
             settle: None,
+            mode: Mode::default(),
         }
     }
 
@@ -236,6 +240,14 @@ impl Policy {
     #[must_use]
     pub fn on_missing_key(mut self, what: OnMissingKey) -> Self {
         self.on_missing_key = what;
+        self
+    }
+
+    /// Whether the policy limits, only counts, or is off; [`Mode::Enforce`] unless said.
+    /// [`Limiter::set_mode`](crate::Limiter::set_mode) changes it at run time.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
     }
 

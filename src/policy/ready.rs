@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::mutable::Mutable;
 use super::{Cost, OnMissingKey, Policy};
 use crate::algorithm::{Action, Algorithm, Patience};
 use crate::decision::Decision;
 use crate::error::ConfigError;
 use crate::key::{Key, Subject};
+use crate::mode::Mode;
 use crate::request::{KeyError, RequestHead};
 use crate::response::ResponseHead;
 use crate::store::{Check, FailureMode, PolicyId};
@@ -62,6 +64,7 @@ impl Policy {
             patience,
             penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
+            mode: Mutable::new(self.mode),
             policy: self,
         })
     }
@@ -96,10 +99,28 @@ pub(crate) struct ReadyPolicy {
     pub(crate) patience: Patience,
     pub(crate) penalty: Option<Algorithm>,
     pub(crate) on_store_failure: FailureMode,
+    /// The one that is in force.
+    mode: Mutable,
     policy: Policy,
 }
 
 impl ReadyPolicy {
+    /// The mode that is in force.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode.get()
+    }
+
+    pub(crate) fn set_mode(&self, mode: Mode) {
+        self.mode.set(mode);
+    }
+
+    /// Takes the place of a policy of the same name, whose mode may have been set since.
+    pub(crate) fn succeed(&self, before: &Self) {
+        if self.policy.mode == before.policy.mode {
+            self.set_mode(before.mode());
+        }
+    }
+
     /// The cost outside of HTTP, where no request states one.
     pub(crate) fn default_cost(&self) -> u32 {
         match self.policy.cost {
@@ -186,22 +207,27 @@ impl ReadyPolicy {
         }
     }
 
-    /// The same, with that of the penalty behind it where there is one.
+    /// The same in this mode, with that of the penalty behind it where there is one.
     pub(crate) fn checks(
         &self,
         subject: Subject,
         algorithm: Algorithm,
         action: Action,
+        mode: Mode,
     ) -> impl Iterator<Item = Check<'_>> {
+        let check = move |algorithm, action| Check {
+            is_shadow: mode == Mode::Shadow,
+            ..self.check(subject, algorithm, action)
+        };
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,
                 Action::Take(take) => Action::take(take.cost.min(1)),
                 _ => Action::look(),
             };
-            self.check(subject, penalty, action)
+            check(penalty, action)
         });
-        std::iter::once(self.check(subject, algorithm, action)).chain(penalty)
+        std::iter::once(check(algorithm, action)).chain(penalty)
     }
 
     /// The policy's decision, of the decisions on its checks, which come next.

@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::key::Subject;
 
 mod failover;
+mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -18,6 +19,7 @@ pub(crate) mod redis;
 
 pub use failover::FailureMode;
 pub(crate) use failover::{Breaker, Failover};
+pub use fixed::{AlwaysAllow, AlwaysDeny};
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 
@@ -85,6 +87,10 @@ impl PolicyId {
     /// The policy's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// 128 bits that stand for the name, uniformly distributed.

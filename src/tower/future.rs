@@ -131,8 +131,8 @@ where
         }
     }
 
-    fn calling(mut ready: S, request: Request<B>, mut pass: Pass) -> Self {
-        pass.go_on();
+    fn calling(mut ready: S, mut request: Request<B>, mut pass: Pass) -> Self {
+        pass.go_on(&mut request);
         Self::Calling {
             response: ready.call(request),
             pass,

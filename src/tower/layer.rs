@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
+use http::{Request, Response};
 use tower_layer::Layer;
 
 use super::RateLimit;
+use crate::decision::Verdict;
 use crate::http::{
     OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
 };
-use crate::limiter::{Judging, Limiter, Refusal, TakenByRequest, Verdict};
+use crate::limiter::{Judged, Judging, Limiter, Refusal, TakenByRequest};
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
 use crate::time::SystemClock;
@@ -52,6 +53,7 @@ impl RateLimitLayer {
                 headers: QuotaHeaders::default(),
                 on_rejection: Arc::new(ProblemJson),
                 skips_preflights: false,
+                exposes_decisions: false,
             }),
         }
     }
@@ -86,6 +88,15 @@ impl RateLimitLayer {
         Arc::make_mut(&mut self.settings).skips_preflights = true;
         self
     }
+
+    /// Puts a [`Verdict`] into the extensions of each request that is let through, so that the
+    /// service can see what is left; in axum's handlers, a [`Decision`](crate::Decision) is an
+    /// extractor then. Off unless said, since it takes an allocation or two for each request.
+    #[must_use]
+    pub fn expose_decisions(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).exposes_decisions = true;
+        self
+    }
 }
 
 impl<S> Layer<S> for RateLimitLayer {
@@ -103,31 +114,38 @@ pub(super) struct Settings {
     headers: QuotaHeaders,
     on_rejection: Arc<dyn OnRejection>,
     skips_preflights: bool,
+    exposes_decisions: bool,
 }
 
 impl Settings {
     /// Asks the limiter, unless the request is not its business.
     pub(super) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
         if self.skips_preflights && is_preflight(request) {
-            return Ok(Judging::Done(Verdict::of_nobody(self.limiter.clone())));
+            return Ok(Judging::by_nobody());
         }
         self.limiter.judge(request)
     }
 
-    /// What a verdict means for its request.
-    pub(super) fn sentence(&self, mut verdict: Verdict, request: &RequestHead<'_>) -> Sentence {
-        let fields = self.headers.fields(&verdict, &SystemClock);
-        match Rejection::of(&verdict) {
+    /// What the decisions mean for their request.
+    pub(super) fn sentence(&self, mut judged: Judged, request: &RequestHead<'_>) -> Sentence {
+        let fields = self.headers.fields(&judged, &SystemClock);
+        match Rejection::of(&judged) {
             None => Sentence::Pass(Pass {
                 fields,
-                delay: verdict.delay().to_duration(),
-                taken: verdict.take_taken(),
+                verdict: self.exposed(&judged, request),
+                delay: judged.delay().to_duration(),
+                taken: judged.take_taken(),
             }),
             Some(rejection) => {
                 let response = rejection.response(request, &*self.on_rejection);
                 Sentence::Reject(with_fields(response, fields))
             }
         }
+    }
+
+    fn exposed(&self, judged: &Judged, request: &RequestHead<'_>) -> Option<Verdict> {
+        let expose = || judged.verdict(request.extensions.get());
+        self.exposes_decisions.then(expose)
     }
 
     /// The response to a request that cannot be judged.
@@ -150,12 +168,17 @@ pub(super) struct Pass {
     fields: Option<QuotaFields>,
     /// How long it is held up before.
     pub(super) delay: Duration,
+    /// What the request carries to the service.
+    verdict: Option<Verdict>,
     taken: TakenByRequest,
 }
 
 impl Pass {
-    /// The service is about to be called.
-    pub(super) fn go_on(&mut self) {
+    /// The service is about to be called with this request.
+    pub(super) fn go_on<B>(&mut self, request: &mut Request<B>) {
+        if let Some(verdict) = self.verdict.take() {
+            request.extensions_mut().insert(verdict);
+        }
         if let Some(taken) = &mut self.taken {
             taken.go_on();
         }

@@ -57,12 +57,12 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let head = RequestHead::of(&request);
         match self.settings.judge(&head) {
-            Ok(Judging::Done(verdict)) => match self.settings.sentence(verdict, &head) {
+            Ok(Judging::Done(judged)) => match self.settings.sentence(judged, &head) {
                 Sentence::Pass(mut pass) if pass.delay.is_zero() => {
-                    pass.go_on();
+                    pass.go_on(&mut request);
                     ResponseFuture::calling(self.inner.call(request), pass)
                 }
                 Sentence::Pass(pass) => ResponseFuture::waiting(self.take_ready(), request, pass),

@@ -1,13 +1,13 @@
 //! `PeerAddr`: the address at the other end of the socket.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead};
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead};
 
-use super::canonical::Ipv6Prefix;
+use super::canonical::{Ipv6Prefix, embedded};
 
 /// Who is at the other end of the socket; a server puts it into the extensions of each request.
 ///
@@ -21,7 +21,7 @@ use super::canonical::Ipv6Prefix;
 /// ```
 /// use http::Request;
 /// use tower_throttle::Peer;
-/// # use std::net::SocketAddr;
+/// # use std::net::{IpAddr, SocketAddr};
 /// # struct TlsConnectInfo; // As tonic's, which needs one of its TLS features.
 /// # impl TlsConnectInfo { fn remote_addr(&self) -> Option<SocketAddr> { None } }
 ///
@@ -143,6 +143,16 @@ impl PeerAddr {
 impl KeyExtractor for PeerAddr {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         PeerNetwork(Ipv6Prefix::default()).extract(request)
+    }
+}
+
+/// The whole address, whatever the prefix by which clients are told apart.
+impl AddressExtractor for PeerAddr {
+    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        match Peer::of(request)? {
+            Peer::Address(address) => Ok(embedded(address.ip())),
+            Peer::UnixSocket => Err(KeyError::Misconfigured(Cow::Borrowed(NO_ADDRESS))),
+        }
     }
 }
 

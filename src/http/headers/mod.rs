@@ -4,7 +4,7 @@ use http::{HeaderName, Response};
 
 use super::Rejection;
 use crate::decision::Decision;
-use crate::limiter::Verdict;
+use crate::limiter::Judged;
 use crate::time::Clock;
 
 mod draft_11;
@@ -206,9 +206,9 @@ impl QuotaHeaders {
     }
 
     /// The fields for the response to a request that was judged so.
-    pub(crate) fn fields(self, verdict: &Verdict, clock: &impl Clock) -> Option<QuotaFields> {
-        self.due(verdict.is_allowed())
-            .fields_of(verdict.each(), clock)
+    pub(crate) fn fields(self, judged: &Judged, clock: &impl Clock) -> Option<QuotaFields> {
+        self.due(judged.is_allowed())
+            .fields_of(judged.each(), clock)
     }
 
     /// Those that the response gets.

@@ -70,6 +70,7 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
 /// <https://grpc.io/docs/guides/status-codes/>
 fn code(kind: RejectionKind) -> u16 {
     const INVALID_ARGUMENT: u16 = 3;
+    const PERMISSION_DENIED: u16 = 7;
     const RESOURCE_EXHAUSTED: u16 = 8;
     const INTERNAL: u16 = 13;
     const UNAVAILABLE: u16 = 14;
@@ -78,6 +79,7 @@ fn code(kind: RejectionKind) -> u16 {
             RESOURCE_EXHAUSTED
         }
         RejectionKind::StoreFailed(_) => UNAVAILABLE,
+        RejectionKind::Refused => PERMISSION_DENIED,
         RejectionKind::MissingKey | RejectionKind::BadCost => INVALID_ARGUMENT,
         RejectionKind::Misconfigured => INTERNAL,
     }

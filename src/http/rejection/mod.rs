@@ -11,8 +11,7 @@ use http::{HeaderValue, Response, StatusCode};
 use super::headers::retry_after_secs;
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
-use crate::limiter::{Refusal, Verdict};
-use crate::policy::Unreadable;
+use crate::limiter::{Judged, Refusal, Unjudged};
 use crate::request::RequestHead;
 
 mod grpc;
@@ -49,6 +48,9 @@ pub enum RejectionKind {
     /// The store gave no answer and the policy's failure mode refuses. HTTP 503, gRPC
     /// `UNAVAILABLE`.
     StoreFailed(StoreErrorKind),
+    /// The client is on the list of those who are refused
+    /// ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)). HTTP 403, gRPC `PERMISSION_DENIED`.
+    Refused,
     /// The request does not say whose it is. HTTP 400, gRPC `INVALID_ARGUMENT`.
     MissingKey,
     /// The request states a cost that cannot be read. HTTP 400, gRPC `INVALID_ARGUMENT`.
@@ -58,9 +60,9 @@ pub enum RejectionKind {
 }
 
 impl Rejection {
-    /// The rejection that a verdict asks for; `None` when it lets the request pass.
-    pub(crate) fn of(verdict: &Verdict) -> Option<Self> {
-        let (_, worst) = verdict.denied_by()?;
+    /// The rejection that the decisions ask for; `None` when it lets the request pass.
+    pub(crate) fn of(judged: &Judged) -> Option<Self> {
+        let (_, worst) = judged.denied_by()?;
         let (kind, explanation) = match worst.outcome() {
             Outcome::NeverFits => (
                 RejectionKind::NeverFits,
@@ -74,7 +76,7 @@ impl Rejection {
             _ => (RejectionKind::QuotaExceeded, "the quota is used up"),
         };
         let denying = || {
-            let each = verdict.each();
+            let each = judged.each();
             each.filter(|(_, decision)| !decision.is_allowed())
         };
         let retry_after = worst.retry_after();
@@ -121,6 +123,7 @@ impl Rejection {
                 StatusCode::TOO_MANY_REQUESTS
             }
             RejectionKind::StoreFailed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            RejectionKind::Refused => StatusCode::FORBIDDEN,
             RejectionKind::MissingKey | RejectionKind::BadCost => StatusCode::BAD_REQUEST,
             RejectionKind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -165,16 +168,20 @@ impl Rejection {
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
         let (kind, explanation) = match refusal.reason {
-            Unreadable::NoKey => (
+            Unjudged::Listed => (
+                RejectionKind::Refused,
+                "requests of this client are refused".into(),
+            ),
+            Unjudged::NoKey => (
                 RejectionKind::MissingKey,
                 "the request does not say whose it is".into(),
             ),
-            Unreadable::BadCost(text) => (RejectionKind::BadCost, text.into()),
-            Unreadable::Misconfigured(text) => (RejectionKind::Misconfigured, text.into()),
+            Unjudged::BadCost(text) => (RejectionKind::BadCost, text.into()),
+            Unjudged::Misconfigured(text) => (RejectionKind::Misconfigured, text.into()),
         };
         Self {
             kind,
-            policies: vec![refusal.policy],
+            policies: refusal.policy.into_iter().collect(),
             retry_after: None,
             retry_after_secs: None,
             explanation,
@@ -193,7 +200,10 @@ impl fmt::Display for Rejection {
             let before = if position == 0 { noun } else { "," };
             write!(f, "{before} {policy:?}")?;
         }
-        write!(f, ": {}", self.explanation)?;
+        if !self.policies.is_empty() {
+            f.write_str(": ")?;
+        }
+        f.write_str(&self.explanation)?;
         match self.retry_after_secs {
             Some(secs) => write!(f, ", retry after {secs} s"),
             None => Ok(()),

@@ -102,6 +102,7 @@ fn write_problem(json: &mut String, rejection: &Rejection) -> fmt::Result {
             "Temporary reduced capacity",
         ),
         // RFC 9457, section 4.2.1: with `about:blank` the title is the status's own phrase.
+        RejectionKind::Refused => (None, "Forbidden"),
         RejectionKind::MissingKey | RejectionKind::BadCost => (None, "Bad Request"),
         RejectionKind::Misconfigured => (None, "Internal Server Error"),
     };

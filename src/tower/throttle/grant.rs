@@ -7,15 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::limiter::{Held, Limiter};
+use crate::limiter::{Held, Limiter, Waitable};
 use crate::time::SECOND;
 
 /// Where the grants of all services of a layer come from.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     limiter: Limiter,
-    /// That of the policy, which can be waited for.
-    position: usize,
+    policy: Waitable,
     pub(super) key: Key,
     /// The policy's own unless said.
     pub(super) cost: Option<u32>,
@@ -24,7 +23,7 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn new(limiter: Limiter, policy: &str) -> Result<Self, CheckError> {
         Ok(Self {
-            position: limiter.waitable(policy)?,
+            policy: limiter.waitable(policy)?,
             limiter,
             key: Key::everybody(),
             cost: None,
@@ -36,7 +35,7 @@ impl Source {
     async fn grant(self: Arc<Self>) -> Held {
         loop {
             let key = self.key.clone();
-            let held = self.limiter.reserve(self.position, key, self.cost).await;
+            let held = self.limiter.reserve(&self.policy, key, self.cost).await;
             if held.is_allowed() {
                 held.until_there().await;
                 return held;

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::peer::Peer;
-use super::trusted::TrustedRanges;
 use super::{forwarded, node};
+use crate::ranges::AddressRanges;
 
 /// How many entries are looked at before a request is left unattributed; bounds the work that a
 /// request can cause.
@@ -30,7 +30,7 @@ pub(super) enum Syntax {
 /// Who is trusted to have written the header.
 #[derive(Clone, Copy)]
 pub(super) struct Trust<'a> {
-    pub(super) ranges: &'a TrustedRanges,
+    pub(super) ranges: &'a AddressRanges,
     /// Instead of the ranges, behind the peer: the client's place from the right, from 1 on.
     pub(super) hops: Option<usize>,
 }

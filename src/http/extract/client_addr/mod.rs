@@ -1,20 +1,21 @@
 //! `ClientAddr`: the client's address behind proxies.
 
+use std::net::IpAddr;
+
 use crate::error::ConfigError;
 use crate::http::field::Field;
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead};
+use crate::ranges::AddressRanges;
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead};
 
-use super::canonical::Ipv6Prefix;
+use super::canonical::{Ipv6Prefix, embedded};
 use super::peer::Peer;
 
 mod attribution;
 mod forwarded;
 mod node;
-mod trusted;
 
 use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, attribute};
-use self::trusted::TrustedRanges;
 
 /// The client's address behind proxies: read from the one header that they are known to write,
 /// and from it only what they have written.
@@ -56,7 +57,7 @@ use self::trusted::TrustedRanges;
 pub struct ClientAddr {
     field: Field,
     syntax: Syntax,
-    trusted: TrustedRanges,
+    trusted: AddressRanges,
     trusted_hops: Option<usize>,
     ipv6_prefix: Ipv6Prefix,
 }
@@ -111,7 +112,7 @@ impl ClientAddr {
         Ok(Self {
             field,
             syntax,
-            trusted: TrustedRanges::read(trusted)?,
+            trusted: AddressRanges::read("trusted_proxies", trusted)?,
             trusted_hops: None,
             ipv6_prefix: Ipv6Prefix::default(),
         })
@@ -150,15 +151,21 @@ impl ClientAddr {
     }
 }
 
-impl KeyExtractor for ClientAddr {
-    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+impl ClientAddr {
+    fn attribute(&self, request: &RequestHead<'_>) -> Result<Attribution, KeyError> {
         let trust = Trust {
             ranges: &self.trusted,
             hops: self.trusted_hops,
         };
         let peer = Peer::of(request)?;
         let lines = self.field.lines(request.headers);
-        Ok(match attribute(peer, trust, self.syntax, lines) {
+        Ok(attribute(peer, trust, self.syntax, lines))
+    }
+}
+
+impl KeyExtractor for ClientAddr {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        Ok(match self.attribute(request)? {
             Attribution::Client(address) => Key::address(self.ipv6_prefix.canonical(address)),
             Attribution::Unattributed(last_hop) => {
                 Key::unattributed(self.ipv6_prefix.canonical(last_hop))
@@ -178,5 +185,20 @@ impl KeyExtractor for ClientAddr {
             (Some(2..=MAX_HOPS), _) => Ok(()),
             (Some(hops), _) => Err(ConfigError::out_of_range("trusted_hops", hops, "1 to 64")),
         }
+    }
+}
+
+/// The whole address, whatever the prefix by which clients are told apart. An unattributed request
+/// has none.
+impl AddressExtractor for ClientAddr {
+    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        match self.attribute(request)? {
+            Attribution::Client(address) => Ok(embedded(address)),
+            Attribution::Unattributed(_) => Err(KeyError::Missing),
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        KeyExtractor::validate(self)
     }
 }

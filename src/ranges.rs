@@ -1,4 +1,4 @@
-//! The ranges of addresses whose word is taken.
+//! `AddressRanges`: addresses, one by one or by the range.
 
 use std::net::IpAddr;
 
@@ -6,32 +6,33 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::error::ConfigError;
 
-/// The ranges of addresses whose word is taken.
-#[derive(Clone, Debug)]
-pub(super) struct TrustedRanges(Vec<IpNet>);
+/// Addresses, one by one or by the range.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddressRanges(Vec<IpNet>);
 
-impl TrustedRanges {
-    /// Reads CIDR ranges and single addresses.
-    pub(super) fn read(
+impl AddressRanges {
+    /// Reads CIDR ranges and single addresses; `field` is what an error calls them.
+    pub(crate) fn read(
+        field: &'static str,
         ranges: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
         ranges
             .into_iter()
-            .map(|range| read_range(range.as_ref()))
+            .map(|range| read_range(field, range.as_ref()))
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
     /// Whether this address, in IPv4 where it can be, lies in one of the ranges.
-    pub(super) fn contain(&self, address: IpAddr) -> bool {
+    pub(crate) fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|range| range.contains(&address))
     }
 }
 
-fn read_range(text: &str) -> Result<IpNet, ConfigError> {
+fn read_range(field: &'static str, text: &str) -> Result<IpNet, ConfigError> {
     parsed(text).map(unmapped).ok_or_else(|| {
         ConfigError::malformed(
-            "trusted_proxies",
+            field,
             text,
             "right is a range as 10.0.0.0/8 or 2001:db8::/32, or one address",
         )
@@ -71,7 +72,7 @@ mod tests {
             "2001:db8::/32",
             "::ffff:172.16.0.0/108",
         ];
-        let trusted = TrustedRanges::read(ranges).unwrap();
+        let ranges = AddressRanges::read("trusted_proxies", ranges).unwrap();
         for (address, expected) in [
             ("10.255.255.255", true),
             ("11.0.0.0", false),
@@ -83,7 +84,7 @@ mod tests {
             ("172.32.0.0", false),
         ] {
             assert_eq!(
-                trusted.contain(address.parse().unwrap()),
+                ranges.contain(address.parse().unwrap()),
                 expected,
                 "{address}"
             );
@@ -108,7 +109,8 @@ mod tests {
             "10.0.0.0/8/8",
             "fe80::1%eth0",
         ] {
-            let refusal = TrustedRanges::read(["10.0.0.0/8", range]).unwrap_err();
+            let refusal =
+                AddressRanges::read("trusted_proxies", ["10.0.0.0/8", range]).unwrap_err();
             assert_eq!(
                 refusal.to_string(),
                 format!(

@@ -1,0 +1,87 @@
+//! `AccessList`: clients that are refused whatever they ask for, or let through uncounted.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::ConfigError;
+use crate::key::Key;
+use crate::ranges::AddressRanges;
+use crate::request::{AddressExtractor, KeyError, RequestHead};
+
+/// Clients, by address or by key: those that are refused whatever they ask for
+/// ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)), or those that are let through uncounted
+/// ([`allow`](crate::LimiterBuilder::allow)).
+///
+/// ```
+/// use tower_throttle::{AccessList, ClientAddr, Key};
+///
+/// let client = ClientAddr::x_forwarded_for(["10.0.0.0/8"])?;
+/// let denied = AccessList::new()
+///     .addresses(client, ["203.0.113.0/24", "2001:db8:bad::/48"])?
+///     .keys([Key::header("x-user", b"mallory")]);
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct AccessList {
+    /// Each with where the address is read that is looked up in it.
+    addresses: Vec<(Arc<dyn AddressExtractor>, AddressRanges)>,
+    keys: HashSet<Key>,
+}
+
+impl AccessList {
+    /// A list of nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds clients by their addresses, single ones and ranges, as `by` reads them from requests:
+    /// the address whole, not by the prefix that an IPv6 client's key has.
+    ///
+    /// # Errors
+    ///
+    /// Names the range that cannot be read, or what is wrong with `by`.
+    pub fn addresses(
+        mut self,
+        by: impl AddressExtractor,
+        ranges: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        by.validate()?;
+        let ranges = AddressRanges::read("addresses", ranges)?;
+        self.addresses.push((Arc::new(by), ranges));
+        Ok(self)
+    }
+
+    /// Adds keys: those that the policies' extractors make of requests, as
+    /// [`Key::header("x-user", b"mallory")`](Key::header) of `Header::new("x-user")`.
+    #[must_use]
+    pub fn keys(mut self, keys: impl IntoIterator<Item = impl Into<Key>>) -> Self {
+        self.keys.extend(keys.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether the address that a request comes from is listed. The error says what the server
+    /// does not provide.
+    pub(crate) fn has_address_of(&self, request: &RequestHead<'_>) -> Result<bool, String> {
+        for (by, ranges) in &self.addresses {
+            match by.address(request) {
+                Ok(address) if ranges.contain(address) => return Ok(true),
+                Ok(_) | Err(KeyError::Missing) => {}
+                Err(KeyError::Misconfigured(text)) => return Err(text.into_owned()),
+            }
+        }
+        Ok(false)
+    }
+
+    pub(crate) fn has_key(&self, key: &Key) -> bool {
+        // Most lists have none, and hashing a key takes time.
+        !self.keys.is_empty() && self.keys.contains(key)
+    }
+}
+
+/// Shows nobody.
+impl fmt::Debug for AccessList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessList").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be changed while a limiter is at work: its rules, the modes of its policies, its lists,
+//! and whether it limits at all. And how its store fares.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::rules::{ReadyRules, Rules};
+use super::{Limiter, Shared};
+use crate::access::AccessList;
+use crate::error::{CheckError, ConfigError};
+use crate::mode::Mode;
+use crate::observe::BreakerState;
+
+impl Limiter {
+    /// Puts other rules in the place of those in force, all at once: a request is judged by the old
+    /// ones or by the new ones, and there is no moment without limits.
+    ///
+    /// What was used stays used: the store knows it by the policy's name and the limit's algorithm.
+    /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy itself says
+    /// another than it did before.
+    ///
+    /// # Errors
+    ///
+    /// Names the policy and the field that make no sense; then the old rules stay in force.
+    pub fn replace(&self, rules: Rules) -> Result<(), ConfigError> {
+        let rules = rules.ready()?;
+        let _one_at_a_time = self.0.lock_rules();
+        rules.succeed(&self.0.rules.load());
+        self.0.rules.store(Arc::new(rules));
+        Ok(())
+    }
+
+    /// The names of the policies in force, in their order.
+    pub fn policies(&self) -> Vec<String> {
+        let rules = self.0.rules.load();
+        let policies = rules.policies.iter();
+        policies.map(|policy| policy.id.name().to_owned()).collect()
+    }
+
+    /// The mode that a policy is in.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name.
+    pub fn mode(&self, policy: &str) -> Result<Mode, CheckError> {
+        Ok(self.0.rules.load().named(policy)?.mode())
+    }
+
+    /// Changes the mode of a policy, from the next request on.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name.
+    pub fn set_mode(&self, policy: &str, mode: Mode) -> Result<(), CheckError> {
+        let _one_at_a_time = self.0.lock_rules();
+        self.0.rules.load().named(policy)?.set_mode(mode);
+        Ok(())
+    }
+
+    /// Replaces the clients that are refused; see [`Rules::deny`].
+    pub fn set_denied(&self, clients: AccessList) {
+        let clients = Arc::new(clients);
+        self.0.change_rules(|rules| rules.denied = clients);
+    }
+
+    /// Replaces the clients that are let through uncounted; see [`Rules::allow`].
+    pub fn set_allowed(&self, clients: AccessList) {
+        let clients = Arc::new(clients);
+        self.0.change_rules(|rules| rules.allowed = clients);
+    }
+
+    /// The kill switch: every request passes uncounted, and the store is not asked, until limiting
+    /// is [turned on](Self::turn_on) again. For this process; what was used stays used.
+    pub fn turn_off(&self) {
+        self.0.is_off.store(true, Ordering::Relaxed);
+    }
+
+    /// Limits again.
+    pub fn turn_on(&self) {
+        self.0.is_off.store(false, Ordering::Relaxed);
+    }
+
+    /// The state of the circuit breaker in front of the store. Always
+    /// [closed](BreakerState::Closed) over a store that answers from memory.
+    pub fn breaker(&self) -> BreakerState {
+        self.0.breaker.state()
+    }
+
+    /// Whether requests are limited: unless [turned off](Self::turn_off).
+    pub fn is_on(&self) -> bool {
+        !self.0.is_off.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// Held by whoever changes the rules, so that no change is lost to another.
+    fn lock_rules(&self) -> MutexGuard<'_, ()> {
+        // There is nothing under the lock that could be half done.
+        let lock = self.changing_rules.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_rules(&self, change: impl FnOnce(&mut ReadyRules)) {
+        let _one_at_a_time = self.lock_rules();
+        let mut rules = ReadyRules::clone(&self.rules.load());
+        change(&mut rules);
+        self.rules.store(Arc::new(rules));
+    }
+}

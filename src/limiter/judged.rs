@@ -1,0 +1,162 @@
+//! `Judged`: a request about which all policies have decided.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::Limiter;
+use super::rules::ReadyRules;
+use super::taken::TakenByRequest;
+use crate::decision::{Decision, Decisions, Verdict};
+use crate::key::Subject;
+use crate::mode::Mode;
+use crate::policy::ReadyPolicy;
+use crate::time::Micros;
+
+/// Whom a request was asked about: the policies that are about it.
+pub(super) struct Asked {
+    pub(super) rules: Arc<ReadyRules>,
+    pub(super) each: SmallVec<[AskedPolicy; 4]>,
+    pub(super) has_penalties: bool,
+    pub(super) has_shadows: bool,
+    pub(super) may_give_back: bool,
+}
+
+/// One policy that is about a request.
+pub(super) struct AskedPolicy {
+    position: usize,
+    subject: Subject,
+    mode: Mode,
+}
+
+impl Asked {
+    pub(super) fn under(rules: Arc<ReadyRules>) -> Self {
+        Self {
+            rules,
+            each: SmallVec::new(),
+            has_penalties: false,
+            has_shadows: false,
+            may_give_back: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, position: usize, subject: Subject, mode: Mode) {
+        self.has_shadows |= mode == Mode::Shadow;
+        self.each.push(AskedPolicy {
+            position,
+            subject,
+            mode,
+        });
+    }
+
+    pub(super) fn policy(&self, asked: &AskedPolicy) -> &Arc<ReadyPolicy> {
+        &self.rules.policies[asked.position]
+    }
+
+    /// What is answered to the request, and what it has taken.
+    pub(super) fn judged(
+        mut self,
+        limiter: &Limiter,
+        mut taken: TakenByRequest,
+        decisions: Decisions,
+    ) -> Judged {
+        let mut decisions = self.of_policies(decisions);
+        for (asked, decision) in self.each.iter().zip(decisions.iter()) {
+            limiter.report(self.policy(asked), asked.mode, asked.subject, decision);
+        }
+        if let Some(taken) = &mut taken {
+            taken.answered(decisions.iter());
+        }
+        if self.has_shadows {
+            // Clients are not told of them.
+            let is_enforced = |asked: &AskedPolicy| asked.mode != Mode::Shadow;
+            let each = self.each.iter().zip(decisions.iter());
+            decisions = each
+                .filter(|(asked, _)| is_enforced(asked))
+                .map(|(_, decision)| *decision)
+                .collect();
+            self.each.retain(|asked| is_enforced(asked));
+        }
+        Judged {
+            asked: Some(self),
+            decisions,
+            taken,
+        }
+    }
+
+    /// One decision for each policy, whatever the number of its checks, as its mode has it.
+    fn of_policies(&self, decisions: Decisions) -> Decisions {
+        if !self.has_penalties && !self.has_shadows {
+            return decisions;
+        }
+        let mut each = decisions.iter();
+        let policies = self.each.iter();
+        policies
+            .map(|asked| {
+                let decision = self.policy(asked).decision(&mut each);
+                match asked.mode {
+                    Mode::Shadow => decision.in_shadow(),
+                    _ => decision,
+                }
+            })
+            .collect()
+    }
+}
+
+/// All decisions about one request, but those of policies that only count.
+pub(crate) struct Judged {
+    /// `None` when nobody was.
+    asked: Option<Asked>,
+    decisions: Decisions,
+    taken: TakenByRequest,
+}
+
+impl Judged {
+    pub(crate) fn by_nobody() -> Self {
+        Self {
+            asked: None,
+            decisions: Decisions::default(),
+            taken: None,
+        }
+    }
+
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.decisions.all_allow()
+    }
+
+    /// How long the request is held up.
+    pub(crate) fn delay(&self) -> Micros {
+        let delays = self.decisions.iter().map(|decision| decision.delay);
+        delays.max().unwrap_or_default()
+    }
+
+    /// What the request has taken and may have to give back.
+    pub(crate) fn take_taken(&mut self) -> TakenByRequest {
+        self.taken.take()
+    }
+
+    /// Each policy's name and decision.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
+        let asked = self.asked.iter();
+        let names = asked.flat_map(|asked| {
+            let each = asked.each.iter();
+            each.map(|policy| asked.policy(policy).id.name())
+        });
+        names.zip(self.decisions.iter())
+    }
+
+    /// The decision that a rejection is about.
+    pub(crate) fn denied_by(&self) -> Option<(&str, &Decision)> {
+        self.each().nth(self.decisions.denied_by()?)
+    }
+
+    /// What the request carries to the service, behind what layers further out have decided.
+    pub(crate) fn verdict(&self, outer: Option<&Verdict>) -> Verdict {
+        let asked = self.asked.iter();
+        let policies = asked.flat_map(|asked| {
+            let each = asked.each.iter();
+            each.map(|policy| asked.policy(policy).id.shared_name())
+        });
+        Verdict::new(outer, policies.zip(self.decisions.iter().copied()))
+    }
+}

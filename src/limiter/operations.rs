@@ -1,0 +1,121 @@
+//! What a limiter is asked outside of HTTP: `check` and its siblings, none of which waits.
+
+use super::{Limiter, decisions};
+use crate::algorithm::Action;
+use crate::decision::Decision;
+use crate::error::CheckError;
+use crate::key::Key;
+use crate::mode::Mode;
+use crate::policy::ReadyPolicy;
+
+impl Limiter {
+    /// Asks for one request's permits (the policy's cost) of this key.
+    ///
+    /// Does not wait: with a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the caller
+    /// does, for as long as [`Decision::delay`] says. Permits of a
+    /// [concurrency](crate::Limit::concurrency) limit are held in one lease with all that was taken
+    /// so, which lapses a whole life after the last of them: take them by [`hold`](Self::hold),
+    /// which gives each back.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name.
+    pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
+        let policy = self.named(policy)?;
+        let cost = policy.default_cost();
+        Ok(self.take(&policy, &key.into(), cost).await)
+    }
+
+    /// As [`check`](Self::check), for this many permits; 0 only looks.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub async fn check_cost(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        cost: u32,
+    ) -> Result<Decision, CheckError> {
+        let policy = self.named(policy)?;
+        Ok(self.take(&policy, &key.into(), cost).await)
+    }
+
+    /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
+    /// [`Decision::banned_for`] tells.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub async fn peek(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
+        self.check_cost(policy, key, 0).await
+    }
+
+    /// Takes permits without asking; the limit may be passed, and what is over it has to come back
+    /// before anything is allowed again. The decision tells what is left.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub async fn charge(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        permits: u32,
+    ) -> Result<Decision, CheckError> {
+        let action = Action::Charge(permits);
+        self.carry_out(policy, key.into(), action).await
+    }
+
+    /// Gives permits back, at most as many as are taken. The decision tells what is left.
+    ///
+    /// A window that has ended stays ended, and one that is open is not made longer. Of a
+    /// [concurrency](crate::Limit::concurrency) limit those are given back that nobody holds a
+    /// lease on, as [`charge`](Self::charge) and [`check`](Self::check) have taken them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub async fn credit(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        permits: u32,
+    ) -> Result<Decision, CheckError> {
+        let action = Action::Credit {
+            permits,
+            taken_at: None,
+        };
+        self.carry_out(policy, key.into(), action).await
+    }
+
+    /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
+    /// [concurrency](crate::Limit::concurrency) limit are forgotten too, while what they were taken
+    /// for runs on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub async fn reset(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
+        self.carry_out(policy, key.into(), Action::Reset).await
+    }
+
+    async fn take(&self, policy: &ReadyPolicy, key: &Key, cost: u32) -> Decision {
+        // Whoever only looks is shown what is there, whatever the mode.
+        match self.unasked(policy, key).filter(|_| cost > 0) {
+            Some(decision) => decision,
+            None => self.decide(policy, key, Action::take(cost)).await,
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        policy: &str,
+        key: Key,
+        action: Action,
+    ) -> Result<Decision, CheckError> {
+        let policy = self.named(policy)?;
+        let answer = self.ask(&policy, self.subject(&key), action, Mode::Enforce);
+        Ok(policy.decision(&mut decisions(answer).await.iter()))
+    }
+}

@@ -1,0 +1,135 @@
+//! `Rules`: what a limiter holds requests to, which can be replaced while it is at work.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::access::AccessList;
+use crate::error::{CheckError, ConfigError};
+use crate::policy::{Policy, ReadyPolicy};
+use crate::request::{RequestHead, RequestMatcher};
+use crate::store::FailureMode;
+
+/// What a limiter holds requests to: its policies, whom it leaves alone and whom it refuses.
+///
+/// [`LimiterBuilder`](crate::LimiterBuilder) has the same words for those that it begins with.
+/// [`Limiter::replace`](crate::Limiter::replace) puts others in their place.
+#[derive(Clone, Default)]
+#[must_use]
+pub struct Rules {
+    policies: Vec<Policy>,
+    on_store_failure: FailureMode,
+    exempt: Vec<Arc<dyn RequestMatcher>>,
+    denied: AccessList,
+    allowed: AccessList,
+}
+
+impl Rules {
+    /// No policies, nobody refused.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds policies. All that apply to a request are decided together, all or nothing.
+    pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
+        self.policies.extend(policies);
+        self
+    }
+
+    /// What policies that do not say it themselves decide when the store gives no answer;
+    /// [`FailureMode::Allow`] unless said.
+    pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
+        self.on_store_failure = mode;
+        self
+    }
+
+    /// Leaves requests alone, whatever the policies say; called several times, any of them: a
+    /// [`Route`](crate::Route), or a closure.
+    pub fn exempt(mut self, requests: impl RequestMatcher) -> Self {
+        self.exempt.push(Arc::new(requests));
+        self
+    }
+
+    /// Refuses these clients with 403, or `PERMISSION_DENIED` over gRPC, before anything is
+    /// counted: by address every request of theirs, exempt ones too; by key those that a policy
+    /// with such keys is about and that is not [off](crate::Mode::Off). Who is on both lists is
+    /// refused.
+    pub fn deny(mut self, clients: AccessList) -> Self {
+        self.denied = clients;
+        self
+    }
+
+    /// Lets these clients through uncounted: by address past all policies, by key past those with
+    /// such keys.
+    pub fn allow(mut self, clients: AccessList) -> Self {
+        self.allowed = clients;
+        self
+    }
+
+    /// Checks everything.
+    pub(super) fn ready(self) -> Result<ReadyRules, ConfigError> {
+        self.exempt
+            .iter()
+            .try_for_each(|requests| requests.validate())?;
+        let mut names = HashSet::new();
+        let mut policies = Vec::with_capacity(self.policies.len());
+        for policy in self.policies {
+            let policy = policy.ready(self.on_store_failure)?;
+            let name = policy.id.name().to_owned();
+            if names.contains(&name) {
+                return Err(ConfigError::DuplicatePolicy { name });
+            }
+            names.insert(name);
+            policies.push(Arc::new(policy));
+        }
+        Ok(ReadyRules {
+            policies: policies.into(),
+            exempt: self.exempt.into(),
+            denied: Arc::new(self.denied),
+            allowed: Arc::new(self.allowed),
+        })
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("policies", &self.policies)
+            .field("on_store_failure", &self.on_store_failure)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Rules that were found sound. A clone shares the policies.
+#[derive(Clone)]
+pub(super) struct ReadyRules {
+    pub(super) policies: Arc<[Arc<ReadyPolicy>]>,
+    exempt: Arc<[Arc<dyn RequestMatcher>]>,
+    pub(super) denied: Arc<AccessList>,
+    pub(super) allowed: Arc<AccessList>,
+}
+
+impl ReadyRules {
+    pub(super) fn named(&self, name: &str) -> Result<&Arc<ReadyPolicy>, CheckError> {
+        let mut policies = self.policies.iter();
+        policies
+            .find(|policy| policy.id.name() == name)
+            .ok_or_else(|| CheckError::UnknownPolicy {
+                name: name.to_owned(),
+            })
+    }
+
+    pub(super) fn is_exempt(&self, request: &RequestHead<'_>) -> bool {
+        self.exempt.iter().any(|exempt| exempt.matches(request))
+    }
+
+    /// Takes the place of others: a mode that was set while they were in force stays, unless the
+    /// policy itself now says another than it did.
+    pub(super) fn succeed(&self, before: &Self) {
+        for policy in self.policies.iter() {
+            if let Ok(before) = before.named(policy.id.name()) {
+                policy.succeed(before);
+            }
+        }
+    }
+}

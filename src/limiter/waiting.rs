@@ -1,0 +1,188 @@
+//! Permits that a caller waits for, or holds while something runs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::reserving::Reserving;
+use super::taken::Taken;
+use super::{Held, Limiter};
+use crate::algorithm::{Action, LeaseId, Patience, Take};
+use crate::decision::Decision;
+use crate::error::CheckError;
+use crate::key::Key;
+use crate::policy::ReadyPolicy;
+use crate::time::Micros;
+
+/// A policy whose permits can be waited for.
+#[derive(Clone)]
+pub(crate) struct Waitable(Arc<ReadyPolicy>);
+
+impl Limiter {
+    /// Takes permits as soon as all that others have taken has come back, and waits until then.
+    /// What it takes beyond what there is, the next caller waits for: so the first of two does not
+    /// wait for its own permits, whatever they cost.
+    ///
+    /// Callers who wait are let through in the order in which they came. There is no timeout,
+    /// though a wait of more than ten years is denied. Needs a tokio runtime with time enabled.
+    /// Dropping the future while it waits gives the permits back, unless somebody has taken permits
+    /// since; then they stay taken.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name, or its limit is one that nobody can wait for: see
+    /// [`Policy::max_wait`](crate::Policy::max_wait).
+    pub async fn acquire(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        cost: u32,
+    ) -> Result<Decision, CheckError> {
+        self.try_acquire(policy, key, cost, Duration::MAX).await
+    }
+
+    /// As [`acquire`](Self::acquire), if it takes no longer than `timeout`. If it would, it is
+    /// denied at once, without taking anything; [`Decision::delay`] says how long it would have
+    /// been.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy, per_second};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = Limit::token_bucket(1, per_second(100));
+    /// let limiter = Limiter::new(MemoryStore::new(), [Policy::new("partner", limit)])?;
+    /// let soon = Duration::from_millis(50);
+    /// assert!(limiter.try_acquire("partner", "us", 200, soon).await?.is_allowed());
+    /// let denied = limiter.try_acquire("partner", "us", 1, soon).await?;
+    /// assert!(!denied.is_allowed());
+    /// assert!(denied.delay() > Duration::from_secs(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire).
+    pub async fn try_acquire(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        cost: u32,
+        timeout: Duration,
+    ) -> Result<Decision, CheckError> {
+        let key = key.into();
+        let Waitable(policy) = self.waitable(policy)?;
+        let patience = Patience::UntilPaid(Micros::from(timeout));
+        let reserving = self.reserve_with(policy, key, cost, patience);
+        Ok(reserving.await.waited().await)
+    }
+
+    /// The policy of this name, if its permits can be waited for.
+    pub(crate) fn waitable(&self, policy: &str) -> Result<Waitable, CheckError> {
+        let found = self.named(policy)?;
+        if !found.algorithm.can_wait() {
+            return Err(CheckError::CannotWait {
+                name: policy.to_owned(),
+            });
+        }
+        Ok(Waitable(found))
+    }
+
+    /// Takes one request's permits (the policy's cost unless said), which may be used when the
+    /// decision's delay is over, and does not wait. The limit holds at every instant, but for a
+    /// cost that is above all it ever has at once: that is taken as [`acquire`](Self::acquire)
+    /// takes it.
+    ///
+    /// Of the policy that now has the name; of the one that was found by it, when none has it now.
+    pub(crate) fn reserve(&self, policy: &Waitable, key: Key, cost: Option<u32>) -> Reserving {
+        let now = self.waitable(policy.0.id.name());
+        let Waitable(policy) = now.unwrap_or_else(|_| policy.clone());
+        let cost = cost.unwrap_or_else(|| policy.default_cost());
+        let longest = Micros::from(Duration::MAX);
+        // A queue lets one out at a time whoever waits, and would deny those that find it full.
+        let patience = if policy.algorithm.delays() || cost > policy.algorithm.capacity() {
+            Patience::UntilPaid(longest)
+        } else {
+            Patience::UntilItFits(longest)
+        };
+        self.reserve_with(policy, key, cost, patience)
+    }
+
+    fn reserve_with(
+        &self,
+        policy: Arc<ReadyPolicy>,
+        key: Key,
+        cost: u32,
+        patience: Patience,
+    ) -> Reserving {
+        let limiter = self.clone();
+        Reserving::new(async move { limiter.hold_of(policy, &key, cost, patience).await })
+    }
+
+    /// Asks for one request's permits as [`check`](Self::check) does, and holds them: until the
+    /// guard is dropped when the limit is one of [concurrency](crate::Limit::concurrency). Their
+    /// lease is renewed until then, on the tokio runtime that this is called on: it needs time
+    /// enabled, and somebody who drives it.
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = Policy::new("exports", Limit::concurrency(1));
+    /// let limiter = Limiter::new(MemoryStore::new(), [policy])?;
+    /// let first = limiter.hold("exports", "alice").await?;
+    /// assert!(first.is_allowed());
+    /// assert!(!limiter.hold("exports", "alice").await?.is_allowed());
+    /// drop(first);
+    /// assert!(limiter.hold("exports", "alice").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub async fn hold(&self, policy: &str, key: impl Into<Key>) -> Result<Held, CheckError> {
+        let key = key.into();
+        let policy = self.named(policy)?;
+        let cost = policy.default_cost();
+        let mut held = self.hold_of(policy, &key, cost, Patience::None).await;
+        held.go_on();
+        Ok(held)
+    }
+
+    async fn hold_of(
+        &self,
+        policy: Arc<ReadyPolicy>,
+        key: &Key,
+        cost: u32,
+        patience: Patience,
+    ) -> Held {
+        let take = Take {
+            cost,
+            patience,
+            lease: policy.algorithm.lease().map(|_| LeaseId::new()),
+        };
+        let mut taken = Taken::asking(self.clone());
+        if let Some(decision) = self.unasked(&policy, key) {
+            return Held::new(decision, taken);
+        }
+        let action = Action::Take(take);
+        taken.add(
+            &policy,
+            &policy.check(self.subject(key), policy.algorithm, action),
+        );
+        let decision = self.decide(&policy, key, action).await;
+        taken.answered(std::iter::once(&decision));
+        Held::new(decision, taken)
+    }
+}
+
+impl fmt::Debug for Waitable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Waitable").field(&self.0.id).finish()
+    }
+}

@@ -1,0 +1,54 @@
+//! Logs and spans, by the feature `tracing`; without it, nothing, and no cost.
+//!
+//! No event and no span shows a subject: at most its hash.
+
+#[cfg(feature = "tracing")]
+pub(crate) use tracing::{debug, warn};
+
+/// Takes an event in the words of `tracing` and says nothing.
+#[cfg(not(feature = "tracing"))]
+macro_rules! silent {
+    ($($field:ident = $(%)? $value:expr,)* $text:literal) => {{
+        $(let _ = &$value;)*
+    }};
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use {silent as debug, silent as warn};
+
+/// The time in which a store is asked about a request.
+pub(crate) struct Span {
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
+}
+
+#[cfg(feature = "tracing")]
+impl Span {
+    pub(crate) fn asking(policies: usize) -> Self {
+        let allowed = tracing::field::Empty;
+        Self {
+            span: tracing::debug_span!("rate_limit", policies, allowed),
+        }
+    }
+
+    pub(crate) fn in_scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.span.in_scope(work)
+    }
+
+    pub(crate) fn answered(&self, is_allowed: bool) {
+        self.span.record("allowed", is_allowed);
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+impl Span {
+    pub(crate) fn asking(_policies: usize) -> Self {
+        Self {}
+    }
+
+    pub(crate) fn in_scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        work()
+    }
+
+    pub(crate) fn answered(&self, _is_allowed: bool) {}
+}
