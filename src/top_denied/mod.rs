@@ -54,8 +54,8 @@ const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 /// [`TopEntry::overestimate`] tells by how much each may be. (It is the algorithm Space-Saving.)
 ///
 /// Denials count less as time passes, so that yesterday's attack does not hide today's: all counts
-/// are halved each time a [half-life](TopDeniedBuilder::half_life) of the clock is over. What has
-/// faded to less than one half is not on the list.
+/// are halved each time another [half-life](TopDeniedBuilder::half_life) is over since the list was
+/// made. What has faded to less than one half is not on the list.
 ///
 /// A denial takes a lock that is the policy's own, for some ten nanoseconds; whatever is allowed
 /// takes nothing.
@@ -66,6 +66,7 @@ struct Shared {
     capacity: usize,
     half_life: Micros,
     clock: Box<dyn Clock>,
+    since: Micros,
     policies: ByPolicy<Mutex<Sketch>>,
 }
 
@@ -103,7 +104,7 @@ impl Shared {
     fn up_to_date<'a>(&self, sketch: &'a Mutex<Sketch>, now: Micros) -> MutexGuard<'a, Sketch> {
         // Nothing under the lock panics half way.
         let mut sketch = sketch.lock().unwrap_or_else(PoisonError::into_inner);
-        sketch.fade(now.get() / self.half_life.get());
+        sketch.fade(now.saturating_sub(self.since).get() / self.half_life.get());
         sketch
     }
 }
@@ -168,6 +169,7 @@ impl TopDeniedBuilder {
         TopDenied(Arc::new(Shared {
             capacity: self.capacity,
             half_life: self.half_life.max(Duration::from_secs(1)).into(),
+            since: self.clock.now(),
             clock: self.clock,
             policies: ByPolicy::new(),
         }))
