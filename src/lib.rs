@@ -120,7 +120,7 @@ pub use self::access::AccessList;
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
 #[doc(inline)]
-pub use self::config::{Config, FileError};
+pub use self::config::{Config, ConfigFile, FileError, OpenError, WatchedConfig};
 pub use self::decision::{Decision, Decisions, Outcome, Receipt, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "tracing")]
 pub(crate) use tracing::debug;
+#[cfg(all(feature = "tracing", feature = "config"))]
+pub(crate) use tracing::{error, info, warn};
 
 /// Takes an event in the words of `tracing` and says nothing.
 #[cfg(not(feature = "tracing"))]
@@ -15,6 +17,8 @@ macro_rules! silent {
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use silent as debug;
+#[cfg(all(not(feature = "tracing"), feature = "config"))]
+pub(crate) use {silent as error, silent as info, silent as warn};
 
 /// The time in which a store is asked about a request.
 pub(crate) struct Span {

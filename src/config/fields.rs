@@ -7,13 +7,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::FileError;
-use super::place::{Place, line_of};
+use super::place::{Place, PolicyPlace, line_of};
 
-/// The fields of a table that are understood, and those that a later version will understand.
-pub(super) struct Known {
-    pub(super) now: &'static [&'static str],
-    pub(super) later: &'static [&'static str],
-}
+/// The fields that a table can have.
+pub(super) type Known = &'static [&'static str];
 
 /// One table, none of whose fields is unknown.
 pub(super) struct Fields<'t> {
@@ -22,6 +19,7 @@ pub(super) struct Fields<'t> {
 }
 
 /// One field and its value.
+#[derive(Clone, Copy)]
 pub(super) struct Field<'t> {
     place: Place<'t>,
     name: &'static str,
@@ -55,14 +53,18 @@ impl<'t> Fields<'t> {
     pub(super) fn of_file(
         text: &'t str,
         table: &'t DeTable<'t>,
-        known: &Known,
+        known: Known,
     ) -> Result<Self, FileError> {
         let place = Place::of_file(text);
         Self { place, table }.all_known(known)
     }
 
-    /// Each table of an array of tables, named by its field `name`.
-    pub(super) fn tables(&self, name: &'static str, known: &Known) -> Result<Vec<Self>, FileError> {
+    /// Each policy, named by its field `name`, or else by its number.
+    pub(super) fn policies(
+        &self,
+        name: &'static str,
+        known: Known,
+    ) -> Result<Vec<Self>, FileError> {
         let Some(field) = self.get(name) else {
             return Ok(Vec::new());
         };
@@ -70,25 +72,23 @@ impl<'t> Fields<'t> {
         let Some(tables) = field.value.as_array() else {
             return Err(field.expected(expected));
         };
-        let read = |item: &'t Spanned<DeValue<'t>>| {
+        let read = |(index, item): (usize, &'t Spanned<DeValue<'t>>)| {
             let table = item.get_ref().as_table();
             let table = table.ok_or_else(|| field.expected(&expected))?;
-            let policy = table.get("name").and_then(|name| name.get_ref().as_str());
+            let name = table.get("name").and_then(|name| name.get_ref().as_str());
+            let policy = name.map_or(PolicyPlace::Nameless(index + 1), PolicyPlace::Named);
             let place = self.place.at(item.span()).in_policy(policy);
             Self { place, table }.all_known(known)
         };
-        tables.iter().map(read).collect()
+        tables.iter().enumerate().map(read).collect()
     }
 
-    fn all_known(self, known: &Known) -> Result<Self, FileError> {
+    fn all_known(self, known: Known) -> Result<Self, FileError> {
         for name in self.table.keys() {
             let place = self.place.at(name.span());
             let name = name.get_ref().as_ref();
-            if known.later.contains(&name) {
-                return Err(place.refuse_field(name, "is not supported yet, leave it out"));
-            }
-            if !known.now.contains(&name) {
-                let names = known.now.join(", ");
+            if !known.contains(&name) {
+                let names = known.join(", ");
                 return Err(place.refuse_field(
                     name,
                     format_args!("is no field here, expected one of {names}"),
@@ -150,7 +150,7 @@ impl<'t> Field<'t> {
     /// The table that the field is, none of whose fields is unknown.
     pub(super) fn table(
         &self,
-        known: &Known,
+        known: Known,
         expected: impl fmt::Display,
     ) -> Result<Fields<'t>, FileError> {
         let table = self.value.as_table();
@@ -198,28 +198,18 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// One of several words. Those that a later version will understand are told apart from those
-    /// that mean nothing.
-    pub(super) fn choice<T: Copy>(
-        &self,
-        choices: &[(&str, T)],
-        later: &[&str],
-    ) -> Result<T, FileError> {
+    /// One of several words.
+    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, FileError> {
         let words: Vec<_> = choices
             .iter()
             .map(|(word, _)| format!("{word:?}"))
             .collect();
-        let expected = match &words[..] {
-            [only] => only.clone(),
-            words => format!("one of {}", words.join(", ")),
-        };
+        let expected = format!("one of {}", words.join(", "));
         let word = self.text(&expected)?;
         let chosen = choices.iter().find(|(choice, _)| *choice == word);
-        match chosen {
-            Some((_, choice)) => Ok(*choice),
-            None if later.contains(&word) => Err(self.not_yet(expected)),
-            None => Err(self.expected(expected)),
-        }
+        chosen
+            .map(|(_, choice)| *choice)
+            .ok_or_else(|| self.expected(expected))
     }
 
     /// An error that says what was given and what would be right.

@@ -41,7 +41,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<QuotaHeaders, FileError> {
         return Ok(QuotaHeaders::default());
     };
     let words = field.one_or_more(
-        |item| item.choice(&WORDS, &[]),
+        |item| item.choice(&WORDS),
         "it says nothing; write \"none\" for no quota headers",
     )?;
     if let Some(items) = field.items() {

@@ -97,24 +97,29 @@
 //!
 //! A field or a value that is wrong is refused with its line, its policy and what would be right.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use toml::de::DeTable;
-
+use self::rejection::RejectionChoice;
+use self::store::{StoreChoice, redis};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
-use crate::limiter::Limiter;
-use crate::policy::Policy;
+use crate::limiter::{Limiter, Rules};
+use crate::observe::Observer;
+use crate::store::Store;
 use crate::store::memory::MemoryStore;
-use crate::store::{FailureMode, RedisStore, RedisStoreBuilder, Store};
 use crate::tower::RateLimitLayer;
 
+mod access;
+mod deserialize;
 mod error;
 mod fields;
 mod file;
+mod fixed;
 mod headers;
 mod key;
 mod limit;
@@ -123,23 +128,27 @@ mod place;
 mod policy;
 mod proxies;
 mod rate;
+mod rejection;
+mod routes;
+mod store;
 mod unsound;
+mod variable;
+mod watch;
 
 pub use self::error::FileError;
 pub use self::key::UserId;
+pub use self::watch::{ConfigFile, OpenError, WatchedConfig};
 
-/// A configuration file, read and checked. See the [module](self) for the format.
+/// A configuration, read and checked. See the [module](self) for the format.
+#[derive(Clone)]
 pub struct Config {
     store: StoreChoice,
+    secret: Option<String>,
     headers: QuotaHeaders,
+    rejection: RejectionChoice,
     timeout: Option<Duration>,
-    on_store_failure: FailureMode,
-    policies: Vec<Policy>,
-}
-
-enum StoreChoice {
-    Memory,
-    Redis { url: String, prefix: Option<String> },
+    rules: Rules,
+    observers: Vec<Arc<dyn Observer>>,
 }
 
 impl Config {
@@ -162,8 +171,21 @@ impl Config {
     ///
     /// Names the line, the policy and the field that is wrong, and what would be right.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let table = DeTable::parse(text).map_err(|error| fields::not_toml(text, &error))?;
-        file::read(text, table.get_ref())
+        file::read(text, &variable_of_this_process, None)
+    }
+
+    /// As [`from_toml`](Self::from_toml), to take the place of another in a running service.
+    fn succeeding(in_force: &Self, text: &str) -> Result<Self, FileError> {
+        file::read(text, &variable_of_this_process, Some(in_force))
+    }
+
+    /// Tells somebody what is decided and how the store fares, see
+    /// [`LimiterBuilder::observe`](crate::LimiterBuilder::observe); called several times, each of
+    /// them.
+    #[must_use]
+    pub fn observe(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
     }
 
     /// Connects to the store and puts the policies over it.
@@ -199,11 +221,15 @@ impl Config {
     }
 
     fn limiter(&self, store: impl Store) -> Result<Limiter, StoreError> {
-        let mut limiter = Limiter::builder(store)
-            .policies(self.policies.iter().cloned())
-            .on_store_failure(self.on_store_failure);
+        let mut limiter = Limiter::builder(store).rules(self.rules.clone());
         if let Some(timeout) = self.timeout {
             limiter = limiter.timeout(timeout);
+        }
+        if let Some(secret) = &self.secret {
+            limiter = limiter.key_secret(secret);
+        }
+        for observer in &self.observers {
+            limiter = limiter.observe(Arc::clone(observer));
         }
         // Reading the file has built this very limiter once, over no store.
         limiter
@@ -216,18 +242,16 @@ impl Config {
         self.headers
     }
 
-    /// The layer of a limiter, with the file's choice of quota headers.
+    /// The layer of a limiter, with the choice of quota headers and of responses to rejections.
     pub fn layer(&self, limiter: Limiter) -> RateLimitLayer {
-        RateLimitLayer::new(limiter).headers(self.headers)
+        RateLimitLayer::new(limiter)
+            .headers(self.headers)
+            .on_rejection(self.rejection)
     }
 }
 
-fn redis(url: &str, prefix: Option<&str>) -> RedisStoreBuilder {
-    let store = RedisStore::builder(url);
-    match prefix {
-        Some(prefix) => store.prefix(prefix),
-        None => store,
-    }
+fn variable_of_this_process(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
 impl FromStr for Config {
@@ -238,11 +262,11 @@ impl FromStr for Config {
     }
 }
 
-/// Leaves the store's address out: it may hold a password.
+/// Leaves the store's address and the secret out.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("policies", &self.policies)
+            .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
 }

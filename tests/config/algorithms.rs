@@ -1,6 +1,8 @@
 //! `algorithm`, `limit` and the options: each algorithm's own, and no other's.
 
-use tower_throttle::{Config, DAY, Limit, MINUTE, Policy, Rate, SECOND, per_minute, per_second};
+use tower_throttle::{
+    Config, DAY, Limit, MINUTE, Policy, Rate, Rules, SECOND, per_minute, per_second,
+};
 
 use super::{refusal, with_policy};
 
@@ -102,10 +104,10 @@ fn a_file_says_what_a_program_says() {
         ),
     ] {
         let config = Config::from_toml(&with_limit(algorithm, fields)).unwrap();
-        let policy = Policy::new("client", limit);
+        let rules = Rules::new().policies([Policy::new("client", limit)]);
         assert_eq!(
             format!("{config:?}"),
-            format!("Config {{ policies: [{policy:?}], .. }}"),
+            format!("Config {{ rules: {rules:?}, .. }}"),
             "{algorithm}: {fields}"
         );
     }
