@@ -19,6 +19,8 @@ mod headers;
 mod policies;
 #[path = "config/rules.rs"]
 mod rules;
+#[path = "config/schema/mod.rs"]
+mod schema;
 #[path = "config/variables.rs"]
 mod variables;
 
@@ -31,9 +33,15 @@ async fn answers(
     layer.layer(service).oneshot(request).await.unwrap()
 }
 
+/// What a sound text says; the schema allows it too.
+fn read(text: &str) -> Config {
+    assert!(schema::allows(text), "{text}");
+    Config::from_toml(text).unwrap()
+}
+
 /// The file's layer, over a store that connects lazily.
 fn layer(text: &str) -> RateLimitLayer {
-    let config = Config::from_toml(text).unwrap();
+    let config = read(text);
     config.layer(config.connect_lazy().unwrap())
 }
 
@@ -157,7 +165,7 @@ key = "everybody"
 
 #[tokio::test]
 async fn every_field_of_the_format_is_taken() {
-    let config = Config::from_toml(WHOLE).unwrap();
+    let config = read(WHOLE);
     assert_eq!(config.headers(), QuotaHeaders::DRAFT_11.on_denials());
     let limiter = config.connect().await.unwrap();
     for (policy, remaining) in [
@@ -188,7 +196,7 @@ async fn a_limit_means_what_it_says() {
         ("1/day", 1, 86_400_000),
         ("1/366day", 1, 31_622_400_000),
     ] {
-        let config = Config::from_toml(&with_field(&format!("limit = {limit:?}"))).unwrap();
+        let config = read(&with_field(&format!("limit = {limit:?}")));
         let limiter = config.connect_lazy().unwrap();
         let decision = limiter.peek("client", "somebody").await.unwrap();
         assert_eq!(decision.limit(), permits, "{limit}");
@@ -485,7 +493,7 @@ fn a_refusal_never_shows_a_password() {
         assert!(refused.starts_with("line 1: store: "), "{refused}");
         assert!(!refused.contains("hunter2"), "{refused}");
     }
-    let config = Config::from_toml("store = \"redis://:hunter2@h:1\"\n").unwrap();
+    let config = read("store = \"redis://:hunter2@h:1\"\n");
     assert!(!format!("{config:?}").contains("hunter2"));
 }
 
@@ -522,5 +530,5 @@ fn the_file_in_the_readme_is_taken() {
     let readme = include_str!("../README.md");
     let (_, file) = readme.split_once("```toml\n").unwrap();
     let (file, _) = file.split_once("```").unwrap();
-    Config::from_toml(file).unwrap();
+    read(file);
 }

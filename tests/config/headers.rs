@@ -1,9 +1,9 @@
 //! `headers`: the families of quota headers.
 
 use http::Request;
-use tower_throttle::{Config, QuotaHeaders};
+use tower_throttle::QuotaHeaders;
 
-use super::{answers, layer, refusal, with_field};
+use super::{answers, layer, read, refusal, with_field};
 
 fn file(headers: &str) -> String {
     format!("store = \"memory\"\nheaders = {headers}\n")
@@ -28,10 +28,10 @@ fn a_word_and_a_list_of_words_choose_the_families() {
         (r#"["draft-11", "x-ratelimit-delta"]"#, draft_11.and(delta)),
         (r#"["x-ratelimit-epoch", "draft-6"]"#, draft_6.and(epoch)),
     ] {
-        let config = Config::from_toml(&file(headers)).unwrap();
+        let config = read(&file(headers));
         assert_eq!(config.headers(), chosen, "{headers}");
     }
-    let config = Config::from_toml("store = \"memory\"\n").unwrap();
+    let config = read("store = \"memory\"\n");
     assert_eq!(config.headers(), draft_11);
 }
 
@@ -49,7 +49,7 @@ fn denials_alone_are_draft_11_and_in_a_list_all_its_others() {
             draft_11.and(delta),
         ),
     ] {
-        let config = Config::from_toml(&file(headers)).unwrap();
+        let config = read(&file(headers));
         assert_eq!(config.headers(), chosen, "{headers}");
     }
 }

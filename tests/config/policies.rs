@@ -1,11 +1,9 @@
 //! `max_wait`, `penalty` and `count_status`.
 
-use tower_throttle::Config;
-
-use super::{refusal, refusal_of, with_field};
+use super::{read, refusal, refusal_of, with_field};
 
 fn is_taken(field: &str) {
-    Config::from_toml(&with_field(field)).unwrap();
+    read(&with_field(field));
 }
 
 #[test]
@@ -31,7 +29,7 @@ fn a_penalty_is_taken_however_its_table_is_written() {
     is_taken("penalty = { denials = 100, within = \"1ms\", ban = \"366day\" }");
     is_taken("penalty.denials = 10\npenalty.within = \"15min\"\npenalty.ban = \"1h\"");
     let table = "[policy.penalty]\ndenials = 10\nwithin = \"15min\"\nban = \"1h\"\n";
-    Config::from_toml(&format!("{}{table}", with_field("cost = 1"))).unwrap();
+    read(&format!("{}{table}", with_field("cost = 1")));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use tower_throttle::{Config, Mode, Peer};
+use tower_throttle::{Mode, Peer};
 
-use super::{answers, layer, refusal, with_field};
+use super::{answers, layer, read, refusal, with_field};
 
 /// One request an hour for all together.
 const ONE: &str = "[[policy]]\nname = \"client\"\nalgorithm = \"fixed-window\"\nlimit = \"1/h\"\n";
@@ -33,7 +33,7 @@ fn from(mut request: Request<()>, peer: &str) -> Request<()> {
 #[tokio::test]
 async fn a_policy_has_the_mode_that_the_file_says() {
     for mode in Mode::ALL {
-        let config = Config::from_toml(&with_field(&format!("mode = \"{mode}\""))).unwrap();
+        let config = read(&with_field(&format!("mode = \"{mode}\"")));
         let limiter = config.connect().await.unwrap();
         assert_eq!(limiter.mode("client").unwrap(), mode);
     }

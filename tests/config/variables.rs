@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use tower_throttle::{Config, DecisionEvent, Key, Observer, Subject};
+use tower_throttle::{DecisionEvent, Key, Observer, Subject};
 
-use super::{refusal, with_policy};
+use super::{read, refusal, with_policy};
 
 #[derive(Default)]
 struct Subjects(Mutex<Vec<Subject>>);
@@ -23,7 +23,7 @@ async fn a_secret_of_the_environment_hashes_the_subjects() {
         ("secret = { env = \"CARGO_PKG_NAME\" }\n", false),
     ] {
         let subjects = Arc::new(Subjects::default());
-        let config = Config::from_toml(&format!("{secret}{}", with_policy(policy))).unwrap();
+        let config = read(&format!("{secret}{}", with_policy(policy)));
         let limiter = config.observe(Arc::clone(&subjects)).connect_lazy();
         limiter.unwrap().check("client", "alice").await.unwrap();
         let plain = Subject::from(&Key::from("alice"));
