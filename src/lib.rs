@@ -73,14 +73,34 @@
 //! It has to be told who the proxies are. Headers that clients choose freely, as [`Header`] reads
 //! them, belong behind authentication or beside a policy by address.
 //!
+//! # What can change while it runs
+//!
+//! Each policy has a [`Mode`]: enforced; in shadow, where it is counted and reported, and denies
+//! nobody; or off. [`Limiter::set_mode`] changes it, [`Limiter::replace`] puts other policies in
+//! the place of those in force without a moment between them, and [`Limiter::turn_off`] lets
+//! everything pass. An [`AccessList`] names clients that are refused, or let through, whatever the
+//! policies say.
+//!
+//! # What can be seen
+//!
+//! An [`Observer`] is told of every decision, of how the store fares and of the circuit breaker.
+//! With the feature `tracing`, denials and failures are events. A handler sees what is left in the
+//! [`Verdict`] that [`RateLimitLayer::expose_decisions`] puts into the request's extensions.
+//!
+//! # Tests of your own
+//!
+//! [`ManualClock`] makes a `MemoryStore` wait for you; [`AlwaysAllow`] and [`AlwaysDeny`] are stores
+//! that always say the same.
+//!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `memory` | yes | `MemoryStore` |
 //! | `redis` | yes | `RedisStore` |
-//! | `axum` | | reads the peer's address and the matched route as axum tells them |
+//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
+//! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -153,7 +173,15 @@ pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
-/// The code in the README, held to what the crate does.
-#[cfg(all(doctest, feature = "config"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// The code in the README and in `docs/`, held to what the crate does.
+#[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/headers.md")]
+    struct Headers;
+    #[doc = include_str!("../docs/proxies.md")]
+    struct Proxies;
+    #[doc = include_str!("../docs/security.md")]
+    struct Security;
+}

@@ -20,8 +20,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = event;
     }
 
-    /// A request was refused without asking any policy; `policy` is the one that could not be asked,
-    /// when it is about one.
+    /// A policy could not be asked about a request, which was refused for that, unless the policy is
+    /// in shadow mode; `policy` is `None` when the request is refused whatever the policies say.
     fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
         let _ = (policy, reason);
     }

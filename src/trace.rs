@@ -3,9 +3,9 @@
 //! No event and no span shows a subject: at most its hash.
 
 #[cfg(feature = "tracing")]
-pub(crate) use tracing::debug;
+pub(crate) use tracing::{debug, warn};
 #[cfg(all(feature = "tracing", feature = "config"))]
-pub(crate) use tracing::{error, info, warn};
+pub(crate) use tracing::{error, info};
 
 /// Takes an event in the words of `tracing` and says nothing.
 #[cfg(not(feature = "tracing"))]
@@ -16,9 +16,9 @@ macro_rules! silent {
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use silent as debug;
+pub(crate) use {silent as debug, silent as warn};
 #[cfg(all(not(feature = "tracing"), feature = "config"))]
-pub(crate) use {silent as error, silent as info, silent as warn};
+pub(crate) use {silent as error, silent as info};
 
 /// The time in which a store is asked about a request.
 pub(crate) struct Span {

@@ -1,10 +1,12 @@
 //! What a limiter is asked outside of HTTP: `check` and its siblings, none of which waits.
 
-use super::Limiter;
+use super::{Limiter, decisions};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
+use crate::mode::Mode;
+use crate::policy::ReadyPolicy;
 
 impl Limiter {
     /// Asks for one request's permits (the policy's cost) of this key.
@@ -20,8 +22,8 @@ impl Limiter {
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
         let policy = self.named(policy)?;
-        let action = Action::take(policy.default_cost());
-        Ok(self.decide(&policy, &key.into(), action).await)
+        let cost = policy.default_cost();
+        Ok(self.take(&policy, &key.into(), cost).await)
     }
 
     /// As [`check`](Self::check), for this many permits; 0 only looks.
@@ -35,10 +37,8 @@ impl Limiter {
         key: impl Into<Key>,
         cost: u32,
     ) -> Result<Decision, CheckError> {
-        let action = Action::take(cost);
-        Ok(self
-            .decide(&*self.named(policy)?, &key.into(), action)
-            .await)
+        let policy = self.named(policy)?;
+        Ok(self.take(&policy, &key.into(), cost).await)
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
@@ -100,6 +100,14 @@ impl Limiter {
         self.carry_out(policy, key.into(), Action::Reset).await
     }
 
+    async fn take(&self, policy: &ReadyPolicy, key: &Key, cost: u32) -> Decision {
+        // Whoever only looks is shown what is there, whatever the mode.
+        match self.unasked(policy, key).filter(|_| cost > 0) {
+            Some(decision) => decision,
+            None => self.decide(policy, key, Action::take(cost)).await,
+        }
+    }
+
     async fn carry_out(
         &self,
         policy: &str,
@@ -107,6 +115,7 @@ impl Limiter {
         action: Action,
     ) -> Result<Decision, CheckError> {
         let policy = self.named(policy)?;
-        Ok(self.ask(&policy, self.subject(&key), action, false).await)
+        let answer = self.ask(&policy, self.subject(&key), action, Mode::Enforce);
+        Ok(policy.decision(&mut decisions(answer).await.iter()))
     }
 }

@@ -1,10 +1,11 @@
 //! Who is told of decisions: the observers, and the log.
 
 use super::Limiter;
+use super::judge::{Refusal, Unjudged};
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::mode::Mode;
-use crate::observe::{DecisionEvent, DecisionResult, Observer, RefusalReason};
+use crate::observe::{DecisionEvent, DecisionResult, Observer};
 use crate::policy::ReadyPolicy;
 use crate::trace;
 
@@ -30,13 +31,24 @@ impl Limiter {
     }
 
     /// Tells of a request that no policy was asked about.
-    pub(super) fn report_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
+    pub(super) fn report_refusal(&self, refusal: &Refusal) {
+        let policy = refusal.policy.as_deref();
+        let reason = refusal.reason.in_a_word();
         self.0.observers.on_refusal(policy, reason);
-        trace::debug!(
-            policy = policy.unwrap_or_default(),
-            reason = %reason,
-            "refused without asking"
-        );
+        match &refusal.reason {
+            // Not the client's fault, and so it will be until somebody looks after it.
+            Unjudged::Misconfigured(explanation) => trace::warn!(
+                policy = policy.unwrap_or_default(),
+                reason = %reason,
+                explanation = %explanation,
+                "refused without asking"
+            ),
+            _ => trace::debug!(
+                policy = policy.unwrap_or_default(),
+                reason = %reason,
+                "refused without asking"
+            ),
+        }
     }
 }
 
