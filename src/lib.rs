@@ -101,7 +101,7 @@
 //! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
-//! | `config` | | `Config`: the same policies from a TOML file |
+//! | `config` | | `Config`: the same policies from a file, which is read again when it changes |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -178,6 +178,8 @@ pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, Throt
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/configuration.md")]
+    struct Configuration;
     #[doc = include_str!("../docs/headers.md")]
     struct Headers;
     #[doc = include_str!("../docs/proxies.md")]

@@ -1,5 +1,7 @@
 //! `store` and `prefix`: where the counting happens.
 
+use std::error::Error;
+
 use super::FileError;
 use super::fields::Fields;
 use super::variable::{Environment, Hidden};
@@ -35,8 +37,8 @@ impl StoreChoice {
         if address.text() == "memory" {
             return Ok(Self::Memory);
         }
-        let is_named = |scheme: &&str| address.text().starts_with(scheme);
-        if !SCHEMES.iter().any(|scheme| is_named(&scheme)) {
+        let has_scheme = |scheme: &&str| address.text().starts_with(*scheme);
+        if !SCHEMES.iter().any(has_scheme) {
             let problem = format_args!("no store is named so, expected {EXPECTED}");
             return Err(address.refuse(problem));
         }
@@ -82,7 +84,6 @@ pub(super) fn redis(url: &str, prefix: Option<&str>) -> RedisStoreBuilder {
 
 /// The reason beneath an error that names only its kind.
 fn reason(error: &StoreError) -> String {
-    use std::error::Error;
     match error.source() {
         Some(reason) => reason.to_string(),
         None => error.to_string(),

@@ -1,9 +1,7 @@
 //! `ConfigFile`: a file that is read again whenever it changes.
 
-use std::error::Error;
 use std::fmt;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,14 +11,16 @@ use self::changes::Watching;
 use self::reload::Reloader;
 use self::shown::Shown;
 use super::{Config, FileError};
-use crate::error::StoreError;
 use crate::limiter::Limiter;
 use crate::observe::Observer;
 use crate::tower::RateLimitLayer;
 
 mod changes;
+mod error;
 mod reload;
 mod shown;
+
+pub use self::error::OpenError;
 
 /// Is told of each reload.
 type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
@@ -189,49 +189,5 @@ impl fmt::Debug for WatchedConfig {
             .field("path", &self.path)
             .field("limiter", &self.limiter)
             .finish_non_exhaustive()
-    }
-}
-
-/// Why a [`ConfigFile`] cannot be opened.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The file cannot be read, or makes no sense.
-    File(FileError),
-    /// The store cannot be reached, or refuses.
-    Store(StoreError),
-    /// There can be no thread that watches the file.
-    Thread(io::Error),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-            Self::Thread(_) => f.write_str("the thread that watches the file cannot be started"),
-        }
-    }
-}
-
-impl Error for OpenError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::File(error) => error.source(),
-            Self::Store(error) => error.source(),
-            Self::Thread(error) => Some(error),
-        }
-    }
-}
-
-impl From<FileError> for OpenError {
-    fn from(error: FileError) -> Self {
-        Self::File(error)
-    }
-}
-
-impl From<StoreError> for OpenError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
     }
 }
