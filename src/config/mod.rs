@@ -155,6 +155,13 @@
 //! network's file system. A file that is written in place can be found half written: better write
 //! another and rename it.
 //!
+//! [`Policy`]: crate::Policy
+//! [`Policy::settle`]: crate::Policy::settle
+//! [`Policy::limit_by`]: crate::Policy::limit_by
+//! [`QuotaHeaders::DRAFT_11`]: crate::QuotaHeaders::DRAFT_11
+//! [`QuotaHeaders::DRAFT_6`]: crate::QuotaHeaders::DRAFT_6
+//! [`QuotaHeaders::X_RATELIMIT_DELTA`]: crate::QuotaHeaders::X_RATELIMIT_DELTA
+//! [`QuotaHeaders::X_RATELIMIT_EPOCH`]: crate::QuotaHeaders::X_RATELIMIT_EPOCH
 //! [`key_secret`]: crate::LimiterBuilder::key_secret
 //! [`Rules::deny`]: crate::Rules::deny
 //! [`Rules::allow`]: crate::Rules::allow

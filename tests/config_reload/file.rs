@@ -14,42 +14,42 @@ use tower_throttle::{ConfigFile, RateLimitLayer, WatchedConfig};
 use crate::support::web::GENEROUS;
 
 /// What was told of one reload: nothing, or the text of the error.
-pub type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
 /// A directory with a file in it.
-pub struct Limits {
+pub(crate) struct Limits {
     directory: TempDir,
 }
 
 impl Limits {
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let limits = Self { directory };
         limits.write(text);
         limits
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory().join("limits.toml")
     }
 
     /// Writes into the file that is there.
-    pub fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         fs::write(self.path(), text).unwrap();
     }
 
     /// Writes another file and puts it in the place of the one that is there, as editors do.
-    pub fn replace(&self, text: &str) {
+    pub(crate) fn replace(&self, text: &str) {
         let other = self.directory().join("limits.toml.new");
         fs::write(&other, text).unwrap();
         fs::rename(other, self.path()).unwrap();
     }
 
-    pub async fn open(&self) -> Watched {
+    pub(crate) async fn open(&self) -> Watched {
         let (sender, outcomes) = mpsc::unbounded_channel();
         let told = move |outcome: Result<(), &tower_throttle::FileError>| {
             let _ = sender.send(outcome.map_err(ToString::to_string));
@@ -63,31 +63,31 @@ impl Limits {
 }
 
 /// A file that is watched.
-pub struct Watched {
-    pub config: WatchedConfig,
-    pub outcomes: UnboundedReceiver<Outcome>,
+pub(crate) struct Watched {
+    pub(crate) config: WatchedConfig,
+    pub(crate) outcomes: UnboundedReceiver<Outcome>,
 }
 
 impl Watched {
     /// Waits until a change of the file was taken or refused.
-    pub async fn outcome(&mut self) -> Outcome {
+    pub(crate) async fn outcome(&mut self) -> Outcome {
         let outcome = tokio::time::timeout(GENEROUS, self.outcomes.recv()).await;
         outcome.unwrap().unwrap()
     }
 
     /// Waits until a change of the file was taken.
-    pub async fn reloaded(&mut self) {
+    pub(crate) async fn reloaded(&mut self) {
         self.outcome().await.unwrap();
     }
 
     /// Permits that a policy has left for somebody.
-    pub async fn remaining(&self, policy: &str) -> u32 {
+    pub(crate) async fn remaining(&self, policy: &str) -> u32 {
         let limiter = self.config.limiter();
         limiter.peek(policy, "somebody").await.unwrap().remaining()
     }
 
     /// Whether somebody may have one.
-    pub async fn is_allowed(&self, policy: &str) -> bool {
+    pub(crate) async fn is_allowed(&self, policy: &str) -> bool {
         let limiter = self.config.limiter();
         let decision = limiter.check(policy, "somebody").await.unwrap();
         decision.is_allowed()
@@ -95,7 +95,7 @@ impl Watched {
 }
 
 /// A server behind a layer, whose requests have a peer.
-pub async fn serve(layer: RateLimitLayer) -> String {
+pub(crate) async fn serve(layer: RateLimitLayer) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let app = Router::new()
@@ -107,13 +107,13 @@ pub async fn serve(layer: RateLimitLayer) -> String {
 }
 
 /// One policy for everybody, and whatever else the head of the file says.
-pub fn with(head: &str, limit: &str, more: &str) -> String {
+pub(crate) fn with(head: &str, limit: &str, more: &str) -> String {
     format!(
         "store = \"memory\"\n{head}\n[[policy]]\nname = \"client\"\nalgorithm = \"fixed-window\"\n\
          limit = \"{limit}\"\nkey = \"everybody\"\n{more}\n"
     )
 }
 
-pub fn limit(limit: &str) -> String {
+pub(crate) fn limit(limit: &str) -> String {
     with("", limit, "")
 }

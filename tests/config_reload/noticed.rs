@@ -146,5 +146,6 @@ async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
     let refused = ConfigFile::new(file.path()).open().await.unwrap_err();
     assert!(matches!(refused, OpenError::Store(_)), "{refused:?}");
     assert!(!format!("{refused:?} {refused}").contains("hunter2"));
-    ConfigFile::new(file.path()).open_lazy().unwrap();
+    let limits = ConfigFile::new(file.path()).open_lazy().unwrap();
+    assert_eq!(limits.path(), file.path());
 }

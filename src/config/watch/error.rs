@@ -7,7 +7,7 @@ use std::io;
 use crate::config::FileError;
 use crate::error::StoreError;
 
-/// Why a [`ConfigFile`] cannot be opened.
+/// Why a [`ConfigFile`](super::ConfigFile) cannot be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
