@@ -93,6 +93,8 @@ deny = ["203.0.113.0/24", { key = "user", values = ["mallory"] }]
 allow = ["::1"]
 trusted_proxies = ["127.0.0.0/8", "::1"]
 client_address = "x-forwarded-for"
+trusted_hops = 2
+ipv6_prefix = 56
 
 [[policy]]
 name = "client"
@@ -318,8 +320,8 @@ fn a_field_that_does_not_exist_is_refused_with_those_that_do() {
     assert_eq!(
         refusal("store = \"memory\"\n\n[[policies]]\nname = \"client\"\n"),
         "line 3: policies: is no field here, expected one of store, prefix, secret, headers, \
-         rejection, timeout, on_store_failure, trusted_proxies, client_address, exempt, \
-         skip_preflights, deny, allow, policy"
+         rejection, timeout, on_store_failure, trusted_proxies, client_address, trusted_hops, \
+         ipv6_prefix, exempt, skip_preflights, deny, allow, policy"
     );
     let refusal = refusal_of("burts = 20");
     assert!(
@@ -410,6 +412,24 @@ fn proxies_that_cannot_be_read_are_refused_in_their_line() {
     );
     let refused = refusal("store = \"memory\"\nclient_address = \"header:a b\"");
     assert!(refused.starts_with("line 2: client_address: "), "{refused}");
+    for (field, refused) in [
+        ("trusted_hops = 0", "trusted_hops: got 0, expected 1 to 64"),
+        (
+            "trusted_hops = \"2\"",
+            "trusted_hops: got \"2\", expected 1 to 64",
+        ),
+        (
+            "ipv6_prefix = 24",
+            "ipv6_prefix: got 24, expected 32 to 128 bits",
+        ),
+        (
+            "ipv6_prefix = 320",
+            "ipv6_prefix: got 320, expected 32 to 128 bits",
+        ),
+    ] {
+        let refusal = refusal(&format!("store = \"memory\"\n{field}\n"));
+        assert_eq!(refusal, format!("line 2: {refused}"));
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ const FIELDS: Known = &[
     "on_store_failure",
     "trusted_proxies",
     "client_address",
+    "trusted_hops",
+    "ipv6_prefix",
     "exempt",
     "skip_preflights",
     "deny",

@@ -37,6 +37,8 @@
 //! | `on_store_failure` | `"allow"` or `"deny"`; a policy may say otherwise | `"allow"` |
 //! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
+//! | `trusted_hops` | how many proxies are in front, where their addresses are unknown; 1 to 64: see [`ClientAddr::trusted_hops`] | told by their addresses |
+//! | `ipv6_prefix` | the bits by which IPv6 clients and peers are told apart, 32 to 128 | `64` |
 //! | `exempt` | requests that are not limited: a route or a list, as `on` of a policy | none |
 //! | `skip_preflights` | CORS preflights are not limited: `true` | `false` |
 //! | `deny` | clients that are refused with 403, see below | nobody |
@@ -141,7 +143,7 @@
 //! | policies | are replaced. What was used of one stays used, but under another name or algorithm |
 //! | `mode` | changes. One that was set by [`Limiter::set_mode`] stays while the file's word stays |
 //! | `exempt`, `skip_preflights`, `deny`, `allow` | are replaced, also those that were set at run time |
-//! | `trusted_proxies`, `client_address`, `on_store_failure` | are replaced |
+//! | `trusted_proxies`, `client_address`, `trusted_hops`, `ipv6_prefix`, `on_store_failure` | are replaced |
 //! | `headers`, `rejection` | change in all layers of the file, but where a layer has its own |
 //! | `store`, `prefix`, `secret`, `timeout` | cannot change: the file is refused |
 //!
@@ -155,6 +157,7 @@
 //! network's file system. A file that is written in place can be found half written: better write
 //! another and rename it.
 //!
+//! [`ClientAddr::trusted_hops`]: crate::ClientAddr::trusted_hops
 //! [`Policy`]: crate::Policy
 //! [`Policy::settle`]: crate::Policy::settle
 //! [`Policy::limit_by`]: crate::Policy::limit_by

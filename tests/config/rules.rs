@@ -107,6 +107,35 @@ async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
 }
 
 #[tokio::test]
+async fn clients_are_told_apart_by_the_hops_and_the_prefix_that_the_file_says() {
+    let head = "trusted_proxies = [\"0.0.0.0/0\", \"::/0\"]\ntrusted_hops = 2";
+    let layer = layer(&file(head, "client-addr"));
+    for (told, status) in [
+        ("192.0.2.1, 10.0.0.1", 200),
+        ("198.51.100.1, 192.0.2.1, 10.0.0.1", 429),
+        ("192.0.2.2, 10.0.0.1", 200),
+    ] {
+        let mut request = from(get("/"), "10.0.0.2");
+        let header = told.parse().unwrap();
+        request.headers_mut().insert("x-forwarded-for", header);
+        assert_eq!(answers(&layer, request).await.status(), status, "{told}");
+    }
+    for key in ["client-addr", "peer"] {
+        for (prefix, status) in [("", 200), ("ipv6_prefix = 56", 429)] {
+            let layer = super::layer(&file(prefix, key));
+            let first = from(get("/"), "2001:db8::1");
+            assert_eq!(answers(&layer, first).await.status(), 200);
+            let neighbour = from(get("/"), "2001:db8:0:1::1");
+            assert_eq!(
+                answers(&layer, neighbour).await.status(),
+                status,
+                "{key} {prefix}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn values_of_a_key_are_refused_or_let_through() {
     let lists = "deny = [{ key = \"header:X-User\", values = \"mallory\" }]\n\
                  allow = [{ key = \"header:x-user\", values = [\"alice\", \"bob\"] }]";

@@ -194,6 +194,8 @@ fn what_has_the_wrong_structure_is_neither_allowed_nor_read() {
         "store = \"memory\"\ntimeout = \"50\"",
         "store = \"memory\"\ntrusted_proxies = \"10.0.0.0/8\"",
         "store = \"memory\"\nclient_address = \"x-real-ip\"",
+        "store = \"memory\"\ntrusted_hops = 65",
+        "store = \"memory\"\nipv6_prefix = 24",
         "store = \"memory\"\nexempt = \"health\"",
         "store = \"memory\"\nskip_preflights = 1",
         "store = \"memory\"\ndeny = \"10.0.0.1\"",

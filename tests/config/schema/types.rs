@@ -33,6 +33,12 @@ pub(super) struct File {
     trusted_proxies: Option<Vec<String>>,
     /// The one header in which the proxies tell the client's address; "x-forwarded-for" unless said.
     client_address: Option<AddressHeader>,
+    /// How many proxies are in front, where their addresses are unknown.
+    #[schemars(range(min = 1, max = 64))]
+    trusted_hops: Option<u32>,
+    /// The bits by which IPv6 clients and peers are told apart; 64 unless said.
+    #[schemars(range(min = 32, max = 128))]
+    ipv6_prefix: Option<u8>,
     /// Requests that are not limited, whatever the policies say.
     exempt: Option<OneOrMore<Route>>,
     /// Whether CORS preflights pass without being limited; not so unless said.
