@@ -27,6 +27,8 @@ pub struct Decision {
     /// How long the subject is banned for; zero when it is not.
     pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
+    /// Why the store did not judge, when the local share did.
+    pub(crate) judged_locally: Option<StoreErrorKind>,
 }
 
 /// What permits that were taken are known by when they are given back.
@@ -37,6 +39,8 @@ pub struct Receipt {
     /// For an algorithm that lets callers wait: the state that taking them has left, by which it
     /// is seen whether anybody has taken permits since.
     pub(crate) mark: [u64; 2],
+    /// Whether they were taken of the local share: the store knows nothing of them.
+    pub(crate) is_local: bool,
 }
 
 impl Receipt {
@@ -99,8 +103,8 @@ impl Decision {
         self.window.to_duration()
     }
 
-    /// The permits that could be taken right now, after this decision; 0 when the store gave no
-    /// answer.
+    /// The permits that could be taken right now, after this decision; 0 when the failure mode
+    /// decided.
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
@@ -166,6 +170,7 @@ impl Decision {
             renews_whole: false,
             ban: Micros::ZERO,
             receipt: Receipt::default(),
+            judged_locally: None,
         }
     }
 
@@ -210,8 +215,22 @@ impl Decision {
     pub fn store_failure(&self) -> Option<StoreErrorKind> {
         match self.outcome {
             Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind) => Some(kind),
-            _ => None,
+            _ => self.judged_locally,
         }
+    }
+
+    /// Whether this process judged by its own share of the limit, as the store gave no answer: see
+    /// `FailureMode::Local`. The limit and what remains are then those of the share.
+    pub fn is_local(&self) -> bool {
+        self.judged_locally.is_some()
+    }
+
+    /// Whether a limit was judged at all, by the store or locally.
+    pub(crate) fn is_judged(&self) -> bool {
+        !matches!(
+            self.outcome,
+            Outcome::FailedOpen(_) | Outcome::FailedClosed(_)
+        )
     }
 }
 

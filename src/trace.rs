@@ -2,10 +2,10 @@
 //!
 //! No event and no span shows a subject: at most its hash.
 
-#[cfg(feature = "tracing")]
-pub(crate) use tracing::{debug, warn};
 #[cfg(all(feature = "tracing", feature = "config"))]
-pub(crate) use tracing::{error, info};
+pub(crate) use tracing::error;
+#[cfg(feature = "tracing")]
+pub(crate) use tracing::{debug, info, warn};
 
 /// Takes an event in the words of `tracing` and says nothing.
 #[cfg(not(feature = "tracing"))]
@@ -15,10 +15,10 @@ macro_rules! silent {
     }};
 }
 
-#[cfg(not(feature = "tracing"))]
-pub(crate) use {silent as debug, silent as warn};
 #[cfg(all(not(feature = "tracing"), feature = "config"))]
-pub(crate) use {silent as error, silent as info};
+pub(crate) use silent as error;
+#[cfg(not(feature = "tracing"))]
+pub(crate) use {silent as debug, silent as info, silent as warn};
 
 /// The time in which a store is asked about a request.
 pub(crate) struct Span {

@@ -9,6 +9,8 @@ use http_body_util::Empty;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{Config, QuotaHeaders, RateLimitLayer, ResponseBody};
 
+mod support;
+
 #[path = "config/algorithms.rs"]
 mod algorithms;
 #[path = "config/formats.rs"]
@@ -126,6 +128,7 @@ limit = "1000/day"
 aligned = true
 key = "everybody"
 cost = "header:x-cost"
+on_store_failure = { local = 0.25 }
 
 [[policy]]
 name = "user"
@@ -290,10 +293,6 @@ fn a_wrong_word_is_refused_with_the_right_ones() {
             "mode: got \"on\", expected one of \"enforce\", \"shadow\", \"off\"",
         ),
         (
-            "on_store_failure = true",
-            "on_store_failure: got true, expected one of \"allow\", \"deny\"",
-        ),
-        (
             "key = \"ip\"",
             "key: got \"ip\", expected \"client-addr\", \"peer\", \"header:<name>\", \"user\", \
              \"everybody\" or a list of these",
@@ -304,15 +303,6 @@ fn a_wrong_word_is_refused_with_the_right_ones() {
             format!("line 4: policy \"client\": {refused}")
         );
     }
-}
-
-#[test]
-fn what_a_later_version_brings_is_refused_as_such() {
-    assert_eq!(
-        refusal_of("on_store_failure = { local = 0.25 }"),
-        "line 4: policy \"client\": on_store_failure: a table is not supported yet, use \"allow\" or \
-         \"deny\""
-    );
 }
 
 #[test]

@@ -140,6 +140,15 @@ impl Action {
         }
     }
 
+    /// The receipt of what it gives back, where it has one.
+    #[cfg(feature = "memory")]
+    pub(crate) fn receipt(&self) -> Option<&Receipt> {
+        match self {
+            Self::Refund { receipt, .. } | Self::Cancel { receipt, .. } => Some(receipt),
+            _ => None,
+        }
+    }
+
     /// When the permits were taken that it gives back, if that is known.
     pub(super) fn taken_at(&self) -> Option<Micros> {
         match self {

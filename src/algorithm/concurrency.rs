@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::fixed_window::remaining;
-use super::{Action, Arguments, LeaseId, Reading, Take, Twin};
+use super::{Action, Arguments, LeaseId, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -180,6 +180,13 @@ impl Twin for Concurrency {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

@@ -6,9 +6,9 @@
 
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
-use super::{Arguments, Reading, Twin};
+use super::{Arguments, Reading, Share, Twin};
 use crate::decision::Receipt;
-use crate::limit::SoundLimit;
+use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
 
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +50,17 @@ const MOST_DEBT: Span = Span {
 
 impl Debt {
     pub(super) fn new(limit: &SoundLimit) -> Self {
-        let interval = Interval::new(limit.permits, limit.period);
+        Self::of(limit.permits, limit.period, limit.capacity)
+    }
+
+    fn of(limit: u32, period: Micros, capacity: u32) -> Self {
+        let interval = Interval::new(limit, period);
         Self {
-            limit: limit.permits,
-            period: limit.period,
-            capacity: limit.capacity,
+            limit,
+            period,
+            capacity,
             interval,
-            tolerance: interval.times(limit.capacity.into()),
+            tolerance: interval.times(capacity.into()),
             queues: false,
         }
     }
@@ -233,6 +237,18 @@ impl Twin for Debt {
 
     fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        let limit = share.of(self.limit);
+        // The rate may have been rounded down by more than the capacity.
+        let capacity = share
+            .of(self.capacity)
+            .min(most_capacity(limit, self.period));
+        Self {
+            queues: self.queues,
+            ..Self::of(limit, self.period, capacity)
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

@@ -3,7 +3,7 @@
 //! The state tells when its window ends, so that nothing leans on a store noticing an expiry in
 //! time, and when it opened, so that a window that was made shorter ends earlier at once.
 
-use super::{Action, Arguments, Reading, Take, Twin};
+use super::{Action, Arguments, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -99,6 +99,13 @@ impl Twin for FixedWindow {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

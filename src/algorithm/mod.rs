@@ -21,6 +21,7 @@ mod fixed_window;
 mod gcra;
 mod leaky_bucket;
 mod penalty;
+mod share;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -29,6 +30,7 @@ mod token_bucket;
 
 pub use self::action::{Action, LeaseId, Patience, Take};
 pub use self::penalty::Penalty;
+use self::share::Share;
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
 /// `TryFrom`.
@@ -113,6 +115,8 @@ trait Twin {
     fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
     fn capacity(&self) -> u32;
+    /// The same with a share of its permits.
+    fn scaled(&self, share: Share) -> Self;
     fn quota(&self) -> (u32, Micros);
     /// `(remaining, reset_after)` once `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros);
@@ -287,7 +291,9 @@ impl Algorithm {
             receipt: Receipt {
                 at: reading.at,
                 mark: twin!(self, twin => twin.mark(reading, taken)),
+                is_local: false,
             },
+            judged_locally: None,
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::fixed_window::{added, remaining};
-use super::{Action, Arguments, Reading, Take, Twin};
+use super::{Action, Arguments, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -185,6 +185,13 @@ impl Twin for SlidingLog {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::fixed_window::{added, remaining};
-use super::{Action, Arguments, Reading, Take, Twin};
+use super::{Action, Arguments, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -155,6 +155,13 @@ impl Twin for SlidingWindow {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
 use super::FileError;
 use super::place::{Place, PolicyPlace, line_of};
@@ -142,6 +142,14 @@ impl<'t> Field<'t> {
             .ok_or_else(|| self.expected(expected))
     }
 
+    /// A number that need not be whole.
+    pub(super) fn fraction(&self, expected: impl fmt::Display) -> Result<f64, FileError> {
+        let whole = self.value.as_integer().map(DeInteger::as_str);
+        let text = whole.or(self.value.as_float().map(DeFloat::as_str));
+        let number = text.and_then(|text| text.parse().ok());
+        number.ok_or_else(|| self.expected(expected))
+    }
+
     pub(super) fn boolean(&self) -> Result<bool, FileError> {
         let expected = || self.expected("true or false");
         self.value.as_bool().ok_or_else(expected)
@@ -218,12 +226,6 @@ impl<'t> Field<'t> {
             "got {}, expected {expected}",
             Given(self.value)
         ))
-    }
-
-    /// An error about a value of a later version.
-    pub(super) fn not_yet(&self, expected: impl fmt::Display) -> FileError {
-        let given = Given(self.value);
-        self.refuse(format_args!("{given} is not supported yet, use {expected}"))
     }
 
     /// An error about this field.

@@ -34,7 +34,7 @@
 //! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |
 //! | `rejection` | the body of rejections: `"problem-json"`, `"plain-text"` | `"problem-json"` |
 //! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
-//! | `on_store_failure` | `"allow"` or `"deny"`; a policy may say otherwise | `"allow"` |
+//! | `on_store_failure` | `"allow"`, `"deny"` or a share of the limit for this process, as `{ local = 0.25 }`: see [`FailureMode`]; a policy may say otherwise | `"allow"` |
 //! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
 //! | `trusted_hops` | how many proxies are in front, where their addresses are unknown; 1 to 64: see [`ClientAddr::trusted_hops`] | told by their addresses |
@@ -157,6 +157,7 @@
 //! network's file system. A file that is written in place can be found half written: better write
 //! another and rename it.
 //!
+//! [`FailureMode`]: crate::FailureMode
 //! [`ClientAddr::trusted_hops`]: crate::ClientAddr::trusted_hops
 //! [`Policy`]: crate::Policy
 //! [`Policy::settle`]: crate::Policy::settle

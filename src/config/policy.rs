@@ -34,6 +34,8 @@ pub(super) const FIELDS: Known = &[
     "on_store_failure",
 ];
 
+const LOCAL_FIELDS: Known = &["local"];
+
 pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, FileError> {
     let name = fields.need("name", "name = \"client\"")?;
     let name = name.text("a text, as \"client\"")?;
@@ -105,11 +107,25 @@ fn statuses(field: &Field<'_>) -> Result<Vec<StatusCode>, FileError> {
 
 /// `on_store_failure`, of a policy or of the whole file.
 pub(super) fn failure_mode(field: &Field<'_>) -> Result<FailureMode, FileError> {
-    let choices = [("allow", FailureMode::Allow), ("deny", FailureMode::Deny)];
+    let expected =
+        "\"allow\", \"deny\", or a share of the limit for this process, as { local = 0.25 }";
     if field.is_table() {
-        return Err(field.not_yet("\"allow\" or \"deny\""));
+        let fields = field.table(LOCAL_FIELDS, expected)?;
+        return local(&fields.need("local", "local = 0.25")?);
     }
-    field.choice(&choices)
+    match field.text(expected)? {
+        "allow" => Ok(FailureMode::Allow),
+        "deny" => Ok(FailureMode::Deny),
+        _ => Err(field.expected(expected)),
+    }
+}
+
+fn local(share: &Field<'_>) -> Result<FailureMode, FileError> {
+    let expected = "a share of the limit, above 0 and at most 1";
+    let mode = FailureMode::Local {
+        share: share.fraction(expected)?,
+    };
+    mode.sound().map_err(|_| share.expected(expected))
 }
 
 /// Stands where a limiter is only checked and never asked.

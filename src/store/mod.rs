@@ -17,8 +17,8 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub(crate) use failover::Failover;
 pub use failover::FailureMode;
+pub(crate) use failover::{Breaker, Failover};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};

@@ -134,6 +134,15 @@ pub(super) struct Values {
     values: OneOrMore<String>,
 }
 
+/// This process judges by itself, with a share of the limit.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Local {
+    /// The share of the limit: above 0, at most 1.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
+    local: f64,
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Address {
@@ -234,8 +243,15 @@ enum Body {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(untagged)]
 enum FailureMode {
+    Word(FailureWord),
+    Local(Local),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum FailureWord {
     Allow,
     Deny,
 }
