@@ -1,7 +1,8 @@
 //! `deny` and `allow`: clients by address or by key.
 
 use super::FileError;
-use super::fields::{Field, Fields, Known};
+use super::field::Field;
+use super::fields::{Fields, Known};
 use super::key::UserId;
 use super::proxies::Proxies;
 use crate::access::AccessList;

@@ -1,7 +1,8 @@
 //! `headers = ...`: the file's words for the families of quota headers.
 
 use super::FileError;
-use super::fields::{Field, Fields};
+use super::field::Field;
+use super::fields::Fields;
 use crate::http::QuotaHeaders;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::FileError;
-use super::fields::Field;
+use super::field::Field;
 use super::proxies::Proxies;
 use crate::http::extract::{Everybody, Extension, Header};
 use crate::key::Key;

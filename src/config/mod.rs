@@ -175,6 +175,7 @@ mod access;
 mod configuration;
 mod deserialize;
 mod error;
+mod field;
 mod fields;
 mod file;
 mod fixed;

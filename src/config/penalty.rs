@@ -1,6 +1,7 @@
 //! `penalty = { ... }`: the file's words for a `Penalty`.
 
-use super::fields::{Field, Known};
+use super::field::Field;
+use super::fields::Known;
 use super::rate::time;
 use super::{FileError, unsound};
 use crate::algorithm::{Algorithm, Penalty};

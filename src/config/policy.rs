@@ -2,7 +2,8 @@
 
 use http::StatusCode;
 
-use super::fields::{Field, Fields, Known};
+use super::field::Field;
+use super::fields::{Fields, Known};
 use super::proxies::Proxies;
 use super::{FileError, key, limit, penalty, rate, routes, unsound};
 use crate::http::HeaderCost;

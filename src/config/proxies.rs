@@ -2,7 +2,8 @@
 //! about a client's address, and which addresses are one client.
 
 use super::FileError;
-use super::fields::{Field, Fields};
+use super::field::Field;
+use super::fields::Fields;
 use crate::error::ConfigError;
 use crate::http::extract::{ClientAddr, PeerAddr};
 use crate::request::KeyExtractor;

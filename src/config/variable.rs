@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use std::fmt;
 
 use super::FileError;
-use super::fields::{Field, Known};
+use super::field::Field;
+use super::fields::Known;
 
 /// The variables of the environment, by their names.
 pub(super) type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;

@@ -1,8 +1,43 @@
 //! What a reload changes, and what it keeps.
 
-use tower_throttle::Mode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+use tower_throttle::{ConfigFile, DecisionEvent, Mode, Observer};
 
 use super::file::{Limits, limit, with};
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Observer for Count {
+    fn on_decision(&self, _: &DecisionEvent<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// And one who panics when told is told again.
+#[tokio::test]
+async fn those_who_are_told_stay_the_same() {
+    let file = Limits::new(&limit("3/day"));
+    let count = Arc::new(Count::default());
+    let (sender, mut reloads) = mpsc::unbounded_channel();
+    let limits = ConfigFile::new(file.path())
+        .observe(Arc::clone(&count))
+        .on_reload(move |_| {
+            let _ = sender.send(());
+            panic!("as a test does");
+        });
+    let limits = limits.open().await.unwrap();
+    for number in 1..4 {
+        file.replace(&limit(&format!("{}/day", 3 + number)));
+        reloads.recv().await.unwrap();
+        let check = limits.limiter();
+        check.check("client", "somebody").await.unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), number);
+    }
+}
 
 #[tokio::test]
 async fn what_was_used_of_a_limit_stays_used_when_its_number_changes() {

@@ -142,3 +142,43 @@ fn may_be_a_change(event: &notify::Result<Event>) -> bool {
     let written = AccessKind::Close(AccessMode::Write);
     !matches!(event, Ok(Event { kind: EventKind::Access(kind), .. }) if *kind != written)
 }
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, EventAttributes, ModifyKind, RemoveKind};
+
+    use super::*;
+
+    #[test]
+    fn what_reads_a_file_is_no_change_of_it() {
+        for (kind, is_change) in [
+            (EventKind::Access(AccessKind::Open(AccessMode::Any)), false),
+            (
+                EventKind::Access(AccessKind::Open(AccessMode::Write)),
+                false,
+            ),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Read)),
+                false,
+            ),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Write)),
+                true,
+            ),
+            (EventKind::Create(CreateKind::File), true),
+            (EventKind::Modify(ModifyKind::Any), true),
+            (EventKind::Remove(RemoveKind::File), true),
+            (EventKind::Any, true),
+            (EventKind::Other, true),
+        ] {
+            let event = Event {
+                kind,
+                paths: Vec::new(),
+                attrs: EventAttributes::default(),
+            };
+            assert_eq!(may_be_a_change(&Ok(event)), is_change, "{kind:?}");
+        }
+        // Events may have been lost.
+        assert!(may_be_a_change(&Err(notify::Error::generic("overflow"))));
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -69,7 +70,9 @@ impl Reloader {
         let error = outcome.err().map(Arc::new);
         self.error.store(error.clone());
         if let Some(told) = &self.on_reload {
-            told(error.as_deref().map_or(Ok(()), Err));
+            let tell = || told(error.as_deref().map_or(Ok(()), Err));
+            // Whoever is told must not end the watching, of which nobody would know.
+            let _panicked = panic::catch_unwind(AssertUnwindSafe(tell));
         }
     }
 }
