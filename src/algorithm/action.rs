@@ -113,6 +113,11 @@ impl Action {
         !matches!(self, Self::Take(_) | Self::Charge(_) | Self::Renew(_))
     }
 
+    /// Whether it changes its key without asking, and not in a lease of its own.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(self, Self::Take(_) | Self::Renew(_) | Self::Release(_))
+    }
+
     /// The permits that it is about, whichever way they go.
     pub(crate) fn permits(&self) -> u32 {
         match self {

@@ -13,7 +13,7 @@ use crate::time::Micros;
 /// The lease of nobody's.
 const NOBODY: u64 = 0;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Concurrency {
     limit: u32,
     lease: Micros,

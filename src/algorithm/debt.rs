@@ -7,11 +7,11 @@
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
 use super::{Arguments, Reading, Share, Twin};
-use crate::decision::Receipt;
+use crate::decision::{Decision, Receipt};
 use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Debt {
     limit: u32,
     period: Micros,
@@ -294,5 +294,26 @@ impl Twin for Debt {
             part,
             self.queues.into(),
         ]
+    }
+
+    fn level(&self, decision: &Decision) -> [u64; 2] {
+        let Receipt { at, mark, .. } = decision.receipt;
+        [mark[0].saturating_sub(at.get()), mark[1]]
+    }
+
+    /// All that there is to know of a key is its debt, so that any cost can be judged.
+    fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+        let gone = Span {
+            us: elapsed.get(),
+            part: 0,
+        };
+        let debt = self.interval.difference(self.debt_read(reading, 0), gone);
+        let (fits, wait) = self.judge(debt, take);
+        Some(Reading {
+            fits,
+            wait,
+            level: [debt.us, debt.part.into()],
+            at: reading.at.saturating_add(elapsed),
+        })
     }
 }

@@ -53,7 +53,7 @@ impl Penalty {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PenaltyBox {
     denials: u32,
     within: Micros,

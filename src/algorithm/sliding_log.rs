@@ -15,7 +15,7 @@ use crate::time::Micros;
 /// Running totals wrap here: far above what can be used in one window (2^32), far below 2^53.
 const TOTALS: u64 = 1 << 48;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingLog {
     limit: u32,
     window: Micros,

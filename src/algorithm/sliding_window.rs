@@ -11,7 +11,7 @@ use super::{Action, Arguments, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingWindow {
     limit: u32,
     window: Micros,

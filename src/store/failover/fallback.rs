@@ -6,7 +6,7 @@ use super::FailureMode;
 #[cfg(feature = "memory")]
 use super::local::Local;
 use crate::algorithm::{Action, Algorithm};
-use crate::decision::{Decision, Decisions, Outcome, Receipt};
+use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::store::{Check, PolicyId};
@@ -40,20 +40,9 @@ impl Fallback {
 
 /// The decision on a check that nobody has judged.
 pub(super) fn failed(check: &Check<'_>, outcome: Outcome) -> Decision {
-    let (limit, window) = check.algorithm.quota();
     Decision {
-        outcome,
-        limit,
-        window,
-        remaining: 0,
         retry_after: Micros::from(SECOND),
-        delay: Micros::ZERO,
-        reset_after: Micros::ZERO,
-        renews_after: Micros::ZERO,
-        renews_whole: false,
-        ban: Micros::ZERO,
-        receipt: Receipt::default(),
-        judged_locally: None,
+        ..Decision::unasked(outcome, check.algorithm.quota())
     }
 }
 

@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::algorithm::{Action, Algorithm, Penalty};
+use crate::algorithm::{Action, Algorithm, Ask, Penalty};
 use crate::decision::{Decision, Outcome};
 use crate::key::Key;
 use crate::limit::Limit;
@@ -71,7 +71,9 @@ impl Store for Scripted {
             check.algorithm.read(&state, now, &check.action)
         };
         let readings: Vec<_> = checks.iter().map(fits).collect();
-        let asked = checks.iter().map(|check| (&check.algorithm, &check.action));
+        let asked = checks
+            .iter()
+            .map(|check| Ask::enforced(&check.algorithm, &check.action));
         let decisions = crate::algorithm::decide(asked, &readings);
         let too_little = || Ok(decisions.iter().skip(1).copied().collect());
         let answer = match *self.way.lock().unwrap() {
