@@ -520,7 +520,7 @@ fn a_file_is_named_in_its_refusal() {
     let refused = Config::from_file(file.path()).unwrap_err();
     assert_eq!(refused.path(), Some(file.path()));
     let text = format!(
-        "{}: line 1: store: got 5, expected \"memory\" or ",
+        "{}: line 1: store: got 5, expected \"memory\", or ",
         file.path().display()
     );
     assert!(refused.to_string().starts_with(&text), "{refused}");

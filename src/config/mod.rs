@@ -28,7 +28,7 @@
 //!
 //! | field | means | absent |
 //! |---|---|---|
-//! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"`, or a variable that holds one, see below | an error |
+//! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` (see [`RedisStore`](crate::RedisStore) for all addresses), or a variable that holds one, see below | an error |
 //! | `prefix` | what every key in Redis begins with | the store's default |
 //! | `secret` | a variable that holds what subjects are hashed with, see [`key_secret`] | they are hashed without |
 //! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |

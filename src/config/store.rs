@@ -8,10 +8,7 @@ use super::variable::{Environment, Hidden};
 use crate::error::StoreError;
 use crate::store::{RedisStore, RedisStoreBuilder};
 
-/// What an address begins with that the store itself can read the rest of.
-const SCHEMES: [&str; 2] = ["redis://", "redis+unix://"];
-
-const EXPECTED: &str = "\"memory\" or \"redis://[user:password@]host[:port][/database]\", or a \
+const EXPECTED: &str = "\"memory\", or the address of a server, as \"redis://127.0.0.1:6379\", or a \
                         variable that holds one, as { env = \"REDIS_URL\" }";
 
 /// The store that a file names.
@@ -37,11 +34,11 @@ impl StoreChoice {
         if address.text() == "memory" {
             return Ok(Self::Memory);
         }
-        let has_scheme = |scheme: &&str| address.text().starts_with(*scheme);
-        if !SCHEMES.iter().any(has_scheme) {
+        if !address.text().contains("://") {
             let problem = format_args!("no store is named so, expected {EXPECTED}");
             return Err(address.refuse(problem));
         }
+        // What servers there are, and how they are written, is the store's to say.
         if let Err(error) = redis(address.text(), None).connect_lazy() {
             return Err(address.refuse(reason(&error)));
         }

@@ -128,7 +128,7 @@ mod tests {
             );
             let refused = refusal(STORE, value);
             let start = format!(
-                "line 1: store.env: the variable \"REDIS_URL\" {problem}, set it to \"memory\" or "
+                "line 1: store.env: the variable \"REDIS_URL\" {problem}, set it to \"memory\", or "
             );
             assert!(refused.starts_with(&start), "{refused}");
         }
@@ -136,12 +136,17 @@ mod tests {
 
     #[test]
     fn what_a_variable_holds_is_never_shown() {
-        let refused = refusal(STORE, Some("redsi://:hunter2@h".into()));
+        let refused = refusal(STORE, Some("hunter2".into()));
         let start = "line 1: store.env: the variable \"REDIS_URL\": no store is named so";
         assert!(refused.starts_with(start), "{refused}");
         assert!(!refused.contains("hunter2"), "{refused}");
-        let refused = refusal(STORE, Some("redis://:hunter2@h:nope".into()));
-        assert!(!refused.contains("hunter2"), "{refused}");
+        for store in ["redsi://:hunter2@h", "redis://:hunter2@h:nope"] {
+            let refused = refusal(STORE, Some(store.into()));
+            let start =
+                "line 1: store.env: the variable \"REDIS_URL\": the store's URL cannot be used";
+            assert!(refused.starts_with(start), "{refused}");
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
 
         for (text, value) in [(STORE, "redis://:hunter2@h:1"), (SECRET, "hunter2")] {
             let config = read(text, Some(value.into())).unwrap();

@@ -117,7 +117,7 @@ fn a_refusal_names_the_policy_the_field_and_what_would_be_right() {
         (
             "\"store\": \"memory\"",
             "\"store\": [1]",
-            "store: got a list, expected \"memory\" or ",
+            "store: got a list, expected \"memory\", or ",
         ),
     ] {
         let refusal = of_json(&JSON.replace(right, wrong)).unwrap_err();

@@ -47,7 +47,10 @@ fn a_variable_that_is_not_set_is_refused_by_its_name() {
     let refused = refusal("\nstore = { env = \"NO_SUCH_VARIABLE_HERE\" }\n");
     let start = "line 2: store.env: the variable \"NO_SUCH_VARIABLE_HERE\" is not set, set it to ";
     assert!(refused.starts_with(start), "{refused}");
-    assert!(refused.contains("\"memory\" or \"redis://"), "{refused}");
+    assert!(
+        refused.contains("\"memory\", or the address of a server"),
+        "{refused}"
+    );
 }
 
 #[test]

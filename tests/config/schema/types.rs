@@ -147,7 +147,9 @@ pub(super) struct Local {
 #[serde(untagged)]
 enum Address {
     InFile(
-        #[schemars(regex(pattern = r"^(memory$|redis://|redis\+unix://)"))]
+        #[schemars(regex(
+            pattern = r"^(memory$|rediss?(-cluster|-sentinel)?://|(redis\+)?unix://)"
+        ))]
         String,
     ),
     InVariable(Variable),
