@@ -64,7 +64,16 @@
 //! [`Allow`](FailureMode::Allow) lets the request pass uncounted, which is the default, since an
 //! outage of the store is not one of the service. [`Deny`](FailureMode::Deny) answers 503 (gRPC:
 //! `UNAVAILABLE`), never 429, for limits that protect something which must not be reached
-//! unlimited. A question that may have been counted is not asked again.
+//! unlimited. `Local` lets this process judge by itself, with a share of the limit. A question that
+//! may have been counted is not asked again.
+//!
+//! A store that fails again and again is left alone: after 5 failures in a row, or when half of at
+//! least 20 answers within a second are failures, a circuit breaker opens, and the failure modes
+//! decide at once, without a trip. After 250 ms one request asks the store again, while the others
+//! go on without it: an answer closes the breaker, a failure doubles the pause, to 5 s at most (each
+//! give or take a fifth; at once to 5 s where a password or a right is wrong). Keys that hold
+//! something else and a full memory are no failures of that kind. [`Limiter::breaker`] tells the
+//! state.
 //!
 //! # What if there are proxies
 //!
@@ -102,6 +111,7 @@
 //! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
 //! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
+//! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a file, which is read again when it changes |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -131,11 +141,15 @@ mod response;
 mod http;
 // Floor 5: tower.
 mod tower;
-// Floor 6: adapters.
+// Floor 6: adapters, and those who are told.
+mod by_policy;
 #[cfg(feature = "config")]
 pub mod config;
 #[cfg(feature = "axum")]
 mod extractor;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod top_denied;
 
 pub use self::access::AccessList;
 #[doc(inline)]
@@ -157,6 +171,8 @@ pub use self::http::{
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
 pub use self::limiter::{Held, Limiter, LimiterBuilder, Rules};
+#[cfg(feature = "metrics")]
+pub use self::metrics::Metrics;
 pub use self::mode::Mode;
 pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
 pub use self::policy::{OnMissingKey, Policy};
@@ -173,7 +189,15 @@ pub use self::store::{
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
+pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
+
+/// What the targets in `fuzz/` reach no other way.
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::store::redis::redis_reply;
+}
 
 /// The code in the README and in `docs/`, held to what the crate does.
 #[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
@@ -190,4 +214,7 @@ mod pages {
     struct Proxies;
     #[doc = include_str!("../docs/security.md")]
     struct Security;
+    #[cfg(feature = "metrics")]
+    #[doc = include_str!("../docs/observability.md")]
+    struct Observability;
 }

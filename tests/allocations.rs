@@ -9,9 +9,11 @@ use std::hint::black_box;
 
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    Answer, Check, DAY, DenyCache, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Policy,
-    SECOND, Store, Subject,
+    Answer, Check, DAY, DenyCache, FailureMode, Key, Limit, Limiter, MINUTE, ManualClock,
+    MemoryStore, Policy, SECOND, Store, StoreError, StoreErrorKind, Subject,
 };
+#[cfg(feature = "metrics")]
+use tower_throttle::{Metrics, TopDenied};
 
 use self::asking::{Asked, ask};
 
@@ -132,6 +134,49 @@ fn a_sliding_log_takes_what_the_documentation_of_the_store_says() {
     }
 }
 
+/// Fails after a trip.
+struct Gone;
+
+impl Store for Gone {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        let error = StoreError::new(StoreErrorKind::Unreachable);
+        Answer::Pending(Box::pin(async { Err(error) }))
+    }
+}
+
+#[tokio::test]
+async fn a_decision_without_the_store_allocates_nothing_whatever_the_failure_mode() {
+    let mut policies = Vec::new();
+    for (name, mode) in [
+        ("open", FailureMode::Allow),
+        ("closed", FailureMode::Deny),
+        ("local", FailureMode::Local { share: 0.5 }),
+    ] {
+        policies.push(Policy::new(name, Limit::gcra(10, MINUTE)).on_store_failure(mode));
+    }
+    let limiter = Limiter::new(Gone, policies).unwrap();
+    let ask = |name| {
+        let answer = limiter.check(name, "alice").now_or_never();
+        answer.expect("it fails at once").unwrap()
+    };
+    // Opens the breaker, and makes the key known.
+    for _ in 0..10 {
+        ask("local");
+    }
+    let mut left_alone = 0;
+    for name in ["open", "closed", "local"] {
+        // The next probe may come at any time; a pause it is not.
+        let least = (0..20).map(|_| {
+            allocations(|| {
+                let failure = ask(name).store_failure();
+                left_alone += u32::from(failure == Some(StoreErrorKind::BreakerOpen));
+            })
+        });
+        assert_eq!(least.min(), Some(0), "{name}");
+    }
+    assert!(left_alone > 0);
+}
+
 #[test]
 fn three_policies_asked_at_once_allocate_nothing_either() {
     let clock = ManualClock::new();
@@ -227,4 +272,44 @@ fn a_key_that_comes_back_after_a_minute_of_others_still_allocates_nothing() {
     assert_eq!(store.len(), 10_000);
     // Each pays for the steps of the hand that fall to it.
     assert_eq!(allocations(|| (0..10_000).for_each(check)), 0);
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn telling_of_a_decision_allocates_nothing_either() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let (metrics, top) = (Metrics::new(), TopDenied::new(10));
+        let limiter = Limiter::builder(store)
+            .policies(["api", "login"].map(|name| Policy::new(name, Limit::gcra(10, SECOND))))
+            .observe(metrics)
+            .observe(top.clone())
+            .build()
+            .unwrap();
+        let second = || {
+            clock.advance(SECOND);
+            for _ in 0..20 {
+                for policy in ["api", "login"] {
+                    limiter
+                        .check(policy, "alice")
+                        .now_or_never()
+                        .unwrap()
+                        .unwrap();
+                }
+            }
+        };
+        second();
+        assert_eq!(allocations(|| (0..100).for_each(|_| second())), 0);
+        let text = recorder.handle().render();
+        let counted = |result: &str, count: u32| {
+            let labels = format!(r#"{{policy="api",result="{result}"}} {count}"#);
+            assert!(text.contains(&labels), "{labels}: {text}");
+        };
+        counted("allowed", 101 * 8);
+        counted("near_limit", 101 * 2);
+        counted("denied", 101 * 10);
+        assert_eq!(top.list()[0].denials, 101 * 10);
+    });
 }

@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod example;
 pub mod limits;
+pub mod prometheus;
 pub mod redis;
 pub mod virtual_time;
 pub mod web;
