@@ -5,6 +5,7 @@ pub mod bench;
 pub mod example;
 pub mod limits;
 pub mod redis;
+pub mod sentinel;
 pub mod virtual_time;
 pub mod web;
 

@@ -18,9 +18,13 @@ pub struct Server {
 }
 
 /// Ends with its owner, also when the owner's last look at the server panics.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Process {
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
     fn end(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -119,9 +123,13 @@ impl Server {
 
     /// A connection that may do everything.
     pub fn connection(&self) -> redis::RedisResult<redis::Connection> {
-        let password = self.password.as_ref().map(|word| format!(":{word}@"));
-        let password = password.unwrap_or_default();
-        redis::Client::open(format!("redis://{password}127.0.0.1:{}", self.port))?.get_connection()
+        let address = redis::ConnectionAddr::Tcp("127.0.0.1".to_owned(), self.port);
+        let mut login = redis::RedisConnectionInfo::default();
+        if let Some(password) = &self.password {
+            login = login.set_password(password);
+        }
+        let server = redis::IntoConnectionInfo::into_connection_info(address)?;
+        redis::Client::open(server.set_redis_settings(login))?.get_connection()
     }
 
     pub fn keys(&self) -> Vec<String> {
@@ -143,13 +151,16 @@ impl Server {
         }
     }
 
+    /// One part of what the server tells about itself.
+    pub fn info(&self, part: &str) -> String {
+        let mut info = redis::cmd("INFO");
+        info.arg(part);
+        self.query(info)
+    }
+
     /// How often a command was called since the server started.
     pub fn calls(&self, command: &str) -> u64 {
-        let stats: String = self.query({
-            let mut info = redis::cmd("INFO");
-            info.arg("commandstats");
-            info
-        });
+        let stats = self.info("commandstats");
         let line = format!("cmdstat_{command}:calls=");
         stats
             .lines()

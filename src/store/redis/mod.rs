@@ -7,21 +7,27 @@ use super::{Answer, Check, Store};
 use crate::error::StoreError;
 use crate::time::{Clock, Micros};
 
+mod address;
+mod builder;
 mod connect;
 mod error;
+mod held;
 mod keys;
 mod lane;
 mod reply;
 mod script;
+mod self_test;
+mod sentinel;
+mod tls;
 
-use ::redis::Cmd;
 use connect::Connector;
 use keys::Prefix;
 use lane::Lane;
 use reply::Expected;
 use script::Question;
+use self_test::SelfTest;
 
-pub use connect::RedisStoreBuilder;
+pub use builder::RedisStoreBuilder;
 
 /// Counts in Redis or Valkey, for all processes that use the same server and prefix.
 ///
@@ -80,7 +86,14 @@ impl RedisStore {
     ///
     /// Connects with the first decision.
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::over(Connector::new(pool), Prefix::default(), None)
+        Self::over(Connector::Pool(pool), Prefix::default(), None)
+    }
+
+    /// The same from a pool that asks Sentinel. A connection that it kept to a master that was
+    /// demoted is let go of. The user needs `+role` beside the rights above.
+    #[cfg(feature = "deadpool-sentinel")]
+    pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
+        Self::over(Connector::SentinelPool(pool), Prefix::default(), None)
     }
 
     fn over(connector: Connector, prefix: Prefix, clock: Option<Box<dyn Clock>>) -> Self {
@@ -91,13 +104,10 @@ impl RedisStore {
         }))
     }
 
-    fn lane(&self) -> &Lane {
-        &self.0.lane
-    }
-
-    /// A script that does nothing with a key of ours: who may not run it may run none.
-    fn question_to_try(&self) -> Cmd {
-        script::nothing(&self.0.prefix)
+    /// Does what decisions do, on keys of its own.
+    async fn try_out(&self) -> Result<(), StoreError> {
+        let Shared { lane, prefix, .. } = &*self.0;
+        SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
     }
 }
 
