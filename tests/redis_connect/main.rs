@@ -1,6 +1,8 @@
 //! The ways to a Redis server, and what is said about those that lead nowhere.
 #![cfg(feature = "redis")]
 
+mod cluster;
+mod load;
 mod self_test;
 mod sentinel;
 #[path = "../support/mod.rs"]

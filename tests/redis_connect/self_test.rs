@@ -6,7 +6,7 @@ use crate::support::redis::{Server, free_port};
 use crate::told;
 
 /// Those in the documentation of `RedisStore`.
-fn documented_rights() -> Vec<&'static str> {
+pub(crate) fn documented_rights() -> Vec<&'static str> {
     let source = include_str!("../../src/store/redis/mod.rs");
     let (_, rights) = source.split_once("its user needs `").unwrap();
     let (rights, _) = rights.split_once('`').unwrap();

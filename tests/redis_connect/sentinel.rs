@@ -1,13 +1,12 @@
 //! Servers that Sentinel names.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tower_throttle::{Limiter, Outcome, RedisStore, StoreErrorKind};
+use tower_throttle::{RedisStore, StoreErrorKind};
 
+use crate::load::{Load, taken};
 use crate::support::sentinel::{Watched, until};
-use crate::{GENEROUS, PLENTY, assert_counts, limiter, take, told};
+use crate::{assert_counts, limiter, told};
 
 #[tokio::test]
 async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() {
@@ -58,66 +57,20 @@ async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
     );
 }
 
-/// What a load saw.
-#[derive(Default)]
-struct Seen {
-    allowed: AtomicU32,
-    /// Questions that may have been counted, though nobody knows.
-    doubtful: AtomicU32,
-    failed: AtomicU32,
-    stop: AtomicBool,
-}
-
-/// Asks without a pause, until told to stop.
-async fn load(limiter: Limiter, seen: Arc<Seen>) {
-    while !seen.stop.load(Ordering::Relaxed) {
-        let started = Instant::now();
-        let decision = take(&limiter).await;
-        assert!(started.elapsed() < GENEROUS, "a failure must be quick");
-        let counter = match decision.outcome() {
-            Outcome::Allowed => &seen.allowed,
-            Outcome::FailedClosed(
-                StoreErrorKind::Interrupted | StoreErrorKind::TimedOut | StoreErrorKind::BadReply,
-            ) => &seen.doubtful,
-            Outcome::FailedClosed(_) => &seen.failed,
-            other => panic!("{other:?}"),
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        if decision.store_failure().is_some() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-}
-
 /// Kills the master under load; the successor has no more than was asked for.
 async fn assert_fails_over(mut watched: Watched, store: RedisStore) {
     let limiter = limiter(store, Duration::from_millis(50));
-    let seen = Arc::new(Seen::default());
-    let tasks: Vec<_> = (0..4)
-        .map(|_| tokio::spawn(load(limiter.clone(), Arc::clone(&seen))))
-        .collect();
-    let allowed = || seen.allowed.load(Ordering::Relaxed);
-    let wait_for_more = |most: u32| {
-        let before = allowed();
-        until("decisions go on", || allowed() >= before + most);
-    };
+    let load = Load::start(&limiter, "alice");
     tokio::task::block_in_place(|| {
-        wait_for_more(100);
+        load.wait_for_more();
         watched.master.kill();
-        until("the failure modes decide meanwhile", || {
-            seen.failed.load(Ordering::Relaxed) > 0
-        });
-        let before = allowed();
-        until("decisions recover", || allowed() >= before + 100);
+        until("the failure modes decide meanwhile", || load.failed() > 0);
+        load.wait_for_more();
     });
-    seen.stop.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await.unwrap();
-    }
-    let asked = allowed() + seen.doubtful.load(Ordering::Relaxed);
-    let taken = PLENTY - limiter.peek("api", "alice").await.unwrap().remaining();
+    let asked = load.stop().await;
+    let taken = taken(&limiter, "alice").await;
     assert!(taken >= 100, "the successor counts");
-    assert!(taken <= asked, "{taken} taken, {asked} asked for");
+    assert!(taken <= asked.most, "{taken} taken, {asked:?}");
     assert_eq!(watched.replica.keys().len(), 1);
 }
 

@@ -8,12 +8,13 @@ use tempfile::TempDir;
 use tower_throttle::{RedisStore, RedisStoreBuilder};
 
 /// The programs that will do, the first that is there.
-const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+pub const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 pub struct Server {
     process: Process,
     port: u16,
     password: Option<String>,
+    is_cluster: bool,
     _directory: TempDir,
 }
 
@@ -77,6 +78,7 @@ impl Server {
             process: Process(process),
             port,
             password: after(options, "--requirepass"),
+            is_cluster: after(options, "--cluster-enabled").is_some(),
             _directory: directory,
         };
         server.wait_until_up().then_some(server)
@@ -117,7 +119,10 @@ impl Server {
         self.try_query(command).unwrap()
     }
 
-    fn try_query<T: redis::FromRedisValue>(&self, command: redis::Cmd) -> redis::RedisResult<T> {
+    pub fn try_query<T: redis::FromRedisValue>(
+        &self,
+        command: redis::Cmd,
+    ) -> redis::RedisResult<T> {
         command.query(&mut self.connection()?)
     }
 
@@ -129,7 +134,13 @@ impl Server {
             login = login.set_password(password);
         }
         let server = redis::IntoConnectionInfo::into_connection_info(address)?;
-        redis::Client::open(server.set_redis_settings(login))?.get_connection()
+        let client = redis::Client::open(server.set_redis_settings(login))?;
+        let mut connection = client.get_connection()?;
+        if self.is_cluster {
+            // A replica tells its keys too.
+            redis::cmd("READONLY").query::<()>(&mut connection)?;
+        }
+        Ok(connection)
     }
 
     pub fn keys(&self) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::redis::{Process, Server, free_port};
+use super::redis::{PROGRAMS, Process, Server, free_port};
 
 /// The name that the Sentinel knows the master by.
 pub const NAME: &str = "main";
@@ -75,15 +75,18 @@ fn sentinel(master: u16, lines: &str) -> (Process, u16, TempDir) {
          sentinel down-after-milliseconds {NAME} 300\nsentinel failover-timeout {NAME} 3000\n{lines}\n"
     );
     std::fs::write(&file, text).unwrap();
-    let process = Command::new("redis-server")
-        .arg(&file)
-        .arg("--sentinel")
-        .arg("--dir")
-        .arg(directory.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("this test needs redis-server, which scripts/test installs");
+    let process = PROGRAMS.iter().find_map(|program| {
+        Command::new(program)
+            .arg(&file)
+            .arg("--sentinel")
+            .arg("--dir")
+            .arg(directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()
+    });
+    let process = process.expect("the program that runs the servers runs sentinels too");
     (Process::of(process), port, directory)
 }
 

@@ -1,11 +1,13 @@
 //! `RedisStoreBuilder`: all that can be said of a store beside its URL.
 
-use super::RedisStore;
 use super::address::Address;
+use super::cluster::Cluster;
 use super::connect::Connector;
 use super::keys::Prefix;
+use super::lane::Lane;
 use super::sentinel::Masters;
 use super::tls::Certificates;
+use super::{RedisStore, Servers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Clock;
 
@@ -88,15 +90,20 @@ impl RedisStoreBuilder {
             .as_deref()
             .map_or(Ok(Prefix::default()), Prefix::new);
         let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
-        let connector = match Address::parse(&self.url).map_err(wrong)? {
-            Address::Server(server) => Connector::to(self.certificates.apply(server)?)?,
-            Address::Sentinels(sentinels) => {
-                Connector::Sentinel(Masters::new(sentinels, &self.certificates)?)
+        let certificates = &self.certificates;
+        let servers = match Address::parse(&self.url).map_err(wrong)? {
+            Address::Server(server) => {
+                Servers::One(Lane::new(Connector::to(certificates.apply(server)?)?))
             }
-            Address::Cluster(_) => {
-                return Err(wrong("redis-cluster:// is not supported yet".to_owned()));
+            Address::Sentinels(sentinels) => {
+                let masters = Masters::new(sentinels, certificates)?;
+                Servers::One(Lane::new(Connector::Sentinel(masters)))
+            }
+            Address::Cluster(nodes) => {
+                let nodes = nodes.into_iter().map(|node| certificates.apply(node));
+                Servers::Cluster(Cluster::new(nodes.collect::<Result<_, _>>()?))
             }
         };
-        Ok(RedisStore::over(connector, prefix, self.clock))
+        Ok(RedisStore::over(servers, prefix, self.clock))
     }
 }

@@ -44,14 +44,32 @@ impl Held {
 
     /// EVALSHA; when the server does not know the script, and so has run nothing, EVAL. Nothing
     /// else is ever sent twice here: whether it ran cannot be known.
-    pub(super) async fn ask(&self, question: &impl Scripted) -> RedisResult<Value> {
+    ///
+    /// With `is_asking` a node of a cluster is asked for a slot that it is still taking over.
+    pub(super) async fn ask(
+        &self,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> RedisResult<Value> {
         let waiting = Waiting(self);
-        let mut reply = self.command(question.by_digest()).await;
+        let mut reply = self.send(question.by_digest(), is_asking).await;
         if reply.as_ref().is_err_and(is_no_script) {
-            reply = self.command(question.with_text()).await;
+            reply = self.send(question.with_text(), is_asking).await;
         }
         waiting.answered();
         reply
+    }
+
+    async fn send(&self, command: Cmd, is_asking: bool) -> RedisResult<Value> {
+        if !is_asking {
+            return self.command(command).await;
+        }
+        // Written in one piece, so that nobody else's question comes between.
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command);
+        let mut connection = self.connection.clone();
+        let mut replies = connection.send_packed_commands(&both, 1, 1).await?;
+        replies.pop().unwrap_or(Value::Nil).extract_error()
     }
 
     pub(super) async fn command(&self, command: Cmd) -> RedisResult<Value> {

@@ -35,9 +35,9 @@ impl Prefix {
         Ok(Self(prefix.to_owned()))
     }
 
-    /// Keys for trying things out, of different Cluster slots.
-    pub(super) fn own_keys(&self) -> [String; 2] {
-        ["a", "b"].map(|tag| format!("{}:self-test:{{{tag}}}", self.0))
+    /// A key for trying things out, in the Cluster slot of this tag.
+    pub(super) fn own_key(&self, tag: &str) -> String {
+        format!("{}:self-test:{{{tag}}}", self.0)
     }
 
     pub(super) fn key<'a>(&'a self, check: &'a Check<'_>) -> impl fmt::Display + 'a {

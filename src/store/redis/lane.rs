@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::{RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -27,6 +27,8 @@ pub(super) const MOST_IN_FLIGHT: usize = 1_024;
 /// they do when a connection is lost within this time of being made.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
+/// Clones share the connection.
+#[derive(Clone)]
 pub(super) struct Lane(Arc<Shared>);
 
 struct Shared {
@@ -82,19 +84,40 @@ impl Lane {
         let shared = Arc::clone(&self.0);
         async move {
             let _place = Place::take(&shared)?;
-            match shared.ask(&question).await {
+            match shared.ask(&question, false).await {
                 // Nothing ran, and its successor may be known already. Once: a server that was just
                 // connected to is not left again before the pause is over.
-                Err(Failed::Answer(error)) if is_demoted(&error) => shared.ask(&question).await,
+                Err(Failed::Answer(error)) if is_demoted(&error) => {
+                    shared.ask(&question, false).await
+                }
                 answer => answer,
             }
             .map_err(StoreError::from)
         }
     }
+
+    /// Sends a question to a node of a cluster, once.
+    pub(super) async fn ask(
+        &self,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
+        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
+        self.0.ask(question, is_asking).await
+    }
+
+    /// Sends a command that is no question.
+    pub(super) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
+        let held = self.0.held().await?;
+        held.command(command).await.map_err(|error| {
+            self.0.lose_if_lost(&held, &error);
+            of_question(error)
+        })
+    }
 }
 
 /// Why a question has no answer.
-enum Failed {
+pub(super) enum Failed {
     /// There is no connection.
     NotAsked(StoreError),
     /// The server, or the way to it, said so.
@@ -111,15 +134,23 @@ impl From<Failed> for StoreError {
 }
 
 impl Shared {
-    async fn ask(self: &Arc<Self>, question: &impl Scripted) -> Result<Value, Failed> {
+    async fn ask(
+        self: &Arc<Self>,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
         let held = self.held().await.map_err(Failed::NotAsked)?;
-        let reply = held.ask(question).await;
+        let reply = held.ask(question, is_asking).await;
         reply.map_err(|error| {
-            if is_connection_lost(&error) {
-                self.give_up(&held, of_connecting(error.clone()));
-            }
+            self.lose_if_lost(&held, &error);
             Failed::Answer(error)
         })
+    }
+
+    fn lose_if_lost(&self, held: &Arc<Held>, error: &RedisError) {
+        if is_connection_lost(error) {
+            self.give_up(held, of_connecting(error.clone()));
+        }
     }
 
     /// The held connection; makes one when there is none.

@@ -17,7 +17,12 @@ impl SelfTest {
     /// For one server. A server of a cluster refuses a question about two slots, whichever of them
     /// it serves.
     pub(super) fn of_server(prefix: &Prefix) -> Self {
-        Self(prefix.own_keys().into())
+        Self(["a", "b"].map(|tag| prefix.own_key(tag)).into())
+    }
+
+    /// For the node of a cluster that has the slot of this tag.
+    pub(super) fn of_node(prefix: &Prefix, tag: &str) -> Self {
+        Self(vec![prefix.own_key(tag)])
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
