@@ -80,6 +80,9 @@ fn log(event: &DecisionEvent<'_>) {
                 "let through uncounted"
             );
         }
-        DecisionResult::Allowed | DecisionResult::NearLimit | DecisionResult::Waited => {}
+        DecisionResult::Allowed
+        | DecisionResult::NearLimit
+        | DecisionResult::Waited
+        | DecisionResult::NotAsked => {}
     }
 }

@@ -44,7 +44,8 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// keep asking.
 ///
 /// A key whose quota is used up is never driven out before its next request would be allowed, nor
-/// one of which permits are held before they are given back or lapse. Where nothing but such keys
+/// one of which permits are held before they are given back or lapse; but those that only count, of
+/// policies in [shadow](crate::Mode::Shadow), make room for any other. Where nothing but such keys
 /// is found, a *new* key gets no answer but
 /// [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its policy's
 /// [`FailureMode`](crate::FailureMode) decides.
@@ -101,6 +102,15 @@ impl MemoryStore {
         self.len() == 0
     }
 
+    /// The same as [`ask`](Store::ask), for those who know that the answer is there at once.
+    pub(super) fn decide(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
+        let now = self.0.clock.now();
+        match checks {
+            [check] => self.ask_one(check, now).map(Decisions::from),
+            checks => self.ask_together(checks, now),
+        }
+    }
+
     fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decision, StoreError> {
         let fingerprint = Fingerprint::of(check);
         let home = Shards::home(fingerprint);
@@ -134,11 +144,7 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let now = self.0.clock.now();
-        Answer::Ready(match checks {
-            [check] => self.ask_one(check, now).map(Decisions::from),
-            checks => self.ask_together(checks, now),
-        })
+        Answer::Ready(self.decide(checks))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `RedisStoreBuilder`: all that can be said of a store beside its URL.
 
+use std::sync::Arc;
+
 use super::address::Address;
 use super::cluster::Cluster;
 use super::connect::Connector;
@@ -16,7 +18,7 @@ use crate::time::Clock;
 pub struct RedisStoreBuilder {
     url: String,
     prefix: Option<String>,
-    clock: Option<Box<dyn Clock>>,
+    clock: Option<Arc<dyn Clock>>,
     certificates: Certificates,
 }
 
@@ -61,7 +63,7 @@ impl RedisStoreBuilder {
     /// fleet do not have the same time. The clock must be ahead of the server's, as a new
     /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
     pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(Box::new(clock));
+        self.clock = Some(Arc::new(clock));
         self
     }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -34,12 +36,18 @@ use script::Question;
 use self_test::SelfTest;
 
 pub use builder::RedisStoreBuilder;
+#[cfg(fuzzing)]
+pub use reply::fuzzing::redis_reply;
 
 /// Counts in Redis or Valkey, for all processes that use the same server and prefix.
 ///
 /// Each request is one script call: read, decide and write in one atomic step, on the server's
 /// clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime with time
 /// and I/O enabled. Clones share the connection.
+///
+/// A subject that is known to be denied is answered from memory, without a command to the server,
+/// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
+/// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
 /// # Servers
 ///
@@ -94,12 +102,19 @@ pub use builder::RedisStoreBuilder;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RedisStore(Arc<Shared>);
+pub struct RedisStore {
+    server: Server,
+    denials: Option<Arc<Denials>>,
+}
+
+/// The servers, without a memory of denials. Clones share the connections.
+#[derive(Clone)]
+struct Server(Arc<Shared>);
 
 struct Shared {
     servers: Servers,
     prefix: Prefix,
-    clock: Option<Box<dyn Clock>>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 /// Who is asked. Clones share the connections.
@@ -148,18 +163,52 @@ impl RedisStore {
         Self::over(Servers::One(Lane::new(connector)), Prefix::default(), None)
     }
 
-    fn over(servers: Servers, prefix: Prefix, clock: Option<Box<dyn Clock>>) -> Self {
-        Self(Arc::new(Shared {
-            servers,
-            prefix,
-            clock,
-        }))
+    /// Asks the server every time, also about a subject that is known to be denied. Of this handle
+    /// and clones made of it afterwards.
+    #[must_use]
+    pub fn without_deny_cache(self) -> Self {
+        Self {
+            denials: None,
+            ..self
+        }
+    }
+
+    /// How long a denial is remembered; a second unless said. So long a reset, a credit or a raised
+    /// limit in another process can go unseen. Of this handle and clones made of it afterwards.
+    #[must_use]
+    pub fn deny_cache_max_age(self, age: Duration) -> Self {
+        let denials = self.denials.map_or_else(
+            || Denials::new(self.server.0.clock.clone()).with_max_age(age),
+            |denials| denials.with_max_age(age),
+        );
+        Self {
+            denials: Some(Arc::new(denials)),
+            ..self
+        }
+    }
+
+    /// How many questions were answered from memory, without a command to the server.
+    pub fn deny_cache_hits(&self) -> u64 {
+        self.denials.as_ref().map_or(0, |denials| denials.hits())
+    }
+
+    fn over(servers: Servers, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
+        Self {
+            denials: Some(Arc::new(Denials::new(clock.clone()))),
+            server: Server(Arc::new(Shared {
+                servers,
+                prefix,
+                clock,
+            })),
+        }
     }
 
     /// Does what decisions do, on keys of its own.
     async fn try_out(&self) -> Result<(), StoreError> {
-        let prefix = &self.0.prefix;
-        match &self.0.servers {
+        let Shared {
+            servers, prefix, ..
+        } = &*self.server.0;
+        match servers {
             Servers::One(lane) => {
                 SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
             }
@@ -170,34 +219,48 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        match &self.denials {
+            Some(denials) => Denials::ask(denials, checks, &self.server),
+            None => self.server.ask(checks),
+        }
+    }
+}
+
+impl Store for Server {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
         let Some(first) = checks.first() else {
             return Answer::Ready(Ok(std::iter::empty().collect()));
         };
         let is_split = matches!(self.0.servers, Servers::Cluster(_))
             && checks.iter().any(|check| check.subject != first.subject);
-        if is_split {
-            let parts = split::parts(checks);
-            return Answer::Pending(Box::pin(split::ask(Arc::clone(&self.0), parts)));
-        }
-        Answer::Pending(Box::pin(self.0.trip(checks, first.subject)))
+        Answer::Pending(if is_split {
+            Box::pin(split::ask(self.clone(), split::parts(checks)))
+        } else {
+            Box::pin(self.trip(checks, first.subject))
+        })
     }
 }
 
-impl Shared {
+impl Server {
     /// One script call; in a cluster, about this subject. The future owns all it needs.
     fn trip(
         &self,
         checks: &[Check<'_>],
         subject: Subject,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send + use<> {
+        let Shared {
+            servers,
+            prefix,
+            clock,
+        } = &*self.0;
         // Zero asks the server's clock.
-        let now = match &self.clock {
+        let now = match clock {
             Some(clock) => clock.now(),
             None => Micros::ZERO,
         };
-        let question = Question::new(checks, &self.prefix, now);
+        let question = Question::new(checks, prefix, now);
         let expected = Expected::of(checks);
-        let servers = self.servers.clone();
+        let servers = servers.clone();
         async move {
             let reply = match servers {
                 Servers::One(lane) => lane.send(question).await?,
@@ -211,7 +274,7 @@ impl Shared {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.0.prefix)
+            .field("prefix", &self.server.0.prefix)
             .finish_non_exhaustive()
     }
 }

@@ -2,17 +2,20 @@
 //! subject's checks are one script, in the order of the checks, and what was taken is given back
 //! when a later one denies.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::Shared;
+use super::Server;
 use crate::algorithm::{Action, Algorithm, Patience};
-use crate::decision::{Decision, Decisions};
+use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::{Check, FailureMode, PolicyId};
+
+/// How long a part that only counts may take: what is enforced is decided by then, and waits for it.
+const SHADOW_PATIENCE: Duration = Duration::from_millis(10);
 
 /// The checks of one subject, and where they stand in the question.
 #[derive(Clone)]
@@ -55,9 +58,9 @@ pub(super) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
 }
 
 /// Asks one part after the other.
-pub(super) async fn ask(server: Arc<Shared>, parts: Vec<Part>) -> Result<Decisions, StoreError> {
+pub(super) async fn ask(server: Server, parts: Vec<Part>) -> Result<Decisions, StoreError> {
     let mut taken = Taken {
-        server: Arc::clone(&server),
+        server: server.clone(),
         parts: Vec::with_capacity(parts.len()),
     };
     let mut parts = parts.into_iter();
@@ -65,7 +68,11 @@ pub(super) async fn ask(server: Arc<Shared>, parts: Vec<Part>) -> Result<Decisio
         let Some(part) = parts.next() else {
             return Ok(in_order(&taken.keep()));
         };
-        let answer = part.ask(&server).await?;
+        let answer = if part.is_shadow() {
+            part.ask_in_shadow(&server).await
+        } else {
+            part.ask(&server).await?
+        };
         let denies = part.denies(&answer);
         taken.parts.push((part, answer));
         if denies {
@@ -74,7 +81,7 @@ pub(super) async fn ask(server: Arc<Shared>, parts: Vec<Part>) -> Result<Decisio
     };
     // The others are looked at, so that each policy says what is left after this denial.
     let given_back = taken.keep().into_iter().map(|(part, answer)| {
-        let server = Arc::clone(&server);
+        let server = server.clone();
         tokio::spawn(async move {
             part.give_back(&server, &answer).await;
             (part.look(&server).await, part)
@@ -82,7 +89,7 @@ pub(super) async fn ask(server: Arc<Shared>, parts: Vec<Part>) -> Result<Decisio
     });
     let mut others: Vec<_> = given_back.collect();
     others.extend(parts.map(|part| {
-        let server = Arc::clone(&server);
+        let server = server.clone();
         tokio::spawn(async move { (part.look(&server).await, part) })
     }));
     let mut answers: Vec<_> = denied.into_iter().collect();
@@ -98,7 +105,7 @@ pub(super) async fn ask(server: Arc<Shared>, parts: Vec<Part>) -> Result<Decisio
 /// What earlier parts have taken. Dropped, it gives that back: the question was given up, or a
 /// later part failed.
 struct Taken {
-    server: Arc<Shared>,
+    server: Server,
     parts: Vec<(Part, Decisions)>,
 }
 
@@ -115,7 +122,7 @@ impl Drop for Taken {
             return;
         };
         for (part, answer) in self.keep() {
-            let server = Arc::clone(&self.server);
+            let server = self.server.clone();
             runtime.spawn(async move { part.give_back(&server, &answer).await });
         }
     }
@@ -135,7 +142,7 @@ impl Part {
         })
     }
 
-    async fn ask(&self, server: &Shared) -> Result<Decisions, StoreError> {
+    async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
         let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
         let answer = server.trip(&checks, self.subject).await?;
         if answer.len() == checks.len() {
@@ -145,17 +152,33 @@ impl Part {
         }
     }
 
+    /// The same, while nothing that goes wrong concerns anybody else.
+    async fn ask_in_shadow(&self, server: &Server) -> Decisions {
+        let why = match tokio::time::timeout(SHADOW_PATIENCE, self.ask(server)).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(error)) => error.kind(),
+            Err(_elapsed) => StoreErrorKind::TimedOut,
+        };
+        let failed = |check: &OwnedCheck| {
+            Decision::unasked(Outcome::FailedOpen(why), check.algorithm.quota())
+        };
+        self.checks.iter().map(failed).collect()
+    }
+
     /// What there is, taking nothing.
-    async fn look(&self, server: &Shared) -> Result<Decisions, StoreError> {
+    async fn look(&self, server: &Server) -> Result<Decisions, StoreError> {
         let mut look = self.clone();
         for check in &mut look.checks {
             check.action = Action::look();
+        }
+        if self.is_shadow() {
+            return Ok(look.ask_in_shadow(server).await);
         }
         look.ask(server).await
     }
 
     /// Gives back what was taken. What cannot be given back lapses.
-    async fn give_back(&self, server: &Shared, answer: &Decisions) {
+    async fn give_back(&self, server: &Server, answer: &Decisions) {
         let each = self.checks.iter().zip(&**answer);
         let checks = each.filter_map(|(check, decision)| {
             let action = undo(check, decision)?;
@@ -200,7 +223,7 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     let Action::Take(take) = check.action else {
         return None;
     };
-    if check.algorithm.is_penalty() || !decision.is_allowed() {
+    if check.algorithm.is_penalty() || decision.outcome != Outcome::Allowed {
         return None;
     }
     if let Some(lease) = take.lease {

@@ -1,0 +1,161 @@
+//! `PeerAddr`: the address at the other end of the socket.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::error::ConfigError;
+use crate::key::Key;
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead};
+
+use super::canonical::{Ipv6Prefix, embedded};
+
+#[cfg(feature = "tonic")]
+mod by_tonic;
+
+/// Who is at the other end of the socket; a server puts it into the extensions of each request.
+///
+/// Axum and tonic bring their own types for this, which are read with the features `axum` and
+/// `tonic`: `ConnectInfo<SocketAddr>` and, in tests, `MockConnectInfo<SocketAddr>`;
+/// `TcpConnectInfo`, also behind tonic's own TLS, and `UdsConnectInfo`. With the feature `tonic-tls`
+/// also `TlsConnectInfo<TcpConnectInfo>`, which is all that comes where a server accepts TLS
+/// connections with tokio-rustls itself and hands them to tonic.
+///
+/// A `Peer` goes before all of them. It is for servers on plain hyper, and where those types do not
+/// come, as on axum over a Unix socket (`.layer(axum::Extension(Peer::UnixSocket))`):
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use http::Request;
+/// use tower_throttle::Peer;
+///
+/// // For each request of a connection from `address`.
+/// fn with_peer<B>(mut request: Request<B>, address: SocketAddr) -> Request<B> {
+///     request.extensions_mut().insert(Peer::Address(address));
+///     request
+/// }
+/// # with_peer(Request::new(()), ([127, 0, 0, 1], 80).into());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Peer {
+    /// An address, by TCP or QUIC.
+    Address(SocketAddr),
+    /// A process on this machine: a proxy, which [`ClientAddr`](super::ClientAddr) trusts.
+    UnixSocket,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl Peer {
+    /// Who is at the other end of the socket of this request.
+    pub(super) fn of(request: &RequestHead<'_>) -> Result<Self, KeyError> {
+        if let Some(peer) = request.extensions.get::<Self>() {
+            return Ok(*peer);
+        }
+        #[cfg(feature = "axum")]
+        if let Some(peer) = from_axum(request) {
+            return Ok(peer);
+        }
+        #[cfg(feature = "tonic")]
+        if let Some(peer) = by_tonic::peer(request) {
+            return peer;
+        }
+        // Last, as in axum: what tests mock never hides what a socket says.
+        #[cfg(feature = "axum")]
+        if let Some(peer) = from_axum_mock(request) {
+            return Ok(peer);
+        }
+        Err(KeyError::Misconfigured(Cow::Borrowed(NO_PEER)))
+    }
+}
+
+#[cfg(feature = "axum")]
+fn from_axum(request: &RequestHead<'_>) -> Option<Peer> {
+    use axum::extract::ConnectInfo;
+    let ConnectInfo(address) = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
+    Some(Peer::Address(*address))
+}
+
+#[cfg(feature = "axum")]
+fn from_axum_mock(request: &RequestHead<'_>) -> Option<Peer> {
+    use axum::extract::connect_info::MockConnectInfo;
+    let MockConnectInfo(address) = request.extensions.get::<MockConnectInfo<SocketAddr>>()?;
+    Some(Peer::Address(*address))
+}
+
+const NO_PEER: &str = "the request does not carry its peer's address. \
+    On axum, enable the feature `axum` of tower-throttle and serve the router with \
+    `into_make_service_with_connect_info::<SocketAddr>()`; \
+    on tonic, enable the feature `tonic`, or `tonic-tls` where the server accepts TLS connections \
+    with tokio-rustls itself; \
+    on hyper, insert `tower_throttle::Peer::Address` into the extensions of each request";
+
+const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no address: \
+    use `ClientAddr`, which reads it from the header that the proxy sets";
+
+/// The address at the other end of the socket.
+///
+/// Right where clients connect directly. Behind a proxy every request has the proxy's address: use
+/// [`ClientAddr`](super::ClientAddr) there. See [`Peer`] for where the address comes from.
+///
+/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), which is
+/// what one subscriber has at least; only link-local and loopback addresses count whole. An IPv4
+/// address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
+///
+/// A request that does not carry the address is answered with 500 and an explanation.
+///
+/// ```
+/// use tower_throttle::{Limit, MINUTE, PeerAddr, Policy};
+///
+/// let policy = Policy::new("client", Limit::gcra(100, MINUTE)).by(PeerAddr);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PeerAddr;
+
+impl PeerAddr {
+    /// Tells IPv6 clients apart by this many bits instead of 64; 32 to 128.
+    ///
+    /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
+    #[must_use]
+    pub fn ipv6_prefix(self, bits: u8) -> PeerNetwork {
+        PeerNetwork(Ipv6Prefix::new(bits))
+    }
+}
+
+impl KeyExtractor for PeerAddr {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        PeerNetwork(Ipv6Prefix::default()).extract(request)
+    }
+}
+
+/// The whole address, whatever the prefix by which clients are told apart.
+impl AddressExtractor for PeerAddr {
+    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        match Peer::of(request)? {
+            Peer::Address(address) => Ok(embedded(address.ip())),
+            Peer::UnixSocket => Err(KeyError::Misconfigured(Cow::Borrowed(NO_ADDRESS))),
+        }
+    }
+}
+
+/// A [`PeerAddr`] with another prefix for IPv6.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerNetwork(Ipv6Prefix);
+
+impl KeyExtractor for PeerNetwork {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        match Peer::of(request)? {
+            Peer::Address(address) => Ok(Key::address(self.0.canonical(address.ip()))),
+            Peer::UnixSocket => Err(KeyError::Misconfigured(Cow::Borrowed(NO_ADDRESS))),
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.0.validate()
+    }
+}

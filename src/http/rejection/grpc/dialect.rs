@@ -1,0 +1,85 @@
+//! Which requests speak gRPC.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+
+/// Which gRPC a request speaks, as far as the answer depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::http::rejection) enum Dialect {
+    /// gRPC over HTTP/2.
+    Grpc,
+    /// gRPC-Web, which is answered in the request's own content type.
+    GrpcWeb(HeaderValue),
+}
+
+impl Dialect {
+    /// `None` when the request is no gRPC.
+    pub(in crate::http::rejection) fn of(headers: &HeaderMap) -> Option<Self> {
+        const GRPC: &[u8] = b"application/grpc";
+        const WEB: &[u8] = b"-web";
+        let content_type = headers.get(CONTENT_TYPE)?;
+        let rest = after(content_type.as_bytes(), GRPC)?;
+        if ends_or_goes_on(rest) {
+            return Some(Self::Grpc);
+        }
+        let rest = after(rest, WEB)?;
+        let rest = after(rest, b"-text").unwrap_or(rest);
+        ends_or_goes_on(rest).then(|| Self::GrpcWeb(content_type.clone()))
+    }
+}
+
+/// Media types ignore case: RFC 9110, section 8.3.1.
+fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// Whether the media type ends here, but for a suffix (`+proto`) and parameters.
+fn ends_or_goes_on(rest: &[u8]) -> bool {
+    matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialect(content_type: &'static str) -> Option<Dialect> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Dialect::of(&headers)
+    }
+
+    #[test]
+    fn grpc_is_known_by_its_content_type() {
+        for content_type in [
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc;charset=utf-8",
+            "Application/GRPC",
+        ] {
+            assert_eq!(dialect(content_type), Some(Dialect::Grpc), "{content_type}");
+        }
+        for content_type in [
+            "application/json",
+            "application/grpcx",
+            "application/grpc-webby",
+            "application",
+            "",
+        ] {
+            assert_eq!(dialect(content_type), None, "{content_type}");
+        }
+        assert_eq!(Dialect::of(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn grpc_web_is_answered_in_its_own_content_type() {
+        for content_type in [
+            "application/grpc-web",
+            "application/grpc-web+proto",
+            "application/grpc-web-text;charset=utf-8",
+        ] {
+            let own = HeaderValue::from_static(content_type);
+            assert_eq!(dialect(content_type), Some(Dialect::GrpcWeb(own)));
+        }
+    }
+}
