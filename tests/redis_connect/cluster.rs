@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, Micros, PolicyId, RedisStore, Store,
-    StoreError, StoreErrorKind, Subject,
+    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, Micros, Outcome, PolicyId, RedisStore,
+    Store, StoreError, StoreErrorKind, Subject,
 };
 
 use crate::load::{Load, taken};
@@ -103,6 +103,8 @@ impl Pair {
     async fn new() -> Self {
         let cluster = Cluster::start();
         let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        // Every question is to reach the servers.
+        let store = store.without_deny_cache();
         let mut pair = Self {
             cluster,
             store,
@@ -221,6 +223,32 @@ async fn what_was_taken_is_given_back_when_a_later_node_does_not_answer() {
         assert!(started.elapsed() < GENEROUS, "never given back");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    pair.cluster.masters[hung].signal("CONT");
+}
+
+/// Nor is it held up by one.
+#[tokio::test]
+async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs() {
+    let pair = Pair::new().await;
+    let [one, two] = pair.subjects;
+    let check = |subject: &str, is_shadow| Check {
+        policy: &pair.policy,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: Algorithm::try_from(&Limit::fixed_window(10, DAY)).unwrap(),
+        action: Action::take(1),
+        is_shadow,
+        on_store_failure: FailureMode::Deny,
+    };
+    let hung = node_of(&pair, two).await;
+    pair.cluster.masters[hung].signal("STOP");
+    let Answer::Pending(answer) = pair.store.ask(&[check(two, true), check(one, false)]) else {
+        panic!("Redis takes a trip");
+    };
+    let decisions = answer.await.unwrap();
+    let failed = Outcome::FailedOpen(StoreErrorKind::TimedOut);
+    assert_eq!(decisions[0].outcome(), failed);
+    assert_eq!(decisions[1].outcome(), Outcome::Allowed);
+    assert_eq!(decisions[1].remaining(), 9);
     pair.cluster.masters[hung].signal("CONT");
 }
 

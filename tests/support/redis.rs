@@ -164,9 +164,13 @@ impl Server {
 
     /// One part of what the server tells about itself.
     pub fn info(&self, part: &str) -> String {
+        self.try_info(part).unwrap()
+    }
+
+    pub fn try_info(&self, part: &str) -> redis::RedisResult<String> {
         let mut info = redis::cmd("INFO");
         info.arg(part);
-        self.query(info)
+        self.try_query(info)
     }
 
     /// How often a command was called since the server started.
