@@ -111,6 +111,7 @@
 //! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
 //! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
+//! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -140,11 +141,15 @@ mod response;
 mod http;
 // Floor 5: tower.
 mod tower;
-// Floor 6: adapters.
+// Floor 6: adapters, and those who are told.
+mod by_policy;
 #[cfg(feature = "config")]
 pub mod config;
 #[cfg(feature = "axum")]
 mod extractor;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod top_denied;
 
 pub use self::access::AccessList;
 #[doc(inline)]
@@ -166,6 +171,8 @@ pub use self::http::{
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
 pub use self::limiter::{Held, Limiter, LimiterBuilder, Rules};
+#[cfg(feature = "metrics")]
+pub use self::metrics::Metrics;
 pub use self::mode::Mode;
 pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
 pub use self::policy::{OnMissingKey, Policy};
@@ -182,6 +189,7 @@ pub use self::store::{
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
+pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
 /// What the targets in `fuzz/` reach no other way.
@@ -204,4 +212,7 @@ mod pages {
     struct Proxies;
     #[doc = include_str!("../docs/security.md")]
     struct Security;
+    #[cfg(feature = "metrics")]
+    #[doc = include_str!("../docs/observability.md")]
+    struct Observability;
 }

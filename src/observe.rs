@@ -11,8 +11,9 @@ use crate::mode::Mode;
 
 /// Is told what a limiter decides and how its store fares: metrics, logs, whatever you need.
 ///
-/// The methods are called on the way of each request, so they have to be quick and must not block.
-/// What they cannot do is to change an answer.
+/// The methods are called on the way of each request, by whichever thread judges it, so they have
+/// to be quick, must not block, and must not panic: a panic is that of the request's handler. What
+/// they cannot do is to change an answer.
 pub trait Observer: Send + Sync + 'static {
     /// A policy has decided about a request, or about what [`Limiter::check`](crate::Limiter::check)
     /// and its siblings ask. Looking, charging and giving back are no decisions.

@@ -30,6 +30,7 @@ mod renewals;
 mod report;
 mod reserving;
 mod rules;
+mod subject;
 mod taken;
 mod waiting;
 

@@ -3,6 +3,7 @@
 use super::Limiter;
 use super::judge::{Refusal, Unjudged};
 use crate::decision::Decision;
+use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::observe::{DecisionEvent, DecisionResult, Observer};
@@ -43,6 +44,7 @@ impl Limiter {
                 explanation = %explanation,
                 "refused without asking"
             ),
+            // Why a cost cannot be read is left out: it says what the client said.
             _ => trace::debug!(
                 policy = policy.unwrap_or_default(),
                 reason = %reason,
@@ -52,31 +54,42 @@ impl Limiter {
     }
 }
 
+/// Tells the log, on the level of debugging: whoever is denied decides how often that is.
 fn log(event: &DecisionEvent<'_>) {
-    match event.result() {
-        DecisionResult::Denied
-        | DecisionResult::DeniedFromMemory
-        | DecisionResult::FailedClosed => {
+    let result = event.result();
+    match result {
+        DecisionResult::Denied | DecisionResult::DeniedFromMemory => {
             trace::debug!(
                 policy = event.policy,
-                result = %event.result(),
+                result = %result,
                 subject = %event.subject,
                 retry_after_us = event.decision.retry_after.get(),
+                banned = event.decision.banned_for().is_some(),
                 "denied"
             );
         }
         DecisionResult::ShadowDenied => {
             trace::debug!(
                 policy = event.policy,
-                result = %event.result(),
+                result = %result,
                 subject = %event.subject,
+                retry_after_us = event.decision.retry_after.get(),
                 "would have been denied"
+            );
+        }
+        DecisionResult::FailedClosed => {
+            trace::debug!(
+                policy = event.policy,
+                result = %result,
+                failure = failure_of(event),
+                "refused for want of an answer"
             );
         }
         DecisionResult::FailedOpen => {
             trace::debug!(
                 policy = event.policy,
-                result = %event.result(),
+                result = %result,
+                failure = failure_of(event),
                 "let through uncounted"
             );
         }
@@ -85,4 +98,10 @@ fn log(event: &DecisionEvent<'_>) {
         | DecisionResult::Waited
         | DecisionResult::NotAsked => {}
     }
+}
+
+/// The kind of the store's failure, in a word.
+fn failure_of(event: &DecisionEvent<'_>) -> &'static str {
+    let failure = event.decision.store_failure();
+    failure.map_or("", StoreErrorKind::as_str)
 }

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cluster;
 pub mod example;
 pub mod limits;
+pub mod prometheus;
 pub mod redis;
 pub mod sentinel;
 pub mod virtual_time;
