@@ -2,10 +2,12 @@
 #![allow(dead_code, unreachable_pub, unused_macros, unused_imports)]
 
 pub mod bench;
+pub mod cluster;
 pub mod example;
 pub mod limits;
 pub mod prometheus;
 pub mod redis;
+pub mod sentinel;
 pub mod virtual_time;
 pub mod web;
 
