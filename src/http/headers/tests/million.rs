@@ -1,7 +1,7 @@
 //! A million states that random histories leave behind, each told in fields that are parsed back.
 
 use super::*;
-use crate::algorithm::committed;
+use crate::algorithm::{Ask, committed};
 use crate::limit::Rate;
 
 /// How many decisions are told, over all policies.
@@ -119,7 +119,9 @@ impl Histories {
             .iter()
             .map(|(_, history)| history.algorithm)
             .collect();
-        let asked = algorithms.iter().map(|algorithm| (algorithm, &action));
+        let asked = algorithms
+            .iter()
+            .map(|algorithm| Ask::enforced(algorithm, &action));
         let is_committed = committed(asked.clone(), &readings);
         for (((_, history), reading), is) in
             self.each.iter_mut().zip(&mut readings).zip(is_committed)

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::Expected;
+use super::{Asked, Expected};
 use crate::algorithm::{Action, Algorithm, Penalty};
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
@@ -17,12 +17,16 @@ pub fn redis_reply(data: &[u8]) {
     let algorithms = algorithms();
     let algorithm = |place: u8| algorithms[usize::from(choice % 64 + place) % algorithms.len()];
     let checks = choice / 64;
-    let asked = (0..checks).map(|place| (algorithm(place), Action::take((*cost).into())));
+    let asked = (0..checks).map(|place| Asked {
+        algorithm: algorithm(place),
+        action: Action::take((*cost).into()),
+        is_shadow: cost >> place & 1 == 1,
+    });
     let expected = Expected(asked.collect());
     match expected.read(value(&mut &*rest, 3)) {
         Ok(decisions) => {
             assert_eq!(decisions.len(), usize::from(checks));
-            for (decision, (algorithm, _)) in decisions.iter().zip(&expected.0) {
+            for (decision, Asked { algorithm, .. }) in decisions.iter().zip(&expected.0) {
                 assert!(algorithm.is_penalty() || decision.remaining() <= algorithm.capacity());
             }
         }
