@@ -114,6 +114,8 @@ mod tower;
 pub mod config;
 #[cfg(feature = "axum")]
 mod extractor;
+#[cfg(feature = "axum")]
+mod operator;
 
 pub use self::access::AccessList;
 #[doc(inline)]
@@ -134,9 +136,11 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
-pub use self::limiter::{Held, Limiter, LimiterBuilder, Rules};
+pub use self::limiter::{Held, Limiter, LimiterBuilder, PolicySummary, Rules};
 pub use self::mode::Mode;
 pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
+#[cfg(feature = "axum")]
+pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
     AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor,

@@ -29,6 +29,8 @@ mod renewals;
 mod report;
 mod reserving;
 mod rules;
+mod subject;
+mod summary;
 mod taken;
 mod waiting;
 
@@ -37,6 +39,7 @@ pub use self::held::Held;
 pub(crate) use self::judge::{Judging, PendingVerdict, Refusal, Unjudged};
 pub(crate) use self::judged::Judged;
 pub use self::rules::Rules;
+pub use self::summary::PolicySummary;
 pub(crate) use self::taken::TakenByRequest;
 pub(crate) use self::waiting::Waitable;
 

@@ -106,7 +106,6 @@ impl Limiter {
         key: Key,
         action: Action,
     ) -> Result<Decision, CheckError> {
-        let policy = self.named(policy)?;
-        Ok(self.ask(&policy, self.subject(&key), action, false).await)
+        self.carry_out_on(policy, self.subject(&key), action).await
     }
 }

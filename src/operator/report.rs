@@ -1,0 +1,140 @@
+//! What operators are told, as it stands in JSON. Times end in their unit.
+
+use std::time::Duration;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::tally::{ByResult, Tally};
+use crate::decision::Decision;
+use crate::key::Subject;
+use crate::limiter::{Limiter, PolicySummary};
+
+/// All that is known of a limiter.
+#[derive(serde::Serialize)]
+pub(super) struct State {
+    on: bool,
+    uptime_ms: u64,
+    /// All decisions since the start, also those of policies that are no more.
+    decisions: Counts,
+    refusals: Counts,
+    store: StoreState,
+    policies: Vec<PolicyState>,
+}
+
+#[derive(serde::Serialize)]
+struct StoreState {
+    breaker: &'static str,
+    /// Trips to the store, and what all of them took together.
+    answers: u64,
+    failures: u64,
+    answering_us: u64,
+    last_failure: Option<Failure>,
+}
+
+#[derive(serde::Serialize)]
+struct Failure {
+    reason: String,
+    ago_ms: u64,
+}
+
+#[derive(serde::Serialize)]
+struct PolicyState {
+    name: String,
+    algorithm: &'static str,
+    limit: String,
+    mode: &'static str,
+    decisions: Counts,
+}
+
+/// What a subject has left of a policy.
+#[derive(serde::Serialize)]
+pub(super) struct Quota {
+    policy: String,
+    /// As stored keys and logs have it.
+    subject: String,
+    limit: u32,
+    remaining: u32,
+    /// How long until it is as if the subject had never asked.
+    reset_after_ms: u64,
+    banned_for_ms: Option<u64>,
+}
+
+/// Numbers by their names.
+pub(super) struct Counts(Vec<(&'static str, u64)>);
+
+impl State {
+    pub(super) fn of(limiter: &Limiter, tally: &Tally) -> Self {
+        let (answers, failures) = tally.answers();
+        let last_failure = tally.last_failure().map(|(kind, ago)| Failure {
+            reason: kind.to_string(),
+            ago_ms: millis(ago),
+        });
+        let policies = limiter.summaries().into_iter();
+        Self {
+            on: limiter.is_on(),
+            uptime_ms: millis(tally.uptime()),
+            decisions: Counts::of(tally.total()),
+            refusals: Counts(tally.refusals().collect()),
+            store: StoreState {
+                breaker: tally.breaker().as_str(),
+                answers,
+                failures,
+                answering_us: tally.answering_us(),
+                last_failure,
+            },
+            policies: policies
+                .map(|summary| PolicyState::of(summary, tally))
+                .collect(),
+        }
+    }
+}
+
+impl PolicyState {
+    fn of(summary: PolicySummary, tally: &Tally) -> Self {
+        let decisions = match tally.of(&summary.name) {
+            Some(counts) => Counts::of(&counts),
+            None => Counts::of(&ByResult::default()),
+        };
+        Self {
+            name: summary.name,
+            algorithm: summary.algorithm,
+            limit: summary.limit,
+            mode: summary.mode.as_str(),
+            decisions,
+        }
+    }
+}
+
+impl Quota {
+    pub(super) fn of(policy: String, subject: Subject, decision: &Decision) -> Self {
+        Self {
+            policy,
+            subject: subject.to_string(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            reset_after_ms: millis(decision.reset_after()),
+            banned_for_ms: decision.banned_for().map(millis),
+        }
+    }
+}
+
+impl Counts {
+    fn of(counts: &ByResult) -> Self {
+        Self(counts.each().collect())
+    }
+}
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, count) in &self.0 {
+            map.serialize_entry(name, count)?;
+        }
+        map.end()
+    }
+}
+
+/// Rounded up: a wait is never told too short.
+fn millis(time: Duration) -> u64 {
+    crate::time::Micros::from(time).ceil_millis()
+}

@@ -1,0 +1,227 @@
+//! `Tally`: what an operator has been told, as numbers since the start.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use crate::error::StoreErrorKind;
+use crate::observe::{BreakerState, DecisionResult, RefusalReason};
+
+/// Policies beyond these are counted in the total only. Their names come from configurations, which
+/// somebody may yet replace for ever.
+const MOST_POLICIES: usize = 1_000;
+
+/// What an operator has been told, as numbers since the start.
+pub(super) struct Tally {
+    since: Instant,
+    total: ByResult,
+    /// Replaced whole when a policy is heard of for the first time.
+    policies: ArcSwap<HashMap<String, Arc<ByResult>>>,
+    refusals: [AtomicU64; RefusalReason::ALL.len()],
+    answers: AtomicU64,
+    failures: AtomicU64,
+    answering_us: AtomicU64,
+    trouble: Mutex<Trouble>,
+}
+
+/// What changes only when something goes wrong, or right again.
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    breaker: BreakerState,
+    last_failure: Option<(StoreErrorKind, Instant)>,
+}
+
+/// Decisions by how they came out, in the order of [`DecisionResult::ALL`].
+#[derive(Default)]
+pub(super) struct ByResult([AtomicU64; DecisionResult::ALL.len()]);
+
+impl ByResult {
+    fn count(&self, result: DecisionResult) {
+        if let Some(count) = self.0.get(result as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = DecisionResult::ALL.map(DecisionResult::as_str);
+        names.into_iter().zip(self.0.iter().map(read))
+    }
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            total: ByResult::default(),
+            policies: ArcSwap::default(),
+            refusals: Default::default(),
+            answers: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            answering_us: AtomicU64::new(0),
+            trouble: Mutex::default(),
+        }
+    }
+
+    pub(super) fn count(&self, policy: &str, result: DecisionResult) {
+        self.total.count(result);
+        if let Some(policy) = self.policies.load().get(policy) {
+            policy.count(result);
+        } else if let Some(policy) = self.meet(policy) {
+            policy.count(result);
+        }
+    }
+
+    /// Makes room for a policy that was not heard of yet.
+    fn meet(&self, policy: &str) -> Option<Arc<ByResult>> {
+        self.policies.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            if known.len() < MOST_POLICIES {
+                known.entry(policy.to_owned()).or_default();
+            }
+            known
+        });
+        self.of(policy)
+    }
+
+    pub(super) fn count_refusal(&self, reason: RefusalReason) {
+        if let Some(count) = self.refusals.get(reason as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn count_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        self.answering_us.fetch_add(elapsed_us, Ordering::Relaxed);
+        if let Some(kind) = failure {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            self.change(|trouble| trouble.last_failure = Some((kind, Instant::now())));
+        }
+    }
+
+    pub(super) fn set_breaker(&self, state: BreakerState) {
+        self.change(|trouble| trouble.breaker = state);
+    }
+
+    pub(super) fn uptime(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    pub(super) fn total(&self) -> &ByResult {
+        &self.total
+    }
+
+    /// Of one policy; `None` when it has decided nothing yet.
+    pub(super) fn of(&self, policy: &str) -> Option<Arc<ByResult>> {
+        self.policies.load().get(policy).cloned()
+    }
+
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = RefusalReason::ALL.map(RefusalReason::as_str);
+        names.into_iter().zip(self.refusals.iter().map(read))
+    }
+
+    /// How many trips the store has answered or failed to, and how many of them it failed to.
+    pub(super) fn answers(&self) -> (u64, u64) {
+        (read(&self.answers), read(&self.failures))
+    }
+
+    /// What all trips took together.
+    pub(super) fn answering_us(&self) -> u64 {
+        read(&self.answering_us)
+    }
+
+    pub(super) fn breaker(&self) -> BreakerState {
+        self.trouble().breaker
+    }
+
+    /// How the store failed last, and how long ago.
+    pub(super) fn last_failure(&self) -> Option<(StoreErrorKind, Duration)> {
+        let last = self.trouble().last_failure;
+        last.map(|(kind, when)| (kind, when.elapsed()))
+    }
+
+    fn trouble(&self) -> Trouble {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Trouble)) {
+        // Held for a few instructions, and only while something is wrong.
+        change(&mut self.trouble.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn read(number: &AtomicU64) -> u64 {
+    number.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(of: &ByResult) -> Vec<(&'static str, u64)> {
+        of.each().filter(|(_, count)| *count > 0).collect()
+    }
+
+    #[test]
+    fn every_result_and_every_reason_is_counted_under_its_own_name() {
+        for result in DecisionResult::ALL {
+            let tally = Tally::new();
+            tally.count("api", result);
+            assert_eq!(counts(tally.total()), [(result.as_str(), 1)]);
+            assert_eq!(counts(&tally.of("api").unwrap()), [(result.as_str(), 1)]);
+        }
+        for reason in RefusalReason::ALL {
+            let tally = Tally::new();
+            tally.count_refusal(reason);
+            let refused = tally.refusals().filter(|(_, count)| *count > 0);
+            assert_eq!(refused.collect::<Vec<_>>(), [(reason.as_str(), 1)]);
+        }
+    }
+
+    #[test]
+    fn policies_are_counted_apart_whoever_meets_them_first() {
+        let tally = Tally::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        tally.count("one", DecisionResult::Allowed);
+                        tally.count("other", DecisionResult::Denied);
+                    }
+                });
+            }
+        });
+        assert_eq!(counts(&tally.of("one").unwrap()), [("allowed", 400)]);
+        assert_eq!(counts(&tally.of("other").unwrap()), [("denied", 400)]);
+    }
+
+    #[test]
+    fn policies_without_end_take_a_bounded_room_and_are_all_in_the_total() {
+        let tally = Tally::new();
+        for number in 0..2 * MOST_POLICIES {
+            tally.count(&number.to_string(), DecisionResult::Allowed);
+        }
+        assert_eq!(tally.policies.load().len(), MOST_POLICIES);
+        assert!(tally.of(&MOST_POLICIES.to_string()).is_none());
+        let total = 2 * MOST_POLICIES as u64;
+        assert_eq!(counts(tally.total()), [("allowed", total)]);
+    }
+
+    #[test]
+    fn the_last_failure_stays_when_the_store_is_back() {
+        let tally = Tally::new();
+        assert!(tally.last_failure().is_none());
+        let ms = Duration::from_millis(1);
+        tally.count_answer(ms, Some(StoreErrorKind::Unreachable));
+        tally.count_answer(ms, Some(StoreErrorKind::TimedOut));
+        tally.count_answer(ms, None);
+        let (kind, _) = tally.last_failure().unwrap();
+        assert_eq!(kind, StoreErrorKind::TimedOut);
+        assert_eq!(tally.answers(), (3, 2));
+        assert_eq!(tally.answering_us(), 3_000);
+    }
+}
