@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::Instant;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -202,20 +203,23 @@ impl Browser {
 impl Driver {
     fn start() -> Self {
         let mut process = Command::new(program(&DRIVERS))
-            .args(["--port=0", "--log-level=OFF"])
+            .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("the driver starts");
         let said = process.stdout.take().expect("its output");
-        let mut lines = BufReader::new(said).lines().map_while(Result::ok);
-        let port = lines.find_map(|line| {
-            let (_, port) = line.split_once("successfully on port ")?;
-            port.trim_end_matches('.').parse::<u16>().ok()
+        let (sender, port) = mpsc::channel();
+        // It reads on to the end: whatever else is said must not fill the pipe.
+        std::thread::spawn(move || {
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
+                if let Some((_, port)) = line.split_once("successfully on port ") {
+                    let _ = sender.send(port.trim_end_matches('.').parse::<u16>());
+                }
+            }
         });
-        let port = port.expect("the driver says its port");
-        // Whatever else it says must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
+        let port = port.recv_timeout(GENEROUS);
+        let port = port.expect("the driver says its port").expect("a port");
         Self {
             process,
             address: format!("127.0.0.1:{port}"),
