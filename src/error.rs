@@ -199,6 +199,34 @@ impl StoreError {
 }
 
 impl StoreErrorKind {
+    /// All of them.
+    pub const ALL: [Self; Self::BadReply as usize + 1] = [
+        Self::Configuration,
+        Self::Unreachable,
+        Self::Interrupted,
+        Self::TimedOut,
+        Self::Busy,
+        Self::Full,
+        Self::Overloaded,
+        Self::ForeignValue,
+        Self::BadReply,
+    ];
+
+    /// The word for it, as a label of metrics; `Display` says it in a sentence.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Configuration => "configuration",
+            Self::Unreachable => "unreachable",
+            Self::Interrupted => "interrupted",
+            Self::TimedOut => "timed_out",
+            Self::Busy => "busy",
+            Self::Full => "full",
+            Self::Overloaded => "overloaded",
+            Self::ForeignValue => "foreign_value",
+            Self::BadReply => "bad_reply",
+        }
+    }
+
     /// Whether the question may have been counted all the same.
     pub(crate) fn may_have_counted(self) -> bool {
         matches!(self, Self::Interrupted | Self::TimedOut | Self::BadReply)

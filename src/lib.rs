@@ -81,6 +81,8 @@
 //! | `redis` | yes | `RedisStore` |
 //! | `axum` | | reads the peer's address and the matched route as axum tells them |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
+//! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
+//! | `tracing` | | events and spans; see `docs/observability.md` |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -109,13 +111,17 @@ mod response;
 mod http;
 // Floor 5: tower.
 mod tower;
-// Floor 6: adapters.
+// Floor 6: adapters, and those who are told.
+mod by_policy;
 #[cfg(feature = "config")]
 pub mod config;
 #[cfg(feature = "axum")]
 mod extractor;
 #[cfg(feature = "axum")]
 mod operator;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod top_denied;
 
 pub use self::access::AccessList;
 #[doc(inline)]
@@ -137,6 +143,8 @@ pub use self::http::{
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
 pub use self::limiter::{Held, Limiter, LimiterBuilder, PolicySummary, Rules};
+#[cfg(feature = "metrics")]
+pub use self::metrics::Metrics;
 pub use self::mode::Mode;
 pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
 #[cfg(feature = "axum")]
@@ -155,9 +163,21 @@ pub use self::store::{
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
+pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
-/// The code in the README, held to what the crate does.
-#[cfg(all(doctest, feature = "config"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// The code in the README and in `docs/`, held to what the crate does.
+#[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/headers.md")]
+    struct Headers;
+    #[doc = include_str!("../docs/proxies.md")]
+    struct Proxies;
+    #[doc = include_str!("../docs/security.md")]
+    struct Security;
+    #[cfg(feature = "metrics")]
+    #[doc = include_str!("../docs/observability.md")]
+    struct Observability;
+}

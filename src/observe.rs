@@ -11,8 +11,9 @@ use crate::mode::Mode;
 
 /// Is told what a limiter decides and how its store fares: metrics, logs, whatever you need.
 ///
-/// The methods are called on the way of each request, so they have to be quick and must not block.
-/// What they cannot do is to change an answer.
+/// The methods are called on the way of each request, by whichever thread judges it, so they have
+/// to be quick, must not block, and must not panic: a panic is that of the request's handler. What
+/// they cannot do is to change an answer.
 pub trait Observer: Send + Sync + 'static {
     /// A policy has decided about a request, or about what [`Limiter::check`](crate::Limiter::check)
     /// and its siblings ask. Looking, charging and giving back are no decisions.
@@ -20,8 +21,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = event;
     }
 
-    /// A request was refused without asking any policy; `policy` is the one that could not be asked,
-    /// when it is about one.
+    /// A policy could not be asked about a request, which was refused for that, unless the policy is
+    /// in shadow mode; `policy` is `None` when the request is refused whatever the policies say.
     fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
         let _ = (policy, reason);
     }

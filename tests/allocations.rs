@@ -9,6 +9,8 @@ use std::hint::black_box;
 
 use futures_util::FutureExt as _;
 use tower_throttle::{Limit, Limiter, MINUTE, ManualClock, MemoryStore, Policy, SECOND};
+#[cfg(feature = "metrics")]
+use tower_throttle::{Metrics, TopDenied};
 
 use self::asking::{Asked, ask};
 
@@ -165,4 +167,44 @@ fn a_key_that_comes_back_after_a_minute_of_others_still_allocates_nothing() {
     assert_eq!(store.len(), 10_000);
     // Each pays for the steps of the hand that fall to it.
     assert_eq!(allocations(|| (0..10_000).for_each(check)), 0);
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn telling_of_a_decision_allocates_nothing_either() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let (metrics, top) = (Metrics::new(), TopDenied::new(10));
+        let limiter = Limiter::builder(store)
+            .policies(["api", "login"].map(|name| Policy::new(name, Limit::gcra(10, SECOND))))
+            .observe(metrics)
+            .observe(top.clone())
+            .build()
+            .unwrap();
+        let second = || {
+            clock.advance(SECOND);
+            for _ in 0..20 {
+                for policy in ["api", "login"] {
+                    limiter
+                        .check(policy, "alice")
+                        .now_or_never()
+                        .unwrap()
+                        .unwrap();
+                }
+            }
+        };
+        second();
+        assert_eq!(allocations(|| (0..100).for_each(|_| second())), 0);
+        let text = recorder.handle().render();
+        let counted = |result: &str, count: u32| {
+            let labels = format!(r#"{{policy="api",result="{result}"}} {count}"#);
+            assert!(text.contains(&labels), "{labels}: {text}");
+        };
+        counted("allowed", 101 * 8);
+        counted("near_limit", 101 * 2);
+        counted("denied", 101 * 10);
+        assert_eq!(top.list()[0].denials, 101 * 10);
+    });
 }

@@ -14,7 +14,14 @@ const FLOORS: [&[&str]; 7] = [
     &["request", "response", "policy", "access", "limiter"],
     &["http"],
     &["tower"],
-    &["config", "extractor", "metrics", "operator", "top_denied"],
+    &[
+        "config",
+        "extractor",
+        "by_policy",
+        "metrics",
+        "operator",
+        "top_denied",
+    ],
 ];
 
 #[test]

@@ -24,7 +24,7 @@ impl Limiter {
     pub(crate) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
         let judging = self.ask_about(request);
         if let Err(refusal) = &judging {
-            self.report_refusal(refusal.policy.as_deref(), refusal.reason.in_a_word());
+            self.report_refusal(refusal);
         }
         judging
     }
@@ -59,8 +59,11 @@ impl Limiter {
                 Ok(Some(read)) => read,
                 Ok(None) => continue,
                 // What only counts does not refuse.
-                Err(_) if mode == Mode::Shadow => continue,
-                Err(reason) => return Err(refused(Unjudged::from(reason))),
+                Err(reason) if mode == Mode::Shadow => {
+                    self.report_refusal(&refused(reason.into()));
+                    continue;
+                }
+                Err(reason) => return Err(refused(reason.into())),
             };
             if rules.denied.has_key(&read.key) {
                 return Err(refused(Unjudged::Listed));
@@ -213,7 +216,7 @@ impl Refusal {
 }
 
 impl Unjudged {
-    fn in_a_word(&self) -> RefusalReason {
+    pub(super) fn in_a_word(&self) -> RefusalReason {
         match self {
             Self::Listed => RefusalReason::Listed,
             Self::NoKey => RefusalReason::MissingKey,

@@ -95,7 +95,7 @@ impl Limiter {
     /// cost that is above all it ever has at once: that is taken as [`acquire`](Self::acquire)
     /// takes it.
     ///
-    /// It is the policy that now has the name; that which had it, when none has any more.
+    /// Of the policy that now has the name; of the one that was found by it, when none has it now.
     pub(crate) fn reserve(&self, policy: &Waitable, key: Key, cost: Option<u32>) -> Reserving {
         let now = self.waitable(policy.0.id.name());
         let Waitable(policy) = now.unwrap_or_else(|_| policy.clone());

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod browser;
 pub mod example;
 pub mod limits;
+pub mod prometheus;
 pub mod redis;
 pub mod virtual_time;
 pub mod web;

@@ -1,0 +1,94 @@
+//! `ByPolicy`: what an observer keeps for each policy, found by the policy's name without a lock
+//! and without an allocation.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+/// One `T` for each policy that was heard of. As many as the operator names: a policy that is
+/// replaced by one of another name leaves its `T` behind.
+pub(crate) struct ByPolicy<T>(ArcSwap<Known<T>>);
+
+/// Sorted by name: a handful of comparisons find one, and no hash has to be kept.
+type Known<T> = Vec<(Arc<str>, Arc<T>)>;
+
+impl<T> ByPolicy<T> {
+    pub(crate) fn new() -> Self {
+        Self(ArcSwap::default())
+    }
+
+    /// Does something with the policy's `T`, which is made when it is the first time.
+    pub(crate) fn with<R>(
+        &self,
+        policy: &str,
+        make: impl FnOnce() -> T,
+        work: impl FnOnce(&T) -> R,
+    ) -> R {
+        let known = self.0.load();
+        match place_of(policy, &known) {
+            Ok(place) => work(&known[place].1),
+            Err(_) => work(&self.add(policy, Arc::new(make()))),
+        }
+    }
+
+    /// The policy's `T`: this one, unless somebody else was first.
+    #[cold]
+    fn add(&self, policy: &str, new: Arc<T>) -> Arc<T> {
+        let name: Arc<str> = policy.into();
+        let before = self.0.rcu(|known| {
+            let mut known = Known::clone(known);
+            if let Err(place) = place_of(policy, &known) {
+                known.insert(place, (Arc::clone(&name), Arc::clone(&new)));
+            }
+            known
+        });
+        match place_of(policy, &before) {
+            Ok(place) => Arc::clone(&before[place].1),
+            Err(_) => new,
+        }
+    }
+
+    /// All of them, by name.
+    pub(crate) fn all(&self) -> Arc<Known<T>> {
+        self.0.load_full()
+    }
+}
+
+fn place_of<T>(policy: &str, known: &Known<T>) -> Result<usize, usize> {
+    known.binary_search_by(|(name, _)| (**name).cmp(policy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_policy_has_its_own_and_keeps_it() {
+        let by_policy = ByPolicy::new();
+        for (turn, policy) in ["b", "a", "c", "b", "c", "a"].into_iter().enumerate() {
+            let found = by_policy.with(policy, || turn, |first| *first);
+            assert_eq!(
+                found,
+                ["b", "a", "c"].iter().position(|of| *of == policy).unwrap()
+            );
+        }
+        let names: Vec<_> = by_policy
+            .all()
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
+        assert_eq!(names, ["a", "b", "c"].map(Arc::from));
+    }
+
+    #[test]
+    fn those_who_come_first_at_once_find_the_same() {
+        let by_policy = &ByPolicy::new();
+        let found: Vec<usize> = std::thread::scope(|scope| {
+            let first = |me| scope.spawn(move || by_policy.with("api", || me, |first| *first));
+            let threads: Vec<_> = (0..8).map(first).collect();
+            let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+            joined.collect()
+        });
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+    }
+}

@@ -1,0 +1,319 @@
+//! What the recorder of the crate `metrics` is told, read back as Prometheus reads it.
+#![cfg(all(feature = "memory", feature = "metrics"))]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
+use support::prometheus::Scrape;
+use tower::{Layer, Service, service_fn};
+use tower_throttle::{
+    AccessList, AlwaysAllow, BreakerState, FailureMode, Header, Limit, Limiter, MINUTE,
+    ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer, PeerAddr, Policy,
+    RateLimitLayer, StoreErrorKind,
+};
+
+use self::http_store::{TestStore, Trip};
+
+#[path = "support/http_store.rs"]
+mod http_store;
+mod support;
+
+fn recorder() -> PrometheusRecorder {
+    let buckets = [0.001, 0.01, 0.1];
+    let builder = PrometheusBuilder::new().with_recommended_naming(true);
+    let builder = builder.set_buckets_for_metric(Matcher::Suffix("seconds".into()), &buckets);
+    builder.unwrap().build_recorder()
+}
+
+/// What is recorded while this runs. All of it runs on this thread, as its recorder does.
+fn recorded(work: impl FnOnce()) -> Scrape {
+    let recorder = recorder();
+    metrics::with_local_recorder(&recorder, work);
+    Scrape::parse(&recorder.handle().render())
+}
+
+fn check(limiter: &Limiter, policy: &str, times: usize) {
+    for _ in 0..times {
+        let answer = limiter.check(policy, "alice").now_or_never();
+        answer.expect("a store in memory").unwrap();
+    }
+}
+
+const DECISIONS: &str = "tower_throttle_decisions_total";
+const REFUSALS: &str = "tower_throttle_refusals_total";
+
+#[test]
+fn decisions_are_counted_by_policy_and_result() {
+    let scrape = recorded(|| {
+        let store = MemoryStore::builder().clock(ManualClock::new()).build();
+        let limiter = Limiter::builder(store)
+            .policy(Policy::new("api", Limit::sliding_log(10, MINUTE)))
+            .policy(Policy::new("trial", Limit::sliding_log(1, MINUTE)).mode(Mode::Shadow))
+            .policy(Policy::new(
+                "queue",
+                Limit::leaky_bucket(5, tower_throttle::per_minute(1)),
+            ))
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        check(&limiter, "api", 15);
+        check(&limiter, "trial", 4);
+        check(&limiter, "queue", 3);
+    });
+    for (policy, result, count) in [
+        ("api", "allowed", 8.0),
+        // One left, and none.
+        ("api", "near_limit", 2.0),
+        ("api", "denied", 5.0),
+        ("api", "shadow_denied", 0.0),
+        ("trial", "near_limit", 1.0),
+        ("trial", "shadow_denied", 3.0),
+        ("trial", "denied", 0.0),
+        ("queue", "waited", 2.0),
+    ] {
+        let labels = [("policy", policy), ("result", result)];
+        assert_eq!(scrape.value(DECISIONS, &labels), Some(count), "{labels:?}");
+    }
+    let delay = "tower_throttle_delay_seconds";
+    let of_queue = [("policy", "queue")];
+    assert_eq!(
+        scrape.value(&format!("{delay}_count"), &of_queue),
+        Some(2.0)
+    );
+    // The second waits a minute for the first, the third two.
+    let sum = scrape.value(&format!("{delay}_sum"), &of_queue);
+    assert_eq!(sum, Some(180.0));
+}
+
+#[test]
+fn failures_of_the_store_are_told_from_denials() {
+    let scrape = recorded(|| {
+        let limiter = Limiter::builder(TestStore::new(Trip::Fails))
+            .policy(Policy::new("open", Limit::gcra(1, MINUTE)))
+            .policy(
+                Policy::new("closed", Limit::gcra(1, MINUTE)).on_store_failure(FailureMode::Deny),
+            )
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        check(&limiter, "open", 2);
+        check(&limiter, "closed", 3);
+    });
+    for (policy, result, count) in [
+        ("open", "failed_open", 2.0),
+        ("closed", "failed_closed", 3.0),
+    ] {
+        let labels = [("policy", policy), ("result", result)];
+        assert_eq!(scrape.value(DECISIONS, &labels), Some(count), "{labels:?}");
+        let denied = [("policy", policy), ("result", "denied")];
+        assert_eq!(scrape.value(DECISIONS, &denied), Some(0.0), "{policy}");
+    }
+}
+
+type Body = Empty<Bytes>;
+
+/// One request through the layer, with these headers, of this peer.
+fn send(limiter: &Limiter, headers: &[(&'static str, &str)], peer: Option<SocketAddr>) -> u16 {
+    let ok = service_fn(|_: Request<Body>| async { Ok::<_, ()>(Response::new(Body::new())) });
+    let mut request = Request::new(Body::new());
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    if let Some(peer) = peer {
+        request.extensions_mut().insert(Peer::from(peer));
+    }
+    let answer = RateLimitLayer::new(limiter.clone()).layer(ok).call(request);
+    answer.now_or_never().unwrap().unwrap().status().as_u16()
+}
+
+#[test]
+fn refusals_are_counted_by_reason_and_by_policy_where_there_is_one() {
+    let scrape = recorded(|| {
+        let denied = AccessList::new()
+            .addresses(PeerAddr, ["10.6.6.0/24"])
+            .unwrap();
+        let limiter = Limiter::builder(MemoryStore::new())
+            .policy(
+                Policy::new("user", Limit::gcra(100, MINUTE))
+                    .by(Header::new("x-user"))
+                    .on_missing_key(OnMissingKey::Reject),
+            )
+            .deny(denied)
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        let listed = "10.6.6.6:1".parse().unwrap();
+        let other = "10.1.1.1:1".parse().unwrap();
+        assert_eq!(send(&limiter, &[("x-user", "a")], Some(other)), 200);
+        assert_eq!(send(&limiter, &[], Some(other)), 400);
+        assert_eq!(send(&limiter, &[], Some(other)), 400);
+        assert_eq!(send(&limiter, &[("x-user", "a")], Some(listed)), 403);
+        assert_eq!(send(&limiter, &[("x-user", "a")], None), 500);
+    });
+    let count = |labels: &[(&str, &str)]| scrape.value(REFUSALS, labels).unwrap();
+    assert_eq!(count(&[("policy", "user"), ("reason", "missing_key")]), 2.0);
+    assert_eq!(count(&[("reason", "listed")]), 1.0);
+    assert_eq!(count(&[("reason", "misconfigured")]), 1.0);
+    assert_eq!(count(&[("reason", "bad_cost")]), 0.0);
+}
+
+#[test]
+fn how_long_the_store_takes_and_how_it_fails_is_recorded_by_kind() {
+    let scrape = recorded(|| {
+        let metrics = Metrics::new();
+        metrics.on_store_answer(Duration::from_millis(2), None);
+        metrics.on_store_answer(Duration::from_millis(200), None);
+        metrics.on_store_answer(Duration::from_millis(50), Some(StoreErrorKind::TimedOut));
+        metrics.on_store_answer(Duration::from_micros(500), Some(StoreErrorKind::Full));
+        metrics.on_store_answer(Duration::from_micros(500), Some(StoreErrorKind::Full));
+    });
+    let duration = "tower_throttle_store_duration_seconds";
+    let bucket = |result, le| {
+        let labels = [("result", result), ("le", le)];
+        scrape
+            .value(&format!("{duration}_bucket"), &labels)
+            .unwrap()
+    };
+    assert_eq!(bucket("ok", "0.001"), 0.0);
+    assert_eq!(bucket("ok", "0.01"), 1.0);
+    assert_eq!(bucket("ok", "+Inf"), 2.0);
+    assert_eq!(bucket("timed_out", "+Inf"), 1.0);
+    let failures = |kind| scrape.value("tower_throttle_store_failures_total", &[("kind", kind)]);
+    assert_eq!(failures("full"), Some(2.0));
+    assert_eq!(failures("timed_out"), Some(1.0));
+    for kind in StoreErrorKind::ALL {
+        assert!(
+            failures(kind.as_str()).is_some(),
+            "{kind:?} is not there from the start"
+        );
+    }
+}
+
+#[test]
+fn one_gauge_of_the_breakers_is_on() {
+    for (changes, on) in [
+        (&[][..], "closed"),
+        (&[BreakerState::Open], "open"),
+        (&[BreakerState::Open, BreakerState::HalfOpen], "half_open"),
+        (
+            &[
+                BreakerState::Open,
+                BreakerState::HalfOpen,
+                BreakerState::Closed,
+            ],
+            "closed",
+        ),
+    ] {
+        let scrape = recorded(|| {
+            let metrics = Metrics::new();
+            changes.iter().for_each(|state| metrics.on_breaker(*state));
+        });
+        for state in ["closed", "open", "half_open"] {
+            let value = scrape.value("tower_throttle_breaker_state", &[("state", state)]);
+            assert_eq!(
+                value,
+                Some(if state == on { 1.0 } else { 0.0 }),
+                "{changes:?}: {state}"
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_in_memory_are_read_when_they_are_asked_for() {
+    const KEYS: &str = "tower_throttle_memory_keys";
+    let recorder = recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let store = MemoryStore::new();
+        let metrics = Metrics::new().watch_memory(store.clone());
+        let policy = Policy::new("api", Limit::gcra(1, MINUTE));
+        let limiter = Limiter::builder(store)
+            .policy(policy)
+            .observe(metrics.clone());
+        let limiter = limiter.build().unwrap();
+        let keys = || Scrape::parse(&recorder.handle().render()).value(KEYS, &[]);
+        assert_eq!(keys(), Some(0.0));
+        for user in 0_u32..7 {
+            limiter.check("api", user).now_or_never().unwrap().unwrap();
+        }
+        assert_eq!(keys(), Some(0.0));
+        metrics.collect();
+        assert_eq!(keys(), Some(7.0));
+    });
+}
+
+#[test]
+fn limiters_with_names_are_told_apart() {
+    let scrape = recorded(|| {
+        for (name, times) in [("public", 3), ("internal", 2)] {
+            let limiter = Limiter::builder(AlwaysAllow)
+                .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
+                .observe(Metrics::named(name))
+                .build()
+                .unwrap();
+            check(&limiter, "api", times);
+        }
+    });
+    for (name, count) in [("public", 3.0), ("internal", 2.0)] {
+        let labels = [("limiter", name), ("policy", "api"), ("result", "allowed")];
+        assert_eq!(scrape.value(DECISIONS, &labels), Some(count));
+        let breaker = [("limiter", name), ("state", "closed")];
+        assert_eq!(
+            scrape.value("tower_throttle_breaker_state", &breaker),
+            Some(1.0)
+        );
+    }
+}
+
+#[test]
+fn nothing_a_client_sends_becomes_a_label() {
+    let scrape = recorded(|| {
+        let limiter = Limiter::builder(MemoryStore::new())
+            .policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(Header::new("x-user")))
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        for user in 0..500 {
+            send(&limiter, &[("x-user", &format!("mallory-{user}"))], None);
+        }
+    });
+    let sum: f64 = scrape.series(DECISIONS).map(|(_, value)| value).sum();
+    assert_eq!(sum, 500.0);
+    assert_eq!(
+        scrape.series(DECISIONS).count(),
+        tower_throttle::DecisionResult::ALL.len()
+    );
+    assert!(!scrape.text().contains("mallory"));
+}
+
+#[test]
+fn every_metric_has_a_type_and_words_that_say_what_it_is() {
+    let scrape = recorded(|| {
+        let metrics = Metrics::new().watch_memory(MemoryStore::new());
+        metrics.on_store_answer(Duration::from_millis(1), None);
+        let limiter = Limiter::builder(AlwaysAllow);
+        let limiter = limiter.policy(Policy::new("api", Limit::gcra(100, MINUTE)));
+        check(&limiter.observe(metrics).build().unwrap(), "api", 1);
+    });
+    for (name, kind) in [
+        (DECISIONS, "counter"),
+        (REFUSALS, "counter"),
+        ("tower_throttle_delay_seconds", "histogram"),
+        ("tower_throttle_store_duration_seconds", "histogram"),
+        ("tower_throttle_store_failures_total", "counter"),
+        ("tower_throttle_breaker_state", "gauge"),
+        ("tower_throttle_memory_keys", "gauge"),
+    ] {
+        let text = scrape.text();
+        assert!(
+            text.contains(&format!("# TYPE {name} {kind}\n")),
+            "{name}: {text}"
+        );
+        assert!(text.contains(&format!("# HELP {name} ")), "{name}: {text}");
+    }
+}

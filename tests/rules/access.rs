@@ -1,0 +1,193 @@
+//! Clients that are refused, and clients that are let through.
+
+use axum::http::StatusCode;
+use tower_throttle::{
+    AccessList, ClientAddr, Key, Limiter, LimiterBuilder, MemoryStore, Mode, Outcome, PeerAddr,
+    Route,
+};
+
+use super::{App, one_a_minute};
+
+const OK: StatusCode = StatusCode::OK;
+const REFUSED: StatusCode = StatusCode::FORBIDDEN;
+const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+
+const PROXY: &str = "10.0.0.5:443";
+
+fn builder() -> LimiterBuilder<MemoryStore> {
+    Limiter::builder(MemoryStore::new()).policy(one_a_minute("api"))
+}
+
+/// A list of addresses as they are told by proxies in 10.0.0.0/8.
+fn forwarded(ranges: &[&str]) -> AccessList {
+    let client = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).unwrap();
+    AccessList::new().addresses(client, ranges).unwrap()
+}
+
+fn users(names: &[&str]) -> AccessList {
+    let key = |name: &&str| Key::header("x-user", name.as_bytes());
+    AccessList::new().keys(names.iter().map(key))
+}
+
+async fn status_from(app: &App, address: &str) -> StatusCode {
+    let headers = [("x-user", "alice"), ("x-forwarded-for", address)];
+    app.get("/", &headers).await.status()
+}
+
+#[tokio::test]
+async fn an_address_on_the_deny_list_is_refused_before_anything_is_counted() {
+    let denied = forwarded(&["203.0.113.0/24", "2001:db8:bad::/48"]);
+    let limiter = builder().deny(denied).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    for address in [
+        "203.0.113.9",
+        "::ffff:203.0.113.9",
+        "64:ff9b::203.0.113.9",
+        "2001:db8:bad:7::1",
+        "198.51.100.1, 203.0.113.9",
+    ] {
+        assert_eq!(status_from(&app, address).await, REFUSED, "{address}");
+    }
+    for (address, status) in [("203.0.112.9", OK), ("203.0.113.9, 198.51.100.1", DENIED)] {
+        assert_eq!(status_from(&app, address).await, status, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_it_is_and_nothing_about_quotas() {
+    let limiter = builder().deny(users(&["mallory"])).build().unwrap();
+    let app = App::behind(&limiter).await;
+    let response = app.get("/", &[("x-user", "mallory")]).await;
+    assert_eq!(response.status(), REFUSED);
+    let headers = response.headers();
+    assert_eq!(headers["cache-control"], "no-store");
+    assert_eq!(headers["content-type"], "application/problem+json");
+    assert!(!headers.contains_key("retry-after"));
+    assert!(!headers.contains_key("ratelimit"));
+    let problem: serde_json::Value = response.json().await.unwrap();
+    assert_eq!(
+        problem,
+        serde_json::json!({
+            "type": "about:blank",
+            "title": "Forbidden",
+            "status": 403,
+            "detail": "policy \"api\": requests of this client are refused",
+        })
+    );
+}
+
+#[tokio::test]
+async fn an_address_on_the_allow_list_is_let_through_uncounted() {
+    let allowed = forwarded(&["203.0.113.9"]);
+    let limiter = builder().allow(allowed).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    for _ in 0..3 {
+        assert_eq!(status_from(&app, "203.0.113.9").await, OK);
+    }
+    assert_eq!(status_from(&app, "203.0.113.10").await, OK);
+    assert_eq!(status_from(&app, "203.0.113.10").await, DENIED);
+}
+
+#[tokio::test]
+async fn keys_are_refused_and_let_through_as_the_policies_read_them() {
+    let limiter = builder()
+        .deny(users(&["mallory"]))
+        .allow(users(&["prober"]))
+        .build()
+        .unwrap();
+    let app = App::behind(&limiter).await;
+    for _ in 0..3 {
+        assert_eq!(app.status("mallory").await, REFUSED);
+        assert_eq!(app.status("prober").await, OK);
+    }
+    assert_eq!(app.status("alice").await, OK);
+    assert_eq!(app.status("alice").await, DENIED);
+
+    let outcome = async |user: &str| {
+        let key = Key::header("x-user", user.as_bytes());
+        limiter.check("api", key).await.unwrap().outcome()
+    };
+    assert_eq!(outcome("mallory").await, Outcome::Refused);
+    assert_eq!(outcome("prober").await, Outcome::Unlimited);
+    assert_eq!(outcome("bob").await, Outcome::Allowed);
+}
+
+#[tokio::test]
+async fn who_is_on_both_lists_is_refused() {
+    let limiter = builder()
+        .deny(forwarded(&["203.0.113.9"]))
+        .allow(forwarded(&["203.0.113.0/24"]))
+        .build()
+        .unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    assert_eq!(status_from(&app, "203.0.113.9").await, REFUSED);
+    for _ in 0..2 {
+        assert_eq!(status_from(&app, "203.0.113.8").await, OK);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_address_is_refused_also_where_others_are_exempt() {
+    let limiter = builder()
+        .exempt(Route::get("/health"))
+        .deny(forwarded(&["203.0.113.9"]))
+        .build()
+        .unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    let from = |address| [("x-forwarded-for", address)];
+    let refused = app.get("/health", &from("203.0.113.9")).await;
+    assert_eq!(refused.status(), REFUSED);
+    let exempt = app.get("/health", &from("203.0.113.8")).await;
+    assert_eq!(exempt.status(), OK);
+}
+
+#[tokio::test]
+async fn an_address_that_nobody_knows_is_on_no_list() {
+    let everywhere = forwarded(&["0.0.0.0/0", "::/0"]);
+    let limiter = builder().allow(everywhere).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    assert_eq!(status_from(&app, "203.0.113.9").await, OK);
+    assert_eq!(status_from(&app, "unknown").await, OK);
+    assert_eq!(status_from(&app, "unknown").await, DENIED);
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_looked_up_in_is_a_loud_error() {
+    let denied = AccessList::new().addresses(PeerAddr, ["203.0.113.9"]);
+    let limiter = builder().deny(denied.unwrap()).build().unwrap();
+    // The server does not say who is at the other end of the socket.
+    let app = App::behind(&limiter).await;
+    let response = app.get("/", &[("x-user", "alice")]).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let text = response.text().await.unwrap();
+    assert!(
+        text.contains("into_make_service_with_connect_info"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn lists_change_while_the_limiter_is_at_work() {
+    let limiter = builder().build().unwrap();
+    let app = App::behind(&limiter).await;
+    assert_eq!(app.status("mallory").await, OK);
+    limiter.set_denied(users(&["mallory"]));
+    assert_eq!(app.status("mallory").await, REFUSED);
+    limiter.set_mode("api", Mode::Shadow).unwrap();
+    assert_eq!(
+        app.status("mallory").await,
+        REFUSED,
+        "the list is no policy"
+    );
+    limiter.set_mode("api", Mode::Enforce).unwrap();
+    limiter.set_denied(AccessList::new());
+    assert_eq!(app.status("mallory").await, DENIED);
+    limiter.set_allowed(users(&["mallory"]));
+    assert_eq!(app.status("mallory").await, OK);
+}
+
+#[test]
+fn a_list_shows_nobody() {
+    let list = users(&["mallory"]);
+    assert_eq!(format!("{list:?}"), "AccessList { .. }");
+}

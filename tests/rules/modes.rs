@@ -1,0 +1,212 @@
+//! Enforced, shadow, off; and the kill switch.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tower_throttle::{
+    CheckError, DecisionEvent, DecisionResult, FailureMode, Header, Key, Limit, Limiter, MINUTE,
+    MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, per_second,
+};
+
+use super::support::bench;
+use super::{App, one_a_minute};
+
+const OK: StatusCode = StatusCode::OK;
+const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+
+fn alice() -> Key {
+    Key::header("x-user", b"alice")
+}
+
+/// Everything that was decided, as policy and result.
+type Told = Arc<Mutex<Vec<(String, DecisionResult)>>>;
+
+fn told(policies: impl IntoIterator<Item = Policy>) -> (Limiter, Told) {
+    let told = Told::default();
+    let log = Arc::clone(&told);
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policies(policies)
+        .on_decision(move |event: &DecisionEvent<'_>| {
+            let told = (event.policy.to_owned(), event.result());
+            log.lock().unwrap().push(told);
+        })
+        .build()
+        .unwrap();
+    (limiter, told)
+}
+
+#[tokio::test]
+async fn a_policy_in_shadow_denies_nobody_and_tells_whom_it_would_have_denied() {
+    let (limiter, told) = told([one_a_minute("trial").mode(Mode::Shadow)]);
+    let app = App::behind(&limiter).await;
+    for _ in 0..3 {
+        let response = app.get("/", &[("x-user", "alice")]).await;
+        assert_eq!(response.status(), OK);
+        assert!(
+            !response.headers().contains_key("ratelimit"),
+            "{response:?}"
+        );
+    }
+    let results: Vec<_> = told.lock().unwrap().iter().map(|told| told.1).collect();
+    let denied = DecisionResult::ShadowDenied;
+    assert_eq!(results, [DecisionResult::NearLimit, denied, denied]);
+}
+
+#[tokio::test]
+async fn a_policy_in_shadow_counts_what_it_would_count_if_it_were_enforced() {
+    let policies = [
+        one_a_minute("enforced"),
+        Policy::new("trial", Limit::gcra(5, MINUTE)).mode(Mode::Shadow),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), policies).unwrap();
+    let app = App::behind(&limiter).await;
+    assert_eq!(app.status("alice").await, OK);
+    // Denied by the other one, which would have left it untouched.
+    assert_eq!(app.status("alice").await, DENIED);
+    assert_eq!(app.status("bob").await, OK);
+    let left = limiter.peek("trial", Key::everybody()).await.unwrap();
+    assert_eq!(left.remaining(), 3);
+}
+
+#[tokio::test]
+async fn a_policy_in_shadow_that_is_used_up_keeps_nothing_from_the_others() {
+    let policies = [
+        Policy::new("trial", Limit::gcra(1, MINUTE)).mode(Mode::Shadow),
+        Policy::new("other trial", Limit::gcra(10, MINUTE)).mode(Mode::Shadow),
+        Policy::new("enforced", Limit::gcra(10, MINUTE)),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), policies).unwrap();
+    let app = App::behind(&limiter).await;
+    for _ in 0..4 {
+        assert_eq!(app.status("alice").await, OK);
+    }
+    for (policy, remaining) in [("trial", 0), ("other trial", 6), ("enforced", 6)] {
+        let left = limiter.peek(policy, Key::everybody()).await.unwrap();
+        assert_eq!(left.remaining(), remaining, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_in_shadow_never_holds_a_request_up() {
+    let queue = Limit::leaky_bucket(10, per_second(1));
+    let policies = [
+        Policy::new("queue", queue).mode(Mode::Shadow),
+        Policy::new("patient", Limit::token_bucket(1, per_second(1)))
+            .max_wait(Duration::from_secs(30))
+            .mode(Mode::Shadow),
+    ];
+    let limiter = Limiter::new(MemoryStore::new(), policies).unwrap();
+    for _ in 0..5 {
+        for policy in ["queue", "patient"] {
+            let decision = limiter.check(policy, Key::everybody()).await.unwrap();
+            assert!(decision.is_allowed());
+            assert_eq!(decision.delay(), Duration::ZERO, "{policy}");
+        }
+    }
+    let started = std::time::Instant::now();
+    let waited = limiter.acquire("queue", Key::everybody(), 5);
+    assert!(waited.await.unwrap().is_allowed());
+    // Enforced, it would have been five seconds at least.
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn requests_that_a_policy_in_shadow_cannot_read_pass() {
+    let policy = one_a_minute("trial").on_missing_key(OnMissingKey::Reject);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    let app = App::behind(&limiter).await;
+    let without_user = app.get("/", &[]).await.status();
+    assert_eq!(without_user, StatusCode::BAD_REQUEST);
+    limiter.set_mode("trial", Mode::Shadow).unwrap();
+    assert_eq!(app.get("/", &[]).await.status(), OK);
+}
+
+#[tokio::test]
+async fn a_store_that_is_gone_refuses_nobody_for_a_policy_in_shadow() {
+    let server = super::support::redis::Server::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    drop(server);
+    let trial = one_a_minute("trial").on_store_failure(FailureMode::Deny);
+    let limiter = Limiter::new(store, [trial]).unwrap();
+    let refused = limiter.check("trial", alice()).await.unwrap();
+    assert!(matches!(refused.outcome(), Outcome::FailedClosed(_)));
+    limiter.set_mode("trial", Mode::Shadow).unwrap();
+    let passed = limiter.check("trial", alice()).await.unwrap();
+    assert!(matches!(passed.outcome(), Outcome::FailedOpen(_)));
+    assert_eq!(App::behind(&limiter).await.status("alice").await, OK);
+}
+
+#[tokio::test]
+async fn modes_change_while_the_limiter_is_at_work() {
+    let (limiter, told) = told([one_a_minute("api")]);
+    let app = App::behind(&limiter).await;
+    let decided = || told.lock().unwrap().len();
+    assert_eq!(limiter.mode("api"), Ok(Mode::Enforce));
+    assert_eq!(app.status("alice").await, OK);
+    assert_eq!(app.status("alice").await, DENIED);
+
+    limiter.set_mode("api", Mode::Shadow).unwrap();
+    assert_eq!(limiter.mode("api"), Ok(Mode::Shadow));
+    assert_eq!(app.status("alice").await, OK);
+    assert_eq!(decided(), 3);
+
+    limiter.set_mode("api", Mode::Off).unwrap();
+    assert_eq!(app.status("alice").await, OK);
+    let passed = limiter.check("api", alice()).await.unwrap();
+    assert_eq!(passed.outcome(), Outcome::Unlimited);
+    assert_eq!(decided(), 3, "what is off decides nothing");
+
+    limiter.set_mode("api", Mode::Enforce).unwrap();
+    assert_eq!(app.status("alice").await, DENIED);
+}
+
+#[tokio::test]
+async fn the_mode_of_a_policy_that_there_is_not_is_an_error() {
+    let limiter = Limiter::new(MemoryStore::new(), [one_a_minute("api")]).unwrap();
+    let unknown = CheckError::UnknownPolicy {
+        name: "apis".to_owned(),
+    };
+    assert_eq!(limiter.mode("apis"), Err(unknown.clone()));
+    assert_eq!(limiter.set_mode("apis", Mode::Off), Err(unknown));
+}
+
+#[tokio::test]
+async fn the_kill_switch_lets_everything_pass_uncounted_until_it_is_turned_on_again() {
+    let (limiter, told) = told([one_a_minute("api")]);
+    let app = App::behind(&limiter).await;
+    assert_eq!(app.status("alice").await, OK);
+    limiter.turn_off();
+    assert!(!limiter.is_on());
+    for _ in 0..3 {
+        assert_eq!(app.status("alice").await, OK);
+        assert_eq!(app.status("bob").await, OK);
+        let held = limiter.hold("api", alice()).await.unwrap();
+        assert_eq!(held.decision().outcome(), Outcome::Unlimited);
+    }
+    assert_eq!(told.lock().unwrap().len(), 1);
+    limiter.turn_on();
+    assert!(limiter.is_on());
+    assert_eq!(app.status("alice").await, DENIED);
+    assert_eq!(app.status("bob").await, OK);
+}
+
+#[tokio::test]
+async fn a_request_in_shadow_gives_its_place_back_over_either_store() {
+    for bench in [bench::Bench::memory(), bench::Bench::redis().await] {
+        let policy = Policy::new("places", Limit::concurrency(1))
+            .by(Header::new("x-user"))
+            .mode(Mode::Shadow);
+        let limiter = bench.limiter([policy]);
+        let app = App::behind(&limiter).await;
+        for _ in 0..3 {
+            assert_eq!(app.status("alice").await, OK);
+        }
+        let free = |decision: &tower_throttle::Decision| decision.remaining() == 1;
+        let started = std::time::Instant::now();
+        while !free(&limiter.peek("places", alice()).await.unwrap()) {
+            assert!(started.elapsed() < super::support::web::GENEROUS);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Other rules, put in the place of those in force.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use axum::http::StatusCode;
+use futures_util::FutureExt as _;
+use tower_throttle::{
+    Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Policy, RateLimitLayer, Route, Rules, SECOND,
+    ThrottleLayer, per_second,
+};
+
+use super::{App, one_a_minute};
+
+fn everybody(permits: u32) -> Policy {
+    Policy::new("everybody", Limit::fixed_window(permits, MINUTE))
+}
+
+fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    Limiter::new(MemoryStore::new(), policies).unwrap()
+}
+
+async fn takes(limiter: &Limiter, policy: &str) -> bool {
+    let decision = limiter.check(policy, Key::everybody()).await;
+    decision.unwrap().is_allowed()
+}
+
+#[tokio::test]
+async fn what_was_used_stays_used_under_other_numbers() {
+    let limiter = limiter([everybody(3)]);
+    for expected in [true, true, true, false] {
+        assert_eq!(takes(&limiter, "everybody").await, expected);
+    }
+    limiter
+        .replace(Rules::new().policies([everybody(5)]))
+        .unwrap();
+    for expected in [true, true, false] {
+        assert_eq!(takes(&limiter, "everybody").await, expected);
+    }
+    limiter
+        .replace(Rules::new().policies([everybody(2)]))
+        .unwrap();
+    assert!(!takes(&limiter, "everybody").await);
+}
+
+#[tokio::test]
+async fn a_layer_goes_by_the_new_rules_at_once() {
+    let limiter = limiter([one_a_minute("api")]);
+    let app = App::behind(&limiter).await;
+    assert_eq!(app.status("alice").await, StatusCode::OK);
+    assert_eq!(app.status("alice").await, StatusCode::TOO_MANY_REQUESTS);
+    let rules = Rules::new()
+        .policies([one_a_minute("api"), everybody(2)])
+        .exempt(Route::get("/health"));
+    limiter.replace(rules).unwrap();
+    assert_eq!(limiter.policies(), ["api", "everybody"]);
+    assert_eq!(app.status("alice").await, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(app.status("bob").await, StatusCode::OK);
+    assert_eq!(app.get("/health", &[]).await.status(), StatusCode::OK);
+    limiter.replace(Rules::new()).unwrap();
+    assert_eq!(app.status("alice").await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn rules_that_make_no_sense_leave_the_old_ones_in_force() {
+    let limiter = limiter([everybody(1)]);
+    let twice = Rules::new().policies([everybody(5), everybody(5)]);
+    let error = limiter.replace(twice).unwrap_err();
+    assert!(error.to_string().contains("used twice"), "{error}");
+    assert!(
+        limiter
+            .replace(Rules::new().policies([everybody(0)]))
+            .is_err()
+    );
+    assert!(takes(&limiter, "everybody").await);
+    assert!(!takes(&limiter, "everybody").await);
+}
+
+#[test]
+fn a_mode_that_was_set_stays_until_the_policy_says_another() {
+    let limiter = limiter([everybody(1)]);
+    limiter.set_mode("everybody", Mode::Off).unwrap();
+    let replaced_by = |policy: Policy| {
+        limiter.replace(Rules::new().policies([policy])).unwrap();
+        limiter.mode("everybody").unwrap()
+    };
+    assert_eq!(replaced_by(everybody(2)), Mode::Off);
+    assert_eq!(replaced_by(everybody(2).mode(Mode::Shadow)), Mode::Shadow);
+    assert_eq!(replaced_by(everybody(3).mode(Mode::Shadow)), Mode::Shadow);
+    assert_eq!(replaced_by(everybody(3)), Mode::Enforce);
+}
+
+#[tokio::test]
+async fn what_is_held_under_the_old_rules_is_given_back_under_the_new_ones() {
+    let places = |places| Policy::new("places", Limit::concurrency(places));
+    let limiter = limiter([everybody(10), places(1)]);
+    let held = limiter.hold("places", Key::everybody()).await.unwrap();
+    assert!(held.is_allowed());
+    // At another position, with another number.
+    limiter.replace(Rules::new().policies([places(2)])).unwrap();
+    let left = async || {
+        let looked = limiter.peek("places", Key::everybody()).await;
+        looked.unwrap().remaining()
+    };
+    assert_eq!(left().await, 1);
+    drop(held);
+    assert_eq!(left().await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttle_goes_by_the_policy_of_the_name_and_by_its_first_one_when_there_is_none() {
+    use tower::{Layer, Service, ServiceExt, service_fn};
+
+    let slow = |rate| Policy::new("partner", Limit::token_bucket(1, per_second(rate)));
+    let store = super::support::virtual_time::store();
+    let limiter = Limiter::new(store, [slow(1)]).unwrap();
+    let layer = ThrottleLayer::new(limiter.clone(), "partner").unwrap();
+    let mut service = layer.layer(service_fn(async |()| Ok::<_, ()>(())));
+    let mut sent = 0;
+    let mut send_for = async |seconds: u32| {
+        let until = tokio::time::Instant::now() + seconds * SECOND;
+        while tokio::time::Instant::now() < until {
+            service.ready().await.unwrap().call(()).await.unwrap();
+            sent += 1;
+        }
+        std::mem::take(&mut sent)
+    };
+    let once_a_second = send_for(10).await;
+    assert!((10..=11).contains(&once_a_second), "{once_a_second}");
+    limiter.replace(Rules::new().policies([slow(10)])).unwrap();
+    let ten_times = send_for(10).await;
+    assert!((85..=102).contains(&ten_times), "{ten_times}");
+    limiter.replace(Rules::new()).unwrap();
+    let still = send_for(10).await;
+    assert!(
+        (8..=12).contains(&still),
+        "{still}: by the one it was made with"
+    );
+}
+
+/// Whatever is replaced meanwhile, no request passes without being counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_is_no_moment_without_limits() {
+    let limiter = limiter([everybody(50)]);
+    let layer = RateLimitLayer::new(limiter.clone());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let replaced = Arc::new(AtomicU32::new(0));
+    let replacing = std::thread::spawn({
+        let (limiter, is_over, replaced) = (limiter, is_over.clone(), replaced.clone());
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let others = (0..replaced.load(Ordering::Relaxed) % 3).map(|other| {
+                    Policy::new(format!("other {other}"), Limit::gcra(1_000_000, SECOND))
+                });
+                let rules = Rules::new().policies(others.chain([everybody(50)]));
+                limiter.replace(rules).unwrap();
+                replaced.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let mut passed = 0;
+    let mut asked = 0;
+    while asked < 20_000 || replaced.load(Ordering::Relaxed) < 100 {
+        use tower::{Layer, ServiceExt, service_fn};
+        let service = layer.layer(service_fn(async |_: http::Request<()>| {
+            Ok::<_, std::convert::Infallible>(http::Response::new(axum::body::Body::empty()))
+        }));
+        let response = service.oneshot(http::Request::new(())).now_or_never();
+        let status = response.expect("memory answers at once").unwrap().status();
+        passed += u32::from(status == StatusCode::OK);
+        asked += 1;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    replacing.join().unwrap();
+    assert_eq!(passed, 50);
+}

@@ -1,0 +1,362 @@
+//! What the log says, at which level, and that it never says of whom.
+#![cfg(all(feature = "memory", feature = "redis", feature = "tracing"))]
+
+use std::error::Error;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use proptest::prelude::*;
+use tower::{Layer, ServiceExt as _, service_fn};
+use tower_throttle::{
+    AccessList, Answer, Check, ClientAddr, DecisionEvent, FailureMode, Header, HeaderCost, Key,
+    Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Peer, PeerAddr, Penalty, Policy,
+    RateLimitLayer, RedisStore, Store,
+};
+use tracing::Level;
+
+use self::http_store::{TestStore, Trip};
+use self::log::{Entry, Log};
+
+#[path = "support/http_store.rs"]
+mod http_store;
+#[path = "support/log.rs"]
+mod log;
+
+fn one_a_minute(name: &str) -> Policy {
+    Policy::new(name, Limit::gcra(1, MINUTE)).by(Header::new("x-user"))
+}
+
+async fn check(limiter: &Limiter, policy: &str, times: usize) {
+    for _ in 0..times {
+        limiter.check(policy, "alice").await.unwrap();
+    }
+}
+
+/// The only event, which is of this level and this text.
+#[track_caller]
+fn only(log: &Log, level: Level, text: &str) -> Entry {
+    let events = log.events();
+    let [event] = &events[..] else {
+        panic!("not one: {events:#?}");
+    };
+    assert_eq!((event.level, &*event.name), (level, text));
+    assert!(event.target.starts_with("tower_throttle"), "{event:?}");
+    event.clone()
+}
+
+#[tokio::test]
+async fn what_is_allowed_is_not_worth_a_word() {
+    let (log, _listening) = Log::listen();
+    let policy = Policy::new("api", Limit::gcra(10, MINUTE));
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    check(&limiter, "api", 10).await;
+    assert_eq!(log.entries(), []);
+}
+
+#[tokio::test]
+async fn a_denial_says_which_policy_whose_hash_and_for_how_long() {
+    let (log, _listening) = Log::listen();
+    let limiter = Limiter::new(MemoryStore::new(), [one_a_minute("api")]).unwrap();
+    check(&limiter, "api", 2).await;
+    let denied = only(&log, Level::DEBUG, "denied");
+    assert_eq!(
+        denied.names(),
+        ["banned", "policy", "result", "retry_after_us", "subject"]
+    );
+    assert_eq!(denied.field("policy"), "api");
+    assert_eq!(denied.field("result"), "denied");
+    assert_eq!(denied.field("banned"), "false");
+    assert_eq!(
+        denied.field("subject"),
+        limiter.subject_of("alice").to_string()
+    );
+    let wait: u64 = denied.field("retry_after_us").parse().unwrap();
+    assert!((1..=60_000_000).contains(&wait), "{wait}");
+}
+
+#[tokio::test]
+async fn a_ban_is_told_from_a_denial() {
+    let (log, _listening) = Log::listen();
+    let penalty = Penalty::after(1, MINUTE, MINUTE);
+    let policy = one_a_minute("api").penalty(penalty);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    check(&limiter, "api", 3).await;
+    let events = log.events();
+    assert_eq!(
+        events.last().unwrap().field("banned"),
+        "true",
+        "{events:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_shadow_denial_says_that_it_is_none() {
+    let (log, _listening) = Log::listen();
+    let policy = one_a_minute("trial").mode(Mode::Shadow);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    check(&limiter, "trial", 2).await;
+    let event = only(&log, Level::DEBUG, "would have been denied");
+    assert_eq!(
+        event.names(),
+        ["policy", "result", "retry_after_us", "subject"]
+    );
+    assert_eq!(event.field("policy"), "trial");
+    assert_eq!(event.field("result"), "shadow_denied");
+    assert_eq!(
+        event.field("subject"),
+        limiter.subject_of("alice").to_string()
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_told_with_what_was_made_of_it() {
+    for (mode, text, result) in [
+        (FailureMode::Allow, "let through uncounted", "failed_open"),
+        (
+            FailureMode::Deny,
+            "refused for want of an answer",
+            "failed_closed",
+        ),
+    ] {
+        for trip in [Trip::Fails, Trip::FailsLate] {
+            let (log, _listening) = Log::listen();
+            let policy = one_a_minute("api").on_store_failure(mode);
+            let limiter = Limiter::new(TestStore::new(trip), [policy]).unwrap();
+            check(&limiter, "api", 1).await;
+            let event = only(&log, Level::DEBUG, text);
+            assert_eq!(event.names(), ["failure", "policy", "result"]);
+            assert_eq!(event.field("policy"), "api");
+            assert_eq!(event.field("result"), result);
+            assert_eq!(event.field("failure"), "unreachable");
+        }
+    }
+}
+
+type Body = Empty<Bytes>;
+
+fn from(peer: Option<&str>, headers: &[(&'static str, &str)]) -> Request<Body> {
+    let mut request = Request::new(Body::new());
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    if let Some(peer) = peer {
+        let address = (peer.parse::<IpAddr>().unwrap(), 1_234);
+        request
+            .extensions_mut()
+            .insert(Peer::from(std::net::SocketAddr::from(address)));
+    }
+    request
+}
+
+async fn answer(limiter: &Limiter, request: Request<Body>) -> Response<()> {
+    let ok = service_fn(|_: Request<Body>| async { Ok::<_, ()>(Response::new(Body::new())) });
+    let service = RateLimitLayer::new(limiter.clone()).layer(ok);
+    service.oneshot(request).await.unwrap().map(drop)
+}
+
+async fn send(limiter: &Limiter, request: Request<Body>) -> u16 {
+    answer(limiter, request).await.status().as_u16()
+}
+
+#[tokio::test]
+async fn a_refusal_says_why() {
+    let policy = || one_a_minute("user").on_missing_key(OnMissingKey::Reject);
+    let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(policy())
+        .deny(denied);
+    let limiter = limiter.build().unwrap();
+    for (headers, status, reason) in [
+        (&[][..], 400, "missing_key"),
+        (&[("x-user", "mallory")], 403, "listed"),
+    ] {
+        let (log, _listening) = Log::listen();
+        assert_eq!(send(&limiter, from(None, headers)).await, status);
+        let event = only(&log, Level::DEBUG, "refused without asking");
+        assert_eq!(event.names(), ["policy", "reason"]);
+        assert_eq!(event.field("policy"), "user");
+        assert_eq!(event.field("reason"), reason);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
+    let (log, _listening) = Log::listen();
+    let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(PeerAddr);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    assert_eq!(send(&limiter, from(None, &[])).await, 500);
+    let event = only(&log, Level::WARN, "refused without asking");
+    assert_eq!(event.field("policy"), "client");
+    assert_eq!(event.field("reason"), "misconfigured");
+    let why = event.field("why");
+    assert!(why.contains("into_make_service_with_connect_info"), "{why}");
+}
+
+#[tokio::test]
+async fn a_trip_to_the_store_is_a_span_that_says_how_it_came_out() {
+    let (log, _listening) = Log::listen();
+    let policies = [
+        one_a_minute("user"),
+        Policy::new("all", Limit::gcra(10, MINUTE)),
+    ];
+    let limiter = Limiter::new(TestStore::new(Trip::Short), policies).unwrap();
+    for (status, allowed) in [(200, "true"), (429, "false")] {
+        assert_eq!(
+            send(&limiter, from(None, &[("x-user", "alice")])).await,
+            status
+        );
+        let spans = log.entries();
+        let mut spans = spans.iter().rev().filter(|entry| !entry.is_event);
+        let (answer, question) = (spans.next().unwrap(), spans.next().unwrap());
+        assert_eq!(
+            (question.level, &*question.name),
+            (Level::DEBUG, "rate_limit")
+        );
+        assert_eq!(question.names(), ["policies"]);
+        assert_eq!(question.field("policies"), "2");
+        assert_eq!(answer.names(), ["allowed"]);
+        assert_eq!(answer.field("allowed"), allowed);
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_says_while_it_is_asked_is_within_the_span() {
+    #[derive(Clone)]
+    struct Talkative(TestStore);
+
+    impl Store for Talkative {
+        fn ask(&self, checks: &[Check<'_>]) -> Answer {
+            let answer = self.0.ask(checks);
+            Answer::Pending(Box::pin(async move {
+                tracing::info!("on the way");
+                match answer {
+                    Answer::Ready(answer) => answer,
+                    Answer::Pending(answer) => answer.await,
+                }
+            }))
+        }
+    }
+
+    let (log, _listening) = Log::listen();
+    let store = Talkative(TestStore::new(Trip::Short));
+    let limiter = Limiter::new(store, [one_a_minute("user")]).unwrap();
+    assert_eq!(
+        send(&limiter, from(None, &[("x-user", "alice")])).await,
+        200
+    );
+    let events = log.events();
+    assert_eq!(events[0].name, "on the way");
+    assert_eq!(events[0].within, ["rate_limit"]);
+}
+
+/// Everything that is said of requests of this user and this peer, and all that can be shown.
+async fn everything_said(user: &str, peer: IpAddr) -> String {
+    let (log, _listening) = Log::listen();
+    let shown = Arc::new(Mutex::new(String::new()));
+    for trip in [Trip::None, Trip::Short, Trip::Fails, Trip::FailsLate] {
+        let by_address = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).unwrap();
+        let policies = [
+            one_a_minute("enforced"),
+            one_a_minute("trial").mode(Mode::Shadow),
+            one_a_minute("closed").on_store_failure(FailureMode::Deny),
+            Policy::new("listed", Limit::gcra(1_000, MINUTE)).by(Header::new("x-listed")),
+            Policy::new("client", Limit::gcra(2, MINUTE)).by(by_address),
+            Policy::new("cost", Limit::gcra(1_000, MINUTE)).cost_by(HeaderCost::new("x-cost")),
+        ];
+        let denied = AccessList::new().keys([Key::header("x-listed", user.as_bytes())]);
+        let told = Arc::clone(&shown);
+        let limiter = Limiter::builder(TestStore::new(trip))
+            .policies(policies.clone())
+            .deny(denied.clone())
+            .on_decision(move |event: &DecisionEvent<'_>| {
+                told.lock().unwrap().push_str(&format!("{event:?}\n"));
+            })
+            .build()
+            .unwrap();
+        let mut rejections = String::new();
+        for headers in [
+            &[("x-user", user)][..],
+            &[("x-user", user)],
+            &[("x-listed", user)],
+            &[("x-cost", user)],
+            &[],
+            &[],
+        ] {
+            let request = from(Some(&peer.to_string()), headers);
+            rejections.push_str(&format!("{:?}\n", answer(&limiter, request).await));
+        }
+        for policy in ["enforced", "trial", "closed"] {
+            for key in [Key::from(user), Key::from(user), Key::address(peer)] {
+                rejections.push_str(&format!("{:?}\n", limiter.check(policy, &key).await));
+                rejections.push_str(&format!("{key:?} {:?}\n", limiter.subject_of(&key)));
+            }
+        }
+        let shapes = format!("{limiter:?} {policies:?} {denied:?}\n");
+        shown.lock().unwrap().push_str(&(rejections + &shapes));
+    }
+    let events = log.events();
+    for text in ["denied", "would have been denied", "let through uncounted"] {
+        assert!(
+            events.iter().any(|event| event.name == text),
+            "{text}: {events:#?}"
+        );
+    }
+    let shown = shown.lock().unwrap();
+    format!("{shown}\n{:#?}", log.entries())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn nothing_that_is_said_shows_whom_it_is_about(
+        user in "[a-zA-Z0-9@._-]{7,30}",
+        peer in any::<[u8; 16]>().prop_map(IpAddr::from),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let said = runtime.block_on(everything_said(&user, peer));
+        prop_assert!(!said.contains(&user), "{user}: {said}");
+        prop_assert!(!said.contains(&peer.to_string()), "{peer}: {said}");
+    }
+}
+
+#[test]
+fn nor_does_it_of_an_address_of_four_bytes() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let peer = "203.0.113.77".parse().unwrap();
+    let said = runtime
+        .unwrap()
+        .block_on(everything_said("mallory@example.com", peer));
+    assert!(!said.contains("203.0.113"), "{said}");
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_reached_keeps_its_password_to_itself() {
+    let (log, _listening) = Log::listen();
+    // Nobody listens there: the port was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let url = format!("redis://operator:open-sesame@127.0.0.1:{port}");
+    let failed = RedisStore::connect(&url).await.unwrap_err();
+    let mut said = format!("{failed:?} {failed}");
+    let mut source = failed.source();
+    while let Some(error) = source {
+        said.push_str(&format!(" {error:?} {error}"));
+        source = error.source();
+    }
+    let store = RedisStore::builder(&url).connect_lazy().unwrap();
+    said.push_str(&format!("{store:?}"));
+    let limiter = Limiter::new(store, [one_a_minute("api")]).unwrap();
+    check(&limiter, "api", 2).await;
+    assert_eq!(log.events().len(), 2, "{:#?}", log.events());
+    said.push_str(&format!("{:#?}", log.entries()));
+    assert!(!said.contains("open-sesame"), "{said}");
+}
