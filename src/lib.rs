@@ -73,13 +73,32 @@
 //! It has to be told who the proxies are. Headers that clients choose freely, as [`Header`] reads
 //! them, belong behind authentication or beside a policy by address.
 //!
+//! # What can change while it runs
+//!
+//! Each policy has a [`Mode`]: enforced; in shadow, where it is counted and reported, and denies
+//! nobody; or off. [`Limiter::set_mode`] changes it, [`Limiter::replace`] puts other policies in
+//! the place of those in force without a moment between them, and [`Limiter::turn_off`] lets
+//! everything pass. An [`AccessList`] names clients that are refused, or let through, whatever the
+//! policies say.
+//!
+//! # What can be seen
+//!
+//! An [`Observer`] is told of every decision, of how the store fares and of the circuit breaker.
+//! With the feature `tracing`, denials and failures are events. A handler sees what is left in the
+//! [`Verdict`] that [`RateLimitLayer::expose_decisions`] puts into the request's extensions.
+//!
+//! # Tests of your own
+//!
+//! [`ManualClock`] makes a `MemoryStore` wait for you; [`AlwaysAllow`] and [`AlwaysDeny`] are stores
+//! that always say the same.
+//!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `memory` | yes | `MemoryStore` |
 //! | `redis` | yes | `RedisStore` |
-//! | `axum` | | reads the peer's address and the matched route as axum tells them |
+//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | | events and spans; see `docs/observability.md` |
@@ -117,10 +136,10 @@ mod by_policy;
 pub mod config;
 #[cfg(feature = "axum")]
 mod extractor;
-#[cfg(feature = "axum")]
-mod operator;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "axum")]
+mod operator;
 mod top_denied;
 
 pub use self::access::AccessList;

@@ -77,9 +77,7 @@ impl Limiter {
                 patience: policy.patience,
                 lease: read.algorithm.lease().map(|_| LeaseId::new()),
             };
-            let is_shadow = mode == Mode::Shadow;
-            let of_policy = policy.checks(subject, read.algorithm, Action::Take(take));
-            checks.extend(of_policy.map(|check| Check { is_shadow, ..check }));
+            checks.extend(policy.checks(subject, read.algorithm, Action::Take(take), mode));
             asked.add(position, subject, mode);
             asked.has_penalties |= policy.penalty.is_some();
             asked.may_give_back |= policy.may_give_back(&read.algorithm);

@@ -126,35 +126,24 @@ impl Limiter {
 
     /// Asks for permits, as the policy's mode has it.
     async fn decide(&self, policy: &ReadyPolicy, key: &Key, action: Action) -> Decision {
-        let subject = self.subject(key);
-        if action.takes() == 0 {
-            return self.ask(policy, subject, action, false).await;
-        }
-        if let Some(decision) = self.unasked(policy, key) {
-            return decision;
-        }
         let mode = policy.mode();
-        let is_shadow = mode == Mode::Shadow;
-        let mut decision = self.ask(policy, subject, action, is_shadow).await;
-        if is_shadow {
-            decision = decision.in_shadow();
+        let subject = self.subject(key);
+        let answer = self.ask(policy, subject, action, mode);
+        let mut decision = policy.decision(&mut decisions(answer).await.iter());
+        // Looking decides nothing.
+        if action.takes() > 0 {
+            if mode == Mode::Shadow {
+                decision = decision.in_shadow();
+            }
+            self.report(policy, mode, subject, &decision);
         }
-        self.report(policy, mode, subject, &decision);
         decision
     }
 
-    async fn ask(
-        &self,
-        policy: &ReadyPolicy,
-        subject: Subject,
-        action: Action,
-        is_shadow: bool,
-    ) -> Decision {
-        let checks = policy.checks(subject, policy.algorithm, action);
-        let checks = checks.map(|check| Check { is_shadow, ..check });
+    fn ask(&self, policy: &ReadyPolicy, subject: Subject, action: Action, mode: Mode) -> Answer {
+        let checks = policy.checks(subject, policy.algorithm, action, mode);
         let checks: SmallVec<[Check<'_>; 2]> = checks.collect();
-        let answer = self.0.store.ask(&checks);
-        policy.decision(&mut decisions(answer).await.iter())
+        self.0.store.ask(&checks)
     }
 
     fn subject(&self, key: &Key) -> Subject {

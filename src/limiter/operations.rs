@@ -5,6 +5,7 @@ use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
+use crate::policy::ReadyPolicy;
 
 impl Limiter {
     /// Asks for one request's permits (the policy's cost) of this key.
@@ -20,8 +21,8 @@ impl Limiter {
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
         let policy = self.named(policy)?;
-        let action = Action::take(policy.default_cost());
-        Ok(self.decide(&policy, &key.into(), action).await)
+        let cost = policy.default_cost();
+        Ok(self.take(&policy, &key.into(), cost).await)
     }
 
     /// As [`check`](Self::check), for this many permits; 0 only looks.
@@ -35,10 +36,8 @@ impl Limiter {
         key: impl Into<Key>,
         cost: u32,
     ) -> Result<Decision, CheckError> {
-        let action = Action::take(cost);
-        Ok(self
-            .decide(&*self.named(policy)?, &key.into(), action)
-            .await)
+        let policy = self.named(policy)?;
+        Ok(self.take(&policy, &key.into(), cost).await)
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
@@ -98,6 +97,14 @@ impl Limiter {
     /// As for [`check`](Self::check).
     pub async fn reset(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
         self.carry_out(policy, key.into(), Action::Reset).await
+    }
+
+    async fn take(&self, policy: &ReadyPolicy, key: &Key, cost: u32) -> Decision {
+        // Whoever only looks is shown what is there, whatever the mode.
+        match self.unasked(policy, key).filter(|_| cost > 0) {
+            Some(decision) => decision,
+            None => self.decide(policy, key, Action::take(cost)).await,
+        }
     }
 
     async fn carry_out(

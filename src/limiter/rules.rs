@@ -1,6 +1,6 @@
 //! `Rules`: what a limiter holds requests to, which can be replaced while it is at work.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -71,16 +71,15 @@ impl Rules {
         self.exempt
             .iter()
             .try_for_each(|requests| requests.validate())?;
-        let mut policies: Vec<Arc<ReadyPolicy>> = Vec::with_capacity(self.policies.len());
-        let mut positions = HashMap::with_capacity(self.policies.len());
+        let mut names = HashSet::new();
+        let mut policies = Vec::with_capacity(self.policies.len());
         for policy in self.policies {
             let policy = policy.ready(self.on_store_failure)?;
-            let name = policy.id.name();
-            if positions.insert(name.to_owned(), policies.len()).is_some() {
-                return Err(ConfigError::DuplicatePolicy {
-                    name: name.to_owned(),
-                });
+            let name = policy.id.name().to_owned();
+            if names.contains(&name) {
+                return Err(ConfigError::DuplicatePolicy { name });
             }
+            names.insert(name);
             policies.push(Arc::new(policy));
         }
         Ok(ReadyRules {

@@ -1,11 +1,12 @@
 //! Looking and forgetting by the hash of a key, for whoever has only that: an operator who found it
 //! in a log, a metric or a stored key.
 
-use super::Limiter;
+use super::{Limiter, decisions};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::{Key, Subject};
+use crate::mode::Mode;
 
 impl Limiter {
     /// What a key is known by in the store, in logs and to observers.
@@ -46,6 +47,7 @@ impl Limiter {
         action: Action,
     ) -> Result<Decision, CheckError> {
         let policy = self.named(policy)?;
-        Ok(self.ask(&policy, subject, action, false).await)
+        let answer = self.ask(&policy, subject, action, Mode::Enforce);
+        Ok(policy.decision(&mut decisions(answer).await.iter()))
     }
 }

@@ -31,7 +31,7 @@ impl Limiter {
     /// # Errors
     ///
     /// When there is no policy of this name, or its limit is one that nobody can wait for: see
-    /// [`Policy::max_wait`].
+    /// [`Policy::max_wait`](crate::Policy::max_wait).
     pub async fn acquire(
         &self,
         policy: &str,

@@ -23,6 +23,7 @@ use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limiter::Limiter;
 use crate::mode::Mode;
+use crate::top_denied::TopDenied;
 
 /// Far more than any question takes.
 const LONGEST_BODY: usize = 16 * 1024;
@@ -32,6 +33,7 @@ const LONGEST_BODY: usize = 16 * 1024;
 pub(super) struct Desk {
     pub(super) limiter: Limiter,
     pub(super) tally: Arc<Tally>,
+    pub(super) top: Option<TopDenied>,
 }
 
 pub(super) fn router(desk: Desk) -> Router {
@@ -101,7 +103,11 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<Problem> {
 }
 
 async fn state(State(desk): State<Desk>) -> Response {
-    json(&report::State::of(&desk.limiter, &desk.tally))
+    json(&report::State::of(
+        &desk.limiter,
+        &desk.tally,
+        desk.top.as_ref(),
+    ))
 }
 
 #[derive(Deserialize, Serialize)]

@@ -11,6 +11,7 @@ use self::tally::Tally;
 use crate::error::StoreErrorKind;
 use crate::limiter::Limiter;
 use crate::observe::{BreakerState, DecisionEvent, Observer, RefusalReason};
+use crate::top_denied::TopDenied;
 
 mod api;
 mod page;
@@ -49,7 +50,7 @@ mod tally;
 /// | | body | |
 /// |---|---|---|
 /// | `GET /` | | the page |
-/// | `GET /state` | | whether requests are limited, the policies, all counts, the store |
+/// | `GET /state` | | whether requests are limited, the policies, all counts, the store, who is [denied most](Self::top_denied) |
 /// | `POST /switch` | `{"on": false}` | the kill switch |
 /// | `POST /mode` | `{"policy": "api", "mode": "shadow"}` | changes a policy's mode |
 /// | `POST /peek` | `{"policy": "api", "subject": …}` | looks at what a subject has left |
@@ -86,6 +87,7 @@ mod tally;
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub struct Operator {
     tally: Arc<Tally>,
+    top: Option<TopDenied>,
 }
 
 impl Operator {
@@ -93,7 +95,16 @@ impl Operator {
     pub fn new() -> Self {
         Self {
             tally: Arc::new(Tally::new()),
+            top: None,
         }
+    }
+
+    /// Shows this list of who is denied most, which the limiter has to be told of as an
+    /// [observer](crate::LimiterBuilder::observe) of its own.
+    #[must_use]
+    pub fn top_denied(mut self, top: TopDenied) -> Self {
+        self.top = Some(top);
+        self
     }
 
     /// The page and its endpoints, about this limiter. It has no authentication of its own.
@@ -103,6 +114,7 @@ impl Operator {
         api::router(Desk {
             limiter,
             tally: Arc::clone(&self.tally),
+            top: self.top.clone(),
         })
     }
 }

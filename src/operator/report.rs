@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::tally::{ByResult, Tally};
+use super::tally::Tally;
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
+use crate::top_denied::{TopDenied, TopEntry};
+
+/// So many of those that are denied most are told of.
+const MOST_DENIED: usize = 10;
 
 /// All that is known of a limiter.
 #[derive(serde::Serialize)]
@@ -19,6 +23,17 @@ pub(super) struct State {
     refusals: Counts,
     store: StoreState,
     policies: Vec<PolicyState>,
+    /// Absent when nobody keeps the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_denied: Option<Vec<Denied>>,
+}
+
+#[derive(serde::Serialize)]
+struct Denied {
+    policy: String,
+    subject: String,
+    denials: u64,
+    mode: &'static str,
 }
 
 #[derive(serde::Serialize)]
@@ -63,7 +78,7 @@ pub(super) struct Quota {
 pub(super) struct Counts(Vec<(&'static str, u64)>);
 
 impl State {
-    pub(super) fn of(limiter: &Limiter, tally: &Tally) -> Self {
+    pub(super) fn of(limiter: &Limiter, tally: &Tally, top: Option<&TopDenied>) -> Self {
         let (answers, failures) = tally.answers();
         let last_failure = tally.last_failure().map(|(kind, ago)| Failure {
             reason: kind.to_string(),
@@ -73,7 +88,7 @@ impl State {
         Self {
             on: limiter.is_on(),
             uptime_ms: millis(tally.uptime()),
-            decisions: Counts::of(tally.total()),
+            decisions: Counts(tally.total().collect()),
             refusals: Counts(tally.refusals().collect()),
             store: StoreState {
                 breaker: tally.breaker().as_str(),
@@ -85,16 +100,31 @@ impl State {
             policies: policies
                 .map(|summary| PolicyState::of(summary, tally))
                 .collect(),
+            top_denied: top.map(|top| {
+                top.list()
+                    .iter()
+                    .take(MOST_DENIED)
+                    .map(Denied::of)
+                    .collect()
+            }),
+        }
+    }
+}
+
+impl Denied {
+    fn of(entry: &TopEntry) -> Self {
+        Self {
+            policy: entry.policy.to_string(),
+            subject: entry.subject.to_string(),
+            denials: entry.denials,
+            mode: entry.mode.as_str(),
         }
     }
 }
 
 impl PolicyState {
     fn of(summary: PolicySummary, tally: &Tally) -> Self {
-        let decisions = match tally.of(&summary.name) {
-            Some(counts) => Counts::of(&counts),
-            None => Counts::of(&ByResult::default()),
-        };
+        let decisions = Counts(tally.of(&summary.name));
         Self {
             name: summary.name,
             algorithm: summary.algorithm,
@@ -115,12 +145,6 @@ impl Quota {
             reset_after_ms: millis(decision.reset_after()),
             banned_for_ms: decision.banned_for().map(millis),
         }
-    }
-}
-
-impl Counts {
-    fn of(counts: &ByResult) -> Self {
-        Self(counts.each().collect())
     }
 }
 

@@ -1,25 +1,18 @@
 //! `Tally`: what an operator has been told, as numbers since the start.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
-
+use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, DecisionResult, RefusalReason};
-
-/// Policies beyond these are counted in the total only. Their names come from configurations, which
-/// somebody may yet replace for ever.
-const MOST_POLICIES: usize = 1_000;
 
 /// What an operator has been told, as numbers since the start.
 pub(super) struct Tally {
     since: Instant,
     total: ByResult,
-    /// Replaced whole when a policy is heard of for the first time.
-    policies: ArcSwap<HashMap<String, Arc<ByResult>>>,
+    policies: ByPolicy<ByResult>,
     refusals: [AtomicU64; RefusalReason::ALL.len()],
     answers: AtomicU64,
     failures: AtomicU64,
@@ -36,7 +29,7 @@ struct Trouble {
 
 /// Decisions by how they came out, in the order of [`DecisionResult::ALL`].
 #[derive(Default)]
-pub(super) struct ByResult([AtomicU64; DecisionResult::ALL.len()]);
+struct ByResult([AtomicU64; DecisionResult::ALL.len()]);
 
 impl ByResult {
     fn count(&self, result: DecisionResult) {
@@ -45,7 +38,7 @@ impl ByResult {
         }
     }
 
-    pub(super) fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let names = DecisionResult::ALL.map(DecisionResult::as_str);
         names.into_iter().zip(self.0.iter().map(read))
     }
@@ -56,7 +49,7 @@ impl Tally {
         Self {
             since: Instant::now(),
             total: ByResult::default(),
-            policies: ArcSwap::default(),
+            policies: ByPolicy::new(),
             refusals: Default::default(),
             answers: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -67,23 +60,8 @@ impl Tally {
 
     pub(super) fn count(&self, policy: &str, result: DecisionResult) {
         self.total.count(result);
-        if let Some(policy) = self.policies.load().get(policy) {
-            policy.count(result);
-        } else if let Some(policy) = self.meet(policy) {
-            policy.count(result);
-        }
-    }
-
-    /// Makes room for a policy that was not heard of yet.
-    fn meet(&self, policy: &str) -> Option<Arc<ByResult>> {
-        self.policies.rcu(|known| {
-            let mut known = HashMap::clone(known);
-            if known.len() < MOST_POLICIES {
-                known.entry(policy.to_owned()).or_default();
-            }
-            known
-        });
-        self.of(policy)
+        self.policies
+            .with(policy, ByResult::default, |policy| policy.count(result));
     }
 
     pub(super) fn count_refusal(&self, reason: RefusalReason) {
@@ -110,13 +88,15 @@ impl Tally {
         self.since.elapsed()
     }
 
-    pub(super) fn total(&self) -> &ByResult {
-        &self.total
+    /// All decisions, also those of policies that are no more.
+    pub(super) fn total(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.total.each()
     }
 
-    /// Of one policy; `None` when it has decided nothing yet.
-    pub(super) fn of(&self, policy: &str) -> Option<Arc<ByResult>> {
-        self.policies.load().get(policy).cloned()
+    /// Of one policy.
+    pub(super) fn of(&self, policy: &str) -> Vec<(&'static str, u64)> {
+        self.policies
+            .with(policy, ByResult::default, |policy| policy.each().collect())
     }
 
     pub(super) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -162,8 +142,9 @@ fn read(number: &AtomicU64) -> u64 {
 mod tests {
     use super::*;
 
-    fn counts(of: &ByResult) -> Vec<(&'static str, u64)> {
-        of.each().filter(|(_, count)| *count > 0).collect()
+    fn counted(all: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(&'static str, u64)> {
+        let all = all.into_iter();
+        all.filter(|(_, count)| *count > 0).collect()
     }
 
     #[test]
@@ -171,44 +152,15 @@ mod tests {
         for result in DecisionResult::ALL {
             let tally = Tally::new();
             tally.count("api", result);
-            assert_eq!(counts(tally.total()), [(result.as_str(), 1)]);
-            assert_eq!(counts(&tally.of("api").unwrap()), [(result.as_str(), 1)]);
+            assert_eq!(counted(tally.total()), [(result.as_str(), 1)]);
+            assert_eq!(counted(tally.of("api")), [(result.as_str(), 1)]);
+            assert_eq!(counted(tally.of("other")), []);
         }
         for reason in RefusalReason::ALL {
             let tally = Tally::new();
             tally.count_refusal(reason);
-            let refused = tally.refusals().filter(|(_, count)| *count > 0);
-            assert_eq!(refused.collect::<Vec<_>>(), [(reason.as_str(), 1)]);
+            assert_eq!(counted(tally.refusals()), [(reason.as_str(), 1)]);
         }
-    }
-
-    #[test]
-    fn policies_are_counted_apart_whoever_meets_them_first() {
-        let tally = Tally::new();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..100 {
-                        tally.count("one", DecisionResult::Allowed);
-                        tally.count("other", DecisionResult::Denied);
-                    }
-                });
-            }
-        });
-        assert_eq!(counts(&tally.of("one").unwrap()), [("allowed", 400)]);
-        assert_eq!(counts(&tally.of("other").unwrap()), [("denied", 400)]);
-    }
-
-    #[test]
-    fn policies_without_end_take_a_bounded_room_and_are_all_in_the_total() {
-        let tally = Tally::new();
-        for number in 0..2 * MOST_POLICIES {
-            tally.count(&number.to_string(), DecisionResult::Allowed);
-        }
-        assert_eq!(tally.policies.load().len(), MOST_POLICIES);
-        assert!(tally.of(&MOST_POLICIES.to_string()).is_none());
-        let total = 2 * MOST_POLICIES as u64;
-        assert_eq!(counts(tally.total()), [("allowed", total)]);
     }
 
     #[test]

@@ -213,22 +213,27 @@ impl ReadyPolicy {
         }
     }
 
-    /// The same, with that of the penalty behind it where there is one.
+    /// The same in this mode, with that of the penalty behind it where there is one.
     pub(crate) fn checks(
         &self,
         subject: Subject,
         algorithm: Algorithm,
         action: Action,
+        mode: Mode,
     ) -> impl Iterator<Item = Check<'_>> {
+        let check = move |algorithm, action| Check {
+            is_shadow: mode == Mode::Shadow,
+            ..self.check(subject, algorithm, action)
+        };
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,
                 Action::Take(take) => Action::take(take.cost.min(1)),
                 _ => Action::look(),
             };
-            self.check(subject, penalty, action)
+            check(penalty, action)
         });
-        std::iter::once(self.check(subject, algorithm, action)).chain(penalty)
+        std::iter::once(check(algorithm, action)).chain(penalty)
     }
 
     /// The policy's decision, of the decisions on its checks, which come next.
