@@ -242,7 +242,7 @@ async fn a_subject_is_looked_at_and_reset() {
     let alice = json!({ "policy": "api", "subject": { "text": "alice" } });
     let quota = site.told("peek", alice.clone()).await;
     assert_eq!(quota["policy"], "api");
-    assert_eq!(quota["limit"], 10);
+    assert_eq!(quota["capacity"], 10);
     assert_eq!(quota["remaining"], 0);
     assert_eq!(quota["banned_for_ms"], Value::Null);
     let wait = quota["reset_after_ms"].as_u64().unwrap();

@@ -3,12 +3,9 @@
 
 mod support;
 
-use std::fs;
-
 use axum::Router;
 use serde_json::json;
 use support::browser::Browser;
-use support::web::eventually;
 use tower_throttle::{
     BreakerState, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Observer, Operator,
     Policy, StoreErrorKind,

@@ -1,7 +1,9 @@
 //! `PolicySummary`: what a policy in force says, for people.
 
 use super::Limiter;
+use crate::error::CheckError;
 use crate::mode::Mode;
+use crate::policy::ReadyPolicy;
 
 /// What a policy in force says, for people who look after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct PolicySummary {
     pub algorithm: &'static str,
     /// The numbers of its limit in words: `100 in 1 min, burst 20`.
     pub limit: String,
+    /// The most permits that there ever are at once.
+    pub capacity: u32,
     /// The mode that it is in.
     pub mode: Mode,
 }
@@ -31,12 +35,27 @@ impl Limiter {
     pub fn summaries(&self) -> Vec<PolicySummary> {
         let rules = self.0.rules.load();
         let policies = rules.policies.iter();
-        let summary = policies.map(|policy| PolicySummary {
+        policies.map(|policy| PolicySummary::of(policy)).collect()
+    }
+
+    /// What this policy says.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name.
+    pub fn summary(&self, policy: &str) -> Result<PolicySummary, CheckError> {
+        Ok(PolicySummary::of(self.0.rules.load().named(policy)?))
+    }
+}
+
+impl PolicySummary {
+    fn of(policy: &ReadyPolicy) -> Self {
+        Self {
             name: policy.id.name().to_owned(),
             algorithm: policy.algorithm.name(),
             limit: policy.limit().to_string(),
+            capacity: policy.algorithm.capacity(),
             mode: policy.mode(),
-        });
-        summary.collect()
+        }
     }
 }

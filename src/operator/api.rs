@@ -21,7 +21,7 @@ use super::tally::Tally;
 use super::{page, subject};
 use crate::decision::Decision;
 use crate::key::Subject;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, PolicySummary};
 use crate::mode::Mode;
 use crate::top_denied::TopDenied;
 
@@ -159,12 +159,12 @@ impl PolicySubject {
     fn read(
         desk: &Desk,
         body: Result<Bytes, BytesRejection>,
-    ) -> Result<(String, Subject), Problem> {
+    ) -> Result<(PolicySummary, Subject), Problem> {
         let asked: Self = read(body)?;
         // The policy first: of one that does not exist, nobody wants to hear about the subject.
-        desk.limiter.mode(&asked.policy)?;
+        let policy = desk.limiter.summary(&asked.policy)?;
         let subject = subject::read(&desk.limiter, asked.subject)?;
-        Ok((asked.policy, subject))
+        Ok((policy, subject))
     }
 }
 
@@ -173,9 +173,9 @@ async fn peek(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let (policy, subject) = PolicySubject::read(&desk, body)?;
-    let decision = desk.limiter.peek_subject(&policy, subject).await?;
+    let decision = desk.limiter.peek_subject(&policy.name, subject).await?;
     answered(&decision, "nothing is known of the subject")?;
-    Ok(json(&Quota::of(policy, subject, &decision)))
+    Ok(json(&Quota::of(&policy, subject, &decision)))
 }
 
 async fn reset(
@@ -183,12 +183,12 @@ async fn reset(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let (policy, subject) = PolicySubject::read(&desk, body)?;
-    let decision = desk.limiter.reset_subject(&policy, subject).await?;
+    let decision = desk.limiter.reset_subject(&policy.name, subject).await?;
     answered(
         &decision,
         "it is not known whether the subject was reset, try again",
     )?;
-    Ok(json(&Quota::of(policy, subject, &decision)))
+    Ok(json(&Quota::of(&policy, subject, &decision)))
 }
 
 /// A failure mode is for requests; an operator wants to know.

@@ -31,9 +31,9 @@ const PAGE: &str = concat!(
 /// script may not even put text where it would be read as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-K7dYp2eNoizoo3IgoRUuVPYFQEKsiy4tus/c9aDnqj8=",
+    "sha256-saLWtwPAd159fU1LKuoMBMSb5mjwtgeVuYKo74iVE3c=",
     "'; style-src '",
-    "sha256-sdrCL4AHIc3pe2JJAI5KGgmGaB9M3PZdbzAD8/9oERc=",
+    "sha256-QueDp6+VStw78m5l7xExnqBar2517Ws/u/2SdzvPJd8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 );

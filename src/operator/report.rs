@@ -67,7 +67,8 @@ pub(super) struct Quota {
     policy: String,
     /// As stored keys and logs have it.
     subject: String,
-    limit: u32,
+    /// The most that there ever is, and what there is now.
+    capacity: u32,
     remaining: u32,
     /// How long until it is as if the subject had never asked.
     reset_after_ms: u64,
@@ -136,11 +137,11 @@ impl PolicyState {
 }
 
 impl Quota {
-    pub(super) fn of(policy: String, subject: Subject, decision: &Decision) -> Self {
+    pub(super) fn of(policy: &PolicySummary, subject: Subject, decision: &Decision) -> Self {
         Self {
-            policy,
+            policy: policy.name.clone(),
             subject: subject.to_string(),
-            limit: decision.limit(),
+            capacity: policy.capacity,
             remaining: decision.remaining(),
             reset_after_ms: millis(decision.reset_after()),
             banned_for_ms: decision.banned_for().map(millis),

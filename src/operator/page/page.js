@@ -4,8 +4,10 @@
 // Whatever path the page is mounted under, with a slash at its end or without.
 const base = location.origin + location.pathname.replace(/\/+$/, "");
 const POLL_MS = 1000;
-// What the chart shows, and over what the numbers beside it are averaged.
-const CHART_MS = 300_000;
+// What the chart shows: as much as was seen, each with the distance of its marks.
+const SPANS = [[60_000, 15_000], [120_000, 30_000], [300_000, 60_000]];
+const LONGEST_MS = SPANS.at(-1)[0];
+// Over what the numbers beside it are averaged.
 const RECENT_MS = 10_000;
 
 const GROUPS = [
@@ -95,7 +97,7 @@ function remember(state) {
   if (seen.length > 0 && state.uptime_ms < seen.at(-1).uptime_ms) seen = [];
   seen.push(state);
   // One beyond the edge, so that the chart reaches it.
-  while (seen.length > 2 && state.uptime_ms - seen[1].uptime_ms > CHART_MS) seen.shift();
+  while (seen.length > 2 && state.uptime_ms - seen[1].uptime_ms > LONGEST_MS) seen.shift();
 }
 
 // The states between which recent rates are taken.
@@ -149,20 +151,23 @@ function drawChart() {
   const totals = points.map((point) => point.each.reduce((a, b) => a + b, 0));
   const highest = roundUp(Math.max(1, ...totals));
   const now = seen.at(-1).uptime_ms;
-  const x = (at) => Math.max(left, width - ((now - at) / CHART_MS) * (width - left));
+  const age = now - seen[0].uptime_ms;
+  const [span, mark] = SPANS.find(([span]) => span >= age) ?? SPANS.at(-1);
+  const x = (at) => Math.max(left, width - ((now - at) / span) * (width - left));
   const y = (value) => bottom - (value / highest) * (bottom - top);
 
   const svg = shape("svg", { role: "img", viewBox: `0 0 ${width} ${height}` });
   const shown = GROUPS.map((group) => `${group.label} ${rate(grow(counted(group)))}`).join(", ");
-  svg.setAttribute("aria-label", `Decisions a second over the last five minutes; now: ${shown}`);
+  svg.setAttribute("aria-label", `Decisions a second, the last ${time(span)}; now: ${shown}`);
   for (const share of [0, 0.5, 1]) {
     const at = Math.round(y(highest * share)) + 0.5;
     svg.append(shape("line", { x1: left, x2: width, y1: at, y2: at }));
     svg.append(shape("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, short.format(highest * share)));
   }
-  for (const [minutes, anchor] of [[5, "start"], [4, "middle"], [3, "middle"], [2, "middle"], [1, "middle"], [0, "end"]]) {
-    const text = minutes === 0 ? "now" : width < 480 ? `−${minutes}` : `−${minutes} min`;
-    svg.append(shape("text", { x: x(now - minutes * 60_000), y: height - 4, "text-anchor": anchor }, text));
+  for (let ago = 0; ago <= span; ago += mark) {
+    const anchor = ago === 0 ? "end" : ago === span ? "start" : "middle";
+    const text = ago === 0 ? "now" : span > 120_000 ? `−${ago / 60_000} min` : `−${ago / 1000} s`;
+    svg.append(shape("text", { x: x(now - ago), y: height - 4, "text-anchor": anchor }, text));
   }
   // Areas on top of each other, each from the sum of those before it.
   let floor = points.map(() => 0);
@@ -321,7 +326,7 @@ function drawTop({ top_denied: top }) {
     list.replaceChildren(...top.map(({ policy, subject }) => {
       const look = element("button", { type: "button", class: "plain", "aria-label": `Look at ${subject}` }, "Look");
       look.addEventListener("click", () => lookAt(policy, subject));
-      const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", { class: "small" }, `${subject.slice(0, 12)}…`));
+      const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", { class: "small" }, subject));
       return element("li", {}, who, element("span", { class: "hot" }), look);
     }));
   }
@@ -373,14 +378,14 @@ async function about(verb) {
   const answer = $("answer");
   try {
     const quota = await ask(verb, { policy: $("policy").value, subject: subject() });
-    const meter = element("meter", { min: 0, max: Math.max(quota.limit, quota.remaining), value: quota.remaining, "aria-label": "left" });
+    const meter = element("meter", { min: 0, max: quota.capacity, value: quota.remaining, "aria-label": "left" });
     const words = [
       verb === "reset" ? "Reset." : "",
       quota.banned_for_ms === null ? "" : `Banned for ${time(quota.banned_for_ms)}.`,
       quota.reset_after_ms > 0 ? `As if never used in ${time(quota.reset_after_ms)}.` : "Nothing is in use.",
     ];
     answer.replaceChildren(
-      element("p", {}, element("b", {}, whole.format(quota.remaining)), ` of ${whole.format(quota.limit)} left`),
+      element("p", {}, element("b", {}, whole.format(quota.remaining)), ` of ${whole.format(quota.capacity)} left`),
       meter,
       element("p", {}, words.filter(Boolean).join(" ")),
       element("p", { class: "quiet small" }, "Known to logs as ", element("code", {}, quota.subject)),
