@@ -2,6 +2,8 @@
 //!
 //! The `floor` of each group is what no limiter with hashed keys can do without: one BLAKE3 hash of
 //! the key and one reading of the clock. What is above it is the decision.
+//!
+//! Beside them what a denial costs that is remembered in front of another store.
 
 use std::hint::black_box;
 use std::thread;
@@ -11,7 +13,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    Clock as _, Limit, Limiter, MINUTE, MemoryStore, Policy, SECOND, SystemClock,
+    Clock as _, DAY, DenyCache, Limit, Limiter, MINUTE, MemoryStore, Policy, SECOND, SystemClock,
 };
 
 const KEYS: u64 = 100_000;
@@ -52,6 +54,16 @@ fn hot_key(criterion: &mut Criterion) {
     }
     let denying = limiter(Limit::gcra(1, MINUTE));
     group.bench_function("gcra_denied", |bencher| bencher.iter(|| check(&denying, 7)));
+    for (name, limit) in [
+        ("gcra_remembered_denial", Limit::gcra(1, DAY)),
+        ("sliding_log_remembered_denial", Limit::sliding_log(1, DAY)),
+    ] {
+        // Age would make it ask again.
+        let cache = DenyCache::new(MemoryStore::new()).max_age(DAY);
+        let denying = Limiter::new(cache, [Policy::new("api", limit)]).unwrap();
+        (0..2).for_each(|_| check(&denying, 7));
+        group.bench_function(name, |bencher| bencher.iter(|| check(&denying, 7)));
+    }
 }
 
 fn many_keys(criterion: &mut Criterion) {

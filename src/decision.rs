@@ -27,6 +27,10 @@ pub struct Decision {
     /// How long the subject is banned for; zero when it is not.
     pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
+    /// Why the store did not judge, when the local share did.
+    pub(crate) judged_locally: Option<StoreErrorKind>,
+    /// Whether the store was not asked for it.
+    pub(crate) is_remembered: bool,
 }
 
 /// What permits that were taken are known by when they are given back.
@@ -37,6 +41,8 @@ pub struct Receipt {
     /// For an algorithm that lets callers wait: the state that taking them has left, by which it
     /// is seen whether anybody has taken permits since.
     pub(crate) mark: [u64; 2],
+    /// Whether they were taken of the local share: the store knows nothing of them.
+    pub(crate) is_local: bool,
 }
 
 impl Receipt {
@@ -58,6 +64,9 @@ pub enum Outcome {
     NeverFits,
     /// The subject was denied too often and is banned; [`Decision::banned_for`] says for how long.
     Banned,
+    /// The store was not asked, because another policy's denial of the same request was known
+    /// already; whether this one would have denied it too is not known. Nothing was taken.
+    NotAsked,
     /// It would have been denied, if the policy were [enforced](crate::Mode::Enforce).
     ShadowDenied,
     /// Nobody was asked, and nothing is counted: limiting or the policy is off, or the subject is
@@ -72,14 +81,19 @@ pub enum Outcome {
 }
 
 impl Decision {
-    /// Whether the request may pass, as far as this policy is concerned.
+    /// Whether the request may pass, as far as this policy is concerned; also of one that was
+    /// [not asked](Outcome::NotAsked).
     ///
     /// When several policies judge one request, one that denies leaves the others' permits
     /// untouched.
     pub fn is_allowed(&self) -> bool {
         matches!(
             self.outcome,
-            Outcome::Allowed | Outcome::ShadowDenied | Outcome::Unlimited | Outcome::FailedOpen(_)
+            Outcome::Allowed
+                | Outcome::NotAsked
+                | Outcome::ShadowDenied
+                | Outcome::Unlimited
+                | Outcome::FailedOpen(_)
         )
     }
 
@@ -99,8 +113,8 @@ impl Decision {
         self.window.to_duration()
     }
 
-    /// The permits that could be taken right now, after this decision; 0 when the store gave no
-    /// answer.
+    /// The permits that could be taken right now, after this decision; 0 when the failure mode
+    /// decided, or the store was not asked.
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
@@ -148,6 +162,12 @@ impl Decision {
         self.reset_after.to_duration()
     }
 
+    /// Whether the store was not asked, because this process remembers a denial that still holds:
+    /// see [`DenyCache`](crate::DenyCache). Nothing was taken then.
+    pub fn is_remembered(&self) -> bool {
+        self.is_remembered
+    }
+
     /// A decision that no store was asked for: about a limit of so many permits in such a window.
     pub(crate) fn unasked(outcome: Outcome, (limit, window): (u32, Micros)) -> Self {
         Self {
@@ -166,6 +186,8 @@ impl Decision {
             renews_whole: false,
             ban: Micros::ZERO,
             receipt: Receipt::default(),
+            judged_locally: None,
+            is_remembered: false,
         }
     }
 
@@ -203,15 +225,29 @@ impl Decision {
 
     /// Whether it was allowed, and a tenth of the limit or less is left.
     pub(crate) fn is_near_limit(&self) -> bool {
-        self.is_allowed() && u64::from(self.remaining) * 10 <= u64::from(self.limit)
+        self.outcome == Outcome::Allowed && u64::from(self.remaining) * 10 <= u64::from(self.limit)
     }
 
     /// Why the store gave no answer, when it gave none.
     pub fn store_failure(&self) -> Option<StoreErrorKind> {
         match self.outcome {
             Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind) => Some(kind),
-            _ => None,
+            _ => self.judged_locally,
         }
+    }
+
+    /// Whether this process judged by its own share of the limit, as the store gave no answer: see
+    /// `FailureMode::Local`. The limit and what remains are then those of the share.
+    pub fn is_local(&self) -> bool {
+        self.judged_locally.is_some()
+    }
+
+    /// Whether a limit was judged at all, by the store or locally.
+    pub(crate) fn is_judged(&self) -> bool {
+        !matches!(
+            self.outcome,
+            Outcome::NotAsked | Outcome::FailedOpen(_) | Outcome::FailedClosed(_)
+        )
     }
 }
 
@@ -239,6 +275,17 @@ impl Decisions {
             .filter(|(_, decision)| !decision.is_allowed())
             .max_by_key(|(_, decision)| wait(decision))
             .map(|(position, _)| position)
+    }
+}
+
+#[cfg(any(feature = "memory", feature = "redis"))]
+impl Decisions {
+    /// Notes that the store could not do what this check asks, and lets it pass.
+    pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
+        if let Some(decision) = self.0.get_mut(position) {
+            let quota = (decision.limit, decision.window);
+            *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
+        }
     }
 }
 

@@ -169,6 +169,9 @@ pub enum StoreErrorKind {
     Full,
     /// As many questions as allowed are already under way. Nothing was counted.
     Overloaded,
+    /// The store was not asked, since it failed too often just before: the circuit breaker is open.
+    /// Nothing was counted.
+    BreakerOpen,
     /// The key holds something that this crate did not write. Nothing was counted.
     ForeignValue,
     /// An answer of a shape that this crate does not know: it may have been counted.
@@ -208,6 +211,7 @@ impl StoreErrorKind {
         Self::Busy,
         Self::Full,
         Self::Overloaded,
+        Self::BreakerOpen,
         Self::ForeignValue,
         Self::BadReply,
     ];
@@ -222,6 +226,7 @@ impl StoreErrorKind {
             Self::Busy => "busy",
             Self::Full => "full",
             Self::Overloaded => "overloaded",
+            Self::BreakerOpen => "breaker_open",
             Self::ForeignValue => "foreign_value",
             Self::BadReply => "bad_reply",
         }
@@ -241,6 +246,7 @@ impl StoreErrorKind {
             Self::Busy => "the store refuses for now",
             Self::Full => "the store is at its memory bound",
             Self::Overloaded => "too many questions to the store are under way",
+            Self::BreakerOpen => "the store failed too often and is left alone for a while",
             Self::ForeignValue => "the key holds a value that is not ours",
             Self::BadReply => "the store's answer has an unknown shape",
         }

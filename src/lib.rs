@@ -53,7 +53,8 @@
 //!
 //! `MemoryStore` counts in one process: nothing to install, no trip. `RedisStore` counts for all
 //! processes that use the same Redis or Valkey server and prefix: one script call for each request,
-//! on the server's clock. The policies are the same, and so are the answers. [`Store`] is the trait
+//! on the server's clock, but none about a subject that is known to be denied ([`DenyCache`]). The
+//! policies are the same, and so are the answers. [`Store`] is the trait
 //! behind both.
 //!
 //! # What if the store fails
@@ -98,10 +99,11 @@
 //! |---|---|---|
 //! | `memory` | yes | `MemoryStore` |
 //! | `redis` | yes | `RedisStore` |
-//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
+//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers; `Operator`, a page for whoever is on call |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
+//! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
-//! | `tracing` | | events and spans; see `docs/observability.md` |
+//! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a TOML file |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -177,7 +179,7 @@ pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, FailureMode, PendingAnswer, PolicyId, Store,
+    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
@@ -190,6 +192,8 @@ pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, Throt
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/grpc.md")]
+    struct Grpc;
     #[doc = include_str!("../docs/headers.md")]
     struct Headers;
     #[doc = include_str!("../docs/proxies.md")]

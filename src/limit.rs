@@ -263,7 +263,9 @@ impl Limit {
     /// said. For [`concurrency`](Self::concurrency).
     ///
     /// What is shorter frees the places of a killed process earlier; it should be several times as
-    /// long as a decision may take, and longer than a process may ever stand still.
+    /// long as a decision may take, and longer than a process may ever stand still. One of less than
+    /// about 20 s may lapse while the store is away: after an outage it can take 6 s until it is
+    /// asked again.
     #[must_use]
     pub const fn lease(mut self, life: Duration) -> Self {
         self.lease = Some(life);
@@ -330,9 +332,7 @@ impl Limit {
         if capacity == 0 {
             return Err(ConfigError::out_of_range(field, 0, ANY_PERMITS));
         }
-        // Keeps every stored instant below 2^53 microseconds, where a Lua number is exact.
-        let refill = self.period.as_micros() * u128::from(capacity) / u128::from(self.permits);
-        if refill > MAX_REFILL.as_micros() {
+        if capacity > most_capacity(self.permits, self.period.into()) {
             return Err(ConfigError::out_of_range(
                 field,
                 capacity,
@@ -362,6 +362,14 @@ impl Kind {
             Self::Concurrency => "lease",
         }
     }
+}
+
+/// The most permits at once: as many as come back within 100 years. Keeps every stored instant below
+/// 2^53 microseconds, where a Lua number is exact.
+pub(crate) fn most_capacity(permits: u32, period: Micros) -> u32 {
+    let within = MAX_REFILL.as_micros() * u128::from(permits);
+    let most = within / u128::from(period.get().max(1));
+    u32::try_from(most).unwrap_or(u32::MAX).max(1)
 }
 
 /// A time that all arithmetic is exact for.

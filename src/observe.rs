@@ -90,6 +90,10 @@ impl DecisionEvent<'_> {
             Outcome::FailedOpen(_) => DecisionResult::FailedOpen,
             Outcome::FailedClosed(_) => DecisionResult::FailedClosed,
             Outcome::ShadowDenied => DecisionResult::ShadowDenied,
+            Outcome::NotAsked => DecisionResult::NotAsked,
+            _ if !decision.is_allowed() && decision.is_remembered() => {
+                DecisionResult::DeniedFromMemory
+            }
             _ if !decision.is_allowed() => DecisionResult::Denied,
             _ if !decision.delay().is_zero() => DecisionResult::Waited,
             _ if decision.is_near_limit() => DecisionResult::NearLimit,
@@ -112,6 +116,8 @@ pub enum DecisionResult {
     Denied,
     /// Denied by what this process remembers of an earlier denial, without asking the store.
     DeniedFromMemory,
+    /// Not asked, since another policy is known to deny the request.
+    NotAsked,
     /// Would have been denied, if the policy were enforced.
     ShadowDenied,
     /// Let through uncounted, since the store gave no answer.
@@ -122,12 +128,13 @@ pub enum DecisionResult {
 
 impl DecisionResult {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Allowed,
         Self::NearLimit,
         Self::Waited,
         Self::Denied,
         Self::DeniedFromMemory,
+        Self::NotAsked,
         Self::ShadowDenied,
         Self::FailedOpen,
         Self::FailedClosed,
@@ -141,6 +148,7 @@ impl DecisionResult {
             Self::Waited => "waited",
             Self::Denied => "denied",
             Self::DeniedFromMemory => "denied_from_memory",
+            Self::NotAsked => "not_asked",
             Self::ShadowDenied => "shadow_denied",
             Self::FailedOpen => "failed_open",
             Self::FailedClosed => "failed_closed",
@@ -257,5 +265,57 @@ impl Observer for Observers {
 
     fn on_breaker(&self, state: BreakerState) {
         self.0.iter().for_each(|each| each.on_breaker(state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+
+    fn result(mode: Mode, decision: Decision) -> DecisionResult {
+        let subject = Subject::from(&Key::from("alice"));
+        let event = DecisionEvent {
+            policy: "api",
+            mode,
+            subject,
+            decision: &decision,
+        };
+        event.result()
+    }
+
+    fn decided(outcome: Outcome) -> Decision {
+        Decision::unasked(outcome, (100, crate::time::Micros::new(1)))
+    }
+
+    #[test]
+    fn what_comes_from_memory_is_told_apart() {
+        let denied = decided(Outcome::Denied);
+        let remembered = Decision {
+            is_remembered: true,
+            ..denied
+        };
+        let not_asked = decided(Outcome::NotAsked);
+        for (mode, decision, expected) in [
+            (Mode::Enforce, denied, DecisionResult::Denied),
+            (Mode::Enforce, remembered, DecisionResult::DeniedFromMemory),
+            (
+                Mode::Shadow,
+                remembered.in_shadow(),
+                DecisionResult::ShadowDenied,
+            ),
+            (Mode::Enforce, not_asked, DecisionResult::NotAsked),
+            (Mode::Shadow, not_asked, DecisionResult::NotAsked),
+        ] {
+            assert_eq!(result(mode, decision), expected);
+        }
+    }
+
+    #[test]
+    fn every_result_has_a_word_of_its_own() {
+        let mut words = DecisionResult::ALL.map(DecisionResult::as_str).to_vec();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), DecisionResult::ALL.len());
     }
 }

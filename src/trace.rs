@@ -3,7 +3,7 @@
 //! No event and no span shows a subject: at most its hash.
 
 #[cfg(feature = "tracing")]
-pub(crate) use tracing::{debug, warn};
+pub(crate) use tracing::{debug, info, warn};
 
 /// Takes an event in the words of `tracing` and says nothing.
 #[cfg(not(feature = "tracing"))]
@@ -14,7 +14,7 @@ macro_rules! silent {
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use {silent as debug, silent as warn};
+pub(crate) use {silent as debug, silent as info, silent as warn};
 
 /// The time in which a store is asked about a request.
 pub(crate) struct Span {

@@ -8,7 +8,10 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use futures_util::FutureExt as _;
-use tower_throttle::{Limit, Limiter, MINUTE, ManualClock, MemoryStore, Policy, SECOND};
+use tower_throttle::{
+    Answer, Check, DAY, DenyCache, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Policy,
+    SECOND, Store, Subject,
+};
 #[cfg(feature = "metrics")]
 use tower_throttle::{Metrics, TopDenied};
 
@@ -151,6 +154,65 @@ fn three_policies_asked_at_once_allocate_nothing_either() {
     second();
     assert_eq!(allocations(|| (0..100).for_each(|_| second())), 0);
     assert_eq!(admitted, 101 * 10);
+}
+
+/// Everybody is one and the same subject, and answered by a trip.
+struct SameForAll(MemoryStore);
+
+impl Store for SameForAll {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let subject = Subject::from(&Key::everybody());
+        let checks: Vec<_> = checks
+            .iter()
+            .map(|check| Check { subject, ..*check })
+            .collect();
+        let Answer::Ready(answer) = self.0.ask(&checks) else {
+            panic!("a memory store answers at once");
+        };
+        Answer::Pending(Box::pin(std::future::ready(answer)))
+    }
+}
+
+fn remembering(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    let cache = DenyCache::new(SameForAll(MemoryStore::new()));
+    // Age would make it ask again, however fast the machine is.
+    Limiter::new(cache.max_age(DAY), policies).unwrap()
+}
+
+#[tokio::test]
+async fn a_remembered_denial_allocates_nothing() {
+    let limits = [
+        Limit::gcra(1, DAY),
+        Limit::fixed_window(1, DAY),
+        Limit::sliding_log(1, DAY),
+    ];
+    for limit in limits {
+        let limiter = remembering([Policy::new("api", limit)]);
+        while limiter.check("api", "alice").await.unwrap().is_allowed() {}
+        let denied = || {
+            let answer = limiter.check("api", "alice").now_or_never();
+            assert!(!answer.unwrap().unwrap().is_allowed());
+        };
+        let took = allocations(|| (0..1_000).for_each(|_| denied()));
+        assert_eq!(took, 0, "{limit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_denied_subjects_takes_no_more_than_is_documented() {
+    let limiter = remembering([Policy::new("api", Limit::gcra(1, DAY))]);
+    while limiter.check("api", 0_u64).await.unwrap().is_allowed() {}
+    let flood = async |subjects: std::ops::Range<u64>| {
+        let before = BYTES.get();
+        for subject in subjects {
+            let decision = limiter.check("api", subject).await.unwrap();
+            assert!(!decision.is_allowed());
+        }
+        BYTES.get().wrapping_sub(before)
+    };
+    let first = flood(1..10_000).await;
+    assert!((1..=12 << 20).contains(&first), "{first}");
+    assert_eq!(flood(10_000..100_000).await, 0);
 }
 
 #[test]

@@ -4,7 +4,6 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
@@ -13,15 +12,13 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use support::redis::free_port;
 use tower_throttle::{
-    AccessList, BreakerState, Everybody, Extension, HOUR, Header, Key, Limit, Limiter, MINUTE,
-    MemoryStore, Mode, Observer, Operator, Peer, PeerAddr, Policy, RateLimitLayer, RedisStore,
-    Rules, StoreErrorKind,
+    AccessList, Everybody, Extension, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode,
+    Operator, Peer, PeerAddr, Policy, RateLimitLayer, RedisStore, Rules, TopDenied,
 };
 
 /// A limiter and what operators see of it.
 struct Site {
     limiter: Limiter,
-    operator: Operator,
     url: String,
 }
 
@@ -41,7 +38,6 @@ impl Site {
         let url = support::web::serve(Router::new().nest_service("/limits", router)).await;
         Self {
             limiter,
-            operator,
             url: format!("{url}/limits"),
         }
     }
@@ -93,6 +89,12 @@ async fn problem(answer: Response) -> (u16, String) {
 
 fn ten(name: &str) -> Policy {
     Policy::new(name, Limit::sliding_log(10, HOUR))
+}
+
+/// A store whose server is not there.
+fn unreachable() -> RedisStore {
+    let store = RedisStore::builder(&format!("redis://127.0.0.1:{}", free_port()));
+    store.connect_lazy().unwrap()
 }
 
 #[tokio::test]
@@ -168,7 +170,7 @@ async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
 }
 
 #[tokio::test]
-async fn the_state_tells_how_the_store_fares() {
+async fn a_store_in_memory_has_taken_no_trips() {
     let site = Site::of([ten("api")]).await;
     assert_eq!(
         site.state().await["store"],
@@ -177,21 +179,59 @@ async fn the_state_tells_how_the_store_fares() {
             "last_failure": null,
         })
     );
-    let ms = Duration::from_millis(1);
-    site.operator.on_store_answer(ms, None);
-    site.operator
-        .on_store_answer(50 * ms, Some(StoreErrorKind::TimedOut));
-    site.operator.on_breaker(BreakerState::Open);
-    let store = site.state().await["store"].take();
-    assert_eq!(store["breaker"], "open");
-    assert_eq!(store["answers"], 2);
-    assert_eq!(store["failures"], 1);
-    assert_eq!(store["answering_us"], 51_000);
-    assert_eq!(
-        store["last_failure"]["reason"],
-        "the store did not answer within the deadline"
-    );
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_shows_in_the_state() {
+    let operator = Operator::new();
+    let limiter = Limiter::builder(unreachable())
+        .policy(ten("api"))
+        .observe(operator.clone())
+        .build()
+        .unwrap();
+    let site = Site::about(limiter, operator).await;
+    // Often enough for the breaker.
+    for _ in 0..20 {
+        site.limiter.check("api", "alice").await.unwrap();
+    }
+    let state = site.state().await;
+    let store = &state["store"];
+    assert_ne!(store["breaker"], "closed");
+    assert_eq!(store["answers"], store["failures"]);
+    assert!(store["failures"].as_u64().unwrap() > 0, "{store}");
     assert!(store["last_failure"]["ago_ms"].is_u64());
+    let reason = store["last_failure"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the store "), "{reason}");
+    assert_eq!(state["decisions"]["failed_open"], 20);
+}
+
+#[tokio::test]
+async fn who_is_denied_most_is_listed_with_the_hash_to_look_at() {
+    let top = TopDenied::new(10);
+    let operator = Operator::new().top_denied(top.clone());
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(ten("api"))
+        .observe(operator.clone())
+        .observe(top)
+        .build()
+        .unwrap();
+    let site = Site::about(limiter, operator).await;
+    assert_eq!(site.state().await["top_denied"], json!([]));
+    for _ in 0..13 {
+        site.limiter.check("api", "mallory").await.unwrap();
+    }
+    let mallory = site.limiter.subject_of("mallory").to_string();
+    assert_eq!(
+        site.state().await["top_denied"],
+        json!([{ "policy": "api", "subject": mallory, "denials": 3, "mode": "enforce" }])
+    );
+    assert_eq!(site.left("api", json!({ "hash": mallory })).await, 0);
+}
+
+#[tokio::test]
+async fn without_a_list_of_who_is_denied_most_the_state_has_none() {
+    let site = Site::of([ten("api")]).await;
+    assert_eq!(site.state().await.get("top_denied"), None);
 }
 
 #[tokio::test]
@@ -483,8 +523,7 @@ async fn what_is_too_long_or_nowhere_is_a_problem_too() {
 
 #[tokio::test]
 async fn a_store_that_does_not_answer_is_told_as_such() {
-    let store = RedisStore::builder(&format!("redis://127.0.0.1:{}", free_port()));
-    let limiter = Limiter::new(store.connect_lazy().unwrap(), [ten("api")]).unwrap();
+    let limiter = Limiter::new(unreachable(), [ten("api")]).unwrap();
     let site = Site::about(limiter, Operator::new()).await;
     for (path, said) in [
         ("peek", "nothing is known of the subject"),

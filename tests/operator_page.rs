@@ -1,14 +1,15 @@
 //! The operators' page in a real browser: what it shows, and what its buttons do.
-#![cfg(all(unix, feature = "axum", feature = "memory"))]
+#![cfg(all(unix, feature = "axum", feature = "memory", feature = "redis"))]
 
 mod support;
 
 use axum::Router;
 use serde_json::json;
 use support::browser::Browser;
+use support::redis::free_port;
 use tower_throttle::{
-    BreakerState, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Observer, Operator,
-    Policy, StoreErrorKind,
+    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, RedisStore,
+    Store,
 };
 
 /// What would be markup if it were put into the page as such.
@@ -16,14 +17,17 @@ const HOSTILE: &str = r#"<img src=x onerror="document.title=1"><b>api"#;
 
 struct Site {
     limiter: Limiter,
-    operator: Operator,
     url: String,
 }
 
 impl Site {
     async fn of(policies: impl IntoIterator<Item = Policy>) -> Self {
+        Self::over(MemoryStore::new(), policies).await
+    }
+
+    async fn over(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Self {
         let operator = Operator::new();
-        let limiter = Limiter::builder(MemoryStore::new())
+        let limiter = Limiter::builder(store)
             .policies(policies)
             .observe(operator.clone())
             .build()
@@ -32,7 +36,6 @@ impl Site {
         let url = support::web::serve(Router::new().nest_service("/a/limits", router)).await;
         Self {
             limiter,
-            operator,
             url: format!("{url}/a/limits"),
         }
     }
@@ -253,22 +256,23 @@ async fn a_server_that_is_gone_is_told_and_found_again() {
 
 #[tokio::test]
 async fn the_store_and_its_breaker_are_shown() {
-    let site = Site::of([api()]).await;
+    let gone = RedisStore::builder(&format!("redis://127.0.0.1:{}", free_port()));
+    let site = Site::over(gone.connect_lazy().unwrap(), [api()]).await;
     let browser = site.open().await;
     assert_eq!(browser.text("#breaker").await, "closed");
-    let failure = Some(StoreErrorKind::Unreachable);
-    site.operator
-        .on_store_answer(2 * tower_throttle::SECOND, failure);
-    site.operator.on_breaker(BreakerState::Open);
+    for _ in 0..20 {
+        site.limiter.check("api", "alice").await.unwrap();
+    }
     browser
         .until("document.querySelector('#breaker').textContent === 'open'")
         .await;
-    assert_eq!(browser.text("#failures").await, "1");
+    assert_ne!(browser.text("#failures").await, "0");
     let last = browser.text("#last-failure").await;
-    assert!(
-        last.ends_with("ago: the store cannot be reached."),
-        "{last}"
-    );
+    assert!(last.starts_with("Last failure "), "{last}");
+    assert!(last.contains(" ago: the store "), "{last}");
+    browser
+        .until("document.querySelector('[data-group=failed] b').textContent !== '0'")
+        .await;
 }
 
 /// At the width of a phone nothing has to be scrolled to the side.

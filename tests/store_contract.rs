@@ -25,6 +25,11 @@ on_every_store! {
     what_never_fits_denies_the_whole_question_and_charges_nothing
     answers_that_are_dropped_leave_nothing_behind
     a_question_of_many_checks_is_answered
+    what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged
+    what_fits_in_shadow_is_charged_only_with_all_that_is_enforced
+    checks_in_shadow_alone_are_each_charged_for_themselves
+    a_penalty_in_shadow_bans_in_shadow
+    permits_in_shadow_are_charged_given_back_and_forgotten_as_all_others
 }
 
 /// Promise 1.
@@ -294,6 +299,142 @@ async fn a_question_of_many_checks_is_answered(bench: &Bench) {
         );
     }
     assert_eq!(left, [40, 0, 0]);
+}
+
+fn in_shadow(policy: &str) -> bool {
+    policy.starts_with("shadow")
+}
+
+/// A check of each algorithm's, and the name of its policy.
+fn one_of_each(name: &str, limit: u32) -> impl Iterator<Item = (String, Algorithm)> {
+    let named = move |(number, limit)| {
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        (format!("{name} {number}"), algorithm)
+    };
+    every_algorithm(limit).into_iter().enumerate().map(named)
+}
+
+/// Promise 10, and 2.
+async fn what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged(bench: &Bench) {
+    let take = Action::take(1);
+    for ((shadow, narrow), (enforced, wide)) in one_of_each("shadow", 1).zip(one_of_each("own", 4))
+    {
+        let both = [
+            (shadow.as_str(), narrow, "k", take),
+            (enforced.as_str(), wide, "k", take),
+        ];
+        for (fits_in_shadow, left) in [(true, 3), (false, 2), (false, 1), (false, 0)] {
+            let decisions = bench.act_in_shadow(&both, in_shadow).await;
+            assert_eq!(decisions[0].is_allowed(), fits_in_shadow, "{shadow}");
+            assert!(decisions[1].is_allowed(), "{enforced}");
+            assert_eq!([0, 1].map(|at: usize| decisions[at].remaining()), [0, left]);
+        }
+    }
+}
+
+/// Promise 10.
+async fn what_fits_in_shadow_is_charged_only_with_all_that_is_enforced(bench: &Bench) {
+    let take = Action::take(1);
+    for ((shadow, wide), (enforced, narrow)) in one_of_each("shadow", 4).zip(one_of_each("own", 2))
+    {
+        let both = [
+            (enforced.as_str(), narrow, "k", take),
+            (shadow.as_str(), wide, "k", take),
+        ];
+        for (is_allowed, left) in [(true, 3), (true, 2), (false, 2), (false, 2)] {
+            let decisions = bench.act_in_shadow(&both, in_shadow).await;
+            assert_eq!(decisions[0].is_allowed(), is_allowed, "{enforced}");
+            assert!(
+                decisions[1].is_allowed(),
+                "{shadow} fits whatever the other says"
+            );
+            assert_eq!(decisions[1].remaining(), left, "{shadow}");
+        }
+    }
+}
+
+/// Promise 10.
+async fn checks_in_shadow_alone_are_each_charged_for_themselves(bench: &Bench) {
+    let take = Action::take(1);
+    for ((first, narrow), (second, wide)) in
+        one_of_each("shadow a", 1).zip(one_of_each("shadow b", 3))
+    {
+        let both = [
+            (first.as_str(), narrow, "k", take),
+            (second.as_str(), wide, "k", take),
+        ];
+        for (fits, left) in [
+            ([true, true], 2),
+            ([false, true], 1),
+            ([false, true], 0),
+            ([false; 2], 0),
+        ] {
+            let decisions = bench.act_in_shadow(&both, in_shadow).await;
+            assert_eq!(
+                [0, 1].map(|at: usize| decisions[at].is_allowed()),
+                fits,
+                "{first}"
+            );
+            assert_eq!(decisions[1].remaining(), left, "{second}");
+        }
+    }
+}
+
+/// Promise 10, of the exception of promise 1.
+async fn a_penalty_in_shadow_bans_in_shadow(bench: &Bench) {
+    let take = Action::take(1);
+    let algorithm = |limit: &Limit| Algorithm::try_from(limit).unwrap();
+    let narrow = algorithm(&Limit::gcra(1, SECOND));
+    let wide = algorithm(&Limit::fixed_window(9, MINUTE));
+    let penalty = Algorithm::try_from(&Penalty::after(2, MINUTE, MINUTE)).unwrap();
+    let question = [
+        ("shadow", narrow, "k", take),
+        ("shadow", penalty, "k", take),
+        ("wide", wide, "k", take),
+    ];
+    let mut outcomes = Vec::new();
+    for left in (5..9).rev() {
+        let decisions = bench.act_in_shadow(&question, in_shadow).await;
+        outcomes.push([0, 1].map(|at: usize| decisions[at].outcome()));
+        assert_eq!(decisions[2].remaining(), left);
+    }
+    use Outcome::{Allowed, Banned, Denied};
+    let expected = [
+        [Allowed; 2],
+        [Denied, Allowed],
+        [Denied, Allowed],
+        [Denied, Banned],
+    ];
+    assert_eq!(outcomes, expected);
+
+    // Its policy would let it through, and must not count what the ban would keep out.
+    bench.advance(SECOND);
+    let decisions = bench.act_in_shadow(&question, in_shadow).await;
+    assert_eq!(decisions[0].remaining(), 1);
+    assert!(decisions[0].is_allowed() && decisions[2].is_allowed());
+    assert_eq!(decisions[1].outcome(), Banned);
+}
+
+async fn permits_in_shadow_are_charged_given_back_and_forgotten_as_all_others(bench: &Bench) {
+    let credit = Action::Credit {
+        permits: 2,
+        taken_at: None,
+    };
+    let policies: Vec<_> = one_of_each("shadow", 5)
+        .chain(one_of_each("own", 5))
+        .collect();
+    for (action, left) in [(Action::Charge(4), 1), (credit, 3), (Action::Reset, 5)] {
+        let all: Vec<_> = policies
+            .iter()
+            .map(|(name, algorithm)| (name.as_str(), *algorithm, "k", action))
+            .collect();
+        let decisions = bench.act_in_shadow(&all, in_shadow).await;
+        let found: Vec<_> = decisions
+            .iter()
+            .map(|decision| decision.remaining())
+            .collect();
+        assert_eq!(found, [left; 16], "{action:?}");
+    }
 }
 
 /// Each algorithm with a limit of so many permits.

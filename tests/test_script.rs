@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-/// A PATH with a few of the usual tools, cargo, and nothing else.
+/// A checkout of its own, and a PATH with a few of the usual tools, cargo, and nothing else.
 struct Machine {
     directory: TempDir,
     _alone: MutexGuard<'static, ()>,
@@ -20,19 +20,34 @@ struct Machine {
 /// thread starts meanwhile has it open for a moment.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// The environment that the script makes, and the Python inside of it.
+const GRPCIO: &str = "checkout/target/grpcio/bin/python";
+
 impl Machine {
     fn new() -> Self {
         let machine = Self {
             directory: tempfile::tempdir().unwrap(),
             _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
         };
-        for tool in ["sh", "dirname", "cat", "cp", "env"] {
+        for tool in ["sh", "dirname", "cat", "cp", "mkdir", "env"] {
             let places = ["/bin", "/usr/bin"].map(|place| Path::new(place).join(tool));
             let place = places.iter().find(|place| place.exists());
             symlink(place.expect(tool), machine.path(tool)).unwrap();
         }
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/test");
+        fs::create_dir_all(machine.path("checkout/scripts")).unwrap();
+        fs::copy(script, machine.path("checkout/scripts/test")).unwrap();
         machine.has("id", "echo 0");
         machine.has("cargo", "echo cargo \"$@\"");
+        machine
+    }
+
+    /// All that the tests need.
+    fn with_everything() -> Self {
+        let machine = Self::new();
+        for program in ["redis-server", "curl", "chromium", "chromedriver", GRPCIO] {
+            machine.has(program, "");
+        }
         machine
     }
 
@@ -41,24 +56,31 @@ impl Machine {
     }
 
     fn has(&self, program: &str, does: &str) {
+        fs::create_dir_all(self.path(program).parent().unwrap()).unwrap();
         fs::write(self.path(program), format!("#!/bin/sh\n{does}\n")).unwrap();
         fs::set_permissions(self.path(program), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A package manager that has one package, which brings one server.
-    fn installs(&self, manager: &str, package: &str, server: &str) {
-        let server = self.path(server).display().to_string();
+    fn lacks(&self, program: &str) {
+        fs::remove_file(self.path(program)).unwrap();
+    }
+
+    /// A package manager that has one package, which brings one program.
+    fn installs(&self, manager: &str, package: &str, program: &str, does: &str) {
+        self.has("in-the-package", does);
+        let from = self.path("in-the-package").display().to_string();
+        let to = self.path(program).display().to_string();
         self.has(
             manager,
             &format!(
                 "echo {manager} \"$@\"\n\
-                 case \"$*\" in *{package}) cp \"$0\" {server};; *) exit 1;; esac"
+                 case \"$*\" in *\" {package}\") cp {from} {to};; *) exit 1;; esac"
             ),
         );
     }
 
     fn run(&self) -> Output {
-        Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/test"))
+        Command::new(self.path("checkout/scripts/test"))
             .args(["--test", "http"])
             .env("PATH", self.directory.path())
             .output()
@@ -68,17 +90,44 @@ impl Machine {
 
 const TESTS: &str = "cargo test --all-features --test http\n";
 
+/// A Python that makes environments, into which `pip` installs grpcio.
+const PYTHON: &str = r#"
+case "$*" in
+    *"import ensurepip, venv") ;;
+    *"-m venv --clear target/grpcio") mkdir -p target/grpcio/bin; cp "$0" target/grpcio/bin/python ;;
+    *"-m pip install --quiet grpcio-status") mkdir target/grpcio/grpc_status ;;
+    *"import grpc_status") [ -e target/grpcio/grpc_status ] ;;
+    *) exit 1 ;;
+esac"#;
+
 fn printed(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr))
 }
 
+/// It has run the tests, whatever it did before.
+fn assert_ran(run: &Output) {
+    let (stdout, stderr) = printed(run);
+    assert!(run.status.success(), "{stdout}{stderr}");
+    assert!(stdout.ends_with(TESTS), "{stdout}");
+}
+
+/// It has run nothing, and says what to do.
+fn assert_advised(run: &Output, advice: &str) {
+    let (stdout, stderr) = printed(run);
+    assert!(!run.status.success());
+    assert!(!stdout.contains(TESTS), "{stdout}");
+    assert!(stderr.contains(advice), "{stderr}");
+}
+
 #[test]
-fn a_machine_that_has_a_server_only_runs_the_tests() {
+fn a_machine_that_has_everything_only_runs_the_tests() {
     for server in ["redis-server", "valkey-server"] {
-        let machine = Machine::new();
+        let machine = Machine::with_everything();
+        machine.lacks("redis-server");
         machine.has(server, "");
         machine.has("apt-get", "echo called");
+        machine.has("python3", "echo called");
         let run = machine.run();
         assert!(run.status.success());
         assert_eq!(printed(&run), (TESTS.to_owned(), String::new()));
@@ -87,46 +136,143 @@ fn a_machine_that_has_a_server_only_runs_the_tests() {
 
 #[test]
 fn a_server_is_installed_by_the_package_manager_that_is_there() {
-    for (manager, package, server) in [
+    for (manager, package) in [
         // Its `update` fails, as it does where one of several sources is gone.
-        ("apt-get", "redis-server", "redis-server"),
-        ("dnf", "redis", "redis-server"),
-        ("dnf", "valkey", "valkey-server"),
-        ("apk", "redis", "redis-server"),
-        ("apk", "valkey", "valkey-server"),
-        ("brew", "redis", "redis-server"),
+        ("apt-get", "redis"),
+        ("apt-get", "valkey"),
+        ("dnf", "redis"),
+        ("dnf", "valkey"),
+        ("apk", "redis"),
+        ("apk", "valkey"),
+        ("brew", "redis"),
     ] {
-        let machine = Machine::new();
-        machine.installs(manager, package, server);
-        let run = machine.run();
-        let (stdout, stderr) = printed(&run);
-        assert!(run.status.success(), "{stdout}{stderr}");
-        assert!(stdout.ends_with(TESTS), "{stdout}");
+        let machine = Machine::with_everything();
+        machine.lacks("redis-server");
+        machine.installs(manager, package, &format!("{package}-server"), "");
+        assert_ran(&machine.run());
     }
 }
 
 #[test]
-fn a_machine_where_none_can_be_installed_is_told_what_to_do() {
+fn a_machine_where_no_server_can_be_installed_is_told_what_to_do() {
     for has_manager in [false, true] {
-        let machine = Machine::new();
+        let machine = Machine::with_everything();
+        machine.lacks("redis-server");
         if has_manager {
             machine.has("apt-get", "exit 1");
         }
+        assert_advised(&machine.run(), "apt-get install redis-server");
+    }
+}
+
+#[test]
+fn curl_is_installed_or_asked_for() {
+    let machine = Machine::with_everything();
+    machine.lacks("curl");
+    assert_advised(&machine.run(), "apt-get install curl");
+    machine.installs("apt-get", "curl", "curl", "");
+    assert_ran(&machine.run());
+}
+
+#[test]
+fn a_browser_and_its_driver_go_by_several_names() {
+    for (browser, driver) in [
+        ("chromium-browser", "chromedriver"),
+        ("google-chrome", "chromedriver"),
+        ("google-chrome-stable", "chromium.chromedriver"),
+    ] {
+        let machine = Machine::with_everything();
+        machine.lacks("chromium");
+        machine.lacks("chromedriver");
+        machine.has(browser, "");
+        machine.has(driver, "");
         let run = machine.run();
-        let (stdout, stderr) = printed(&run);
-        assert!(!run.status.success());
-        assert_eq!(stdout, "");
-        assert!(stderr.contains("apt-get install redis-server"), "{stderr}");
+        assert_eq!(printed(&run), (TESTS.to_owned(), String::new()));
+    }
+}
+
+#[test]
+fn what_of_the_browser_is_missing_is_installed() {
+    for (manager, package, program) in [
+        ("apt-get", "chromium", "chromium"),
+        ("apt-get", "chromium-driver", "chromedriver"),
+        ("apk", "chromium-chromedriver", "chromedriver"),
+        ("dnf", "chromedriver", "chromedriver"),
+    ] {
+        let machine = Machine::with_everything();
+        machine.lacks(program);
+        machine.installs(manager, package, program, "");
+        assert_ran(&machine.run());
+    }
+}
+
+#[test]
+fn a_machine_where_no_browser_can_be_installed_is_told_what_to_do() {
+    for missing in ["chromium", "chromedriver"] {
+        let machine = Machine::with_everything();
+        machine.lacks(missing);
+        assert_advised(&machine.run(), "apt-get install chromium chromium-driver");
+        machine.has("apt-get", "exit 1");
+        assert_advised(&machine.run(), "apt-get install chromium chromium-driver");
+    }
+}
+
+#[test]
+fn grpcio_is_installed_into_an_environment_of_its_own_once() {
+    let machine = Machine::with_everything();
+    machine.lacks(GRPCIO);
+    machine.has("python3", PYTHON);
+    machine.has("apt-get", "exit 1");
+    assert_ran(&machine.run());
+    let again = machine.run();
+    assert_eq!(printed(&again), (TESTS.to_owned(), String::new()));
+}
+
+#[test]
+fn python_is_installed_by_the_package_manager_that_is_there() {
+    // Debian's has a module less, which comes with another package.
+    let incomplete = "exit 1";
+    for (manager, package, python) in [
+        ("apt-get", "python3-venv", None),
+        ("apt-get", "python3-venv", Some(incomplete)),
+        ("dnf", "python3", None),
+        ("apk", "python3", None),
+        ("brew", "python3", None),
+    ] {
+        let machine = Machine::with_everything();
+        machine.lacks(GRPCIO);
+        if let Some(python) = python {
+            machine.has("python3", python);
+        }
+        machine.installs(manager, package, "python3", PYTHON);
+        assert_ran(&machine.run());
+    }
+}
+
+#[test]
+fn an_environment_that_is_broken_is_made_anew() {
+    let machine = Machine::with_everything();
+    machine.has(GRPCIO, "exit 1");
+    machine.has("python3", PYTHON);
+    assert_ran(&machine.run());
+}
+
+#[test]
+fn a_machine_where_grpcio_cannot_be_installed_is_told_what_to_do() {
+    let without_packages = PYTHON.replace("mkdir target/grpcio/grpc_status", "exit 1");
+    for python in [None, Some("exit 1"), Some(&without_packages)] {
+        let machine = Machine::with_everything();
+        machine.lacks(GRPCIO);
+        if let Some(python) = python {
+            machine.has("python3", python);
+        }
+        assert_advised(&machine.run(), "-m pip install grpcio-status");
     }
 }
 
 #[test]
 fn a_machine_without_rust_is_told_where_it_is() {
-    let machine = Machine::new();
-    machine.has("redis-server", "");
-    fs::remove_file(machine.path("cargo")).unwrap();
-    let run = machine.run();
-    let (_, stderr) = printed(&run);
-    assert!(!run.status.success());
-    assert!(stderr.contains("https://rustup.rs"), "{stderr}");
+    let machine = Machine::with_everything();
+    machine.lacks("cargo");
+    assert_advised(&machine.run(), "https://rustup.rs");
 }

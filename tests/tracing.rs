@@ -191,7 +191,7 @@ async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
     let event = only(&log, Level::WARN, "refused without asking");
     assert_eq!(event.field("policy"), "client");
     assert_eq!(event.field("reason"), "misconfigured");
-    let why = event.field("why");
+    let why = event.field("explanation");
     assert!(why.contains("into_make_service_with_connect_info"), "{why}");
 }
 

@@ -113,6 +113,11 @@ impl Action {
         !matches!(self, Self::Take(_) | Self::Charge(_) | Self::Renew(_))
     }
 
+    /// Whether it changes its key without asking, and not in a lease of its own.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(self, Self::Take(_) | Self::Renew(_) | Self::Release(_))
+    }
+
     /// The permits that it is about, whichever way they go.
     pub(crate) fn permits(&self) -> u32 {
         match self {
@@ -137,6 +142,15 @@ impl Action {
         match self {
             Self::Take(take) => take.patience,
             _ => Patience::None,
+        }
+    }
+
+    /// The receipt of what it gives back, where it has one.
+    #[cfg(feature = "memory")]
+    pub(crate) fn receipt(&self) -> Option<&Receipt> {
+        match self {
+            Self::Refund { receipt, .. } | Self::Cancel { receipt, .. } => Some(receipt),
+            _ => None,
         }
     }
 

@@ -6,14 +6,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::fixed_window::remaining;
-use super::{Action, Arguments, LeaseId, Reading, Take, Twin};
+use super::{Action, Arguments, LeaseId, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
 /// The lease of nobody's.
 const NOBODY: u64 = 0;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Concurrency {
     limit: u32,
     lease: Micros,
@@ -180,6 +180,13 @@ impl Twin for Concurrency {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

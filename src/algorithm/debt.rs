@@ -6,12 +6,12 @@
 
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
-use super::{Arguments, Reading, Twin};
-use crate::decision::Receipt;
-use crate::limit::SoundLimit;
+use super::{Arguments, Reading, Share, Twin};
+use crate::decision::{Decision, Receipt};
+use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Debt {
     limit: u32,
     period: Micros,
@@ -50,13 +50,17 @@ const MOST_DEBT: Span = Span {
 
 impl Debt {
     pub(super) fn new(limit: &SoundLimit) -> Self {
-        let interval = Interval::new(limit.permits, limit.period);
+        Self::of(limit.permits, limit.period, limit.capacity)
+    }
+
+    fn of(limit: u32, period: Micros, capacity: u32) -> Self {
+        let interval = Interval::new(limit, period);
         Self {
-            limit: limit.permits,
-            period: limit.period,
-            capacity: limit.capacity,
+            limit,
+            period,
+            capacity,
             interval,
-            tolerance: interval.times(limit.capacity.into()),
+            tolerance: interval.times(capacity.into()),
             queues: false,
         }
     }
@@ -235,6 +239,18 @@ impl Twin for Debt {
         self.capacity
     }
 
+    fn scaled(&self, share: Share) -> Self {
+        let limit = share.of(self.limit);
+        // The rate may have been rounded down by more than the capacity.
+        let capacity = share
+            .of(self.capacity)
+            .min(most_capacity(limit, self.period));
+        Self {
+            queues: self.queues,
+            ..Self::of(limit, self.period, capacity)
+        }
+    }
+
     fn quota(&self) -> (u32, Micros) {
         (self.limit, self.period)
     }
@@ -278,5 +294,26 @@ impl Twin for Debt {
             part,
             self.queues.into(),
         ]
+    }
+
+    fn level(&self, decision: &Decision) -> [u64; 2] {
+        let Receipt { at, mark, .. } = decision.receipt;
+        [mark[0].saturating_sub(at.get()), mark[1]]
+    }
+
+    /// All that there is to know of a key is its debt, so that any cost can be judged.
+    fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+        let gone = Span {
+            us: elapsed.get(),
+            part: 0,
+        };
+        let debt = self.interval.difference(self.debt_read(reading, 0), gone);
+        let (fits, wait) = self.judge(debt, take);
+        Some(Reading {
+            fits,
+            wait,
+            level: [debt.us, debt.part.into()],
+            at: reading.at.saturating_add(elapsed),
+        })
     }
 }

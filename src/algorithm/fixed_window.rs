@@ -3,11 +3,12 @@
 //! The state tells when its window ends, so that nothing leans on a store noticing an expiry in
 //! time, and when it opened, so that a window that was made shorter ends earlier at once.
 
-use super::{Action, Arguments, Reading, Take, Twin};
+use super::{Action, Arguments, Reading, Share, Take, Twin};
+use crate::decision::Decision;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FixedWindow {
     limit: u32,
     window: Micros,
@@ -101,6 +102,13 @@ impl Twin for FixedWindow {
         self.limit
     }
 
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
+    }
+
     fn quota(&self) -> (u32, Micros) {
         (self.limit, self.window)
     }
@@ -132,6 +140,28 @@ impl Twin for FixedWindow {
             0,
             0,
         ]
+    }
+
+    fn level(&self, decision: &Decision) -> [u64; 2] {
+        let used = self.limit.saturating_sub(decision.remaining);
+        [used.into(), decision.renews_after.get()]
+    }
+
+    /// Within the window nothing comes back, so that any cost can be judged.
+    fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+        let [used, ends_in] = reading.level;
+        // A window that the next request opens is whole at any time.
+        let is_open = self.aligned || used > 0 || ends_in < self.window.get();
+        let gone = if is_open { elapsed.get() } else { 0 };
+        let ends_in = ends_in.checked_sub(gone).filter(|left| *left > 0)?;
+        let ends_in = Micros::new(ends_in);
+        let fits = take.cost == 0 || used + u64::from(take.cost) <= u64::from(self.limit);
+        Some(Reading {
+            fits,
+            wait: if fits { Micros::ZERO } else { ends_in },
+            level: [used, ends_in.get()],
+            at: reading.at.saturating_add(elapsed),
+        })
     }
 }
 

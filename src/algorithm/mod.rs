@@ -5,11 +5,9 @@
 //! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the action fits
 //! the state and writes nothing; [`commit`](Algorithm::commit) carries it out, and is called only
 //! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
-//! the crate, into the [`Decisions`].
+//! the crate, into the [`Decisions`](crate::Decisions).
 
-use smallvec::SmallVec;
-
-use crate::decision::{Decision, Decisions, Outcome, Receipt};
+use crate::decision::{Decision, Outcome, Receipt};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
 use crate::time::Micros;
@@ -19,8 +17,11 @@ mod concurrency;
 mod debt;
 mod fixed_window;
 mod gcra;
+mod known;
 mod leaky_bucket;
 mod penalty;
+mod question;
+mod share;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
@@ -28,14 +29,19 @@ mod span;
 mod token_bucket;
 
 pub use self::action::{Action, LeaseId, Patience, Take};
+pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
+#[cfg(feature = "memory")]
+pub(crate) use self::question::all_enforced_fit;
+pub use self::question::{Ask, committed, decide};
+use self::share::Share;
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
 /// `TryFrom`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm(Which);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Gcra(debt::Debt),
     TokenBucket(debt::Debt),
@@ -113,6 +119,8 @@ trait Twin {
     fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
     fn capacity(&self) -> u32;
+    /// The same with a share of its permits.
+    fn scaled(&self, share: Share) -> Self;
     fn quota(&self) -> (u32, Micros);
     /// `(remaining, reset_after)` once `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros);
@@ -130,6 +138,27 @@ trait Twin {
         [0; 2]
     }
     fn arguments(&self, action: &Action) -> Arguments;
+    /// The level that was read, by the decision that was made of it and has taken nothing.
+    fn level(&self, decision: &Decision) -> [u64; 2] {
+        let (limit, _) = self.quota();
+        let used = limit.saturating_sub(decision.remaining);
+        [used.into(), decision.reset_after.get()]
+    }
+    /// What the key would be read as for `take` when so much time has gone by since this reading
+    /// for a cost, and nobody has touched it. `None` when the reading does not tell.
+    fn later(&self, reading: &Reading, cost: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+        // What comes back when is known of the permits that were asked for, and of no others.
+        if take.cost != cost || (!reading.fits && reading.wait <= elapsed) {
+            return None;
+        }
+        let [used, back_in] = reading.level;
+        Some(Reading {
+            fits: reading.fits,
+            wait: reading.wait.saturating_sub(elapsed),
+            level: [used, back_in.saturating_sub(elapsed.get())],
+            at: reading.at.saturating_add(elapsed),
+        })
+    }
 }
 
 /// Calls a method of the [`Twin`] that this algorithm is.
@@ -146,6 +175,7 @@ macro_rules! twin {
         }
     };
 }
+use twin;
 
 /// Calls a method of the [`Twin`] that this algorithm is with its own kind of state; `$other` when
 /// the state is of another algorithm.
@@ -287,11 +317,15 @@ impl Algorithm {
             receipt: Receipt {
                 at: reading.at,
                 mark: twin!(self, twin => twin.mark(reading, taken)),
+                is_local: false,
             },
+            judged_locally: None,
+            is_remembered: false,
         }
     }
 
-    fn never_fits(&self, take: &Take) -> bool {
+    /// Whether waiting does not help, whatever the state.
+    pub(crate) fn never_fits(&self, take: &Take) -> bool {
         let borrows = self.can_wait() && matches!(take.patience, Patience::UntilPaid(_));
         take.cost > self.capacity() && !borrows
     }
@@ -370,41 +404,6 @@ impl Algorithm {
     pub fn arguments(&self, action: &Action) -> Arguments {
         twin!(self, twin => twin.arguments(action))
     }
-}
-
-/// Which checks of a question are carried out, by what was read of each.
-///
-/// All of them or none; but a [`Penalty`] is carried out, which means that it counts a denial,
-/// when the check before it is denied and no ban is in force.
-pub fn committed<'a>(
-    checks: impl Iterator<Item = (&'a Algorithm, &'a Action)>,
-    readings: &[Reading],
-) -> SmallVec<[bool; 4]> {
-    let all_fit = readings.iter().all(|reading| reading.fits);
-    let is_committed = |(position, (algorithm, action)): (usize, (&Algorithm, &Action))| {
-        if !algorithm.is_penalty() || *action == Action::Reset {
-            return all_fit;
-        }
-        let guarded_fits = |before: usize| readings[before].fits;
-        position.checked_sub(1).map(guarded_fits) == Some(false) && readings[position].fits
-    };
-    checks.enumerate().map(is_committed).collect()
-}
-
-/// The answers to all checks of a question, by what was read of each.
-pub fn decide<'a>(
-    checks: impl Iterator<Item = (&'a Algorithm, &'a Action)> + Clone,
-    readings: &[Reading],
-) -> Decisions {
-    let committed = committed(checks.clone(), readings);
-    let decide = |((algorithm, action), (reading, committed)): (
-        (&Algorithm, &Action),
-        (&Reading, &bool),
-    )| algorithm.decide(reading, action, *committed);
-    checks
-        .zip(readings.iter().zip(&committed))
-        .map(decide)
-        .collect()
 }
 
 impl State {

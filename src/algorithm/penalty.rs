@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Action, Arguments, Reading, Take, Twin};
+use super::{Action, Arguments, Reading, Share, Take, Twin};
 use crate::error::ConfigError;
 use crate::limit::sound_time;
 use crate::time::Micros;
@@ -53,7 +53,7 @@ impl Penalty {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PenaltyBox {
     denials: u32,
     within: Micros,
@@ -179,6 +179,11 @@ impl Twin for PenaltyBox {
 
     fn capacity(&self) -> u32 {
         u32::MAX
+    }
+
+    /// It counts denials, not permits.
+    fn scaled(&self, _: Share) -> Self {
+        *self
     }
 
     fn quota(&self) -> (u32, Micros) {

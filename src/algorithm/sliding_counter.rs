@@ -7,11 +7,11 @@
 
 use super::fixed_window::{added, remaining};
 use super::sliding_log::window_arguments;
-use super::{Action, Arguments, Reading, Take, Twin};
+use super::{Action, Arguments, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingCounter {
     limit: u32,
     window: Micros,
@@ -214,6 +214,13 @@ impl Twin for SlidingCounter {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

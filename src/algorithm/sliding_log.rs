@@ -8,14 +8,14 @@
 use std::collections::VecDeque;
 
 use super::fixed_window::{added, remaining};
-use super::{Action, Arguments, Reading, Take, Twin};
+use super::{Action, Arguments, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
 /// Running totals wrap here: far above what can be used in one window (2^32), far below 2^53.
 const TOTALS: u64 = 1 << 48;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingLog {
     limit: u32,
     window: Micros,
@@ -185,6 +185,13 @@ impl Twin for SlidingLog {
 
     fn capacity(&self) -> u32 {
         self.limit
+    }
+
+    fn scaled(&self, share: Share) -> Self {
+        Self {
+            limit: share.of(self.limit),
+            ..*self
+        }
     }
 
     fn quota(&self) -> (u32, Micros) {

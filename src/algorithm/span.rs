@@ -3,7 +3,7 @@
 use crate::time::Micros;
 
 /// The exact time in which one permit is given: `numerator / scale` microseconds, in lowest terms.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     numerator: u64,
     scale: u32,

@@ -61,7 +61,10 @@ impl Subject {
                 .algorithm
                 .commit(&mut self.state, now, &action, reading);
         }
-        decide(std::iter::once((&self.algorithm, &action)), &[reading])[0]
+        decide(
+            std::iter::once(Ask::enforced(&self.algorithm, &action)),
+            &[reading],
+        )[0]
     }
 
     /// What would be answered, with nothing charged.
@@ -75,7 +78,10 @@ impl Subject {
     fn look(&self, now: u64) -> Decision {
         let look = Action::look();
         let reading = self.algorithm.read(&self.state, Micros::new(now), &look);
-        decide(std::iter::once((&self.algorithm, &look)), &[reading])[0]
+        decide(
+            std::iter::once(Ask::enforced(&self.algorithm, &look)),
+            &[reading],
+        )[0]
     }
 
     fn capacity(&self) -> u32 {

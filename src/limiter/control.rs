@@ -9,6 +9,7 @@ use super::{Limiter, Shared};
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
+use crate::observe::BreakerState;
 
 impl Limiter {
     /// Puts other rules in the place of those in force, all at once: a request is judged by the old
@@ -77,6 +78,12 @@ impl Limiter {
     /// Limits again.
     pub fn turn_on(&self) {
         self.0.is_off.store(false, Ordering::Relaxed);
+    }
+
+    /// The state of the circuit breaker in front of the store. [Closed](BreakerState::Closed) for
+    /// ever over a store that answers from memory.
+    pub fn breaker(&self) -> BreakerState {
+        self.0.breaker.state()
     }
 
     /// Whether requests are limited: unless [turned off](Self::turn_off).

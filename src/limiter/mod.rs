@@ -16,7 +16,7 @@ use crate::key::{Key, Secret, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Check, Store};
+use crate::store::{Answer, Breaker, Check, Store};
 
 mod builder;
 mod control;
@@ -78,6 +78,7 @@ pub struct Limiter(Arc<Shared>);
 
 struct Shared {
     store: Box<dyn Store>,
+    breaker: Arc<Breaker>,
     /// Those in force. A request is judged by those it finds, to its end.
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,

@@ -74,8 +74,9 @@ impl Renewals {
                 None | Some(StoreErrorKind::ForeignValue) => {
                     shared.leases.renewed(together, sent);
                 }
-                // They are tried again soon.
-                Some(_) => return,
+                // They are tried again soon. Those of other trips may be held in this process alone,
+                // where each question renews them whether the store answers or not.
+                Some(_) => {}
             }
         }
     }

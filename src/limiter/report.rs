@@ -36,16 +36,20 @@ impl Limiter {
         let policy = refusal.policy.as_deref();
         let reason = refusal.reason.in_a_word();
         self.0.observers.on_refusal(policy, reason);
-        let policy = policy.unwrap_or_default();
         match &refusal.reason {
-            // The server's own fault, and every such request's until it is mended.
-            Unjudged::Misconfigured(why) => {
-                trace::warn!(policy = policy, reason = %reason, why = %why, "refused without asking");
-            }
-            // Why a cost cannot be read is left out: it may say what the request said.
-            Unjudged::Listed | Unjudged::NoKey | Unjudged::BadCost(_) => {
-                trace::debug!(policy = policy, reason = %reason, "refused without asking");
-            }
+            // Not the client's fault, and so it will be until somebody looks after it.
+            Unjudged::Misconfigured(explanation) => trace::warn!(
+                policy = policy.unwrap_or_default(),
+                reason = %reason,
+                explanation = %explanation,
+                "refused without asking"
+            ),
+            // Why a cost cannot be read is left out: it says what the client said.
+            _ => trace::debug!(
+                policy = policy.unwrap_or_default(),
+                reason = %reason,
+                "refused without asking"
+            ),
         }
     }
 }
@@ -89,7 +93,10 @@ fn log(event: &DecisionEvent<'_>) {
                 "let through uncounted"
             );
         }
-        DecisionResult::Allowed | DecisionResult::NearLimit | DecisionResult::Waited => {}
+        DecisionResult::Allowed
+        | DecisionResult::NearLimit
+        | DecisionResult::Waited
+        | DecisionResult::NotAsked => {}
     }
 }
 

@@ -10,11 +10,12 @@ use tokio::time::Instant;
 use super::leases::Lease;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, Algorithm, LeaseId, Patience};
-use crate::decision::{Decision, Outcome, Receipt};
+use crate::decision::{Decision, Decisions, Outcome, Receipt};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
-use crate::store::{Answer, Check, PendingAnswer};
+use crate::store::{Answer, Check};
 
 /// What a request has taken. Dropped, it gives back what the stage that the request is in says;
 /// nobody waits for that, and what cannot be given back lapses.
@@ -43,6 +44,8 @@ struct Entry {
     /// Whether others may wait behind it.
     is_queued: bool,
     lease: Option<LeaseId>,
+    /// Whether the store may hold the lease, which is so unless it is known to have none.
+    is_in_store: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +79,7 @@ impl Taken {
             receipt: None,
             is_queued: check.algorithm.delays() || is_patient(&check.action),
             lease: check.action.lease(),
+            is_in_store: true,
         });
     }
 
@@ -85,17 +89,13 @@ impl Taken {
         let mut doubtful: SmallVec<[Entry; 1]> = SmallVec::new();
         let entries = std::mem::take(&mut self.entries);
         for (mut entry, decision) in entries.into_iter().zip(decisions) {
-            match decision.outcome {
-                Outcome::Allowed if all_allow => {
-                    entry.receipt = Some(decision.receipt);
-                    self.entries.push(entry);
-                }
-                Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind)
-                    if kind.may_have_counted() =>
-                {
-                    doubtful.push(entry);
-                }
-                _ => {}
+            let failure = decision.store_failure();
+            entry.is_in_store = failure.is_none_or(StoreErrorKind::may_have_counted);
+            if all_allow && decision.outcome == Outcome::Allowed {
+                entry.receipt = Some(decision.receipt);
+                self.entries.push(entry);
+            } else if failure.is_some() && entry.is_in_store {
+                doubtful.push(entry);
             }
         }
         self.give_back(&doubtful, Entry::release);
@@ -140,7 +140,7 @@ impl Taken {
                 Ordering::Equal => None,
             }
         };
-        if let Some(answer) = self.ask(&self.entries, settle) {
+        if let Some(Answer::Pending(answer)) = self.ask(&self.entries, settle) {
             self.spawn(answer);
         }
     }
@@ -148,15 +148,24 @@ impl Taken {
     /// Gives back what each entry says, without waiting for the answer. What would stay taken for
     /// the rest of a lease's life is tried until the store has done it.
     fn give_back(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) {
-        if let Some(answer) = self.ask(entries, action) {
-            let limiter = self.limiter.clone();
-            let leases: SmallVec<[Lease; 1]> = entries.iter().filter_map(Entry::lease).collect();
-            self.spawn(async move {
-                if failure(Answer::Pending(answer)).await.is_some() && !leases.is_empty() {
-                    limiter.end(leases).await;
-                }
-            });
+        let Some(answer) = self.ask(entries, action) else {
+            return;
+        };
+        let in_store = entries.iter().filter(|entry| entry.is_in_store);
+        let leases: SmallVec<[Lease; 1]> = in_store.filter_map(Entry::lease).collect();
+        let is_done = match &answer {
+            Answer::Ready(answer) => leases.is_empty() || !has_failed(answer),
+            Answer::Pending(_) => false,
+        };
+        if is_done {
+            return;
         }
+        let limiter = self.limiter.clone();
+        self.spawn(async move {
+            if failure(answer).await.is_some() && !leases.is_empty() {
+                limiter.end(leases).await;
+            }
+        });
     }
 
     fn spawn<F>(&self, work: F)
@@ -170,12 +179,8 @@ impl Taken {
         }
     }
 
-    /// Asks for the action that each entry has; the answer, when that takes a trip.
-    fn ask(
-        &self,
-        entries: &[Entry],
-        action: impl Fn(&Entry) -> Option<Action>,
-    ) -> Option<PendingAnswer> {
+    /// Asks for the action that each entry has, if any has one.
+    fn ask(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) -> Option<Answer> {
         let checks: SmallVec<[Check<'_>; 4]> = entries
             .iter()
             .filter_map(|entry| {
@@ -183,20 +188,21 @@ impl Taken {
                 Some(entry.policy.check(entry.subject, entry.algorithm, action))
             })
             .collect();
-        if checks.is_empty() {
-            return None;
-        }
-        match self.limiter.0.store.ask(&checks) {
-            Answer::Ready(_) => None,
-            Answer::Pending(answer) => Some(answer),
-        }
+        let is_to_ask = !checks.is_empty();
+        is_to_ask.then(|| self.limiter.0.store.ask(&checks))
     }
 }
 
+fn has_failed(answer: &Result<Decisions, StoreError>) -> bool {
+    let failed = |decision: &Decision| decision.store_failure().is_some();
+    answer
+        .as_ref()
+        .map_or(true, |decisions| decisions.iter().any(failed))
+}
+
 impl Entry {
-    /// The lease, if it is known to be taken.
+    /// The lease that it may have taken.
     fn lease(&self) -> Option<Lease> {
-        self.receipt?;
         Some(Lease {
             id: self.lease?,
             policy: Arc::clone(&self.policy),

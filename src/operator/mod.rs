@@ -10,7 +10,7 @@ use self::api::Desk;
 use self::tally::Tally;
 use crate::error::StoreErrorKind;
 use crate::limiter::Limiter;
-use crate::observe::{BreakerState, DecisionEvent, Observer, RefusalReason};
+use crate::observe::{DecisionEvent, Observer, RefusalReason};
 use crate::top_denied::TopDenied;
 
 mod api;
@@ -136,10 +136,6 @@ impl Observer for Operator {
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
         self.tally.count_answer(elapsed, failure);
-    }
-
-    fn on_breaker(&self, state: BreakerState) {
-        self.tally.set_breaker(state);
     }
 }
 

@@ -92,7 +92,7 @@ impl State {
             decisions: Counts(tally.total().collect()),
             refusals: Counts(tally.refusals().collect()),
             store: StoreState {
-                breaker: tally.breaker().as_str(),
+                breaker: limiter.breaker().as_str(),
                 answers,
                 failures,
                 answering_us: tally.answering_us(),

@@ -1,12 +1,12 @@
 //! `Tally`: what an operator has been told, as numbers since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
-use crate::observe::{BreakerState, DecisionResult, RefusalReason};
+use crate::observe::{DecisionResult, RefusalReason};
 
 /// What an operator has been told, as numbers since the start.
 pub(super) struct Tally {
@@ -17,14 +17,7 @@ pub(super) struct Tally {
     answers: AtomicU64,
     failures: AtomicU64,
     answering_us: AtomicU64,
-    trouble: Mutex<Trouble>,
-}
-
-/// What changes only when something goes wrong, or right again.
-#[derive(Clone, Copy, Default)]
-struct Trouble {
-    breaker: BreakerState,
-    last_failure: Option<(StoreErrorKind, Instant)>,
+    last_failure: Mutex<Option<(StoreErrorKind, Instant)>>,
 }
 
 /// Decisions by how they came out, in the order of [`DecisionResult::ALL`].
@@ -54,7 +47,7 @@ impl Tally {
             answers: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             answering_us: AtomicU64::new(0),
-            trouble: Mutex::default(),
+            last_failure: Mutex::default(),
         }
     }
 
@@ -76,12 +69,9 @@ impl Tally {
         self.answering_us.fetch_add(elapsed_us, Ordering::Relaxed);
         if let Some(kind) = failure {
             self.failures.fetch_add(1, Ordering::Relaxed);
-            self.change(|trouble| trouble.last_failure = Some((kind, Instant::now())));
+            // Held for a few instructions, and only while something is wrong.
+            *self.lock_last_failure() = Some((kind, Instant::now()));
         }
-    }
-
-    pub(super) fn set_breaker(&self, state: BreakerState) {
-        self.change(|trouble| trouble.breaker = state);
     }
 
     pub(super) fn uptime(&self) -> Duration {
@@ -114,23 +104,15 @@ impl Tally {
         read(&self.answering_us)
     }
 
-    pub(super) fn breaker(&self) -> BreakerState {
-        self.trouble().breaker
-    }
-
     /// How the store failed last, and how long ago.
     pub(super) fn last_failure(&self) -> Option<(StoreErrorKind, Duration)> {
-        let last = self.trouble().last_failure;
+        let last = *self.lock_last_failure();
         last.map(|(kind, when)| (kind, when.elapsed()))
     }
 
-    fn trouble(&self) -> Trouble {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Trouble)) {
-        // Held for a few instructions, and only while something is wrong.
-        change(&mut self.trouble.lock().unwrap_or_else(PoisonError::into_inner));
+    fn lock_last_failure(&self) -> MutexGuard<'_, Option<(StoreErrorKind, Instant)>> {
+        let lock = self.last_failure.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -64,7 +64,7 @@ impl Policy {
             algorithm,
             patience,
             penalty,
-            on_store_failure: self.on_store_failure.unwrap_or(otherwise),
+            on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
             mode: Mutable::new(self.mode),
             policy: self,
         })

@@ -5,11 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+#[cfg(any(feature = "memory", feature = "redis"))]
+use crate::algorithm::Ask;
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
 
+mod deny_cache;
 mod failover;
 mod fixed;
 #[cfg(feature = "memory")]
@@ -17,8 +20,9 @@ pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
-pub(crate) use failover::Failover;
+pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
+pub(crate) use failover::{Breaker, Failover};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
@@ -29,7 +33,8 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 ///
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
 ///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
-///    check before it.
+///    check before it. [Shadow checks](Check::is_shadow) are none of these: each is carried out when
+///    all others fit and it fits itself.
 /// 2. The decisions come in the order of the checks.
 /// 3. A question that is answered with a denial leaves no trace but what a penalty counts.
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
@@ -42,6 +47,9 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 ///    [kind](crate::StoreErrorKind).
 /// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
 ///    behind.
+/// 10. No shadow check changes what becomes of another check, whatever stands under its key: where it
+///     cannot be answered, it alone is let through uncounted, as
+///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Only that its key takes room, too.
 pub trait Store: Send + Sync + 'static {
     /// Asks all checks of one request at once.
     ///
@@ -62,7 +70,8 @@ pub struct Check<'a> {
     /// What to do.
     pub action: Action,
     /// Whether it only counts: it is carried out when it fits and all checks that are none fit, and
-    /// it holds up nothing if it does not fit.
+    /// it holds up nothing if it does not fit. A [`Penalty`](crate::Penalty) is in shadow exactly if
+    /// the check before it is, and then bans in shadow.
     pub is_shadow: bool,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
@@ -99,11 +108,15 @@ impl PolicyId {
     }
 }
 
-#[cfg(feature = "memory")]
+#[cfg(any(feature = "memory", feature = "redis"))]
 impl Check<'_> {
-    /// How to judge, and what to do.
-    pub(crate) fn asked(&self) -> (&Algorithm, &Action) {
-        (&self.algorithm, &self.action)
+    /// What it asks of its key.
+    pub(crate) fn ask(&self) -> Ask<'_> {
+        Ask {
+            algorithm: &self.algorithm,
+            action: &self.action,
+            is_shadow: self.is_shadow,
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use http_body_util::Full;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Policy, RateLimitLayer, RequestHead,
-    ResponseBody, SECOND, StoreErrorKind,
+    BreakerState, FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Policy, RateLimitLayer,
+    RequestHead, ResponseBody, SECOND, StoreErrorKind,
 };
 
 use super::gate::Gate;
@@ -103,23 +103,29 @@ async fn without_an_answer_a_request_that_may_pass_holds_nothing_and_gives_nothi
 /// The store's clock stands still: nothing lapses.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_the_store_did_not_end_is_ended_when_it_answers_again() {
-    let (store, limiter) = watched(FailureMode::Deny);
+    // So long that the circuit breaker opens, and probes, between the first try and the last.
+    let life = 30 * SECOND;
+    let store = Watched::new();
+    let one = policy(Limit::concurrency(1).lease(life));
+    let limiter = patient(store.clone(), [one]);
     let response = request(&limiter).await;
     store.fail(StoreErrorKind::Unreachable);
     drop(response);
-    sleep(LIFE / 2).await;
+    sleep(life / 2).await;
+    assert_ne!(limiter.breaker(), BreakerState::Closed);
     store.work();
     assert_eq!(taken(&limiter).await, 1);
     let answers_again = Instant::now();
     come_to(&limiter, 0).await;
-    assert!(answers_again.elapsed() <= LIFE / 12 + Duration::from_millis(5));
+    assert!(answers_again.elapsed() <= life / 12 + Duration::from_millis(5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_gone_is_not_asked_for_longer_than_the_lease_lives() {
     let (store, limiter) = watched(FailureMode::Deny);
     let response = request(&limiter).await;
-    store.fail(StoreErrorKind::Unreachable);
+    // Which the circuit breaker lets be: else it would keep some tries from the store.
+    store.fail(StoreErrorKind::Overloaded);
     drop(response);
     sleep(LIFE).await;
     assert_eq!(store.released(), [1; 12]);

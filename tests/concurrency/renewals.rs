@@ -116,7 +116,9 @@ async fn a_lease_with_a_short_life_does_not_wait_for_those_with_a_long_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_is_tried_again_while_the_lease_lives() {
-    let (store, limiter) = thousand(LIFE);
+    // So long that a probe of the circuit breaker, which these failures open, comes in time.
+    let life = 60 * SECOND;
+    let (store, limiter) = thousand(life);
     for kind in [
         StoreErrorKind::Unreachable,
         StoreErrorKind::TimedOut,
@@ -124,9 +126,9 @@ async fn a_renewal_that_fails_is_tried_again_while_the_lease_lives() {
     ] {
         let held = hold(&limiter).await;
         store.fail(kind);
-        pass(&store, LIFE * 5 / 6).await;
+        pass(&store, life * 5 / 6).await;
         store.work();
-        pass(&store, LIFE).await;
+        pass(&store, life).await;
         assert_eq!(taken(&limiter).await, 1, "{kind:?}");
         drop(held);
         come_to(&limiter, 0).await;

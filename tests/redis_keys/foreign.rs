@@ -10,7 +10,7 @@ use crate::support::redis::Server;
 use crate::{LIMITS, limiter, policies};
 
 /// What to plant for a policy: the command, and what it is given behind the key.
-type Planted = (&'static str, &'static str, &'static [&'static str]);
+pub(crate) type Planted = (&'static str, &'static str, &'static [&'static str]);
 
 const DEBTS: [&str; 4] = ["gcra", "bucket", "queue", "meter"];
 
@@ -57,7 +57,7 @@ const OTHERS: [Planted; 25] = [
     ("leases", "SADD", &["alice"]),
 ];
 
-fn cases() -> impl Iterator<Item = Planted> {
+pub(crate) fn cases() -> impl Iterator<Item = Planted> {
     let debts = DEBTS.into_iter().flat_map(|policy| {
         let planted = NO_DEBT.into_iter();
         planted.map(move |(command, value)| (policy, command, value))
@@ -65,24 +65,24 @@ fn cases() -> impl Iterator<Item = Planted> {
     debts.chain(OTHERS)
 }
 
-fn key_of(policy: &str, layout: &str) -> String {
+pub(crate) fn key_of(policy: &str, layout: &str) -> String {
     let hash = Subject::from(&Key::from("alice"));
     format!("throttle:{layout}:{{{hash}}}:{policy}")
 }
 
-fn plant(server: &Server, key: &str, command: &str, value: &[&str]) {
+pub(crate) fn plant(server: &Server, key: &str, command: &str, value: &[&str]) {
     let mut plant = redis::cmd(command);
     plant.arg(key).arg(value);
     server.query::<redis::Value>(plant);
 }
 
-fn dump(server: &Server, key: &str) -> Option<Vec<u8>> {
+pub(crate) fn dump(server: &Server, key: &str) -> Option<Vec<u8>> {
     let mut dump = redis::cmd("DUMP");
     dump.arg(key);
     server.query(dump)
 }
 
-fn delete(server: &Server, key: &str) {
+pub(crate) fn delete(server: &Server, key: &str) {
     let mut delete = redis::cmd("DEL");
     delete.arg(key);
     assert_eq!(server.query::<i64>(delete), 1);

@@ -140,7 +140,20 @@ impl Bench {
         answer(self.asking(done)).await
     }
 
+    /// The same, with some of the policies in shadow.
+    pub async fn act_in_shadow(
+        &self,
+        done: &[Done<'_>],
+        is_shadow: impl Fn(&str) -> bool,
+    ) -> Decisions {
+        answer(self.asking_in_shadow(done, is_shadow)).await
+    }
+
     fn asking(&self, done: &[Done<'_>]) -> Answer {
+        self.asking_in_shadow(done, |_| false)
+    }
+
+    fn asking_in_shadow(&self, done: &[Done<'_>], is_shadow: impl Fn(&str) -> bool) -> Answer {
         let policies: Vec<_> = done.iter().map(|done| PolicyId::new(done.0)).collect();
         let checks: Vec<_> = done
             .iter()
@@ -150,7 +163,7 @@ impl Bench {
                 subject: Subject::from(&Key::from(*key)),
                 algorithm: *algorithm,
                 action: *action,
-                is_shadow: false,
+                is_shadow: is_shadow(policy.name()),
                 on_store_failure: FailureMode::Deny,
             })
             .collect();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tower_throttle::algorithm::{Action, Algorithm, State, committed, decide};
+use tower_throttle::algorithm::{Action, Algorithm, Ask, State, committed, decide};
 use tower_throttle::{
     Answer, Check, Clock, Decisions, Limit, Limiter, ManualClock, Policy, Store, StoreError,
     StoreErrorKind,
@@ -109,7 +109,7 @@ impl Counts {
         }
         let asked = questions
             .iter()
-            .map(|asked| (&asked.algorithm, &asked.action));
+            .map(|asked| Ask::enforced(&asked.algorithm, &asked.action));
         let committed = committed(asked.clone(), &readings);
         for (position, _) in committed.iter().enumerate().filter(|(_, is)| **is) {
             let question = &questions[position];

@@ -99,6 +99,8 @@ fn a_denial_by_another_check_of_the_question_is_none_of_its_business() {
     let subjects = [&mut guarded.guard, &mut guarded.penalty, &mut other];
     let algorithms = subjects.each_ref().map(|subject| subject.algorithm);
     let readings = subjects.map(|subject| subject.algorithm.read(&subject.state, now, &action));
-    let asked = algorithms.iter().map(|algorithm| (algorithm, &action));
+    let asked = algorithms
+        .iter()
+        .map(|algorithm| Ask::enforced(algorithm, &action));
     assert_eq!(committed(asked, &readings).as_slice(), [false; 3]);
 }

@@ -27,7 +27,11 @@ impl Guarded {
         let now = Micros::new(self.guard.now);
         let both = [&mut self.guard, &mut self.penalty];
         let asked = both.each_ref().map(|subject| subject.algorithm);
-        let asked = || asked.iter().map(|algorithm| (algorithm, &action));
+        let asked = || {
+            asked
+                .iter()
+                .map(|algorithm| Ask::enforced(algorithm, &action))
+        };
         let mut readings = both
             .each_ref()
             .map(|subject| subject.algorithm.read(&subject.state, now, &action));

@@ -17,10 +17,10 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// `None` when no policy applied, or none got an answer from the store.
+    /// `None` when no policy applied, or none was judged.
     pub(super) fn of<'a>(each: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
         let (mut policy, mut quota) = (Text::default(), Text::default());
-        for (name, decision) in each.filter(|(_, decision)| decision.store_failure().is_none()) {
+        for (name, decision) in each.filter(|(_, decision)| decision.is_judged()) {
             policy.push_item(name, (";q=", decision.limit.into()));
             quota.push_item(name, (";r=", decision.remaining.into()));
             if counts_in_time(decision) {

@@ -24,7 +24,8 @@ pub(super) use self::seconds::retry_after_secs;
 /// let headers = QuotaHeaders::DRAFT_11.and(QuotaHeaders::X_RATELIMIT_EPOCH.on_denials());
 /// ```
 ///
-/// They are left out of redirects (status 3xx), and for policies to which the store gave no answer.
+/// They are left out of redirects (status 3xx), and for policies to which the store gave no answer,
+/// or was [not asked](crate::Outcome::NotAsked) for one.
 ///
 /// # Draft 11
 ///

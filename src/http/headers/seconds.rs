@@ -13,9 +13,10 @@ pub(in crate::http) fn retry_after_secs(decision: &Decision) -> Option<u64> {
         return Some(1);
     }
     let wait = decision.retry_after.ceil_secs().max(1);
-    Some(match decision.store_failure() {
-        Some(_) => wait,
-        None => wait.max(renewal_secs(decision)),
+    Some(if decision.is_judged() {
+        wait.max(renewal_secs(decision))
+    } else {
+        wait
     })
 }
 

@@ -29,7 +29,7 @@ pub(super) static X_RATELIMIT: Names = [
 ///
 /// A limit on requests at the same time is not among them: it has no reset.
 pub(super) fn tightest<'a>(each: impl Iterator<Item = &'a Decision>) -> Option<&'a Decision> {
-    each.filter(|decision| decision.store_failure().is_none() && counts_in_time(decision))
+    each.filter(|decision| decision.is_judged() && counts_in_time(decision))
         .reduce(
             |tightest, decision| match by_tightness(decision, tightest) {
                 Ordering::Greater => decision,

@@ -4,7 +4,7 @@ use sfv::{BareItem, List, ListEntry, Parser};
 use super::draft_11::{Lists, POLICY, QUOTA};
 use super::seconds::renewal_secs;
 use super::*;
-use crate::algorithm::{Action, Algorithm, State, decide};
+use crate::algorithm::{Action, Algorithm, Ask, State, decide};
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
 use crate::limit::Limit;
@@ -54,7 +54,10 @@ impl History {
                 .algorithm
                 .commit(&mut self.state, now, &action, reading);
         }
-        decide(std::iter::once((&self.algorithm, &action)), &[reading])[0]
+        decide(
+            std::iter::once(Ask::enforced(&self.algorithm, &action)),
+            &[reading],
+        )[0]
     }
 }
 

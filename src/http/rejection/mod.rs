@@ -24,6 +24,24 @@ pub use self::respond::{OnRejection, PlainText, ProblemJson};
 /// Every rejection response has one in its extensions, whichever builder made its body, so that
 /// middleware outside of the layer (logs, metrics) can tell it from a response of the service.
 /// `Display` is one sentence for the client.
+///
+/// # Over gRPC and gRPC-Web
+///
+/// A call is answered trailers-only, in HTTP always 200, with
+///
+/// - `grpc-status`, as each [`RejectionKind`] says, and the sentence as `grpc-message`, which ends
+///   with `...` where it is longer than 256 bytes;
+/// - `grpc-status-details-bin`, less than 1 KiB: a `RetryInfo` where waiting helps, and where the
+///   quota is the reason a `QuotaFailure` with a violation for each policy, as many as there is room
+///   for. Its `quota_id` is the policy's name; it does not say whose quota it is. Where neither says
+///   anything, there are no details;
+/// - `grpc-retry-pushback-ms`, by which clients that retry on their own are told when: after the
+///   wait in milliseconds, rounded up, and up to a tenth of it or 10 ms more, so that they do not
+///   come back together. `-1`, not at all, where the wait is longer than 10 seconds or does not
+///   help.
+///
+/// Over gRPC the wait is exact. Where requests in flight have to end it is one second, as in
+/// [`retry_after_secs`](Self::retry_after_secs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     kind: RejectionKind,

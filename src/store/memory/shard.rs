@@ -73,7 +73,7 @@ impl Shard {
         fingerprint: Fingerprint,
         now: Micros,
     ) -> Result<Decision, StoreError> {
-        let (algorithm, action) = check.asked();
+        let (algorithm, action) = (&check.algorithm, &check.action);
         if let Some(slot) = self.find(fingerprint) {
             let mut reading = algorithm.read(&slot.state, now, action);
             if reading.fits {
@@ -211,7 +211,7 @@ impl Shard {
 }
 
 fn decide_one(check: &Check<'_>, reading: Reading) -> Decision {
-    decide(std::iter::once(check.asked()), &[reading])[0]
+    decide(std::iter::once(check.ask()), &[reading])[0]
 }
 
 /// The bucket to look at next.

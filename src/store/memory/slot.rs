@@ -75,8 +75,12 @@ impl Slot {
     /// Notes until when the key must not be evicted.
     ///
     /// That is while the subject is denied, or would be if it asked the same again; and while
-    /// anything is held, which is counted nowhere else.
+    /// anything is held, which is counted nowhere else. What only counts is kept from nobody.
     pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) {
+        if check.is_shadow {
+            self.kept_until = Micros::ZERO;
+            return;
+        }
         if check.algorithm.lease().is_some() {
             self.kept_until = self.state.expires_at();
             return;

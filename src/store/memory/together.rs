@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 use super::shard::Shard;
 use super::shards::Shards;
 use super::slot::{Fingerprint, Slot};
-use crate::algorithm::{Reading, committed, decide};
+use crate::algorithm::{Ask, Reading, all_enforced_fit, committed, decide};
 use crate::decision::{Decision, Decisions};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::time::Micros;
 
@@ -48,18 +48,19 @@ impl<'a> Together<'a> {
     ///
     /// # Errors
     ///
-    /// When there is no room for one of the keys of a request that fits; nothing is changed then.
+    /// When there is no room for one of the enforced keys of a request that fits; nothing is
+    /// changed then.
     pub(super) fn ask(&mut self) -> Result<Decisions, StoreError> {
         let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
             .map(|position| self.read(position))
             .collect();
-        let committed = committed(self.checks.iter().map(Check::asked), &readings);
-        let all_fit = readings.iter().all(|reading| reading.fits);
+        let committed = committed(self.asks(), &readings);
         match self.let_in(&committed) {
-            Err(error) if all_fit => return Err(error),
+            Err(error) if all_enforced_fit(self.asks(), &readings) => return Err(error),
             // It is denied all the same, only that a denial is not counted that has no key yet.
             Ok(()) | Err(_) => {}
         }
+        let homeless = self.let_shadows_in(&committed);
         for (position, _) in committed
             .iter()
             .enumerate()
@@ -67,11 +68,18 @@ impl<'a> Together<'a> {
         {
             readings[position] = self.commit(position, readings[position]);
         }
-        let decisions = decide(self.checks.iter().map(Check::asked), &readings);
+        let mut decisions = decide(self.asks(), &readings);
+        for (position, kind) in homeless {
+            decisions.fail_open(position, kind);
+        }
         for (position, decision) in decisions.iter().enumerate() {
             self.note(position, decision);
         }
         Ok(decisions)
+    }
+
+    fn asks(&self) -> impl Iterator<Item = Ask<'a>> + Clone + use<'a> {
+        self.checks.iter().map(Check::ask)
     }
 
     /// Counts the question at the first of its shards; which one that is, and its count.
@@ -87,7 +95,12 @@ impl<'a> Together<'a> {
     }
 
     fn read(&mut self, position: usize) -> Reading {
-        let ((algorithm, action), now) = (self.checks[position].asked(), self.now);
+        let (
+            Check {
+                algorithm, action, ..
+            },
+            now,
+        ) = (&self.checks[position], self.now);
         match self.find(position) {
             Some(slot) => {
                 slot.used();
@@ -97,17 +110,12 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Lets in every new key that is about to be charged, or none: a later one that finds no room
-    /// must not leave an earlier one charged.
+    /// Lets in every new enforced key that is about to be charged, or none: a later one that finds
+    /// no room must not leave an earlier one charged.
     fn let_in(&mut self, committed: &[bool]) -> Result<(), StoreError> {
         let mut entered: SmallVec<[usize; 4]> = SmallVec::new();
-        for (position, check) in self.checks.iter().enumerate() {
-            if !committed[position] || check.action.takes() == 0 || self.find(position).is_some() {
-                continue;
-            }
-            let slot = Slot::new(self.fingerprints[position], check.algorithm.untouched());
-            let shard = &mut self.locked[self.places[position]];
-            if let Err(error) = shard.insert(slot, self.now, &self.fingerprints) {
+        for position in self.entering(committed, false) {
+            if let Err(error) = self.insert(position) {
                 for position in entered {
                     self.locked[self.places[position]].remove(self.fingerprints[position]);
                 }
@@ -118,8 +126,41 @@ impl<'a> Together<'a> {
         Ok(())
     }
 
+    /// Lets in the new keys of checks in shadow, each for itself; those that find no room.
+    fn let_shadows_in(&mut self, committed: &[bool]) -> SmallVec<[(usize, StoreErrorKind); 1]> {
+        let entering = self.entering(committed, true).into_iter();
+        entering
+            .filter_map(|position| Some((position, self.insert(position).err()?.kind())))
+            .collect()
+    }
+
+    /// The checks that are carried out and have no key yet.
+    fn entering(&mut self, committed: &[bool], is_shadow: bool) -> SmallVec<[usize; 4]> {
+        let checks = self.checks.iter().enumerate();
+        checks
+            .filter(|(position, check)| {
+                check.is_shadow == is_shadow
+                    && committed[*position]
+                    && check.action.takes() > 0
+                    && self.find(*position).is_none()
+            })
+            .map(|(position, _)| position)
+            .collect()
+    }
+
+    fn insert(&mut self, position: usize) -> Result<(), StoreError> {
+        let untouched = self.checks[position].algorithm.untouched();
+        let slot = Slot::new(self.fingerprints[position], untouched);
+        self.locked[self.places[position]].insert(slot, self.now, &self.fingerprints)
+    }
+
     fn commit(&mut self, position: usize, reading: Reading) -> Reading {
-        let ((algorithm, action), now) = (self.checks[position].asked(), self.now);
+        let (
+            Check {
+                algorithm, action, ..
+            },
+            now,
+        ) = (&self.checks[position], self.now);
         let after = match self.find(position) {
             Some(slot) => algorithm.commit(&mut slot.state, now, action, reading),
             None => reading,
@@ -140,7 +181,7 @@ impl<'a> Together<'a> {
 mod tests {
     use super::*;
     use crate::algorithm::{Action, Algorithm, Penalty};
-    use crate::error::StoreErrorKind;
+    use crate::decision::Outcome;
     use crate::key::Key;
     use crate::limit::Limit;
     use crate::store::{FailureMode, PolicyId};
@@ -195,5 +236,43 @@ mod tests {
             assert_eq!(shards.lock(home(elsewhere)).len(), 0);
         }
         assert_eq!(shards.lock(home(exhausted)).len(), 1);
+    }
+
+    /// Where the one key that its shard has room for is that of a denied subject.
+    #[test]
+    fn a_key_in_shadow_that_finds_no_room_fails_alone_and_makes_room_for_any_other() {
+        let shards = Shards::new(1);
+        let policy = PolicyId::new("api");
+        let check = |key: u64, is_shadow: bool| Check {
+            policy: &policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
+            action: Action::take(1),
+            is_shadow,
+            on_store_failure: FailureMode::Deny,
+        };
+        let home = |key: u64| Shards::home(Fingerprint::of(&check(key, false)));
+        let ask = |checks: &[Check<'_>]| {
+            let decisions = Together::lock(&shards, checks, NOW).ask().unwrap();
+            let outcomes = decisions.iter().map(Decision::outcome);
+            outcomes.collect::<Vec<_>>()
+        };
+        let full = Outcome::FailedOpen(StoreErrorKind::Full);
+        let exhausted = 0;
+        let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
+        let mut elsewhere = (1..).filter(|&key| home(key) != home(exhausted));
+        let [other, another] = [(); 2].map(|()| elsewhere.next().unwrap());
+        assert_eq!(ask(&[check(exhausted, false)]), [Outcome::Allowed]);
+        let both = [check(crowded_out, true), check(other, false)];
+        assert_eq!(ask(&both), [full, Outcome::Allowed]);
+        assert_eq!(ask(&both), [Outcome::Allowed, Outcome::Denied]);
+        assert_eq!(shards.lock(home(other)).len(), 1, "it was counted");
+        let in_shadow = [check(crowded_out, true), check(another, true)];
+        assert_eq!(ask(&in_shadow)[0], full);
+
+        let (denied, newcomer) = (another, elsewhere.find(|&key| home(key) == home(another)));
+        let newcomer = newcomer.unwrap();
+        assert_eq!(ask(&[check(denied, true)]), [Outcome::Denied]);
+        assert_eq!(ask(&[check(newcomer, false)]), [Outcome::Allowed]);
     }
 }

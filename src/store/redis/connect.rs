@@ -1,6 +1,7 @@
 //! Connections: made by deadpool-redis, with all timeouts set. The one place that knows where the
 //! server is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime};
@@ -75,7 +76,7 @@ impl Connector {
 pub struct RedisStoreBuilder {
     url: String,
     prefix: Option<String>,
-    clock: Option<Box<dyn Clock>>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl RedisStoreBuilder {
@@ -98,7 +99,7 @@ impl RedisStoreBuilder {
     /// fleet do not have the same time. The clock must be ahead of the server's, as a new
     /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
     pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(Box::new(clock));
+        self.clock = Some(Arc::new(clock));
         self
     }
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Store};
 use crate::error::StoreError;
 use crate::time::{Clock, Micros};
@@ -29,6 +31,10 @@ pub use connect::RedisStoreBuilder;
 /// clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime with time
 /// and I/O enabled. Clones share the connection.
 ///
+/// A subject that is known to be denied is answered from memory, without a command to the server,
+/// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
+/// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
+///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
 /// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. All
@@ -49,12 +55,15 @@ pub use connect::RedisStoreBuilder;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RedisStore(Arc<Shared>);
+pub struct RedisStore {
+    server: Arc<Server>,
+    denials: Option<Arc<Denials>>,
+}
 
-struct Shared {
+struct Server {
     lane: Lane,
     prefix: Prefix,
-    clock: Option<Box<dyn Clock>>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl RedisStore {
@@ -83,34 +92,75 @@ impl RedisStore {
         Self::over(Connector::new(pool), Prefix::default(), None)
     }
 
-    fn over(connector: Connector, prefix: Prefix, clock: Option<Box<dyn Clock>>) -> Self {
-        Self(Arc::new(Shared {
-            lane: Lane::new(connector),
-            prefix,
-            clock,
-        }))
+    /// Asks the server every time, also about a subject that is known to be denied. Of this handle
+    /// and clones made of it afterwards.
+    #[must_use]
+    pub fn without_deny_cache(self) -> Self {
+        Self {
+            denials: None,
+            ..self
+        }
+    }
+
+    /// How long a denial is remembered; a second unless said. So long a reset, a credit or a raised
+    /// limit in another process can go unseen. Of this handle and clones made of it afterwards.
+    #[must_use]
+    pub fn deny_cache_max_age(self, age: Duration) -> Self {
+        let denials = self.denials.map_or_else(
+            || Denials::new(self.server.clock.clone()).with_max_age(age),
+            |denials| denials.with_max_age(age),
+        );
+        Self {
+            denials: Some(Arc::new(denials)),
+            ..self
+        }
+    }
+
+    /// How many questions were answered from memory, without a command to the server.
+    pub fn deny_cache_hits(&self) -> u64 {
+        self.denials.as_ref().map_or(0, |denials| denials.hits())
+    }
+
+    fn over(connector: Connector, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
+        Self {
+            denials: Some(Arc::new(Denials::new(clock.clone()))),
+            server: Arc::new(Server {
+                lane: Lane::new(connector),
+                prefix,
+                clock,
+            }),
+        }
     }
 
     fn lane(&self) -> &Lane {
-        &self.0.lane
+        &self.server.lane
     }
 
     /// A script that does nothing with a key of ours: who may not run it may run none.
     fn question_to_try(&self) -> Cmd {
-        script::nothing(&self.0.prefix)
+        script::nothing(&self.server.prefix)
     }
 }
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        match &self.denials {
+            Some(denials) => Denials::ask(denials, checks, &self.server),
+            None => self.server.ask(checks),
+        }
+    }
+}
+
+impl Store for Server {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
         // Zero asks the server's clock.
-        let now = match &self.0.clock {
+        let now = match &self.clock {
             Some(clock) => clock.now(),
             None => Micros::ZERO,
         };
-        let question = Question::new(checks, &self.0.prefix, now);
+        let question = Question::new(checks, &self.prefix, now);
         let expected = Expected::of(checks);
-        let trip = self.0.lane.send(question);
+        let trip = self.lane.send(question);
         Answer::Pending(Box::pin(async move { expected.read(trip.await?) }))
     }
 }
@@ -118,7 +168,7 @@ impl Store for RedisStore {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.0.prefix)
+            .field("prefix", &self.server.prefix)
             .finish_non_exhaustive()
     }
 }

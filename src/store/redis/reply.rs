@@ -3,7 +3,7 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Action, Algorithm, Reading, decide};
+use crate::algorithm::{Action, Algorithm, Ask, Reading, decide};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -12,11 +12,31 @@ use crate::time::Micros;
 const INTEGERS_A_CHECK: usize = 4;
 
 /// What was asked, to read the reply by.
-pub(super) struct Expected(SmallVec<[(Algorithm, Action); 4]>);
+pub(super) struct Expected(SmallVec<[Asked; 4]>);
+
+struct Asked {
+    algorithm: Algorithm,
+    action: Action,
+    is_shadow: bool,
+}
+
+impl Asked {
+    fn ask(&self) -> Ask<'_> {
+        Ask {
+            algorithm: &self.algorithm,
+            action: &self.action,
+            is_shadow: self.is_shadow,
+        }
+    }
+}
 
 impl Expected {
     pub(super) fn of(checks: &[Check<'_>]) -> Self {
-        let asked = checks.iter().map(|check| (check.algorithm, check.action));
+        let asked = checks.iter().map(|check| Asked {
+            algorithm: check.algorithm,
+            action: check.action,
+            is_shadow: check.is_shadow,
+        });
         Self(asked.collect())
     }
 
@@ -38,13 +58,26 @@ impl Expected {
         if rows.len() != self.0.len() * INTEGERS_A_CHECK {
             return Err(bad_reply("an array of another length"));
         }
-        let readings: SmallVec<[Reading; 4]> = rows
-            .chunks_exact(INTEGERS_A_CHECK)
-            .map(|row| reading(row, Micros::new(*at)))
-            .collect::<Option<_>>()
-            .ok_or_else(|| bad_reply("neither yes nor no"))?;
-        let asked = self.0.iter().map(|(algorithm, action)| (algorithm, action));
-        Ok(decide(asked, &readings))
+        let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
+        let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
+        let rows = rows.chunks_exact(INTEGERS_A_CHECK);
+        for (position, (row, asked)) in rows.zip(&self.0).enumerate() {
+            readings.push(match row[0] {
+                fits @ (0 | 1) => reading(fits == 1, row, *at),
+                code if asked.is_shadow => {
+                    let kind = failure(code).ok_or_else(|| bad_reply("an unknown failure"))?;
+                    unanswered.push((position, kind));
+                    // It holds up nothing, and is none of the denials that a penalty counts.
+                    reading(true, row, *at)
+                }
+                _ => return Err(bad_reply("neither yes nor no")),
+            });
+        }
+        let mut decisions = decide(self.0.iter().map(Asked::ask), &readings);
+        for (position, kind) in unanswered {
+            decisions.fail_open(position, kind);
+        }
+        Ok(decisions)
     }
 }
 
@@ -55,17 +88,23 @@ fn integer(value: &Value) -> Option<u64> {
     }
 }
 
-fn reading(row: &[u64], at: Micros) -> Option<Reading> {
-    Some(Reading {
-        fits: match row[0] {
-            0 => false,
-            1 => true,
-            _ => return None,
-        },
+fn reading(fits: bool, row: &[u64], at_us: u64) -> Reading {
+    Reading {
+        fits,
         wait: Micros::new(row[1]),
         level: [row[2], row[3]],
-        at,
-    })
+        at: Micros::new(at_us),
+    }
+}
+
+/// What stands in place of yes or no where a check in shadow could not be answered: its value could
+/// not be read, or not be written.
+fn failure(code: u64) -> Option<StoreErrorKind> {
+    match code {
+        2 => Some(StoreErrorKind::ForeignValue),
+        3 => Some(StoreErrorKind::Busy),
+        _ => None,
+    }
 }
 
 fn bad_reply(what: &str) -> StoreError {
@@ -80,13 +119,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::decision::Outcome;
     use crate::limit::{Limit, per_second};
     use crate::time::SECOND;
 
     fn expected(limits: &[Limit]) -> Expected {
-        let asked = limits
-            .iter()
-            .map(|limit| (Algorithm::try_from(limit).unwrap(), Action::take(1)));
+        let asked = limits.iter().map(|limit| Asked {
+            algorithm: Algorithm::try_from(limit).unwrap(),
+            action: Action::take(1),
+            is_shadow: false,
+        });
         Expected(asked.collect())
     }
 
@@ -125,6 +167,20 @@ mod tests {
             let error = expected.read(reply).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::BadReply);
         }
+    }
+
+    #[test]
+    fn a_check_in_shadow_that_failed_is_let_through_and_no_other_check_can_fail_so() {
+        let mut expected = expected(&[Limit::gcra(1, SECOND), Limit::gcra(1, SECOND)]);
+        let reply = |code| integers(&[code, 0, 0, 0, 0, 5, 0, 0, 7]);
+        assert!(expected.read(reply(2)).is_err());
+        expected.0[0].is_shadow = true;
+        for (code, kind) in [(2, StoreErrorKind::ForeignValue), (3, StoreErrorKind::Busy)] {
+            let decisions = expected.read(reply(code)).unwrap();
+            assert_eq!(decisions[0].outcome(), Outcome::FailedOpen(kind));
+            assert_eq!(decisions[1].outcome(), Outcome::Denied);
+        }
+        assert!(expected.read(reply(4)).is_err());
     }
 
     proptest! {

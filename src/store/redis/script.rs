@@ -80,19 +80,33 @@ const SOURCES: [Source; 9] = [
 ];
 
 const DECIDE: &str = include_str!("../../../lua/decide.lua");
+/// The same where some checks are in shadow, so that questions without such cost no more.
+const SHADOW: &str = include_str!("../../../lua/shadow.lua");
 
-/// A set of algorithms: one bit for each of [`SOURCES`].
+/// What a script has to know: one bit for each of [`SOURCES`], and one for [`SHADOW`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Algorithms(usize);
+struct Parts(usize);
 
-impl Algorithms {
+impl Parts {
+    const IN_SHADOW: usize = 1 << SOURCES.len();
+
     fn of(checks: &[Check<'_>]) -> Self {
-        let bit = |check: &Check<'_>| {
+        let bits = |check: &Check<'_>| {
             let name = check.algorithm.name();
             let position = SOURCES.iter().position(|source| source.name == name);
-            position.map_or(0, |position| 1 << position)
+            let algorithm = position.map_or(0, |position| 1 << position);
+            algorithm | if check.is_shadow { Self::IN_SHADOW } else { 0 }
         };
-        Self(checks.iter().fold(0, |bits, check| bits | bit(check)))
+        Self(checks.iter().fold(0, |all, check| all | bits(check)))
+    }
+
+    /// The part that makes one answer of all checks.
+    fn deciding(self) -> &'static str {
+        if self.0 & Self::IN_SHADOW == 0 {
+            DECIDE
+        } else {
+            SHADOW
+        }
     }
 
     fn sources(self) -> impl Iterator<Item = &'static Source> {
@@ -101,10 +115,10 @@ impl Algorithms {
         positions.map(|position| &SOURCES[position])
     }
 
-    /// The script for questions about these algorithms, put together once in a process.
+    /// The script for such questions, put together once in a process.
     fn script(self) -> &'static Script {
-        static SCRIPTS: [OnceLock<Script>; 1 << SOURCES.len()] =
-            [const { OnceLock::new() }; 1 << SOURCES.len()];
+        static SCRIPTS: [OnceLock<Script>; 2 << SOURCES.len()] =
+            [const { OnceLock::new() }; 2 << SOURCES.len()];
         SCRIPTS[self.0].get_or_init(|| Script::new(self))
     }
 }
@@ -117,27 +131,27 @@ struct Script {
 }
 
 impl Script {
-    fn new(algorithms: Algorithms) -> Self {
-        let stride = 1 + algorithms
+    fn new(parts: Parts) -> Self {
+        let stride = 1 + parts
             .sources()
             .map(|source| source.arguments)
             .max()
             .unwrap_or(0);
         let mut text = String::new();
-        for source in algorithms.sources() {
+        for source in parts.sources() {
             if !text.contains(source.builds_on) {
                 text.push_str(source.builds_on);
             }
             text.push_str(source.text);
         }
-        let judges: Vec<_> = algorithms
+        let judges: Vec<_> = parts
             .sources()
             .map(|source| format!("{0} = {0}", source.name))
             .collect();
         // Writing to a string never fails.
         let _ = writeln!(text, "local judges = {{{}}}", judges.join(", "));
         let _ = writeln!(text, "local stride = {stride}");
-        text.push_str(DECIDE);
+        text.push_str(parts.deciding());
         Self {
             digest: redis::Script::new(&text).get_hash().to_owned(),
             text,
@@ -157,18 +171,25 @@ pub(super) struct Question {
 #[derive(Clone, Copy)]
 enum Argument {
     Name(&'static str),
+    /// That of an algorithm whose check is in shadow.
+    InShadow(&'static str),
     Number(u64),
 }
 
 impl Question {
     pub(super) fn new(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Self {
-        let script = Algorithms::of(checks).script();
+        let script = Parts::of(checks).script();
         let mut arguments = Vec::with_capacity(checks.len() * script.stride);
         for check in checks {
             let numbers = check.algorithm.arguments(&check.action);
             // The algorithm's name and the verb stand before them.
             let room = (script.stride - 2).min(MOST_ARGUMENTS);
-            arguments.push(Argument::Name(check.algorithm.name()));
+            let name = check.algorithm.name();
+            arguments.push(if check.is_shadow {
+                Argument::InShadow(name)
+            } else {
+                Argument::Name(name)
+            });
             arguments.push(Argument::Name(check.algorithm.verb(&check.action)));
             arguments.extend(numbers[..room].iter().copied().map(Argument::Number));
         }
@@ -197,6 +218,7 @@ impl Question {
         for argument in &self.arguments {
             match argument {
                 Argument::Name(name) => command.arg(*name),
+                Argument::InShadow(name) => command.arg(format!("shadow:{name}")),
                 Argument::Number(number) => command.arg(*number),
             };
         }

@@ -9,7 +9,7 @@ fn text_of(positions: &[usize]) -> &'static str {
     let bits = positions
         .iter()
         .fold(0, |bits, position| bits | 1 << position);
-    &Algorithms(bits).script().text
+    &Parts(bits).script().text
 }
 
 /// The numbers `n` of every `ARGV[at + n]` in some lines, sorted and distinct.
@@ -71,7 +71,7 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
 fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources = SOURCES.iter().map(|source| source.text);
-    for text in sources.chain([DEBT, DECIDE]) {
+    for text in sources.chain([DEBT, DECIDE, SHADOW]) {
         for field in ["-- KEYS[i] ", "-- Returns ", "-- Writes ", "-- Mirrors "] {
             assert!(text.contains(field), "{field:?} is missing in:\n{text}");
         }
@@ -96,7 +96,9 @@ fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
         }
         assert!(!source.text.contains("TIME\""), "{}", source.name);
     }
-    assert_eq!(DECIDE.matches("\"TIME\"").count(), 1);
+    for text in [DECIDE, SHADOW] {
+        assert_eq!(text.matches("\"TIME\"").count(), 1);
+    }
 }
 
 /// All commands that the scripts call, sorted and distinct.
@@ -105,7 +107,7 @@ fn commands() -> Vec<String> {
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
-        .chain([DECIDE])
+        .chain([DECIDE, SHADOW])
         .flat_map(|text| text.split("redis.call(\"").skip(1));
     let mut commands: Vec<_> = calls
         .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
@@ -143,6 +145,31 @@ fn every_set_says_when_the_key_expires() {
         }
     }
     assert!(sets >= 4, "found only {sets}");
+}
+
+/// What is in shadow costs questions nothing that ask no such check.
+#[test]
+fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
+    let policy = PolicyId::new("api");
+    let check = |is_shadow| Check {
+        policy: &policy,
+        subject: Subject::from(&Key::from("alice")),
+        algorithm: Algorithm::try_from(&Limit::gcra(10, SECOND)).unwrap(),
+        action: Action::take(7),
+        is_shadow,
+        on_store_failure: FailureMode::Allow,
+    };
+    for (checks, deciding, name) in [
+        (&[check(false)][..], DECIDE, "gcra"),
+        (&[check(true)], SHADOW, "shadow:gcra"),
+        (&[check(true), check(false)], SHADOW, "shadow:gcra"),
+    ] {
+        let question = Question::new(checks, &Prefix::default(), Micros::ZERO);
+        assert!(question.script.text.ends_with(deciding));
+        let command = question.by_digest().get_packed_command();
+        let command = String::from_utf8(command).unwrap();
+        assert!(command.contains(&format!("\r\n{name}\r\n")), "{command}");
+    }
 }
 
 /// Numbers among the keys hide from Cluster which slots a script needs.

@@ -9,31 +9,32 @@ use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead};
 
 use super::canonical::{Ipv6Prefix, embedded};
 
+#[cfg(feature = "tonic")]
+mod by_tonic;
+
 /// Who is at the other end of the socket; a server puts it into the extensions of each request.
 ///
 /// Axum and tonic bring their own types for this, which are read with the features `axum` and
 /// `tonic`: `ConnectInfo<SocketAddr>` and, in tests, `MockConnectInfo<SocketAddr>`;
-/// `TcpConnectInfo` and `UdsConnectInfo`. A `Peer` goes before them. It is for servers on plain
-/// hyper, and where those types do not come: on axum over a Unix socket
-/// (`.layer(axum::Extension(Peer::UnixSocket))`), and behind tonic's own TLS, whose
-/// `TlsConnectInfo` this crate cannot see without choosing a TLS library for you:
+/// `TcpConnectInfo`, also behind tonic's own TLS, and `UdsConnectInfo`. With the feature `tonic-tls`
+/// also `TlsConnectInfo<TcpConnectInfo>`, which is all that comes where a server accepts TLS
+/// connections with tokio-rustls itself and hands them to tonic.
+///
+/// A `Peer` goes before all of them. It is for servers on plain hyper, and where those types do not
+/// come, as on axum over a Unix socket (`.layer(axum::Extension(Peer::UnixSocket))`):
 ///
 /// ```
+/// use std::net::SocketAddr;
+///
 /// use http::Request;
 /// use tower_throttle::Peer;
-/// # use std::net::{IpAddr, SocketAddr};
-/// # struct TlsConnectInfo; // As tonic's, which needs one of its TLS features.
-/// # impl TlsConnectInfo { fn remote_addr(&self) -> Option<SocketAddr> { None } }
 ///
-/// // As a layer: `Server::builder().layer(MapRequestLayer::new(with_peer))`, outside of the limit.
-/// fn with_peer<B>(mut request: Request<B>) -> Request<B> {
-///     let info = request.extensions().get::<TlsConnectInfo>();
-///     if let Some(address) = info.and_then(|info| info.remote_addr()) {
-///         request.extensions_mut().insert(Peer::Address(address));
-///     }
+/// // For each request of a connection from `address`.
+/// fn with_peer<B>(mut request: Request<B>, address: SocketAddr) -> Request<B> {
+///     request.extensions_mut().insert(Peer::Address(address));
 ///     request
 /// }
-/// # with_peer(Request::new(()));
+/// # with_peer(Request::new(()), ([127, 0, 0, 1], 80).into());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,7 +62,7 @@ impl Peer {
             return Ok(peer);
         }
         #[cfg(feature = "tonic")]
-        if let Some(peer) = from_tonic(request) {
+        if let Some(peer) = by_tonic::peer(request) {
             return peer;
         }
         // Last, as in axum: what tests mock never hides what a socket says.
@@ -87,25 +88,11 @@ fn from_axum_mock(request: &RequestHead<'_>) -> Option<Peer> {
     Some(Peer::Address(*address))
 }
 
-#[cfg(feature = "tonic")]
-fn from_tonic(request: &RequestHead<'_>) -> Option<Result<Peer, KeyError>> {
-    use tonic::transport::server::TcpConnectInfo;
-    if let Some(info) = request.extensions.get::<TcpConnectInfo>() {
-        // The address is gone when the client was before tonic asked: no fault of the server.
-        return Some(info.remote_addr.map(Peer::Address).ok_or(KeyError::Missing));
-    }
-    #[cfg(unix)]
-    if let Some(tonic::transport::server::UdsConnectInfo { .. }) = request.extensions.get() {
-        return Some(Ok(Peer::UnixSocket));
-    }
-    None
-}
-
 const NO_PEER: &str = "the request does not carry its peer's address. \
     On axum, enable the feature `axum` of tower-throttle and serve the router with \
     `into_make_service_with_connect_info::<SocketAddr>()`; \
-    on tonic, enable the feature `tonic`, and behind tonic's own TLS insert \
-    `tower_throttle::Peer::Address` into the request's extensions; \
+    on tonic, enable the feature `tonic`, or `tonic-tls` where the server accepts TLS connections \
+    with tokio-rustls itself; \
     on hyper, insert `tower_throttle::Peer::Address` into the extensions of each request";
 
 const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no address: \

@@ -1,52 +1,42 @@
-//! The same random histories through the Rust twins, the memory store and the scripts on a real
-//! server: every decision must be the same.
-//!
-//! `HISTORIES` sets how many histories are run, 10 000 unless it is set.
+//! Random histories: what is asked of three policies, and when.
 
-mod support;
-
-use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
-use tower_throttle::algorithm::{
-    Action, Algorithm, LeaseId, Patience, State, Take, committed, decide,
-};
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
-    Answer, Check, Clock, DAY, Decisions, FailureMode, Key, Limit, MINUTE, ManualClock,
-    MemoryStore, Micros, Penalty, PolicyId, Rate, Receipt, RedisStore, SECOND, Store, StoreError,
-    Subject,
+    Check, Clock as _, DAY, Decision, Decisions, FailureMode, Limit, MINUTE, ManualClock, Micros,
+    Penalty, PolicyId, Rate, Receipt, SECOND, Subject,
 };
 
 const STEPS: usize = 50;
-const POLICIES: usize = 3;
+pub(crate) const POLICIES: usize = 3;
 
 #[derive(Clone, Debug)]
-struct History {
-    limits: [Limit; POLICIES],
+pub(crate) struct History {
+    pub limits: [Limit; POLICIES],
     /// The penalty that each policy has, if it has one.
-    penalties: [Option<Penalty>; POLICIES],
-    steps: Vec<Step>,
+    pub penalties: [Option<Penalty>; POLICIES],
+    pub steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
-struct Step {
-    time: Time,
+pub(crate) struct Step {
+    pub time: Time,
     /// A policy's limit is replaced before the step.
-    change: Option<(usize, Limit)>,
-    key: u8,
+    pub change: Option<(usize, Limit)>,
+    pub key: u8,
     /// What is done with each policy that is asked.
-    acts: [Option<Act>; POLICIES],
+    pub acts: [Option<Act>; POLICIES],
+    /// The policies that are asked in shadow.
+    pub shadows: [bool; POLICIES],
 }
 
 /// What is done with a policy's permits.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+pub(crate) enum Act {
     Take {
         cost: u32,
         patience: Patience,
@@ -68,7 +58,7 @@ enum Act {
 
 /// How the clock moves before a step.
 #[derive(Clone, Copy, Debug)]
-enum Time {
+pub(crate) enum Time {
     Stands,
     On(Duration),
     Back(Duration),
@@ -202,15 +192,21 @@ fn steps() -> impl Strategy<Value = Step> {
         [act.clone(), act.clone(), act]
     });
     let acts = prop_oneof![2 => take, 1 => give_back];
-    (time, change, 0_u8..2, acts).prop_map(|(time, change, key, acts)| Step {
+    let shadows = prop_oneof![
+        3 => Just([false; POLICIES]),
+        3 => any::<[bool; POLICIES]>(),
+        1 => Just([true; POLICIES]),
+    ];
+    (time, change, 0_u8..2, acts, shadows).prop_map(|(time, change, key, acts, shadows)| Step {
         time,
         change,
         key,
         acts,
+        shadows,
     })
 }
 
-fn histories() -> impl Strategy<Value = History> {
+pub(crate) fn histories() -> impl Strategy<Value = History> {
     (
         [limits(), limits(), limits()],
         [penalties(), penalties(), penalties()],
@@ -223,127 +219,86 @@ fn histories() -> impl Strategy<Value = History> {
         })
 }
 
-/// The specification: a map of states, and the twins over it.
-#[derive(Default)]
-struct Twins(HashMap<(String, &'static str, u128), State>);
+/// A history while it is told of one subject.
+pub(crate) struct Course<'a> {
+    history: &'a History,
+    policies: [PolicyId; POLICIES],
+    limits: [Limit; POLICIES],
+    receipts: [Receipt; POLICIES],
+}
 
-impl Twins {
-    fn ask(&mut self, checks: &[Check<'_>], now: Micros) -> Decisions {
-        let asked = checks.iter().map(|check| (&check.algorithm, &check.action));
-        let mut readings: Vec<_> = checks
-            .iter()
-            .map(|check| check.algorithm.read(self.state(check), now, &check.action))
-            .collect();
-        let committed = committed(asked.clone(), &readings);
-        for ((check, reading), _) in checks
-            .iter()
-            .zip(&mut readings)
-            .zip(committed)
-            .filter(|(_, committed)| *committed)
-        {
-            let (algorithm, action) = (check.algorithm, &check.action);
-            *reading = algorithm.commit(self.state(check), now, action, *reading);
+impl<'a> Course<'a> {
+    pub(crate) fn of(history: &'a History) -> Self {
+        Self {
+            history,
+            policies: NAMES.map(PolicyId::new),
+            limits: history.limits,
+            receipts: [Receipt::default(); POLICIES],
         }
-        decide(asked, &readings)
     }
 
-    fn state(&mut self, check: &Check<'_>) -> &mut State {
-        let name = check.policy.name().to_owned();
-        self.0
-            .entry((name, check.algorithm.name(), check.subject.to_u128()))
-            .or_insert_with(|| check.algorithm.untouched())
-    }
-}
-
-/// The store driven by a clock, and that clock.
-struct Timed {
-    store: RedisStore,
-    clock: ManualClock,
-}
-
-async fn answer(store: &impl Store, checks: &[Check<'_>]) -> Decisions {
-    match store.ask(checks) {
-        Answer::Ready(decisions) => decisions.unwrap(),
-        Answer::Pending(decisions) => decisions.await.unwrap(),
-    }
-}
-
-/// Two algorithms that one question asks.
-type Pair = [&'static str; 2];
-
-/// Runs a history, and tells which algorithms were asked together; the first step on which not all
-/// agree is the error.
-async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<HashSet<Pair>, String> {
-    let clock = &redis.clock;
-    clock.set(ManualClock::new().now());
-    let memory = MemoryStore::builder().clock(clock.clone()).build();
-    let mut twins = Twins::default();
-    let policies = ["a", "b", "c"].map(PolicyId::new);
-    let mut limits = history.limits;
-    let mut receipts = [Receipt::default(); POLICIES];
-    let mut last: Option<Decisions> = None;
-    let mut latest = clock.now();
-    let mut memory_remembers = true;
-    let mut pairs = HashSet::new();
-    for (position, step) in history.steps.iter().enumerate() {
-        step.time.pass(clock, last.as_ref());
+    pub(crate) fn change(&mut self, step: &Step) {
         if let Some((policy, limit)) = step.change {
-            limits[policy] = limit;
+            self.limits[policy] = limit;
         }
-        let subject = Subject::from(&Key::all([Key::from(number), Key::from(step.key)]));
+    }
+
+    /// What a step asks of those policies.
+    pub(crate) fn checks(
+        &self,
+        step: &Step,
+        subject: Subject,
+        is_asked: impl Fn(usize) -> bool,
+    ) -> Vec<Check<'_>> {
         let mut checks = Vec::new();
-        let mut takers = Vec::new();
         for (policy, act) in step.acts.iter().enumerate() {
-            let Some(act) = act else { continue };
+            let Some(act) = act.filter(|_| is_asked(policy)) else {
+                continue;
+            };
             let check = Check {
-                policy: &policies[policy],
+                policy: &self.policies[policy],
                 subject,
-                algorithm: Algorithm::try_from(&limits[policy]).unwrap(),
-                action: act.action(receipts[policy]),
-                is_shadow: false,
+                algorithm: Algorithm::try_from(&self.limits[policy]).unwrap(),
+                action: act.action(self.receipts[policy]),
+                is_shadow: step.shadows[policy],
                 on_store_failure: FailureMode::Allow,
             };
-            if check.action.takes() > 0 {
-                takers.push((policy, checks.len()));
-            }
             checks.push(check);
             let guards = matches!(check.action, Action::Take(_) | Action::Reset);
-            if let Some(penalty) = history.penalties[policy].as_ref().filter(|_| guards) {
+            let penalty = self.history.penalties[policy].as_ref();
+            if let Some(penalty) = penalty.filter(|_| guards) {
                 checks.push(Check {
                     algorithm: Algorithm::try_from(penalty).unwrap(),
                     ..check
                 });
             }
         }
-        if checks.is_empty() {
-            continue;
-        }
-        let expected = twins.ask(&checks, clock.now());
-        latest = latest.max(clock.now());
-        // What has long expired, the memory store has forgotten: no clock brings it back.
-        memory_remembers &= latest.saturating_sub(clock.now()) <= Micros::from(SECOND);
-        for (name, found) in [
-            ("memory", answer(&memory, &checks).await),
-            ("redis", answer(&redis.store, &checks).await),
-        ] {
-            if found != expected && (name == "redis" || memory_remembers) {
-                return Err(format!(
-                    "step {position} at {:?}, limits {limits:?}:\n{step:?}\n\
-                     twins: {expected:?}\n{name}: {found:?}",
-                    clock.now()
-                ));
-            }
-        }
-        for (policy, check) in takers {
-            receipts[policy] = expected[check].receipt();
-        }
-        let names = || checks.iter().map(|check| check.algorithm.name());
-        for (position, first) in names().enumerate() {
-            pairs.extend(names().skip(position + 1).map(|second| [first, second]));
-        }
-        last = Some(expected);
+        checks
     }
-    Ok(pairs)
+
+    /// Notes what was taken last.
+    pub(crate) fn answered(&mut self, receipts: &[(usize, Receipt)]) {
+        for (policy, receipt) in receipts {
+            self.receipts[*policy] = *receipt;
+        }
+    }
+}
+
+/// What was taken of each policy, if anything was asked for.
+pub(crate) fn receipts(checks: &[Check<'_>], decisions: &Decisions) -> Vec<(usize, Receipt)> {
+    let each = checks.iter().zip(decisions.iter());
+    let taken =
+        each.filter(|(check, _)| check.action.takes() > 0 && check.algorithm.name() != "penalty");
+    taken
+        .map(|(check, decision)| (policy_of(check), decision.receipt()))
+        .collect()
+}
+
+const NAMES: [&str; POLICIES] = ["a", "b", "c"];
+
+pub(crate) fn policy_of(check: &Check<'_>) -> usize {
+    let mut names = NAMES.iter();
+    names.position(|name| *name == check.policy.name()).unwrap()
 }
 
 impl Act {
@@ -379,8 +334,8 @@ impl Act {
 }
 
 impl Time {
-    fn pass(self, clock: &ManualClock, last: Option<&Decisions>) {
-        let longest = |wait: fn(&tower_throttle::Decision) -> Option<Duration>| {
+    pub(crate) fn pass(self, clock: &ManualClock, last: Option<&Decisions>) {
+        let longest = |wait: fn(&Decision) -> Option<Duration>| {
             last.and_then(|decisions| decisions.iter().filter_map(wait).max())
                 .unwrap_or_default()
         };
@@ -389,7 +344,7 @@ impl Time {
             Self::On(span) => clock.advance(span),
             Self::Back(span) => clock.step_back(span),
             Self::ToRetry { early_us } => {
-                let wait = longest(tower_throttle::Decision::retry_after);
+                let wait = longest(Decision::retry_after);
                 clock.advance(wait.saturating_sub(Duration::from_micros(early_us)));
             }
             Self::ToReset => clock.advance(longest(|decision| Some(decision.reset_after()))),
@@ -400,81 +355,8 @@ impl Time {
     }
 }
 
-#[test]
-fn twins_memory_and_redis_decide_every_history_alike() {
-    let wanted: u64 = std::env::var("HISTORIES").map_or(10_000, |histories| {
-        histories.parse().expect("HISTORIES must be a number")
-    });
-    let server = support::redis::Server::start();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    const AT_ONCE: u64 = 32;
-    let stores = runtime.block_on(try_join_all((0..AT_ONCE).map(|_| async {
-        let clock = ManualClock::new();
-        let store = server.builder().clock_for_tests(clock.clone());
-        let store = store.connect().await?;
-        Ok::<_, StoreError>(Arc::new(Timed { store, clock }))
-    })));
-    let stores = stores.unwrap();
-
-    let mut runner = TestRunner::default();
-    let mut done = 0;
-    let mut pairs: HashSet<Pair> = HashSet::new();
-    while done < wanted {
-        let trees: Vec<_> = (0..AT_ONCE.min(wanted - done))
-            .map(|_| histories().new_tree(&mut runner).unwrap())
-            .collect();
-        let runs = trees.iter().zip(&stores).zip(done..);
-        let tasks = runs.map(|((tree, store), number)| {
-            runtime.spawn(run(tree.current(), Arc::clone(store), number))
-        });
-        let found = runtime.block_on(try_join_all(tasks)).unwrap();
-        done += found.len() as u64;
-        pairs.extend(found.iter().flatten().flatten());
-        let diverged = trees
-            .into_iter()
-            .zip(found)
-            .find(|(_, found)| found.is_err());
-        if let Some((tree, _)) = diverged {
-            let mut number = u64::MAX;
-            let smallest = shrink(tree, |history| {
-                number -= 1;
-                let run = run(history.clone(), Arc::clone(&stores[0]), number);
-                runtime.block_on(run).err()
-            });
-            panic!("history {done} diverged:\n{smallest}");
-        }
-    }
-    assert!(done >= wanted);
-    if wanted >= 1_000 {
-        for first in ALGORITHMS {
-            for second in ALGORITHMS.iter().copied().chain(["penalty"]) {
-                let together = [[first, second], [second, first]];
-                assert!(
-                    together.iter().any(|pair| pairs.contains(pair)),
-                    "{first} and {second} were never asked together"
-                );
-            }
-        }
-    }
-}
-
-const ALGORITHMS: [&str; 8] = [
-    "gcra",
-    "token_bucket",
-    "leaky_bucket",
-    "fixed_window",
-    "sliding_log",
-    "sliding_window",
-    "sliding_counter",
-    "concurrency",
-];
-
 /// The smallest history that still diverges, and how.
-fn shrink<T: ValueTree<Value = History>>(
+pub(crate) fn shrink<T: ValueTree<Value = History>>(
     mut tree: T,
     mut diverges: impl FnMut(&History) -> Option<String>,
 ) -> String {

@@ -1,5 +1,8 @@
 //! Where the peer's address comes from, on real sockets where there is one.
 
+#[cfg(feature = "tonic")]
+mod by_tonic;
+
 use http::Request;
 use tower_throttle::{Key, KeyError, KeyExtractor, Peer, PeerAddr, RequestHead};
 
@@ -112,69 +115,5 @@ mod axum_provides {
         assert_eq!(extract(PeerAddr, &request), Ok(client("198.51.100.1")));
         request.extensions_mut().insert(Peer::Address(mock));
         assert_eq!(extract(PeerAddr, &request), Ok(client("203.0.113.9")));
-    }
-}
-
-#[cfg(feature = "tonic")]
-mod tonic_provides {
-    use std::sync::mpsc;
-
-    use tonic::transport::Endpoint;
-    use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
-    use tonic_health::pb::HealthCheckRequest;
-    use tonic_health::pb::health_client::HealthClient;
-    use tower::util::MapRequestLayer;
-
-    use super::*;
-
-    /// The key that a layer around the service finds.
-    fn recording(
-        keys: mpsc::Sender<Result<Key, KeyError>>,
-    ) -> impl Fn(Request<tonic::body::Body>) -> Request<tonic::body::Body> + Clone + Send + 'static
-    {
-        move |request| {
-            keys.send(extract(PeerAddr, &request)).unwrap();
-            request
-        }
-    }
-
-    #[tokio::test]
-    async fn tcp_connect_info_from_a_real_socket() {
-        let (keys, found) = mpsc::channel();
-        let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let url = format!("http://{}", incoming.local_addr().unwrap());
-        let (_, health) = tonic_health::server::health_reporter();
-        let server = tonic::transport::Server::builder()
-            .layer(MapRequestLayer::new(recording(keys)))
-            .add_service(health)
-            .serve_with_incoming(incoming);
-        let server = tokio::spawn(server);
-        let channel = Endpoint::try_from(url).unwrap().connect().await.unwrap();
-        let mut health = HealthClient::new(channel);
-        let request = HealthCheckRequest::default();
-        health.check(request).await.unwrap();
-        assert_eq!(found.recv().unwrap(), Ok(client("127.0.0.1")));
-        server.abort();
-    }
-
-    #[cfg(unix)]
-    #[tokio::test]
-    async fn uds_connect_info_as_a_unix_socket() {
-        use tonic::transport::server::Connected;
-        let (_near, far) = tokio::net::UnixStream::pair().unwrap();
-        let mut request = Request::new(());
-        request.extensions_mut().insert(far.connect_info());
-        let error = extract(PeerAddr, &request).unwrap_err();
-        assert!(error.to_string().contains("Unix socket"), "{error}");
-    }
-
-    #[test]
-    fn a_client_that_is_gone_already_is_missing_and_not_the_servers_fault() {
-        let mut request = Request::new(());
-        request.extensions_mut().insert(TcpConnectInfo {
-            local_addr: None,
-            remote_addr: None,
-        });
-        assert_eq!(extract(PeerAddr, &request), Err(KeyError::Missing));
     }
 }

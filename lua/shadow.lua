@@ -1,0 +1,90 @@
+-- shadow: judge all checks of one request, some of them in shadow: these by themselves, so that nothing
+-- depends on them, and carry out all others or none. Stands in place of decide.
+-- KEYS[i]       the state key of check i; all of one hash slot
+-- ARGV[1]       now_us           integer; 0 asks the server's clock
+-- ARGV[at]      algorithm        the name of the function that judges check i, behind "shadow:" when
+--                                it is in shadow; at = 2 + (i - 1) * stride; its arguments follow
+-- ARGV[at + 1]  verb             what to do; reset is done here: it forgets the key
+-- Returns       as decide; but of a check in shadow that fails, in place of fits, 2 for a value that is
+--               not ours and 3 for anything else
+-- Writes        what is not in shadow as decide; then what is, when all others fit and it fits itself,
+--               with the penalty behind it; but penalty when the check before it is denied and it fits
+-- Mirrors       src/algorithm/question.rs
+local now = tonumber(ARGV[1])
+if now == 0 then
+  local clock = redis.call("TIME")
+  now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+end
+
+local reply, commits, all_fit, all_in_shadow = {}, {}, true, true
+local function at(i)
+  return 2 + (i - 1) * stride
+end
+local function is_shadow(i)
+  return judges[ARGV[at(i)]] == nil
+end
+local function is_penalty(i)
+  return string.match(ARGV[at(i)] or "", "penalty$") and ARGV[at(i) + 1] ~= "reset"
+end
+local function fits(i)
+  return reply[(i - 1) * 4 + 1]
+end
+
+-- What goes wrong in shadow costs no other check its answer.
+local function try(i, what)
+  if not is_shadow(i) then
+    return what(i)
+  end
+  local done, fit, wait_us, level, more, commit = pcall(what, i)
+  if done then
+    return fit, wait_us, level, more, commit
+  end
+  local problem = fit
+  local text = tostring(type(problem) == "table" and problem.err or problem)
+  if string.find(text, "foreign value") or string.find(text, "WRONGTYPE") then
+    return 2, 0, 0, 0
+  elseif all_in_shadow then
+    -- What the server refuses, it refuses to all of them.
+    error(problem, 0)
+  end
+  return 3, 0, 0, 0
+end
+local function judge(i)
+  if ARGV[at(i) + 1] == "reset" then
+    return true, 0, 0, 0, function()
+      redis.call("DEL", KEYS[i])
+    end
+  end
+  return judges[string.match(ARGV[at(i)], "[%w_]+$")](KEYS[i], at(i), now)
+end
+for i = 1, #KEYS do
+  all_in_shadow = all_in_shadow and is_shadow(i)
+end
+for i = 1, #KEYS do
+  local fit, wait_us, level, more, commit = try(i, judge)
+  all_fit = all_fit and (fit or is_shadow(i))
+  commits[i] = commit
+  local row = (i - 1) * 4
+  reply[row + 1], reply[row + 2] = fit == true and 1 or fit or 0, wait_us
+  reply[row + 3], reply[row + 4] = level, more
+end
+reply[#KEYS * 4 + 1] = now
+
+local function is_committed(i)
+  if is_penalty(i) then
+    return i > 1 and fits(i - 1) == 0 and fits(i) == 1
+  end
+  local is_banned = is_penalty(i + 1) and fits(i + 1) == 0
+  return all_fit and (not is_shadow(i) or (fits(i) == 1 and not is_banned))
+end
+-- Every read came before the first write, so that an error here means that nothing happened; and what
+-- is in shadow is written last.
+for _, in_shadow in ipairs({ false, true }) do
+  for i = 1, #KEYS do
+    if is_shadow(i) == in_shadow and commits[i] and is_committed(i) then
+      local failure = try(i, commits[i])
+      reply[(i - 1) * 4 + 1] = failure or fits(i)
+    end
+  end
+end
+return reply

@@ -1,0 +1,74 @@
+//! `Known`: what a decision that has taken nothing tells about its key from then on.
+
+use super::{Action, Algorithm, Reading, Take, Twin as _, Which, twin};
+use crate::decision::{Decision, Outcome};
+use crate::time::Micros;
+
+/// What a decision tells about a key until somebody touches it: enough to judge again, later, what
+/// comes back with time alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    algorithm: Algorithm,
+    cost: u32,
+    reading: Reading,
+}
+
+impl Known {
+    /// `None` of a decision that has taken something, or that says nothing about a later one.
+    pub(crate) fn by(algorithm: &Algorithm, action: &Action, decision: &Decision) -> Option<Self> {
+        let is_leased = algorithm.lease().is_some();
+        let (fits, wait) = match decision.outcome {
+            // A penalty that bans nobody has to hear of every denial.
+            Outcome::Allowed if !algorithm.is_penalty() => (true, decision.delay),
+            // Permits that are held come back at any time.
+            Outcome::Denied | Outcome::Banned if !is_leased => (false, decision.retry_after),
+            _ => return None,
+        };
+        Some(Self {
+            algorithm: *algorithm,
+            cost: action.takes(),
+            reading: Reading {
+                fits,
+                wait,
+                level: twin!(algorithm, twin => twin.level(decision)),
+                at: decision.receipt.at,
+            },
+        })
+    }
+
+    /// What the store would read for this when so much time has gone by and nobody has touched the
+    /// key. `None` when that is not known.
+    pub(crate) fn later(
+        &self,
+        elapsed: Micros,
+        algorithm: &Algorithm,
+        take: &Take,
+    ) -> Option<Reading> {
+        if *algorithm != self.algorithm {
+            return None;
+        }
+        let (reading, cost) = (&self.reading, self.cost);
+        twin!(algorithm, twin => twin.later(reading, cost, elapsed, take))
+    }
+
+    /// Whether the other tells all that this one tells.
+    pub(crate) fn is_superseded_by(&self, other: &Self) -> bool {
+        self.algorithm == other.algorithm
+            && (self.cost == other.cost || self.algorithm.tells_of_every_cost())
+    }
+}
+
+impl Algorithm {
+    /// The decision that a reading from memory leads to: nothing is taken.
+    pub(crate) fn remember(&self, reading: &Reading, action: &Action) -> Decision {
+        Decision {
+            is_remembered: true,
+            ..self.decide(reading, action, false)
+        }
+    }
+
+    /// Whether what is known of one cost is enough to judge any other.
+    fn tells_of_every_cost(&self) -> bool {
+        self.can_wait() || matches!(self.0, Which::FixedWindow(_))
+    }
+}

@@ -1,0 +1,79 @@
+//! Several checks of one question: which of them are carried out, and the answers to all of them.
+
+use smallvec::SmallVec;
+
+use super::{Action, Algorithm, Reading};
+use crate::decision::Decisions;
+
+/// What one check asks of its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// How to judge.
+    pub algorithm: &'a Algorithm,
+    /// What to do.
+    pub action: &'a Action,
+    /// Whether it holds up nothing when it does not fit.
+    pub is_shadow: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// What a check asks that is enforced.
+    pub fn enforced(algorithm: &'a Algorithm, action: &'a Action) -> Self {
+        Self {
+            algorithm,
+            action,
+            is_shadow: false,
+        }
+    }
+
+    /// Whether it counts the denials of the check before it. A reset of those is none of them.
+    fn is_penalty(&self) -> bool {
+        self.algorithm.is_penalty() && *self.action != Action::Reset
+    }
+}
+
+/// Which checks of a question are carried out, by what was read of each.
+///
+/// Of those that are enforced, all or none. One in shadow, when they are and it fits itself, with
+/// the [`Penalty`](super::Penalty) behind it: so it counts as it would if it were enforced, and
+/// nothing depends on it. But a penalty is carried out, which means that it counts a denial, when
+/// the check before it is denied and no ban is in force.
+pub fn committed<'a>(
+    asks: impl Iterator<Item = Ask<'a>> + Clone,
+    readings: &[Reading],
+) -> SmallVec<[bool; 4]> {
+    let all_fit = all_enforced_fit(asks.clone(), readings);
+    let mut each = asks.zip(readings).peekable();
+    let mut committed = SmallVec::new();
+    let mut guarded_fits = true;
+    while let Some((ask, reading)) = each.next() {
+        let mut is_banned = || {
+            let behind = each.peek();
+            behind.is_some_and(|(ask, reading)| ask.is_penalty() && !reading.fits)
+        };
+        committed.push(if ask.is_penalty() {
+            !guarded_fits && reading.fits
+        } else {
+            all_fit && (!ask.is_shadow || (reading.fits && !is_banned()))
+        });
+        guarded_fits = reading.fits;
+    }
+    committed
+}
+
+/// Whether no check denies that is more than a shadow.
+pub(crate) fn all_enforced_fit<'a>(
+    asks: impl Iterator<Item = Ask<'a>>,
+    readings: &[Reading],
+) -> bool {
+    asks.zip(readings)
+        .all(|(ask, reading)| reading.fits || ask.is_shadow)
+}
+
+/// The answers to all checks of a question, by what was read of each.
+pub fn decide<'a>(asks: impl Iterator<Item = Ask<'a>> + Clone, readings: &[Reading]) -> Decisions {
+    let committed = committed(asks.clone(), readings);
+    let each = asks.zip(readings.iter().zip(committed));
+    each.map(|(ask, (reading, committed))| ask.algorithm.decide(reading, ask.action, committed))
+        .collect()
+}

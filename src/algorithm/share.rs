@@ -1,0 +1,92 @@
+//! A share of a limit: what one process judges by itself while the store of all of them is away.
+
+use super::{Algorithm, Twin as _, Which};
+
+/// A part of every number of permits.
+#[derive(Clone, Copy)]
+pub(super) struct Share(f64);
+
+impl Share {
+    /// This share of so many permits, rounded down, so that shares which make up the whole never
+    /// give more than it; but at least one.
+    pub(super) fn of(self, permits: u32) -> u32 {
+        // 0.29 is a little less than it looks, and 29 of 100 are meant. Too little to make a
+        // difference for a share that means less than a whole permit.
+        const SLACK: f64 = 1.0 + 4.0 * f64::EPSILON;
+        let part = f64::from(permits) * self.0 * SLACK;
+        // The cast rounds down, saturates, and makes 0 of what is no number.
+        (part as u32).clamp(1, permits.max(1))
+    }
+}
+
+impl Algorithm {
+    /// The same algorithm with this share of its permits: of its limit, and of its burst or
+    /// capacity. Each is rounded down, to 1 at least; the times stay. A
+    /// [`Penalty`](crate::Penalty) stays as it is.
+    ///
+    /// ```
+    /// use tower_throttle::algorithm::Algorithm;
+    /// use tower_throttle::{Limit, MINUTE};
+    ///
+    /// let whole = Algorithm::try_from(&Limit::gcra(100, MINUTE).burst(10))?;
+    /// let quarter = whole.scaled(0.25);
+    /// assert_eq!(quarter.quota(), (25, MINUTE.into()));
+    /// assert_eq!(quarter.capacity(), 2);
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn scaled(&self, share: f64) -> Self {
+        let share = Share(share);
+        Self(match &self.0 {
+            Which::Gcra(debt) => Which::Gcra(debt.scaled(share)),
+            Which::TokenBucket(debt) => Which::TokenBucket(debt.scaled(share)),
+            Which::LeakyBucket(debt) => Which::LeakyBucket(debt.scaled(share)),
+            Which::FixedWindow(window) => Which::FixedWindow(window.scaled(share)),
+            Which::SlidingLog(log) => Which::SlidingLog(log.scaled(share)),
+            Which::SlidingWindow(window) => Which::SlidingWindow(window.scaled(share)),
+            Which::SlidingCounter(counter) => Which::SlidingCounter(counter.scaled(share)),
+            Which::Concurrency(concurrency) => Which::Concurrency(concurrency.scaled(share)),
+            Which::Penalty(penalty) => Which::Penalty(penalty.scaled(share)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_what_it_looks_like_rounded_down_to_one_at_least() {
+        for (share, permits, part) in [
+            (0.29, 100, 29),
+            (0.1, 30, 3),
+            (1.0 / 3.0, 3, 1),
+            (0.25, 10, 2),
+            (0.001, 10, 1),
+            (1.0, 1, 1),
+            (1.0, u32::MAX, u32::MAX),
+            (0.5, u32::MAX, u32::MAX / 2),
+        ] {
+            assert_eq!(Share(share).of(permits), part, "{share} of {permits}");
+        }
+    }
+
+    #[test]
+    fn shares_that_make_up_the_whole_never_give_more() {
+        for processes in 1..=200 {
+            let share = 1.0 / f64::from(processes);
+            for permits in (processes..2_000).chain([u32::MAX - 1, u32::MAX]) {
+                let together = u64::from(processes) * u64::from(Share(share).of(permits));
+                assert!(together <= permits.into(), "{processes} of {permits}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_share_gives_between_one_and_all() {
+        for share in [f64::NAN, -1.0, 0.0, 2.0, f64::INFINITY] {
+            let part = Share(share).of(10);
+            assert!((1..=10).contains(&part), "{share} gave {part}");
+        }
+    }
+}

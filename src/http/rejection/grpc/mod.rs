@@ -1,0 +1,84 @@
+//! The answer to a gRPC request that was not let through: trailers-only.
+//!
+//! HTTP 200 whatever happened, one HEADERS frame that ends the stream. A 429 would become
+//! UNAVAILABLE at the client, which clients retry: a storm on a service that asked for less.
+//! See <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+//!
+//! gRPC-Web is answered in the same way, which its clients read from the headers of the response:
+//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md>.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response};
+
+use super::{Rejection, RejectionKind};
+
+mod base64;
+mod details;
+mod dialect;
+mod message;
+mod protobuf;
+mod pushback;
+
+pub(super) use self::dialect::Dialect;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Bytes> {
+    let content_type = match dialect {
+        Dialect::Grpc => HeaderValue::from_static("application/grpc"),
+        Dialect::GrpcWeb(of_request) => of_request,
+    };
+    let code = code(rejection.kind);
+    let message = message::of(rejection);
+    let mut response = Response::new(Bytes::new());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(GRPC_STATUS, code.into());
+    // Percent-encoded text, and base64, are always valid values.
+    if let Ok(message) = HeaderValue::try_from(message::percent_encoded(&message)) {
+        headers.insert(GRPC_MESSAGE, message);
+    }
+    if let Some(status) = details::status(rejection, code, &message)
+        && let Ok(details) = HeaderValue::try_from(base64::unpadded(status.as_ref()))
+    {
+        headers.insert(GRPC_STATUS_DETAILS, details);
+    }
+    headers.insert(GRPC_RETRY_PUSHBACK, pushback::after(wait(rejection)));
+    response
+}
+
+/// <https://grpc.io/docs/guides/status-codes/>
+fn code(kind: RejectionKind) -> u16 {
+    const INVALID_ARGUMENT: u16 = 3;
+    const PERMISSION_DENIED: u16 = 7;
+    const RESOURCE_EXHAUSTED: u16 = 8;
+    const INTERNAL: u16 = 13;
+    const UNAVAILABLE: u16 = 14;
+    match kind {
+        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
+            RESOURCE_EXHAUSTED
+        }
+        RejectionKind::StoreFailed(_) => UNAVAILABLE,
+        RejectionKind::Refused => PERMISSION_DENIED,
+        RejectionKind::MissingKey | RejectionKind::BadCost => INVALID_ARGUMENT,
+        RejectionKind::Misconfigured => INTERNAL,
+    }
+}
+
+/// How long the client should wait; `None` when waiting does not help.
+///
+/// The exact time. The whole seconds are less when it is requests in flight that have to end: then
+/// they say when to look again, and the exact time when leases lapse, for which nobody waits.
+fn wait(rejection: &Rejection) -> Option<Duration> {
+    let secs = Duration::from_secs(rejection.retry_after_secs?);
+    Some(rejection.retry_after?.min(secs))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+use http::HeaderMap;
+use proptest::prelude::*;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::*;
+use crate::error::StoreErrorKind;
+
+fn rejection(kind: RejectionKind, retry_after: Option<Duration>) -> Rejection {
+    Rejection {
+        kind,
+        policies: vec!["client".to_owned(), "everybody".to_owned()],
+        retry_after,
+        retry_after_secs: retry_after.map(|wait| wait.as_secs() + 1),
+        explanation: "it is too much".into(),
+    }
+}
+
+fn headers(rejection: &Rejection) -> HeaderMap {
+    response(Dialect::Grpc, rejection).headers().clone()
+}
+
+/// What a tonic client makes of it, which panics over base64 that is none.
+fn received(rejection: &Rejection) -> Status {
+    Status::from_header_map(&headers(rejection)).expect("there is a status")
+}
+
+fn quota_ids(status: &Status) -> Option<Vec<String>> {
+    let failure = status.get_details_quota_failure()?;
+    let ids = failure.violations.into_iter().map(|each| each.quota_id);
+    Some(ids.collect())
+}
+
+#[test]
+fn every_kind_has_its_code_its_details_and_its_pushback() {
+    let names = || Some(vec!["client".to_owned(), "everybody".to_owned()]);
+    let failed = RejectionKind::StoreFailed(StoreErrorKind::TimedOut);
+    let second = Some(Duration::from_secs(1));
+    for (kind, wait, code, quota_ids_told) in [
+        (
+            RejectionKind::QuotaExceeded,
+            second,
+            Code::ResourceExhausted,
+            names(),
+        ),
+        (
+            RejectionKind::Banned,
+            second,
+            Code::ResourceExhausted,
+            names(),
+        ),
+        (
+            RejectionKind::NeverFits,
+            None,
+            Code::ResourceExhausted,
+            names(),
+        ),
+        (failed, second, Code::Unavailable, None),
+        (RejectionKind::Refused, None, Code::PermissionDenied, None),
+        (RejectionKind::MissingKey, None, Code::InvalidArgument, None),
+        (RejectionKind::BadCost, None, Code::InvalidArgument, None),
+        (RejectionKind::Misconfigured, None, Code::Internal, None),
+    ] {
+        let status = received(&rejection(kind, wait));
+        assert_eq!(status.code(), code, "{kind:?}");
+        let info = status.get_details_retry_info();
+        assert_eq!(
+            info.map(|info| info.retry_delay),
+            wait.map(Some),
+            "{kind:?}"
+        );
+        assert_eq!(quota_ids(&status), quota_ids_told, "{kind:?}");
+        let has_details = wait.is_some() || quota_ids_told.is_some();
+        assert_eq!(!status.details().is_empty(), has_details, "{kind:?}");
+        let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap();
+        let pushback: i32 = pushback.to_str().unwrap().parse().unwrap();
+        match wait {
+            Some(_) => assert!((1_000..=1_100).contains(&pushback), "{pushback}"),
+            None => assert_eq!(pushback, -1),
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_leases_to_lapse() {
+    let mut rejection = rejection(RejectionKind::QuotaExceeded, Some(Duration::from_secs(60)));
+    rejection.retry_after_secs = Some(1);
+    let info = received(&rejection).get_details_retry_info();
+    assert_eq!(info.unwrap().retry_delay, Some(Duration::from_secs(1)));
+    assert_ne!(headers(&rejection)["grpc-retry-pushback-ms"], "-1");
+}
+
+#[test]
+fn a_violation_names_the_policy_and_nobody() {
+    let status = received(&rejection(RejectionKind::QuotaExceeded, None));
+    let failure = status.get_details_quota_failure().unwrap();
+    for violation in failure.violations {
+        assert_eq!(violation.subject, "");
+        assert_eq!(violation.description, "");
+        assert!(violation.quota_dimensions.is_empty());
+    }
+}
+
+fn kinds() -> impl Strategy<Value = RejectionKind> {
+    prop::sample::select(vec![
+        RejectionKind::QuotaExceeded,
+        RejectionKind::NeverFits,
+        RejectionKind::Banned,
+        RejectionKind::StoreFailed(StoreErrorKind::Full),
+        RejectionKind::BadCost,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn the_details_are_small_and_can_be_read_whatever_is_told(
+        kind in kinds(),
+        // Longer names than a policy can have, and more policies than anybody has.
+        policies in prop::collection::vec("[ -~]{1,200}", 0..100),
+        explanation in ".{0,400}",
+        micros in prop::option::of(any::<u64>()),
+    ) {
+        let retry_after = micros.map(Duration::from_micros);
+        let rejection = Rejection {
+            kind,
+            policies: policies.clone(),
+            retry_after,
+            retry_after_secs: retry_after.map(|wait| wait.as_secs() + 1),
+            explanation: explanation.into(),
+        };
+        let headers = headers(&rejection);
+        let encoded = headers.get("grpc-status-details-bin");
+        if let Some(encoded) = encoded {
+            prop_assert!(encoded.len() < 1024, "{}", encoded.len());
+            prop_assert!(!encoded.as_bytes().contains(&b'='));
+        }
+        let status = received(&rejection);
+        // Percent-encoded it is three times as long at most.
+        prop_assert!(status.message().len() <= message::LONGEST);
+        let sentence = rejection.to_string();
+        match status.message().strip_suffix("...") {
+            Some(start) => prop_assert!(sentence.starts_with(start)),
+            None => prop_assert_eq!(status.message(), sentence),
+        }
+
+        let details = status.check_error_details().unwrap();
+        let told = details.retry_info().and_then(|info| info.retry_delay);
+        prop_assert_eq!(told, retry_after);
+        if let Some(told) = quota_ids(&status) {
+            prop_assert!(policies.starts_with(&told));
+            if let Some(next) = policies.get(told.len()) {
+                // With its tags and lengths, it would have been too much.
+                prop_assert!(status.details().len() + next.len() + 8 > 767);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_status_inside_is_the_one_outside() {
+    use tonic_types::pb;
+    let rejection = rejection(
+        RejectionKind::QuotaExceeded,
+        Some(Duration::from_millis(1_500)),
+    );
+    let status = received(&rejection);
+    let inside: pb::Status = tonic_prost::prost::Message::decode(status.details()).unwrap();
+    assert_eq!(inside.code, i32::from(status.code()));
+    assert_eq!(inside.message, status.message());
+}

@@ -1,0 +1,83 @@
+//! A question that is on its way to the store, and what its answer changes in memory.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::denials::{Denials, key};
+use super::table::Ticket;
+use crate::algorithm::{Action, Algorithm, Known};
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::store::Check;
+use crate::time::Micros;
+
+pub(super) struct Asked {
+    denials: Arc<Denials>,
+    /// On the clock of the denials; the store has decided no earlier.
+    sent: Micros,
+    checks: SmallVec<[AskedCheck; 2]>,
+}
+
+struct AskedCheck {
+    key: u128,
+    ticket: Ticket,
+    algorithm: Algorithm,
+    action: Action,
+    is_shadow: bool,
+}
+
+impl Asked {
+    /// Forgets what is about to be changed, and notes what is known as yet.
+    pub(super) fn new(denials: &Arc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
+        let noted = checks.iter().map(|check| {
+            let key = key(check);
+            if check.action.changes() {
+                denials.table.forget(key);
+            }
+            AskedCheck {
+                key,
+                ticket: denials.table.ticket(key),
+                algorithm: check.algorithm,
+                action: check.action,
+                is_shadow: check.is_shadow,
+            }
+        });
+        Self {
+            checks: noted.collect(),
+            denials: Arc::clone(denials),
+            sent,
+        }
+    }
+
+    pub(super) fn answered(self, answer: &Result<Decisions, StoreError>) {
+        let Ok(decisions) = answer else { return };
+        let each = || self.checks.iter().zip(decisions.iter());
+        let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
+        let received = self.denials.now();
+        let table = &self.denials.table;
+        for (check, decision) in each() {
+            let may_have_taken = all_allow && decision.is_allowed();
+            if may_have_taken && check.action.takes() == 0 {
+                continue;
+            }
+            if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
+                // Who is still denied has to wait for what was taken now, too; and a penalty may have
+                // counted a denial.
+                table.forget(check.key);
+            } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
+                table.remember(check.key, check.ticket, known, self.sent, received);
+            }
+        }
+    }
+}
+
+/// What changes a key without asking has done so by now, or is about to: also when nobody waits for
+/// the answer. An answer to a question that was decided before is not to be remembered.
+impl Drop for Asked {
+    fn drop(&mut self) {
+        for check in self.checks.iter().filter(|check| check.action.changes()) {
+            self.denials.table.forget(check.key);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What is remembered, and which questions it answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::asked::Asked;
+use super::table::{Recalled, Table};
+use crate::algorithm::{Action, Algorithm};
+use crate::decision::{Decision, Decisions, Outcome};
+use crate::store::{Answer, Check, Store};
+use crate::time::{Clock, Micros};
+
+/// How long a denial is remembered unless said otherwise.
+const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
+
+/// The denials that a process remembers.
+pub(in crate::store) struct Denials {
+    pub(super) table: Table,
+    clock: Arc<dyn Clock>,
+    hits: AtomicU64,
+}
+
+impl Denials {
+    /// On a clock of its own unless the store has one that tests move.
+    pub(in crate::store) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
+        let clock = clock.unwrap_or_else(|| Arc::new(SinceStart(Instant::now())));
+        Self::empty(clock, DEFAULT_MAX_AGE.into())
+    }
+
+    /// The same, empty, with another age.
+    pub(in crate::store) fn with_max_age(&self, age: Duration) -> Self {
+        Self::empty(Arc::clone(&self.clock), age.into())
+    }
+
+    /// The same, empty, on another clock.
+    pub(super) fn with_clock(&self, clock: Arc<dyn Clock>) -> Self {
+        Self::empty(clock, self.table.max_age())
+    }
+
+    fn empty(clock: Arc<dyn Clock>, max_age: Micros) -> Self {
+        Self {
+            table: Table::new(max_age),
+            clock,
+            hits: AtomicU64::new(0),
+        }
+    }
+
+    pub(in crate::store) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    /// Answers from memory, or asks the store and remembers what it says.
+    pub(in crate::store) fn ask(
+        this: &Arc<Self>,
+        checks: &[Check<'_>],
+        store: &impl Store,
+    ) -> Answer {
+        // There may be hundreds of leases in a question, and nothing is remembered of any.
+        let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
+        if checks.iter().all(|check| is_for_lease(check.action)) {
+            return store.ask(checks);
+        }
+        let now = this.now();
+        if let Some(decisions) = this.recall(checks, now) {
+            this.hits.fetch_add(1, Ordering::Relaxed);
+            return Answer::Ready(Ok(decisions));
+        }
+        let asked = Asked::new(this, checks, now);
+        match store.ask(checks) {
+            Answer::Ready(answer) => {
+                asked.answered(&answer);
+                Answer::Ready(answer)
+            }
+            Answer::Pending(answer) => Answer::Pending(Box::pin(async move {
+                let answer = answer.await;
+                asked.answered(&answer);
+                answer
+            })),
+        }
+    }
+
+    /// The decisions on a question that is known to change nothing.
+    ///
+    /// One enforced check that is denied denies them all, and keeps also those in shadow from being
+    /// carried out; where all are in shadow, each must be denied. But every [penalty] among those
+    /// must be known to be in force: one that is not may have a denial to count.
+    ///
+    /// [penalty]: crate::algorithm::Penalty
+    fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
+        if let [check] = checks {
+            let decision = self.recall_one(check, now)??;
+            return (!decision.is_allowed()).then(|| decision.into());
+        }
+        let all_in_shadow = checks.iter().all(|check| check.is_shadow);
+        let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
+        let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
+        for check in checks {
+            let recalled = self.recall_one(check, now);
+            decisions.push(match recalled {
+                None if !is_deciding(check) => None,
+                recalled => recalled?,
+            });
+        }
+        let is_denied =
+            |position: usize| matches!(decisions[position], Some(known) if !known.is_allowed());
+        let is_penalty = |check: &Check<'_>| check.algorithm.is_penalty();
+        let mut deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
+        let changes_nothing = |position: usize| {
+            let is_guarded = checks.get(position + 1).is_some_and(is_penalty);
+            let has_to_be_denied = is_penalty(&checks[position]) || (all_in_shadow && !is_guarded);
+            !has_to_be_denied || is_denied(position)
+        };
+        let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
+        is_known.then(|| {
+            let decisions = decisions.iter().zip(checks);
+            decisions
+                .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
+                .collect()
+        })
+    }
+
+    /// What is known of one check, which may be nothing. `None` when the store has to be asked
+    /// whatever is known of the others.
+    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Decision>> {
+        let Action::Take(take) = &check.action else {
+            return None;
+        };
+        // It outlasts every wait, so it is what a rejection is about.
+        if check.algorithm.never_fits(take) {
+            return None;
+        }
+        match self.table.recall(key(check), &check.algorithm, take, now) {
+            Recalled::Nothing => Some(None),
+            Recalled::TimeToAsk => None,
+            Recalled::Reading(reading) => {
+                Some(Some(check.algorithm.remember(&reading, &check.action)))
+            }
+        }
+    }
+}
+
+/// What a key is found by: uniformly distributed, because the subject is.
+pub(super) fn key(check: &Check<'_>) -> u128 {
+    check.subject.to_u128() ^ check.policy.fingerprint()
+}
+
+fn not_asked(algorithm: &Algorithm) -> Decision {
+    Decision {
+        is_remembered: true,
+        ..Decision::unasked(Outcome::NotAsked, algorithm.quota())
+    }
+}
+
+/// Never steps back, as the system's clock may.
+struct SinceStart(Instant);
+
+impl Clock for SinceStart {
+    fn now(&self) -> Micros {
+        self.0.elapsed().into()
+    }
+}

@@ -1,0 +1,117 @@
+//! The deny cache: a subject that is known to be denied is answered here. A `Store` around a store
+//! that takes a trip.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Answer, Check, Store};
+use crate::time::Clock;
+
+use self::denials::Denials;
+
+mod asked;
+pub(super) mod denials;
+mod table;
+
+/// Remembers the denials of the store that it is around, and answers a subject from memory that is
+/// known to be denied. [`RedisStore`](crate::RedisStore) has one already; this is for a [`Store`] of
+/// your own that takes a trip. Clones share what is remembered.
+///
+/// What was used up comes back with time alone, so a denial holds until the wait is over that came
+/// with it, for the same limit. Answered from memory are thus
+///
+/// - denials and bans, until they end, but for at most a second ([`max_age`](Self::max_age));
+/// - of `gcra`, the two buckets and `fixed_window` for any cost that does not fit, of the sliding ones
+///   for the same cost;
+/// - never denials of `concurrency`, which end at any time, costs that never fit, and denials that a
+///   [`Penalty`](crate::Penalty) has to count.
+///
+/// # What if a key changes?
+///
+/// What is taken, charged, given back or reset through this cache is seen at once, and so is a limit
+/// that was changed here. What other processes give back or reset is seen within the most age; until
+/// then their subject is denied as before. So it is where the store's clock steps ahead, as time is
+/// measured here.
+///
+/// # What is exact?
+///
+/// An answer from memory is the one that the store would give at that moment: denied, with the wait
+/// that the key really has, the time of the trip added. It is too short only if another process has
+/// taken, in the meantime, permits that did not suffice here. Approximate are, as they were when the
+/// store was asked last, what remains of a sliding limit for a cost above 1, and what is left of
+/// policies that did not deny the request. A policy of which not even that is known is [not
+/// asked](crate::Outcome::NotAsked), so that nobody gets around the memory by naming another subject
+/// to another policy each time. [`Decision::is_remembered`](crate::Decision::is_remembered) tells
+/// such answers apart.
+///
+/// What is known of checks in [shadow](Check::is_shadow) answers only questions that have no others.
+/// Their penalties do not hear of denials in questions that what is known of an enforced check
+/// answers.
+///
+/// # Memory
+///
+/// It holds 65 536 denials, in a table that never grows: under a flood of subjects it forgets some,
+/// which costs a trip each. It takes 12 MB at most, in pieces as denials come.
+pub struct DenyCache<S> {
+    inner: S,
+    denials: Arc<Denials>,
+}
+
+impl<S: Store> DenyCache<S> {
+    /// Around this store.
+    pub fn new(inner: S) -> Self {
+        Self {
+            inner,
+            denials: Arc::new(Denials::new(None)),
+        }
+    }
+
+    /// How long a denial is remembered; a second unless said. While a subject goes on asking, the
+    /// store is asked again twice in that time.
+    #[must_use]
+    pub fn max_age(self, age: Duration) -> Self {
+        Self {
+            denials: Arc::new(self.denials.with_max_age(age)),
+            ..self
+        }
+    }
+
+    /// Measures time by this clock, which is the store's own, instead of one that never steps back.
+    /// For tests.
+    #[must_use]
+    pub fn clock_for_tests(self, clock: impl Clock) -> Self {
+        Self {
+            denials: Arc::new(self.denials.with_clock(Arc::new(clock))),
+            ..self
+        }
+    }
+
+    /// How many questions were answered from memory.
+    pub fn hits(&self) -> u64 {
+        self.denials.hits()
+    }
+}
+
+impl<S: Store> Store for DenyCache<S> {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        Denials::ask(&self.denials, checks, &self.inner)
+    }
+}
+
+impl<S: Clone> Clone for DenyCache<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            denials: Arc::clone(&self.denials),
+        }
+    }
+}
+
+impl<S> fmt::Debug for DenyCache<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCache")
+            .field("hits", &self.denials.hits())
+            .finish_non_exhaustive()
+    }
+}

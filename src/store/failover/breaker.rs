@@ -1,0 +1,250 @@
+//! `Breaker`: the circuit breaker that all questions share, and who is told of its states.
+//!
+//! While it is closed, a question costs it one load; while it is open, two loads and a look at the
+//! clock. Only the answers of trips and the probes take its lock.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::circuit::{Circuit, Health, Pass};
+use crate::error::StoreErrorKind;
+use crate::observe::{BreakerState, Observer as _, Observers};
+use crate::trace;
+
+pub(crate) struct Breaker {
+    inner: Mutex<Inner>,
+    /// The state in the two lowest bits, the circuit's epoch above. Read without the lock: who
+    /// reads a moment late asks a store that has just failed, or decides once more without it.
+    word: AtomicU64,
+    /// When the next question may probe, in microseconds after `since`.
+    probe_at_us: AtomicU64,
+    since: Instant,
+    observers: Observers,
+}
+
+struct Inner {
+    circuit: Circuit,
+    /// Changes that are still to be told, oldest first.
+    untold: VecDeque<Change>,
+    is_telling: bool,
+}
+
+/// A change of the breaker's state.
+#[derive(Clone, Copy)]
+struct Change {
+    from: BreakerState,
+    to: BreakerState,
+    /// Why it opened, or had opened.
+    why: Option<StoreErrorKind>,
+}
+
+/// A question may be asked.
+pub(super) enum Admission {
+    /// As all are while it is closed.
+    Pass(Pass),
+    /// This one finds out whether the store is back.
+    Probe(Ticket),
+}
+
+impl Breaker {
+    pub(super) fn new(observers: Observers) -> Self {
+        Self::seeded(RandomState::new().hash_one("jitter"), observers)
+    }
+
+    pub(super) fn seeded(seed: u64, observers: Observers) -> Self {
+        let breaker = Self {
+            inner: Mutex::new(Inner {
+                circuit: Circuit::new(seed),
+                untold: VecDeque::new(),
+                is_telling: false,
+            }),
+            word: AtomicU64::new(0),
+            probe_at_us: AtomicU64::new(0),
+            since: Instant::now(),
+            observers,
+        };
+        breaker.publish(&breaker.lock().circuit);
+        breaker
+    }
+
+    pub(crate) fn state(&self) -> BreakerState {
+        state_of(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Whether a question may be asked; `None` while the store is left alone.
+    pub(super) fn admit(self: &Arc<Self>) -> Option<Admission> {
+        let word = self.word.load(Ordering::Relaxed);
+        if state_of(word) == BreakerState::Closed {
+            return Some(Admission::Pass(Pass::while_closed(word >> STATE_BITS)));
+        }
+        let now = Instant::now();
+        if self.micros(now) < self.probe_at_us.load(Ordering::Relaxed) {
+            return None;
+        }
+        let pass = self.change(|circuit| circuit.admit(now))?;
+        Some(if pass.is_probe() {
+            Admission::Probe(self.ticket(pass))
+        } else {
+            Admission::Pass(pass)
+        })
+    }
+
+    /// The question takes a trip.
+    pub(super) fn sent(self: &Arc<Self>, admission: Admission) -> Ticket {
+        match admission {
+            Admission::Pass(pass) => self.ticket(pass),
+            Admission::Probe(ticket) => {
+                self.change(|circuit| circuit.sent(ticket.pass));
+                ticket
+            }
+        }
+    }
+
+    fn ticket(self: &Arc<Self>, pass: Pass) -> Ticket {
+        Ticket {
+            breaker: Arc::clone(self),
+            pass,
+            is_open: true,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No step under the lock leaves anything half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Circuit) -> T) -> T {
+        let mut inner = self.lock();
+        let from = inner.circuit.state();
+        let result = change(&mut inner.circuit);
+        self.publish(&inner.circuit);
+        let (to, why) = (inner.circuit.state(), inner.circuit.why());
+        if from != to {
+            inner.untold.push_back(Change { from, to, why });
+        }
+        let is_to_tell = !inner.untold.is_empty() && !inner.is_telling;
+        inner.is_telling |= is_to_tell;
+        drop(inner);
+        if is_to_tell {
+            Telling(self).tell();
+        }
+        result
+    }
+
+    fn publish(&self, circuit: &Circuit) {
+        // Every answer comes through here, and every question reads these: they are written only
+        // when they change.
+        let publish = |to: &AtomicU64, value| {
+            if to.load(Ordering::Relaxed) != value {
+                to.store(value, Ordering::Relaxed);
+            }
+        };
+        let probe_at_us = circuit.probe_at().map_or(u64::MAX, |at| self.micros(at));
+        publish(&self.probe_at_us, probe_at_us);
+        let word = circuit.epoch() << STATE_BITS | bits_of(circuit.state());
+        publish(&self.word, word);
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        let after = at.saturating_duration_since(self.since);
+        u64::try_from(after.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The one place where a change becomes known. An outage begins with the change from closed to
+    /// open, and ends with that to closed; those between are probes.
+    fn announce(&self, change: Change) {
+        self.observers.on_breaker(change.to);
+        match (change.from, change.to) {
+            (BreakerState::Closed, BreakerState::Open) => trace::warn!(
+                why = %change.why.map(|why| why.to_string()).unwrap_or_default(),
+                "the store is left alone, the failure modes decide"
+            ),
+            (_, BreakerState::Closed) => trace::info!("the store is back"),
+            _ => {}
+        }
+    }
+}
+
+/// Who tells the changes, one at a time and in their order, and not under the lock: observers may
+/// ask whatever they like.
+struct Telling<'a>(&'a Breaker);
+
+impl Telling<'_> {
+    fn tell(self) {
+        while let Some(change) = self.next() {
+            self.0.announce(change);
+        }
+    }
+
+    fn next(&self) -> Option<Change> {
+        let mut inner = self.0.lock();
+        let next = inner.untold.pop_front();
+        inner.is_telling = next.is_some();
+        next
+    }
+}
+
+/// An observer that panics keeps nobody from being told of what comes next.
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().is_telling = false;
+        }
+    }
+}
+
+/// A question on its way. Dropped without an answer, a probe is lost, and the next question is one.
+pub(super) struct Ticket {
+    breaker: Arc<Breaker>,
+    pass: Pass,
+    /// Whether the answer is still to come.
+    is_open: bool,
+}
+
+impl Ticket {
+    /// The trip is over.
+    pub(super) fn answered(mut self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        self.is_open = false;
+        let (health, now) = (Health::of(failure), Instant::now());
+        let breaker = &self.breaker;
+        breaker.change(|circuit| circuit.answered(self.pass, health, now));
+        breaker.observers.on_store_answer(elapsed, failure);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.is_open && self.pass.is_probe() {
+            let now = Instant::now();
+            self.breaker
+                .change(|circuit| circuit.given_up(self.pass, now));
+        }
+    }
+}
+
+const STATE_BITS: u32 = 2;
+
+fn bits_of(state: BreakerState) -> u64 {
+    match state {
+        BreakerState::Closed => 0,
+        BreakerState::Open => 1,
+        BreakerState::HalfOpen => 2,
+    }
+}
+
+fn state_of(word: u64) -> BreakerState {
+    match word & ((1 << STATE_BITS) - 1) {
+        0 => BreakerState::Closed,
+        1 => BreakerState::Open,
+        _ => BreakerState::HalfOpen,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use std::sync::Weak;
+
+use super::*;
+use crate::observe::Observer;
+
+/// Writes down what it is told.
+#[derive(Default)]
+struct Notes {
+    states: Mutex<Vec<BreakerState>>,
+    failures: Mutex<Vec<Option<StoreErrorKind>>>,
+    /// Asked at each change, as an observer might who wants to know.
+    breaker: Mutex<Weak<Breaker>>,
+}
+
+impl Observer for Notes {
+    fn on_store_answer(&self, _: Duration, failure: Option<StoreErrorKind>) {
+        self.failures.lock().unwrap().push(failure);
+    }
+
+    fn on_breaker(&self, state: BreakerState) {
+        self.states.lock().unwrap().push(state);
+        if let Some(breaker) = self.breaker.lock().unwrap().upgrade() {
+            drop(breaker.admit());
+        }
+    }
+}
+
+fn observed() -> (Arc<Breaker>, Arc<Notes>) {
+    let notes = Arc::new(Notes::default());
+    let observers = Observers::new(vec![Arc::clone(&notes) as Arc<dyn Observer>]);
+    let breaker = Arc::new(Breaker::seeded(7, observers));
+    *notes.breaker.lock().unwrap() = Arc::downgrade(&breaker);
+    (breaker, notes)
+}
+
+fn ask(breaker: &Arc<Breaker>) -> Option<Ticket> {
+    breaker.admit().map(|admission| breaker.sent(admission))
+}
+
+fn answer(breaker: &Arc<Breaker>, failure: Option<StoreErrorKind>) {
+    let ticket = ask(breaker).expect("it may be asked");
+    ticket.answered(Duration::ZERO, failure);
+}
+
+const FAILED: Option<StoreErrorKind> = Some(StoreErrorKind::Unreachable);
+
+fn open(breaker: &Arc<Breaker>) {
+    (0..5).for_each(|_| answer(breaker, FAILED));
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+async fn pause() {
+    tokio::time::sleep(Duration::from_secs(6)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_are_told_of_every_answer_and_of_each_change_once_and_in_order() {
+    let (breaker, notes) = observed();
+    answer(&breaker, None);
+    open(&breaker);
+    assert!(ask(&breaker).is_none());
+    pause().await;
+    answer(&breaker, FAILED);
+    pause().await;
+    answer(&breaker, None);
+    answer(&breaker, Some(StoreErrorKind::ForeignValue));
+    use BreakerState::{Closed, HalfOpen, Open};
+    let states = [Open, HalfOpen, Open, HalfOpen, Closed];
+    assert_eq!(*notes.states.lock().unwrap(), states);
+    let failures = notes.failures.lock().unwrap();
+    let failed = failures.iter().filter(|failure| **failure == FAILED);
+    assert_eq!((failures.len(), failed.count()), (9, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_client_goes_away_is_not_lost() {
+    let (breaker, notes) = observed();
+    open(&breaker);
+    pause().await;
+    for _ in 0..3 {
+        let probe = ask(&breaker).expect("a probe");
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        assert!(ask(&breaker).is_none(), "one at a time");
+        drop(probe);
+        assert_eq!(breaker.state(), BreakerState::Open);
+    }
+    answer(&breaker, None);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    assert_eq!(notes.failures.lock().unwrap().len(), 6);
+}
+
+/// A store that answers from memory for some does not say whether it is back.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_takes_no_trip_is_none_and_nobody_is_told() {
+    let (breaker, notes) = observed();
+    open(&breaker);
+    pause().await;
+    drop(breaker.admit().expect("a probe"));
+    assert_eq!(breaker.state(), BreakerState::Open);
+    assert_eq!(*notes.states.lock().unwrap(), [BreakerState::Open]);
+    assert!(breaker.admit().is_some());
+}
+
+#[test]
+fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
+    let (breaker, notes) = observed();
+    for _ in 0..20 {
+        let asked = || {
+            for _ in 0..200 {
+                if let Some(ticket) = ask(&breaker) {
+                    ticket.answered(Duration::ZERO, FAILED);
+                }
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(asked))));
+        // A probe that is lost may be tried again at once, and then the store is back.
+        let probe_at = breaker.lock().circuit.probe_at().unwrap();
+        let mut inner = breaker.lock();
+        let probe = inner.circuit.admit(probe_at).unwrap();
+        inner.circuit.given_up(probe, breaker.since);
+        breaker.publish(&inner.circuit);
+        drop(inner);
+        answer(&breaker, None);
+    }
+    let states = notes.states.lock().unwrap();
+    let told_twice = states.windows(2).any(|two| two[0] == two[1]);
+    assert!(!told_twice, "{states:?}");
+    assert_eq!(states.last(), Some(&BreakerState::Closed));
+}

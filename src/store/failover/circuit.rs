@@ -1,0 +1,252 @@
+//! The circuit breaker as a state machine: instants and answers in, states out. No clock, no lock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::StoreErrorKind;
+use crate::observe::BreakerState;
+
+/// So many failures in a row open it.
+const MOST_IN_A_ROW: u32 = 5;
+/// So do failures that are half of all answers within a [`WINDOW`], if it has so many.
+const FEWEST_ANSWERS: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(1);
+/// How long the store is left alone at first; twice as long after each probe that fails.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Every pause is longer or shorter by up to so much of itself, in percent: a fleet that lost its
+/// store in one moment does not come back to it in one.
+const JITTER: u64 = 20;
+
+/// What an answer tells about the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Works,
+    Fails(StoreErrorKind),
+    /// It says something about this process only.
+    Unknown,
+}
+
+impl Health {
+    pub(super) fn of(failure: Option<StoreErrorKind>) -> Self {
+        let Some(kind) = failure else {
+            return Self::Works;
+        };
+        match kind {
+            // The server is well: only this key is somebody else's, or only new keys find no room,
+            // while those who have one are still judged.
+            StoreErrorKind::ForeignValue | StoreErrorKind::Full => Self::Works,
+            // The store was not asked. Those questions that were in the way tell how it fares.
+            StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => Self::Unknown,
+            // `BadReply` too: a proxy says so that it has lost its server.
+            StoreErrorKind::Configuration
+            | StoreErrorKind::Unreachable
+            | StoreErrorKind::Interrupted
+            | StoreErrorKind::TimedOut
+            | StoreErrorKind::Busy
+            | StoreErrorKind::BadReply => Self::Fails(kind),
+        }
+    }
+}
+
+/// A question that is let through to the store; its answer is told with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pass {
+    /// Answers to what was asked before the last change of mind are of no interest any more.
+    epoch: u64,
+    is_probe: bool,
+}
+
+impl Pass {
+    /// One of those that are let through while it is closed.
+    pub(super) fn while_closed(epoch: u64) -> Self {
+        Self {
+            epoch,
+            is_probe: false,
+        }
+    }
+
+    pub(super) fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+}
+
+pub(super) struct Circuit {
+    phase: Phase,
+    epoch: u64,
+    /// The last pause, without jitter.
+    pause: Duration,
+    /// Why it is open, or why it was.
+    why: Option<StoreErrorKind>,
+    random: u64,
+}
+
+enum Phase {
+    Closed(Counts),
+    Open {
+        until: Instant,
+        /// Somebody is about to probe.
+        is_claimed: bool,
+    },
+    HalfOpen,
+}
+
+/// What has come of the questions since it closed.
+#[derive(Default)]
+struct Counts {
+    failures_in_a_row: u32,
+    /// The start of the current window: the first answer after the window before.
+    window: Option<Instant>,
+    answers: u32,
+    failures: u32,
+}
+
+impl Circuit {
+    /// A closed one; the seed makes the jitter.
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            phase: Phase::Closed(Counts::default()),
+            epoch: 0,
+            pause: FIRST_PAUSE,
+            why: None,
+            // A generator of this kind stays at zero.
+            random: seed.max(1),
+        }
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        match self.phase {
+            Phase::Closed(_) => BreakerState::Closed,
+            Phase::Open { .. } => BreakerState::Open,
+            Phase::HalfOpen => BreakerState::HalfOpen,
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Why it opened.
+    pub(super) fn why(&self) -> Option<StoreErrorKind> {
+        self.why
+    }
+
+    /// When the next question may probe the store; `None` while nobody may.
+    pub(super) fn probe_at(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Open {
+                until,
+                is_claimed: false,
+            } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Whether a question may be asked now.
+    pub(super) fn admit(&mut self, now: Instant) -> Option<Pass> {
+        match &mut self.phase {
+            Phase::Closed(_) => Some(Pass::while_closed(self.epoch)),
+            Phase::Open { until, is_claimed } if !*is_claimed && now >= *until => {
+                *is_claimed = true;
+                self.epoch += 1;
+                Some(Pass {
+                    epoch: self.epoch,
+                    is_probe: true,
+                })
+            }
+            Phase::Open { .. } | Phase::HalfOpen => None,
+        }
+    }
+
+    /// The question is on its way.
+    pub(super) fn sent(&mut self, pass: Pass) {
+        if pass.is_probe && self.is_current(pass) {
+            self.phase = Phase::HalfOpen;
+        }
+    }
+
+    /// The question was answered.
+    pub(super) fn answered(&mut self, pass: Pass, health: Health, now: Instant) {
+        if !self.is_current(pass) {
+            return;
+        }
+        match (&mut self.phase, health) {
+            (_, Health::Unknown) => self.given_up(pass, now),
+            (Phase::Closed(counts), Health::Works) => counts.count(false, now),
+            (Phase::Closed(counts), Health::Fails(kind)) => {
+                counts.count(true, now);
+                if counts.are_too_bad() {
+                    self.open(FIRST_PAUSE, kind, now);
+                }
+            }
+            (_, Health::Works) => {
+                self.epoch += 1;
+                self.phase = Phase::Closed(Counts::default());
+            }
+            (_, Health::Fails(kind)) => self.open(self.pause * 2, kind, now),
+        }
+    }
+
+    /// Nobody will hear the answer. The next question may probe, at once: a client that goes away
+    /// says nothing about the store, in neither way.
+    pub(super) fn given_up(&mut self, pass: Pass, now: Instant) {
+        if pass.is_probe && self.is_current(pass) {
+            self.phase = Phase::Open {
+                until: now,
+                is_claimed: false,
+            };
+        }
+    }
+
+    fn is_current(&self, pass: Pass) -> bool {
+        pass.epoch == self.epoch
+    }
+
+    fn open(&mut self, pause: Duration, why: StoreErrorKind, now: Instant) {
+        // A wrong password does not mend itself, and servers lock out those who keep trying.
+        self.pause = match why {
+            StoreErrorKind::Configuration => LONGEST_PAUSE,
+            _ => pause.min(LONGEST_PAUSE),
+        };
+        self.epoch += 1;
+        self.why = Some(why);
+        self.phase = Phase::Open {
+            until: now + self.jittered(),
+            is_claimed: false,
+        };
+    }
+
+    fn jittered(&mut self) -> Duration {
+        // Marsaglia's xorshift: enough to scatter.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let percent = 100 - JITTER + self.random % (2 * JITTER + 1);
+        self.pause * percent as u32 / 100
+    }
+}
+
+impl Counts {
+    fn count(&mut self, is_failure: bool, now: Instant) {
+        if self.window.is_none_or(|start| now >= start + WINDOW) {
+            self.window = Some(now);
+            (self.answers, self.failures) = (0, 0);
+        }
+        self.answers = self.answers.saturating_add(1);
+        if is_failure {
+            self.failures = self.failures.saturating_add(1);
+            self.failures_in_a_row += 1;
+        } else {
+            self.failures_in_a_row = 0;
+        }
+    }
+
+    fn are_too_bad(&self) -> bool {
+        let half = self.failures >= self.answers.div_ceil(2);
+        self.failures_in_a_row >= MOST_IN_A_ROW || (self.answers >= FEWEST_ANSWERS && half)
+    }
+}
+
+#[cfg(test)]
+mod tests;

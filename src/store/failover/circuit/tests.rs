@@ -1,0 +1,340 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const FAILS: Health = Health::Fails(StoreErrorKind::TimedOut);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A circuit, and the time that it is told.
+struct Told {
+    circuit: Circuit,
+    now: Instant,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self {
+            circuit: Circuit::new(7),
+            now: Instant::now(),
+        }
+    }
+
+    fn admit(&mut self) -> Option<Pass> {
+        self.circuit.admit(self.now)
+    }
+
+    /// Asks, and is answered so at once.
+    fn ask(&mut self, health: Health) {
+        let pass = self.admit().expect("it may be asked");
+        self.circuit.sent(pass);
+        self.circuit.answered(pass, health, self.now);
+    }
+
+    fn fail_until_open(&mut self) {
+        while self.circuit.state() == BreakerState::Closed {
+            self.ask(FAILS);
+        }
+    }
+
+    /// The rest of the pause.
+    fn pause(&self) -> Duration {
+        self.circuit.probe_at().expect("it is open") - self.now
+    }
+
+    /// Waits until a probe is admitted.
+    fn probe(&mut self) -> Pass {
+        self.now += self.pause();
+        let probe = self.admit().expect("the pause is over");
+        assert!(probe.is_probe());
+        self.circuit.sent(probe);
+        assert_eq!(self.circuit.state(), BreakerState::HalfOpen);
+        probe
+    }
+}
+
+#[test]
+fn five_failures_in_a_row_open_it() {
+    let mut told = Told::new();
+    for _ in 0..3 {
+        (0..4).for_each(|_| told.ask(FAILS));
+        told.ask(Health::Works);
+        told.now += WINDOW;
+    }
+    (0..4).for_each(|_| told.ask(FAILS));
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+    told.ask(FAILS);
+    assert_eq!(told.circuit.state(), BreakerState::Open);
+    assert_eq!(told.circuit.why(), Some(StoreErrorKind::TimedOut));
+    assert_eq!(told.admit(), None);
+}
+
+#[test]
+fn half_of_twenty_within_a_second_open_it_and_fewer_do_not() {
+    let mut told = Told::new();
+    // 19 of which most fail, then those of another second.
+    for answer in 0..19 {
+        told.ask(if answer % 4 == 3 {
+            Health::Works
+        } else {
+            FAILS
+        });
+    }
+    told.now += WINDOW;
+    for _ in 0..9 {
+        told.ask(FAILS);
+        told.ask(Health::Works);
+    }
+    told.ask(Health::Works);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+    told.ask(FAILS);
+    assert_eq!(told.circuit.state(), BreakerState::Open);
+}
+
+#[test]
+fn fewer_failures_than_half_never_open_it() {
+    let mut told = Told::new();
+    for answer in 0..10_000 {
+        told.ask(if answer % 5 < 2 { FAILS } else { Health::Works });
+        told.now += ms(answer % 7);
+        assert_eq!(told.circuit.state(), BreakerState::Closed, "after {answer}");
+    }
+}
+
+#[test]
+fn each_failed_probe_doubles_the_pause_up_to_five_seconds_give_or_take_a_fifth() {
+    let mut told = Told::new();
+    told.fail_until_open();
+    for nominal in [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000] {
+        let pause = told.pause();
+        let range = ms(nominal * 4 / 5)..=ms(nominal * 6 / 5);
+        assert!(range.contains(&pause), "{pause:?} instead of {nominal} ms");
+        let probe = told.probe();
+        told.circuit.answered(probe, FAILS, told.now);
+    }
+    let probe = told.probe();
+    told.circuit.answered(probe, Health::Works, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+    told.fail_until_open();
+    assert!(told.pause() <= ms(300), "it begins anew");
+}
+
+#[test]
+fn pauses_scatter_over_the_whole_range() {
+    let pause = |seed| {
+        let mut told = Told::new();
+        told.circuit = Circuit::new(seed);
+        told.fail_until_open();
+        told.pause().as_millis()
+    };
+    let pauses: Vec<_> = (0..1_000).map(|seed| pause(seed * 0x9e37_79b9)).collect();
+    let (shortest, longest) = (pauses.iter().min(), pauses.iter().max());
+    assert!(
+        shortest <= Some(&210) && longest >= Some(&290),
+        "{pauses:?}"
+    );
+}
+
+#[test]
+fn a_wrong_password_is_tried_again_slowly() {
+    let mut told = Told::new();
+    for _ in 0..MOST_IN_A_ROW {
+        told.ask(Health::Fails(StoreErrorKind::Configuration));
+    }
+    assert!(told.pause() >= ms(4_000));
+}
+
+#[test]
+fn one_probe_is_let_through_at_a_time() {
+    let mut told = Told::new();
+    told.fail_until_open();
+    let _probe = told.probe();
+    told.now += 60 * WINDOW;
+    assert_eq!(told.admit(), None);
+}
+
+#[test]
+fn a_lost_probe_is_followed_by_another_at_once() {
+    let mut told = Told::new();
+    told.fail_until_open();
+    for is_sent in [false, true] {
+        told.now += told.pause();
+        let probe = told.admit().unwrap();
+        if is_sent {
+            told.circuit.sent(probe);
+        }
+        told.circuit.given_up(probe, told.now);
+        assert_eq!(told.circuit.state(), BreakerState::Open);
+        assert_eq!(told.pause(), Duration::ZERO);
+    }
+    // And nothing that comes of a lost one counts.
+    let lost = told.admit().unwrap();
+    told.circuit.given_up(lost, told.now);
+    let probe = told.probe();
+    told.circuit.answered(lost, Health::Works, told.now);
+    told.circuit.given_up(lost, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::HalfOpen);
+    told.circuit.answered(probe, Health::Works, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+}
+
+#[test]
+fn answers_to_what_was_asked_before_it_changed_are_not_heard() {
+    let mut told = Told::new();
+    let before = told.admit().unwrap();
+    told.fail_until_open();
+    told.circuit.answered(before, Health::Works, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Open);
+    let probe = told.probe();
+    told.circuit.answered(probe, Health::Works, told.now);
+    for _ in 0..10 {
+        told.circuit.answered(before, FAILS, told.now);
+    }
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_store_that_refuses_one_key_or_new_keys_works() {
+    for kind in [StoreErrorKind::ForeignValue, StoreErrorKind::Full] {
+        assert_eq!(Health::of(Some(kind)), Health::Works, "{kind:?}");
+    }
+    for kind in [StoreErrorKind::Overloaded, StoreErrorKind::BreakerOpen] {
+        assert_eq!(Health::of(Some(kind)), Health::Unknown, "{kind:?}");
+    }
+    let mut told = Told::new();
+    (0..100).for_each(|_| told.ask(Health::Unknown));
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+}
+
+/// What happens, one thing after the other.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Pass(u64),
+    Ask,
+    /// Of those who wait for an answer, one is answered.
+    Answer(usize, bool),
+    GiveUp(usize),
+}
+
+/// The same as the circuit in the plainest way: it keeps all answers.
+enum Model {
+    Closed(Vec<(Instant, bool)>),
+    Open { pause: Duration, is_claimed: bool },
+    HalfOpen { pause: Duration },
+}
+
+impl Model {
+    fn state(&self) -> BreakerState {
+        match self {
+            Self::Closed(_) => BreakerState::Closed,
+            Self::Open { .. } => BreakerState::Open,
+            Self::HalfOpen { .. } => BreakerState::HalfOpen,
+        }
+    }
+
+    fn opens(answers: &[(Instant, bool)]) -> bool {
+        let in_a_row = answers.iter().rev().take_while(|(_, failed)| *failed);
+        let mut window: Vec<(Instant, bool)> = Vec::new();
+        for answer in answers {
+            if window
+                .first()
+                .is_some_and(|first| answer.0 - first.0 >= ms(1_000))
+            {
+                window.clear();
+            }
+            window.push(*answer);
+        }
+        let failures = window.iter().filter(|(_, failed)| *failed).count();
+        // Only a failure opens it.
+        let failed = answers.last().is_some_and(|(_, failed)| *failed);
+        in_a_row.count() >= 5 || (failed && window.len() >= 20 && 2 * failures >= window.len())
+    }
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        2 => (0_u64..700).prop_map(Event::Pass),
+        6 => Just(Event::Ask),
+        8 => (any::<usize>(), prop::bool::weighted(0.6))
+            .prop_map(|(which, fails)| Event::Answer(which, fails)),
+        1 => any::<usize>().prop_map(Event::GiveUp),
+    ];
+    prop::collection::vec(event, 1..300)
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_a_plain_model_does(events in events(), seed: u64) {
+        let mut told = Told::new();
+        told.circuit = Circuit::new(seed);
+        let mut model = Model::Closed(Vec::new());
+        // Of each question under way: its pass, and the number of changes before it.
+        let mut asked: Vec<(Pass, usize)> = Vec::new();
+        let mut changes = 0;
+        for event in events {
+            match event {
+                Event::Pass(by) => told.now += ms(by),
+                Event::Ask => {
+                    let is_due = told.circuit.probe_at().is_some_and(|at| told.now >= at);
+                    let expected = match &mut model {
+                        Model::Closed(_) => Some(false),
+                        Model::Open { is_claimed, .. } if is_due && !*is_claimed => {
+                            *is_claimed = true;
+                            changes += 1;
+                            Some(true)
+                        }
+                        _ => None,
+                    };
+                    let pass = told.admit();
+                    prop_assert_eq!(pass.map(|pass| pass.is_probe()), expected);
+                    if let Some(pass) = pass {
+                        told.circuit.sent(pass);
+                        if let Model::Open { pause, is_claimed: true } = model {
+                            model = Model::HalfOpen { pause };
+                        }
+                        asked.push((pass, changes));
+                    }
+                }
+                Event::Answer(which, fails) if !asked.is_empty() => {
+                    let (pass, since) = asked.swap_remove(which % asked.len());
+                    told.circuit.answered(pass, if fails { FAILS } else { Health::Works }, told.now);
+                    if since == changes {
+                        let opened = match &mut model {
+                            Model::Closed(answers) => {
+                                answers.push((told.now, fails));
+                                Model::opens(answers).then_some(ms(250))
+                            }
+                            Model::HalfOpen { pause } if fails => Some((2 * *pause).min(ms(5_000))),
+                            Model::HalfOpen { .. } => {
+                                changes += 1;
+                                model = Model::Closed(Vec::new());
+                                None
+                            }
+                            Model::Open { .. } => None,
+                        };
+                        if let Some(pause) = opened {
+                            changes += 1;
+                            model = Model::Open { pause, is_claimed: false };
+                            prop_assert!(told.pause() >= pause * 4 / 5);
+                            prop_assert!(told.pause() <= pause * 6 / 5);
+                        }
+                    }
+                }
+                Event::GiveUp(which) if !asked.is_empty() => {
+                    let (pass, since) = asked.swap_remove(which % asked.len());
+                    told.circuit.given_up(pass, told.now);
+                    if let Model::HalfOpen { pause } = model && since == changes {
+                        model = Model::Open { pause, is_claimed: false };
+                    }
+                }
+                Event::Answer(..) | Event::GiveUp(_) => {}
+            }
+            prop_assert_eq!(told.circuit.state(), model.state());
+            // A probe that nobody has lost is on its way, or the next question may be one.
+            let probes = asked.iter().filter(|(pass, since)| pass.is_probe() && *since == changes);
+            prop_assert_eq!(probes.count(), usize::from(model.state() == BreakerState::HalfOpen));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `Fallback`: decides when the store does not, by the failure mode of each check.
+
+use smallvec::SmallVec;
+
+use super::FailureMode;
+#[cfg(feature = "memory")]
+use super::local::Local;
+use crate::algorithm::{Action, Algorithm};
+use crate::decision::{Decision, Decisions, Outcome};
+use crate::error::StoreErrorKind;
+use crate::key::Subject;
+use crate::store::{Check, PolicyId};
+use crate::time::{Micros, SECOND};
+
+/// Clones share the local counts.
+#[derive(Clone, Default)]
+pub(super) struct Fallback {
+    #[cfg(feature = "memory")]
+    pub(super) local: Local,
+}
+
+impl Fallback {
+    pub(super) fn decide(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
+        #[cfg(feature = "memory")]
+        let local = self.local.judge(checks, why);
+        #[cfg(feature = "memory")]
+        let mut local = local.iter().copied();
+        let decide = |check: &Check<'_>| match check.on_store_failure {
+            FailureMode::Allow => failed(check, Outcome::FailedOpen(why)),
+            FailureMode::Deny => failed(check, Outcome::FailedClosed(why)),
+            #[cfg(feature = "memory")]
+            FailureMode::Local { .. } => {
+                let refused = || failed(check, Outcome::FailedClosed(why));
+                local.next().unwrap_or_else(refused)
+            }
+        };
+        checks.iter().map(decide).collect()
+    }
+}
+
+/// The decision on a check that nobody has judged.
+pub(super) fn failed(check: &Check<'_>, outcome: Outcome) -> Decision {
+    Decision {
+        retry_after: Micros::from(SECOND),
+        ..Decision::unasked(outcome, check.algorithm.quota())
+    }
+}
+
+/// The checks of a question on its way, kept for the case that it gets no answer.
+pub(super) struct Kept(SmallVec<[KeptCheck; 2]>);
+
+struct KeptCheck {
+    policy: PolicyId,
+    subject: Subject,
+    algorithm: Algorithm,
+    action: Action,
+    is_shadow: bool,
+    on_store_failure: FailureMode,
+}
+
+impl Kept {
+    pub(super) fn of(checks: &[Check<'_>]) -> Self {
+        let keep = |check: &Check<'_>| KeptCheck {
+            policy: check.policy.clone(),
+            subject: check.subject,
+            algorithm: check.algorithm,
+            action: check.action,
+            is_shadow: check.is_shadow,
+            on_store_failure: check.on_store_failure,
+        };
+        Self(checks.iter().map(keep).collect())
+    }
+
+    pub(super) fn checks(&self) -> SmallVec<[Check<'_>; 4]> {
+        fn check(kept: &KeptCheck) -> Check<'_> {
+            Check {
+                policy: &kept.policy,
+                subject: kept.subject,
+                algorithm: kept.algorithm,
+                action: kept.action,
+                is_shadow: kept.is_shadow,
+                on_store_failure: kept.on_store_failure,
+            }
+        }
+        self.0.iter().map(check).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,113 @@
+//! What happens when the store gives no answer: a deadline on every question, a circuit breaker
+//! that leaves a store alone which fails again and again, and the failure mode of each policy. A
+//! `Store` around a store that never fails itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use self::breaker::Ticket;
+use self::fallback::{Fallback, Kept};
+use super::{Answer, Check, PendingAnswer, Store};
+use crate::decision::Decisions;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::observe::Observers;
+
+mod breaker;
+mod circuit;
+mod fallback;
+#[cfg(feature = "memory")]
+mod local;
+mod mode;
+
+pub(crate) use self::breaker::Breaker;
+pub use self::mode::FailureMode;
+
+/// Puts the deadline, the circuit breaker and the failure modes around a store.
+pub(crate) struct Failover<S> {
+    inner: S,
+    deadline: Duration,
+    breaker: Arc<Breaker>,
+    fallback: Fallback,
+}
+
+impl<S: Store> Failover<S> {
+    pub(crate) fn new(inner: S, deadline: Duration, observers: Observers) -> Self {
+        Self {
+            inner,
+            deadline,
+            breaker: Arc::new(Breaker::new(observers)),
+            fallback: Fallback::default(),
+        }
+    }
+
+    pub(crate) fn breaker(&self) -> Arc<Breaker> {
+        Arc::clone(&self.breaker)
+    }
+
+    fn ask_store(&self, checks: &[Check<'_>]) -> Answer {
+        let Some(admission) = self.breaker.admit() else {
+            return self.decided(checks, StoreErrorKind::BreakerOpen);
+        };
+        // An answer that is there at once, good or bad, has cost nothing that the breaker could
+        // save, and may come from memory in front of the store: it says nothing about it. A probe
+        // that ends so is none, and the next question is.
+        match self.inner.ask(checks) {
+            Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => {
+                Answer::Ready(Ok(decisions))
+            }
+            Answer::Ready(Ok(_)) => self.decided(checks, StoreErrorKind::BadReply),
+            Answer::Ready(Err(error)) => self.decided(checks, error.kind()),
+            Answer::Pending(answer) => {
+                let trip = Trip {
+                    answer,
+                    deadline: self.deadline,
+                    ticket: self.breaker.sent(admission),
+                };
+                let (checks, fallback) = (Kept::of(checks), self.fallback.clone());
+                Answer::Pending(Box::pin(trip.answer_or(checks, fallback)))
+            }
+        }
+    }
+
+    fn decided(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Answer {
+        Answer::Ready(Ok(self.fallback.decide(checks, why)))
+    }
+}
+
+impl<S: Store> Store for Failover<S> {
+    /// Always answers `Ok`: an error becomes each check's own failure mode.
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        #[cfg(feature = "memory")]
+        if let Some(left) = self.fallback.local.do_here(checks) {
+            return self.ask_store(&left);
+        }
+        self.ask_store(checks)
+    }
+}
+
+/// A question on its way.
+struct Trip {
+    answer: PendingAnswer,
+    deadline: Duration,
+    ticket: Ticket,
+}
+
+impl Trip {
+    async fn answer_or(self, checks: Kept, fallback: Fallback) -> Result<Decisions, StoreError> {
+        let asked = Instant::now();
+        let answer = match tokio::time::timeout(self.deadline, self.answer).await {
+            Ok(Ok(decisions)) if decisions.len() == checks.len() => Ok(decisions),
+            Ok(Ok(_)) => Err(StoreErrorKind::BadReply),
+            Ok(Err(error)) => Err(error.kind()),
+            Err(_elapsed) => Err(StoreErrorKind::TimedOut),
+        };
+        self.ticket
+            .answered(asked.elapsed(), answer.as_ref().err().copied());
+        Ok(answer.unwrap_or_else(|why| fallback.decide(&checks.checks(), why)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

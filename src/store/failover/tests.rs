@@ -1,0 +1,253 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::algorithm::{Action, Algorithm, Ask, Penalty};
+use crate::decision::{Decision, Outcome};
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::observe::BreakerState;
+use crate::store::PolicyId;
+use crate::time::{HOUR, MINUTE, Micros, SECOND};
+
+#[cfg(feature = "memory")]
+mod local;
+
+/// What a store of these tests answers.
+#[derive(Clone, Copy)]
+enum Way {
+    Works,
+    Fails(StoreErrorKind),
+    FailsAtOnce(StoreErrorKind),
+    WorksAtOnce,
+    Hangs,
+    AnswersTooLittle,
+    AnswersTooLittleAtOnce,
+}
+
+/// Writes down what it is asked, and counts nothing.
+struct Scripted {
+    way: Mutex<Way>,
+    asked: Mutex<Vec<Vec<Action>>>,
+    questions: AtomicUsize,
+}
+
+type Wrapped = Failover<Arc<Scripted>>;
+
+fn over(way: Way) -> (Arc<Scripted>, Wrapped) {
+    let store = Arc::new(Scripted {
+        way: Mutex::new(way),
+        asked: Mutex::default(),
+        questions: AtomicUsize::default(),
+    });
+    let deadline = Duration::from_millis(50);
+    let failover = Failover::new(Arc::clone(&store), deadline, Observers::default());
+    (store, failover)
+}
+
+impl Scripted {
+    fn now(&self, way: Way) {
+        *self.way.lock().unwrap() = way;
+    }
+
+    /// What it was asked to do since the last time.
+    fn asked(&self) -> Vec<Vec<Action>> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    fn questions(&self) -> usize {
+        self.questions.load(Ordering::SeqCst)
+    }
+}
+
+impl Store for Scripted {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        let actions = checks.iter().map(|check| check.action).collect();
+        self.asked.lock().unwrap().push(actions);
+        let fits = |check: &Check<'_>| {
+            let state = check.algorithm.untouched();
+            let now = Micros::new(1_000_000);
+            check.algorithm.read(&state, now, &check.action)
+        };
+        let readings: Vec<_> = checks.iter().map(fits).collect();
+        let asked = checks
+            .iter()
+            .map(|check| Ask::enforced(&check.algorithm, &check.action));
+        let decisions = crate::algorithm::decide(asked, &readings);
+        let too_little = || Ok(decisions.iter().skip(1).copied().collect());
+        let answer = match *self.way.lock().unwrap() {
+            Way::WorksAtOnce => return Answer::Ready(Ok(decisions)),
+            Way::FailsAtOnce(kind) => return Answer::Ready(Err(StoreError::new(kind))),
+            Way::AnswersTooLittleAtOnce => return Answer::Ready(too_little()),
+            Way::Hangs => return Answer::Pending(Box::pin(std::future::pending())),
+            Way::Works => Ok(decisions),
+            Way::Fails(kind) => Err(StoreError::new(kind)),
+            Way::AnswersTooLittle => too_little(),
+        };
+        Answer::Pending(Box::pin(async { answer }))
+    }
+}
+
+/// One check of a question.
+struct Asked {
+    policy: PolicyId,
+    algorithm: Algorithm,
+    action: Action,
+    mode: FailureMode,
+    is_shadow: bool,
+}
+
+fn check(policy: &str, limit: Limit, mode: FailureMode) -> Asked {
+    Asked {
+        policy: PolicyId::new(policy),
+        algorithm: Algorithm::try_from(&limit).unwrap(),
+        action: Action::take(1),
+        mode,
+        is_shadow: false,
+    }
+}
+
+impl Asked {
+    fn to(self, action: Action) -> Self {
+        Self { action, ..self }
+    }
+
+    fn penalty(&self, penalty: &Penalty) -> Self {
+        Self {
+            policy: self.policy.clone(),
+            algorithm: Algorithm::try_from(penalty).unwrap(),
+            ..*self
+        }
+    }
+}
+
+async fn ask(failover: &Wrapped, asked: &[Asked]) -> Decisions {
+    match question(failover, asked) {
+        Answer::Ready(answer) => answer.unwrap(),
+        Answer::Pending(answer) => answer.await.unwrap(),
+    }
+}
+
+fn question(failover: &Wrapped, asked: &[Asked]) -> Answer {
+    let checks = asked.iter().map(|asked| Check {
+        policy: &asked.policy,
+        subject: Key::from("alice").subject(None),
+        algorithm: asked.algorithm,
+        action: asked.action,
+        is_shadow: asked.is_shadow,
+        on_store_failure: asked.mode,
+    });
+    failover.ask(&checks.collect::<Vec<_>>())
+}
+
+fn outcomes(decisions: &Decisions) -> Vec<Outcome> {
+    decisions.iter().map(Decision::outcome).collect()
+}
+
+const GONE: StoreErrorKind = StoreErrorKind::Unreachable;
+
+fn one(mode: FailureMode) -> [Asked; 1] {
+    [check("api", Limit::gcra(10, MINUTE), mode)]
+}
+
+async fn open(failover: &Wrapped) {
+    while failover.breaker().state() == BreakerState::Closed {
+        ask(failover, &one(FailureMode::Allow)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_is_open_the_failure_modes_answer_at_once_and_the_store_is_left_alone() {
+    let (store, failover) = over(Way::Fails(GONE));
+    open(&failover).await;
+    assert_eq!(store.questions(), 5);
+    for mode in [FailureMode::Allow, FailureMode::Deny] {
+        let Answer::Ready(Ok(decisions)) = question(&failover, &one(mode)) else {
+            panic!("it takes a trip");
+        };
+        let failure = decisions[0].store_failure();
+        assert_eq!(failure, Some(StoreErrorKind::BreakerOpen));
+        assert_eq!(decisions[0].is_allowed(), mode == FailureMode::Allow);
+    }
+    assert_eq!(store.questions(), 5);
+    store.now(Way::Works);
+    tokio::time::sleep(SECOND).await;
+    let back = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&back), [Outcome::Allowed]);
+    assert_eq!(failover.breaker().state(), BreakerState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_and_short_answers_open_it_too() {
+    for (way, kind) in [
+        (Way::Hangs, StoreErrorKind::TimedOut),
+        (Way::AnswersTooLittle, StoreErrorKind::BadReply),
+    ] {
+        let (_, failover) = over(way);
+        for _ in 0..5 {
+            let decisions = ask(&failover, &one(FailureMode::Deny)).await;
+            assert_eq!(outcomes(&decisions), [Outcome::FailedClosed(kind)]);
+        }
+        assert_eq!(failover.breaker().state(), BreakerState::Open);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_take_no_trip_neither_open_it_nor_close_it() {
+    let (store, failover) = over(Way::FailsAtOnce(GONE));
+    for way in [Way::FailsAtOnce(GONE), Way::AnswersTooLittleAtOnce] {
+        store.now(way);
+        for _ in 0..100 {
+            let decisions = ask(&failover, &one(FailureMode::Deny)).await;
+            assert!(!decisions.all_allow());
+        }
+        assert_eq!(failover.breaker().state(), BreakerState::Closed);
+    }
+    store.now(Way::Fails(GONE));
+    open(&failover).await;
+    store.now(Way::WorksAtOnce);
+    tokio::time::sleep(SECOND).await;
+    let remembered = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&remembered), [Outcome::Allowed]);
+    assert_eq!(failover.breaker().state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_dropped_on_its_way_or_before_lets_the_next_question_probe() {
+    let (store, failover) = over(Way::Fails(GONE));
+    open(&failover).await;
+    tokio::time::sleep(SECOND).await;
+    store.now(Way::Hangs);
+    for is_sent in [false, true] {
+        let Answer::Pending(mut probe) = question(&failover, &one(FailureMode::Deny)) else {
+            panic!("a probe takes a trip");
+        };
+        assert_eq!(failover.breaker().state(), BreakerState::HalfOpen);
+        if is_sent {
+            assert!(futures_util::poll!(probe.as_mut()).is_pending());
+        }
+        drop(probe);
+        assert_eq!(failover.breaker().state(), BreakerState::Open);
+    }
+    store.now(Way::Works);
+    let back = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&back), [Outcome::Allowed]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_back_while_it_is_open_fails_at_once() {
+    let (store, failover) = over(Way::Fails(GONE));
+    open(&failover).await;
+    let lease = crate::algorithm::LeaseId::new();
+    for action in [Action::Release(lease), Action::Renew(lease), Action::Reset] {
+        let limit = Limit::concurrency(1).lease(HOUR);
+        let asked = [check("places", limit, FailureMode::Allow).to(action)];
+        let Answer::Ready(Ok(decisions)) = question(&failover, &asked) else {
+            panic!("it takes a trip");
+        };
+        let failure = decisions[0].store_failure();
+        assert_eq!(failure, Some(StoreErrorKind::BreakerOpen));
+    }
+    assert_eq!(store.questions(), 5);
+}

@@ -1,0 +1,287 @@
+//! The local share of each limit, on a clock that stands still.
+
+use super::*;
+use crate::algorithm::LeaseId;
+use crate::limit::per_minute;
+use crate::store::failover::local::Local;
+use crate::store::memory::MemoryStore;
+use crate::time::ManualClock;
+
+const QUARTER: FailureMode = FailureMode::Local { share: 0.25 };
+
+/// Over a store that fails, with a local one on a clock of the test's.
+fn failing() -> (Arc<Scripted>, Wrapped, ManualClock) {
+    let clock = ManualClock::new();
+    let (store, mut failover) = over(Way::Fails(GONE));
+    let local = MemoryStore::builder().clock(clock.clone()).build();
+    failover.fallback.local = Local::over(local);
+    (store, failover, clock)
+}
+
+async fn back(store: &Scripted) {
+    store.now(Way::Works);
+    tokio::time::sleep(SECOND).await;
+    store.asked();
+}
+
+/// What is left of the local share, the store being away.
+async fn left(store: &Scripted, failover: &Wrapped, limit: Limit) -> u32 {
+    store.now(Way::FailsAtOnce(GONE));
+    let look = [check("api", limit, QUARTER).to(Action::look())];
+    ask(failover, &look).await[0].remaining()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_algorithm_admits_its_share_and_the_decision_shows_it() {
+    let lease = MINUTE;
+    for (limit, quota, at_once) in [
+        (Limit::gcra(20, MINUTE), 5, 5),
+        (Limit::gcra(20, MINUTE).burst(8), 5, 2),
+        (Limit::token_bucket(20, per_minute(40)), 10, 5),
+        (Limit::leaky_bucket(20, per_minute(40)), 10, 5),
+        (
+            Limit::leaky_bucket(20, per_minute(40)).without_delay(),
+            10,
+            5,
+        ),
+        (Limit::fixed_window(20, MINUTE), 5, 5),
+        (Limit::sliding_log(20, MINUTE), 5, 5),
+        (Limit::sliding_window(20, MINUTE), 5, 5),
+        (Limit::sliding_counter(20, MINUTE), 5, 5),
+        (Limit::concurrency(20).lease(lease), 5, 5),
+        // Never nothing at all.
+        (Limit::fixed_window(3, MINUTE), 1, 1),
+    ] {
+        let (_, failover, clock) = failing();
+        // What has lapsed is there again.
+        for _ in 0..2 {
+            for asked in 0..20 {
+                let decision = ask(&failover, &[check("api", limit, QUARTER)]).await[0];
+                assert_eq!(decision.is_allowed(), asked < at_once, "{limit:?}, {asked}");
+                assert!(decision.is_local());
+                assert!(decision.store_failure().is_some());
+                assert_eq!(decision.limit(), quota, "{limit:?}");
+            }
+            clock.advance(HOUR);
+        }
+    }
+}
+
+/// An outage that tells itself by a late answer is judged as one that the breaker knows of.
+#[tokio::test(start_paused = true)]
+async fn the_share_is_one_whatever_the_reason() {
+    let (store, failover, _) = failing();
+    let mut admitted = 0;
+    for way in [Way::Hangs, Way::AnswersTooLittle, Way::FailsAtOnce(GONE)] {
+        store.now(way);
+        for _ in 0..3 {
+            let limit = Limit::fixed_window(20, MINUTE);
+            let decisions = ask(&failover, &[check("api", limit, QUARTER)]).await;
+            admitted += u32::from(decisions.all_allow());
+        }
+    }
+    assert_eq!(admitted, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_shares_are_taken_together_or_not_at_all() {
+    let (store, failover, _) = failing();
+    let wide = Limit::fixed_window(20, MINUTE);
+    let narrow = Limit::fixed_window(8, MINUTE);
+    let both = || {
+        [
+            check("api", wide, QUARTER),
+            check("narrow", narrow, QUARTER),
+        ]
+    };
+    for _ in 0..2 {
+        assert!(ask(&failover, &both()).await.all_allow());
+    }
+    for _ in 0..3 {
+        let denied = outcomes(&ask(&failover, &both()).await);
+        assert_eq!(denied, [Outcome::Allowed, Outcome::Denied]);
+    }
+    assert_eq!(left(&store, &failover, wide).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_one_that_lets_pass_the_local_share_decides() {
+    let (_, failover, _) = failing();
+    let limit = Limit::fixed_window(4, MINUTE);
+    let mut open = check("open", limit, FailureMode::Allow);
+    for expected in [Outcome::Allowed, Outcome::Denied] {
+        let asked = [open, check("api", limit, QUARTER)];
+        let decisions = ask(&failover, &asked).await;
+        assert_eq!(outcomes(&decisions), [Outcome::FailedOpen(GONE), expected]);
+        [open, _] = asked;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_one_that_refuses_nothing_is_taken_unless_it_only_counts() {
+    let (store, failover, _) = failing();
+    let limit = Limit::fixed_window(20, MINUTE);
+    let question = |is_shadow| {
+        let refusing = Asked {
+            is_shadow,
+            ..check("closed", limit, FailureMode::Deny)
+        };
+        [check("api", limit, QUARTER), refusing]
+    };
+    let refused = outcomes(&ask(&failover, &question(false)).await);
+    assert_eq!(refused, [Outcome::Allowed, Outcome::FailedClosed(GONE)]);
+    assert_eq!(left(&store, &failover, limit).await, 5);
+    ask(&failover, &question(true)).await;
+    assert_eq!(left(&store, &failover, limit).await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_that_only_the_whole_limit_holds_is_refused_for_now() {
+    let (_, failover, _) = failing();
+    let limit = Limit::fixed_window(20, MINUTE);
+    for (cost, expected) in [
+        (5, Outcome::Allowed),
+        (6, Outcome::FailedClosed(GONE)),
+        (21, Outcome::NeverFits),
+    ] {
+        let asked = [check("api", limit, QUARTER).to(Action::take(cost))];
+        assert_eq!(
+            outcomes(&ask(&failover, &asked).await),
+            [expected],
+            "{cost}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn denials_of_the_share_bring_the_ban() {
+    let (_, failover, _) = failing();
+    let limit = Limit::fixed_window(4, MINUTE);
+    let penalty = Penalty::after(2, MINUTE, HOUR);
+    let mut bans = Vec::new();
+    for _ in 0..4 {
+        let guarded = check("api", limit, QUARTER);
+        let behind = guarded.penalty(&penalty);
+        let decisions = ask(&failover, &[guarded, behind]).await;
+        bans.push(decisions[0].under(&decisions[1]).banned_for());
+    }
+    assert_eq!(bans, [None, None, Some(HOUR), Some(HOUR)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subject_without_room_is_refused() {
+    let clock = ManualClock::new();
+    let (_, mut failover, _) = failing();
+    let small = MemoryStore::builder().clock(clock).capacity(1).build();
+    failover.fallback.local = Local::over(small);
+    let mut refused = 0;
+    for number in 0..2_000 {
+        let limit = Limit::fixed_window(1, HOUR);
+        let decisions = ask(&failover, &[check(&number.to_string(), limit, QUARTER)]).await;
+        let is_refused = matches!(decisions[0].outcome(), Outcome::FailedClosed(_));
+        refused += u32::from(is_refused);
+    }
+    assert!(refused > 500, "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_are_given_back_where_they_were_taken() {
+    let limit = Limit::fixed_window(20, MINUTE);
+    let (store, failover, _) = failing();
+    let taken_here = ask(&failover, &[check("api", limit, QUARTER)]).await[0].receipt();
+    back(&store).await;
+    let taken_there = ask(&failover, &[check("api", limit, QUARTER)]).await[0].receipt();
+    store.asked();
+    for (receipt, left_here) in [(taken_there, 4), (taken_here, 5)] {
+        for action in [
+            Action::Refund {
+                permits: 1,
+                receipt,
+            },
+            Action::Cancel {
+                permits: 1,
+                receipt,
+            },
+        ] {
+            let asked = [check("api", limit, QUARTER).to(action)];
+            for way in [Way::Works, Way::FailsAtOnce(GONE)] {
+                store.now(way);
+                ask(&failover, &asked).await;
+                let is_there = receipt == taken_there;
+                let seen = if is_there { action } else { Action::look() };
+                assert_eq!(store.asked(), [[seen]]);
+                assert_eq!(left(&store, &failover, limit).await, left_here);
+                store.asked();
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_renewed_and_ended_here_and_there() {
+    let limit = Limit::concurrency(8).lease(MINUTE);
+    let (store, failover, clock) = failing();
+    let lease = LeaseId::new();
+    let take = Action::Take(crate::algorithm::Take {
+        cost: 1,
+        patience: crate::algorithm::Patience::None,
+        lease: Some(lease),
+    });
+    let places = |action| [check("api", limit, QUARTER).to(action)];
+    assert!(ask(&failover, &places(take)).await.all_allow());
+    for way in [Way::Works, Way::Fails(GONE)] {
+        store.now(way);
+        clock.advance(MINUTE / 2);
+        store.asked();
+        let renewed = ask(&failover, &places(Action::Renew(lease))).await;
+        assert_eq!(store.asked(), [[Action::Renew(lease)]]);
+        assert_eq!(
+            renewed[0].store_failure().is_none(),
+            matches!(way, Way::Works)
+        );
+        clock.advance(MINUTE * 3 / 4);
+        assert_eq!(left(&store, &failover, limit).await, 1, "it lives");
+        clock.advance(MINUTE / 8);
+        let again = ask(&failover, &places(Action::Renew(lease))).await;
+        assert!(again[0].is_local());
+    }
+    store.now(Way::Works);
+    store.asked();
+    ask(&failover, &places(Action::Release(lease))).await;
+    assert_eq!(store.asked(), [[Action::Release(lease)]]);
+    assert_eq!(left(&store, &failover, limit).await, 2, "it has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subject_is_forgotten_here_and_there() {
+    let limit = Limit::fixed_window(20, MINUTE);
+    let (store, failover, _) = failing();
+    for way in [Way::Works, Way::Fails(GONE)] {
+        store.now(Way::FailsAtOnce(GONE));
+        ask(&failover, &[check("api", limit, QUARTER)]).await;
+        assert_eq!(left(&store, &failover, limit).await, 4);
+        store.now(way);
+        store.asked();
+        ask(&failover, &[check("api", limit, QUARTER).to(Action::Reset)]).await;
+        assert_eq!(store.asked(), [[Action::Reset]]);
+        assert_eq!(left(&store, &failover, limit).await, 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_charged_and_credited_without_a_receipt_is_done_where_questions_go() {
+    let limit = Limit::fixed_window(20, MINUTE);
+    let (store, failover, _) = failing();
+    let credit = Action::Credit {
+        permits: 1,
+        taken_at: None,
+    };
+    for (action, left_here) in [(Action::Charge(3), 2), (credit, 3)] {
+        store.now(Way::Works);
+        ask(&failover, &[check("api", limit, QUARTER).to(action)]).await;
+        store.now(Way::FailsAtOnce(GONE));
+        let done = ask(&failover, &[check("api", limit, QUARTER).to(action)]).await;
+        assert_eq!(done[0].remaining(), left_here);
+        assert_eq!(left(&store, &failover, limit).await, left_here);
+    }
+}

@@ -1,0 +1,128 @@
+//! What reaches Redis.
+
+use std::time::Duration;
+
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{DAY, HOUR, Limit, Limiter, ManualClock, Policy, RedisStore, SECOND};
+
+use super::support::bench::answer;
+use super::support::redis::Server;
+use super::{MICROSECOND, ask};
+
+async fn limiter(server: &Server, clock: &ManualClock, policies: Vec<Policy>) -> Limiter {
+    let store = server.builder().clock_for_tests(clock.clone());
+    limiter_over(store.connect().await.unwrap(), policies)
+}
+
+fn limiter_over(store: RedisStore, policies: Vec<Policy>) -> Limiter {
+    let builder = Limiter::builder(store).policies(policies);
+    // On a busy machine an answer may be late.
+    builder.timeout(60 * SECOND).build().unwrap()
+}
+
+#[tokio::test]
+async fn an_attack_by_one_subject_costs_redis_fewer_than_ten_commands_a_second() {
+    let server = Server::start();
+    for (name, limit) in [
+        ("gcra", Limit::gcra(10, HOUR)),
+        ("fixed_window", Limit::fixed_window(10, HOUR)),
+        ("sliding_log", Limit::sliding_log(10, HOUR)),
+        ("sliding_window", Limit::sliding_window(10, HOUR)),
+        ("sliding_counter", Limit::sliding_counter(10, HOUR)),
+    ] {
+        let clock = ManualClock::new();
+        let limiter = limiter(&server, &clock, vec![Policy::new(name, limit)]).await;
+        while limiter.check(name, "eve").await.unwrap().is_allowed() {}
+        for second in 0..5 {
+            let before = server.calls("evalsha");
+            for _ in 0..1_000 {
+                clock.advance(Duration::from_millis(1));
+                assert!(!limiter.check(name, "eve").await.unwrap().is_allowed());
+            }
+            let calls = server.calls("evalsha") - before;
+            assert!(calls < 10, "{name}, second {second}: {calls} commands");
+            assert!(calls > 0, "{name}: a reset elsewhere would not be seen");
+        }
+    }
+}
+
+/// Who is denied by one policy cannot make the store work by choosing what others count.
+#[tokio::test]
+async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more() {
+    let server = Server::start();
+    let clock = ManualClock::new();
+    let store = server.builder().clock_for_tests(clock.clone());
+    let store = store.connect().await.unwrap();
+    let algorithm = |limit| Algorithm::try_from(&limit).unwrap();
+    let address = algorithm(Limit::gcra(10, HOUR));
+    let name = algorithm(Limit::sliding_log(10, HOUR));
+    let take = Action::take(1);
+    let mut calls = 0;
+    for request in 0..2_000 {
+        if request == 1_000 {
+            calls = server.calls("evalsha");
+        }
+        clock.advance(Duration::from_millis(1));
+        let user = format!("made up {request}");
+        let asked = [
+            ("address", address, "eve", take),
+            ("name", name, &user, take),
+        ];
+        let decisions = answer(ask(&store, &asked)).await;
+        assert_eq!(decisions.all_allow(), request < 10);
+        if request >= 10 {
+            assert_eq!(decisions.denied_by(), Some(0));
+        }
+    }
+    let all_calls = server.calls("evalsha");
+    assert!(all_calls - calls < 10, "{} in a second", all_calls - calls);
+    assert_eq!(store.deny_cache_hits(), 2_000 - all_calls);
+}
+
+#[tokio::test]
+async fn who_switches_it_off_has_every_question_asked() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let limiter = limiter_over(store.clone(), vec![Policy::new("api", Limit::gcra(1, DAY))]);
+    limiter.check("api", "alice").await.unwrap();
+    let before = server.calls("evalsha");
+    for _ in 0..10 {
+        assert!(!limiter.check("api", "alice").await.unwrap().is_allowed());
+    }
+    assert_eq!(server.calls("evalsha") - before, 10);
+    assert_eq!(store.deny_cache_hits(), 0);
+}
+
+#[tokio::test]
+async fn a_reset_elsewhere_is_seen_after_the_most_age() {
+    let server = Server::start();
+    let clock = ManualClock::new();
+    let policies = || vec![Policy::new("api", Limit::gcra(1, DAY))];
+    let here = limiter(&server, &clock, policies()).await;
+    let elsewhere = limiter(&server, &clock, policies()).await;
+    assert!(here.check("api", "alice").await.unwrap().is_allowed());
+    assert!(!here.check("api", "alice").await.unwrap().is_allowed());
+    elsewhere.reset("api", "alice").await.unwrap();
+    clock.advance(SECOND - MICROSECOND);
+    // Whether it was seen sooner depends on how often the subject asks.
+    here.check("api", "bob").await.unwrap();
+    clock.advance(MICROSECOND);
+    assert!(here.check("api", "alice").await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_place_that_becomes_free_is_had_at_once() {
+    let server = Server::start();
+    let policies = vec![Policy::new("exports", Limit::concurrency(1))];
+    let limiter = limiter(&server, &ManualClock::new(), policies).await;
+    for _ in 0..20 {
+        let held = limiter.hold("exports", "alice").await.unwrap();
+        assert!(held.is_allowed());
+        assert!(!limiter.hold("exports", "alice").await.unwrap().is_allowed());
+        drop(held);
+        // The release is a task of its own.
+        while limiter.peek("exports", "alice").await.unwrap().remaining() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

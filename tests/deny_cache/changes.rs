@@ -1,0 +1,145 @@
+//! What ends a remembered denial before its time.
+
+use futures_util::FutureExt as _;
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{Answer, Check, DAY, DenyCache, FailureMode, Limit, MINUTE, SECOND, Store};
+
+use super::support::bench::answer;
+use super::{Bench, ask, limits};
+
+#[tokio::test]
+async fn what_gives_permits_back_through_this_process_is_seen_at_once() {
+    let credit = Action::Credit {
+        permits: 1,
+        taken_at: None,
+    };
+    for limit in limits() {
+        for action in [credit, Action::Reset] {
+            let bench = Bench::new();
+            bench.drain(limit).await;
+            assert!(!bench.take(limit, 1).await.is_allowed());
+            assert_eq!(bench.cache.hits(), 1, "{limit:?}");
+            bench.act(limit, action).await;
+            assert!(bench.take(limit, 1).await.is_allowed(), "{limit:?}");
+        }
+    }
+}
+
+/// Nobody waits for the answer when a request is dropped.
+#[tokio::test]
+async fn what_gives_permits_back_is_seen_though_its_answer_is_dropped() {
+    for limit in limits() {
+        let bench = Bench::new();
+        bench.drain(limit).await;
+        drop(bench.begin(limit, Action::Reset));
+        assert!(bench.take(limit, 1).await.is_allowed(), "{limit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_that_arrives_after_permits_were_given_back_is_not_remembered() {
+    for limit in limits() {
+        for reset_first in [false, true] {
+            let bench = Bench::new();
+            while bench.take(limit, 1).await.remaining() > 0 {}
+            let denied = bench.begin(limit, Action::take(1));
+            let reset = bench.begin(limit, Action::Reset);
+            let answers = if reset_first {
+                [reset, denied]
+            } else {
+                [denied, reset]
+            };
+            for late in answers {
+                answer(late).await;
+            }
+            assert!(bench.take(limit, 1).await.is_allowed(), "{limit:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_forgotten_as_soon_as_permits_are_on_their_way_back() {
+    for limit in limits() {
+        let bench = Bench::new();
+        bench.drain(limit).await;
+        let reset = bench.begin(limit, Action::Reset);
+        assert!(bench.take(limit, 1).await.is_allowed(), "{limit:?}");
+        answer(reset).await;
+    }
+}
+
+/// The answer to a question that was asked after the reset, and decided before it.
+#[tokio::test]
+async fn a_denial_that_overtakes_a_reset_is_forgotten_when_the_reset_is_done() {
+    struct Overtaken(Bench);
+    impl Store for Overtaken {
+        fn ask(&self, checks: &[Check<'_>]) -> Answer {
+            let is_reset = checks[0].action == Action::Reset;
+            if !is_reset {
+                return self.0.trips.ask(checks);
+            }
+            // Carried out when it is awaited.
+            let (store, policy) = (self.0.trips.clone(), checks[0].policy.clone());
+            let (subject, algorithm) = (checks[0].subject, checks[0].algorithm);
+            Answer::Pending(Box::pin(async move {
+                let check = Check {
+                    policy: &policy,
+                    subject,
+                    algorithm,
+                    action: Action::Reset,
+                    is_shadow: false,
+                    on_store_failure: FailureMode::Deny,
+                };
+                Ok(answer(store.ask(&[check])).await)
+            }))
+        }
+    }
+    let algorithm = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
+    let cache = DenyCache::new(Overtaken(Bench::new()));
+    let act = |action| ask(&cache, &[("api", algorithm, "alice", action)]);
+    let take = || answer(act(Action::take(1))).map(|decisions| decisions.all_allow());
+    assert!(take().await);
+    let reset = act(Action::Reset);
+    assert!(!take().await, "not reset yet");
+    answer(reset).await;
+    assert!(take().await);
+}
+
+#[tokio::test]
+async fn permits_that_are_taken_through_this_process_lengthen_the_wait_at_once() {
+    for limit in limits() {
+        let bench = Bench::new();
+        bench.take(limit, 2).await;
+        bench.clock.advance(SECOND);
+        let before = bench.take(limit, 3).await.retry_after().unwrap();
+        assert!(bench.take(limit, 1).await.is_allowed());
+        let after = bench.take(limit, 3).await;
+        assert_eq!(after, answer(bench.trips.ask_again(limit, 3)).await[0]);
+        assert!(after.retry_after().unwrap() >= before, "{limit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_limit_is_not_answered_by_an_old_denial() {
+    for (limit, raised) in [
+        (Limit::gcra(3, MINUTE), Limit::gcra(3, MINUTE).burst(4)),
+        (
+            Limit::fixed_window(3, MINUTE),
+            Limit::fixed_window(4, MINUTE),
+        ),
+        (Limit::sliding_log(3, MINUTE), Limit::sliding_log(4, MINUTE)),
+        (
+            Limit::sliding_window(3, MINUTE),
+            Limit::sliding_window(4, MINUTE),
+        ),
+        (
+            Limit::sliding_counter(3, MINUTE),
+            Limit::sliding_counter(4, MINUTE),
+        ),
+    ] {
+        let bench = Bench::new();
+        bench.drain(limit).await;
+        assert!(bench.take(raised, 1).await.is_allowed(), "{limit:?}");
+        assert!(!bench.take(limit, 1).await.is_allowed(), "{limit:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! What is remembered of checks in shadow, and what it answers.
+
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{DAY, Decisions, HOUR, Limit, MINUTE, Outcome, Penalty};
+
+use super::support::bench::{Done, answer};
+use super::{Bench, ask_in_shadow};
+
+const TAKE: Action = Action::take(1);
+
+async fn ask(bench: &Bench, asked: &[Done<'_>]) -> Decisions {
+    let is_shadow = |policy: &str| policy.starts_with("shadow");
+    answer(ask_in_shadow(&bench.cache, asked, is_shadow)).await
+}
+
+fn limit(permits: u32) -> Algorithm {
+    Algorithm::try_from(&Limit::gcra(permits, DAY)).unwrap()
+}
+
+#[tokio::test]
+async fn a_known_denial_in_shadow_denies_no_other_check() {
+    let bench = Bench::new();
+    let both = [
+        ("shadow", limit(1), "alice", TAKE),
+        ("wide", limit(20), "alice", TAKE),
+    ];
+    let asked = async {
+        for request in 0..20 {
+            let decisions = ask(&bench, &both).await;
+            assert_eq!(decisions[0].is_allowed(), request == 0);
+            assert!(decisions[1].is_allowed());
+        }
+    };
+    assert_eq!(bench.trips(asked).await, 20, "each is counted");
+    let denied = ask(&bench, &both).await;
+    assert!(!denied[1].is_allowed());
+}
+
+#[tokio::test]
+async fn a_question_of_checks_in_shadow_alone_is_answered_when_nothing_of_it_can_change() {
+    let bench = Bench::new();
+    let both = [
+        ("shadow", limit(1), "alice", TAKE),
+        ("shadow too", limit(3), "alice", TAKE),
+    ];
+    let both = async |trips: usize, allowed: [bool; 2]| {
+        let asked = async {
+            let decisions = ask(&bench, &both).await;
+            let found = [0, 1].map(|position: usize| decisions[position].is_allowed());
+            assert_eq!(found, allowed);
+        };
+        assert_eq!(bench.trips(asked).await, trips, "{allowed:?}");
+    };
+    both(1, [true, true]).await;
+    // One of them still counts.
+    both(1, [false, true]).await;
+    both(1, [false, true]).await;
+    both(1, [false, false]).await;
+    both(0, [false, false]).await;
+}
+
+#[tokio::test]
+async fn a_penalty_in_shadow_hears_of_every_denial_of_a_policy_that_is_asked_alone() {
+    let bench = Bench::new();
+    let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
+    let login = [
+        ("shadow", limit(1), "eve", TAKE),
+        ("shadow", penalty, "eve", TAKE),
+    ];
+    for _ in 0..11 {
+        let decisions = ask(&bench, &login).await;
+        assert!(decisions[1].is_allowed());
+    }
+    let banned = async |trips: usize| {
+        let asked = async {
+            let decisions = ask(&bench, &login).await;
+            assert_eq!(decisions[1].outcome(), Outcome::Banned);
+        };
+        assert_eq!(bench.trips(asked).await, trips);
+    };
+    banned(1).await;
+    banned(0).await;
+}
+
+#[tokio::test]
+async fn a_known_denial_answers_for_checks_in_shadow_what_is_known_of_them() {
+    let bench = Bench::new();
+    let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
+    let asked = |key| {
+        [
+            ("narrow", limit(1), "alice", TAKE),
+            ("shadow", limit(1), key, TAKE),
+            ("shadow", penalty, key, TAKE),
+            // It never fits.
+            ("shadow too", limit(3), key, Action::take(4)),
+        ]
+    };
+    ask(&bench, &asked("us")).await;
+    assert!(!ask(&bench, &asked("us")).await[0].is_allowed());
+    let known = async {
+        for key in ["us", "them"] {
+            let decisions = ask(&bench, &asked(key)).await;
+            assert_eq!(decisions[0].outcome(), Outcome::Denied);
+            assert_eq!(decisions[2].outcome(), Outcome::NotAsked);
+            assert_eq!(decisions[3].outcome(), Outcome::NotAsked);
+            assert!(decisions.iter().all(|decision| decision.is_remembered()));
+        }
+    };
+    assert_eq!(bench.trips(known).await, 0);
+}

@@ -1,0 +1,159 @@
+//! Several checks in one question.
+
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use tower::{Layer as _, ServiceExt as _};
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    DAY, Decision, Decisions, HOUR, Header, Limit, Limiter, MINUTE, Outcome, Penalty, Policy,
+    RateLimitLayer, SECOND,
+};
+
+use super::support::bench::answer;
+use super::{Bench, MICROSECOND};
+
+#[tokio::test]
+async fn a_penalty_hears_of_every_denial_and_its_ban_is_answered_from_memory() {
+    let bench = Bench::new();
+    let login = Algorithm::try_from(&Limit::sliding_log(1, SECOND)).unwrap();
+    let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
+    let take = Action::take(1);
+    let login = || {
+        answer(bench.ask(&[
+            ("login", login, "eve", take),
+            ("login", penalty, "eve", take),
+        ]))
+    };
+    let banned = |decisions: &Decisions| decisions[1].outcome() == Outcome::Banned;
+    assert!(login().await.all_allow());
+    for _ in 0..10 {
+        let denied = login().await;
+        assert!(!denied.all_allow() && !banned(&denied));
+    }
+    assert!(banned(&login().await));
+    let hammering = async {
+        for _ in 0..100 {
+            assert!(banned(&login().await));
+        }
+        // Longer than the denial that brought it.
+        bench.clock.advance(MINUTE - MICROSECOND);
+        let last = login().await;
+        assert_eq!(last[1].retry_after(), Some(MICROSECOND));
+    };
+    assert_eq!(bench.trips(hammering).await, 0);
+    bench.clock.advance(MICROSECOND);
+    assert!(login().await.all_allow());
+}
+
+/// A clock that stepped back behind the end of the first ban is still within the second.
+#[tokio::test]
+async fn a_ban_is_not_taken_for_the_one_before() {
+    let bench = Bench::new();
+    let login = Algorithm::try_from(&Limit::fixed_window(1, DAY)).unwrap();
+    let penalty = Penalty::after(1, HOUR, MINUTE).doubling_up_to(HOUR);
+    let penalty = Algorithm::try_from(&penalty).unwrap();
+    let ban = async || {
+        let take = Action::take(1);
+        let asked = [
+            ("login", login, "eve", take),
+            ("login", penalty, "eve", take),
+        ];
+        answer(bench.ask(&asked)).await[1].banned_for()
+    };
+    assert_eq!(ban().await, None);
+    for _brought_then_in_force in 0..2 {
+        assert_eq!(ban().await, Some(MINUTE));
+    }
+    bench.clock.advance(MINUTE);
+    assert_eq!(ban().await, Some(2 * MINUTE), "this denial brings the next");
+    bench.clock.step_back(SECOND);
+    assert_eq!(ban().await, Some(2 * MINUTE + SECOND));
+}
+
+#[tokio::test]
+async fn what_never_fits_is_told_of_though_another_denial_is_known() {
+    let bench = Bench::new();
+    let [narrow, wide] = [1, 5].map(|limit| Algorithm::try_from(&Limit::gcra(limit, DAY)).unwrap());
+    let both = |user, cost| {
+        let (one, other) = (Action::take(1), Action::take(cost));
+        answer(bench.ask(&[
+            ("narrow", narrow, "alice", one),
+            ("wide", wide, user, other),
+        ]))
+    };
+    assert!(both("alice", 1).await.all_allow());
+    assert_eq!(both("alice", 1).await.denied_by(), Some(0));
+    for user in ["alice", "bob"] {
+        let never = both(user, 6).await;
+        assert_eq!(never.denied_by(), Some(1));
+        assert_eq!(never[1].outcome(), Outcome::NeverFits);
+    }
+}
+
+#[tokio::test]
+async fn policies_beside_the_one_that_denies_are_told_as_they_were() {
+    let bench = Bench::new();
+    let algorithm = |limit: &Limit| Algorithm::try_from(limit).unwrap();
+    let narrow = algorithm(&Limit::gcra(1, MINUTE));
+    let wide = algorithm(&Limit::sliding_log(60, MINUTE));
+    let take = Action::take(1);
+    let both = |key| {
+        let asked = [("narrow", narrow, "alice", take), ("wide", wide, key, take)];
+        answer(bench.ask(&asked))
+    };
+    assert!(both("us").await.all_allow());
+    assert_eq!(both("us").await[1].remaining(), 59);
+    bench.clock.advance(SECOND);
+    let known = both("us").await;
+    assert_eq!(known[1].remaining(), 59);
+    assert_eq!(known[1].reset_after(), MINUTE - SECOND);
+    let unknown = both("them").await;
+    assert_eq!(unknown[0], known[0]);
+    assert_eq!(unknown[1].outcome(), Outcome::NotAsked);
+    assert!(unknown.iter().all(Decision::is_remembered));
+    assert_eq!(unknown.denied_by(), Some(0));
+    assert_eq!(bench.cache.hits(), 2);
+}
+
+#[tokio::test]
+async fn a_denial_from_memory_tells_of_those_policies_that_are_known() {
+    let bench = Bench::new();
+    let policies = [
+        Policy::new("client", Limit::gcra(1, MINUTE)).by(Header::new("x-client")),
+        Policy::new("user", Limit::gcra(60, MINUTE)).by(Header::new("x-user")),
+    ];
+    let limiter = Limiter::new(bench.cache.clone(), policies).unwrap();
+    let layer = RateLimitLayer::new(limiter);
+    let inner = tower::service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
+    });
+    let get = async |user: &str| {
+        let request = Request::get("/")
+            .header("x-client", "eve")
+            .header("x-user", user);
+        let request = request.body(()).unwrap();
+        let response = layer.layer(inner).oneshot(request).await.unwrap();
+        let header = |name| {
+            let values = response.headers().get_all(name).iter();
+            values
+                .map(|value| value.to_str().unwrap().to_owned())
+                .next()
+        };
+        (
+            response.status().as_u16(),
+            header("ratelimit"),
+            header("retry-after"),
+        )
+    };
+    assert_eq!(get("one").await.0, 200);
+    let (both, only) = (
+        "\"client\";r=0;t=60, \"user\";r=59;t=59",
+        "\"client\";r=0;t=60",
+    );
+    for (user, told) in [("one", both), ("one", both), ("two", only)] {
+        let expected = (429, Some(told.to_owned()), Some("60".to_owned()));
+        assert_eq!(get(user).await, expected, "{user}");
+    }
+    assert_eq!(bench.cache.hits(), 2);
+}

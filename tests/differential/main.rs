@@ -1,0 +1,251 @@
+//! The same random histories through the Rust twins, the memory store and the scripts on a real
+//! server: every decision must be the same.
+//!
+//! `HISTORIES` sets how many histories are run, 10 000 unless it is set.
+
+mod histories;
+mod shadow;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use histories::{Course, History, histories, receipts, shrink};
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::{Ask, State, committed, decide};
+use tower_throttle::{
+    Answer, Check, Clock as _, Decision, Decisions, Key, ManualClock, MemoryStore, Micros, Outcome,
+    RedisStore, SECOND, Store, StoreError, Subject,
+};
+
+/// The specification: a map of states, and the twins over it.
+#[derive(Default)]
+struct Twins(HashMap<(String, &'static str, u128), State>);
+
+impl Twins {
+    fn ask(&mut self, checks: &[Check<'_>], now: Micros) -> Decisions {
+        let asked = checks.iter().map(|check| Ask {
+            algorithm: &check.algorithm,
+            action: &check.action,
+            is_shadow: check.is_shadow,
+        });
+        let mut readings: Vec<_> = checks
+            .iter()
+            .map(|check| check.algorithm.read(self.state(check), now, &check.action))
+            .collect();
+        let committed = committed(asked.clone(), &readings);
+        for ((check, reading), _) in checks
+            .iter()
+            .zip(&mut readings)
+            .zip(committed)
+            .filter(|(_, committed)| *committed)
+        {
+            let (algorithm, action) = (check.algorithm, &check.action);
+            *reading = algorithm.commit(self.state(check), now, action, *reading);
+        }
+        decide(asked, &readings)
+    }
+
+    fn state(&mut self, check: &Check<'_>) -> &mut State {
+        let name = check.policy.name().to_owned();
+        self.0
+            .entry((name, check.algorithm.name(), check.subject.to_u128()))
+            .or_insert_with(|| check.algorithm.untouched())
+    }
+}
+
+/// The store driven by a clock, and that clock.
+struct Timed {
+    store: RedisStore,
+    clock: ManualClock,
+}
+
+async fn answer(store: &impl Store, checks: &[Check<'_>]) -> Decisions {
+    match store.ask(checks) {
+        Answer::Ready(decisions) => decisions.unwrap(),
+        Answer::Pending(decisions) => decisions.await.unwrap(),
+    }
+}
+
+/// Two algorithms that one question asks.
+type Pair = [&'static str; 2];
+
+/// What histories have led to.
+#[derive(Default)]
+struct Seen {
+    pairs: HashSet<Pair>,
+    situations: HashSet<&'static str>,
+}
+
+type Is = fn(&Decision) -> bool;
+
+/// What can become of checks in shadow.
+const SITUATIONS: [&str; 5] = [
+    "one in shadow is denied, the others are not",
+    "one in shadow is banned, the others are not",
+    "one in shadow fits, another one does not",
+    "in shadow some fit and some do not",
+    "of those in shadow and of the others some do not fit",
+];
+
+impl Seen {
+    fn note(&mut self, checks: &[Check<'_>], decisions: &Decisions) {
+        let names = || checks.iter().map(|check| check.algorithm.name());
+        for (position, first) in names().enumerate() {
+            let others = names().skip(position + 1);
+            self.pairs.extend(others.map(|second| [first, second]));
+        }
+        let each = || checks.iter().zip(decisions.iter());
+        let some = |is_shadow: bool, is: Is| {
+            let mut each = each();
+            each.any(|(check, decision)| check.is_shadow == is_shadow && is(decision))
+        };
+        let fits: Is = Decision::is_allowed;
+        let denied: Is = |decision| !decision.is_allowed();
+        let banned: Is = |decision| decision.outcome() == Outcome::Banned;
+        let others_fit = some(false, fits) && !some(false, denied);
+        let is_seen = [
+            some(true, denied) && others_fit,
+            some(true, banned) && others_fit,
+            some(true, fits) && some(false, denied),
+            some(true, fits) && some(true, denied),
+            some(true, denied) && some(false, denied),
+        ];
+        let seen = SITUATIONS.into_iter().zip(is_seen).filter(|(_, is)| *is);
+        self.situations.extend(seen.map(|(situation, _)| situation));
+    }
+
+    fn add(&mut self, other: Self) {
+        self.pairs.extend(other.pairs);
+        self.situations.extend(other.situations);
+    }
+}
+
+/// Runs a history; the first step on which not all agree is the error.
+async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, String> {
+    let clock = &redis.clock;
+    clock.set(ManualClock::new().now());
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    let mut twins = Twins::default();
+    let mut course = Course::of(&history);
+    let mut last: Option<Decisions> = None;
+    let mut latest = clock.now();
+    let mut memory_remembers = true;
+    let mut seen = Seen::default();
+    for (position, step) in history.steps.iter().enumerate() {
+        step.time.pass(clock, last.as_ref());
+        course.change(step);
+        let subject = Subject::from(&Key::all([Key::from(number), Key::from(step.key)]));
+        let checks = course.checks(step, subject, |_| true);
+        if checks.is_empty() {
+            continue;
+        }
+        let expected = twins.ask(&checks, clock.now());
+        latest = latest.max(clock.now());
+        // What has long expired, the memory store has forgotten: no clock brings it back.
+        memory_remembers &= latest.saturating_sub(clock.now()) <= Micros::from(SECOND);
+        for (name, found) in [
+            ("memory", answer(&memory, &checks).await),
+            ("redis", answer(&redis.store, &checks).await),
+        ] {
+            if found != expected && (name == "redis" || memory_remembers) {
+                return Err(format!(
+                    "step {position} at {:?}:\n{checks:#?}\ntwins: {expected:?}\n{name}: {found:?}",
+                    clock.now()
+                ));
+            }
+        }
+        seen.note(&checks, &expected);
+        let taken = receipts(&checks, &expected);
+        course.answered(&taken);
+        last = Some(expected);
+    }
+    Ok(seen)
+}
+
+fn wanted() -> u64 {
+    std::env::var("HISTORIES").map_or(10_000, |histories| {
+        histories.parse().expect("HISTORIES must be a number")
+    })
+}
+
+#[test]
+fn twins_memory_and_redis_decide_every_history_alike() {
+    let wanted = wanted();
+    let server = support::redis::Server::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    const AT_ONCE: u64 = 32;
+    let stores = runtime.block_on(try_join_all((0..AT_ONCE).map(|_| async {
+        let clock = ManualClock::new();
+        let store = server.builder().clock_for_tests(clock.clone());
+        // It is the scripts that are put to the test.
+        let store = store.connect().await?.without_deny_cache();
+        Ok::<_, StoreError>(Arc::new(Timed { store, clock }))
+    })));
+    let stores = stores.unwrap();
+
+    let mut runner = TestRunner::default();
+    let mut done = 0;
+    let mut seen = Seen::default();
+    while done < wanted {
+        let trees: Vec<_> = (0..AT_ONCE.min(wanted - done))
+            .map(|_| histories().new_tree(&mut runner).unwrap())
+            .collect();
+        let runs = trees.iter().zip(&stores).zip(done..);
+        let tasks = runs.map(|((tree, store), number)| {
+            runtime.spawn(run(tree.current(), Arc::clone(store), number))
+        });
+        let found = runtime.block_on(try_join_all(tasks)).unwrap();
+        done += found.len() as u64;
+        let mut diverged = None;
+        for (tree, found) in trees.into_iter().zip(found) {
+            match found {
+                Ok(more) => seen.add(more),
+                Err(_) => diverged = Some(tree),
+            }
+        }
+        if let Some(tree) = diverged {
+            let mut number = u64::MAX;
+            let smallest = shrink(tree, |history| {
+                number -= 1;
+                let run = run(history.clone(), Arc::clone(&stores[0]), number);
+                runtime.block_on(run).err()
+            });
+            panic!("history {done} diverged:\n{smallest}");
+        }
+    }
+    assert!(done >= wanted);
+    if wanted >= 1_000 {
+        for first in ALGORITHMS {
+            for second in ALGORITHMS.iter().copied().chain(["penalty"]) {
+                let together = [[first, second], [second, first]];
+                assert!(
+                    together.iter().any(|pair| seen.pairs.contains(pair)),
+                    "{first} and {second} were never asked together"
+                );
+            }
+        }
+        for situation in SITUATIONS {
+            let is_seen = seen.situations.contains(situation);
+            assert!(is_seen, "it never happened that {situation}");
+        }
+    }
+}
+
+const ALGORITHMS: [&str; 8] = [
+    "gcra",
+    "token_bucket",
+    "leaky_bucket",
+    "fixed_window",
+    "sliding_log",
+    "sliding_window",
+    "sliding_counter",
+    "concurrency",
+];

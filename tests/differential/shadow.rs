@@ -1,0 +1,140 @@
+//! Nothing depends on what is in shadow, and in shadow all is counted as it would be otherwise.
+
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::TestRunner;
+use tower_throttle::{
+    Clock as _, Decisions, Key, ManualClock, MemoryStore, Micros, SECOND, Store, Subject,
+};
+
+use super::histories::{Course, History, POLICIES, histories, policy_of, receipts};
+use super::support::redis::Server;
+use super::{answer, wanted};
+
+/// How a history is told: which policies are asked, and which of them in shadow.
+#[derive(Clone, Copy, Debug)]
+struct Telling {
+    asked: [bool; POLICIES],
+    shadows: [bool; POLICIES],
+}
+
+impl Telling {
+    fn of(self, history: &History) -> History {
+        let mut told = history.clone();
+        for step in &mut told.steps {
+            step.shadows = self.shadows;
+        }
+        told
+    }
+}
+
+/// Tells a history twice, each time of subjects of its own: about a policy that is asked both times
+/// the answers must be the same. How often they were compared.
+async fn tell_twice(
+    history: &History,
+    tellings: [Telling; 2],
+    number: u64,
+    store: &impl Store,
+    clock: &ManualClock,
+    forgets: bool,
+) -> Result<usize, String> {
+    clock.set(ManualClock::new().now());
+    let mut latest = clock.now();
+    let told = tellings.map(|telling| telling.of(history));
+    let mut courses = told.each_ref().map(Course::of);
+    let mut last: Option<Decisions> = None;
+    let mut compared = 0;
+    for (position, step) in history.steps.iter().enumerate() {
+        step.time.pass(clock, last.as_ref());
+        latest = latest.max(clock.now());
+        if forgets && latest.saturating_sub(clock.now()) > Micros::from(SECOND) {
+            // No clock brings back what has long expired.
+            break;
+        }
+        let mut answers = Vec::new();
+        for (time, (telling, course)) in tellings.iter().zip(&mut courses).enumerate() {
+            let key = Key::all([number, time as u64, step.key.into()].map(Key::from));
+            let step = &told[time].steps[position];
+            course.change(step);
+            let checks = course.checks(step, Subject::from(&key), |policy| telling.asked[policy]);
+            let mut each = Vec::new();
+            if !checks.is_empty() {
+                let decisions = answer(store, &checks).await;
+                let policies = checks.iter().map(policy_of);
+                each.extend(policies.zip(decisions.iter().copied()));
+                let taken = receipts(&checks, &decisions);
+                course.answered(&taken);
+                if time == 0 {
+                    last = Some(decisions);
+                }
+            }
+            answers.push(each);
+        }
+        let [first, second] = [0, 1].map(|time| {
+            let other = tellings[1 - time].asked;
+            let both = answers[time].iter().filter(|(policy, _)| other[*policy]);
+            both.collect::<Vec<_>>()
+        });
+        if first != second {
+            return Err(format!(
+                "step {position} of {tellings:?}:\n{first:?}\n{second:?}\n{history:#?}"
+            ));
+        }
+        compared += first.len();
+    }
+    Ok(compared)
+}
+
+/// Tells histories twice on each store; `tellings` says how.
+fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (server, clock) = (Server::start(), ManualClock::new());
+    let redis = runtime.block_on(server.builder().clock_for_tests(clock.clone()).connect());
+    let redis = redis.unwrap().without_deny_cache();
+    let mut runner = TestRunner::default();
+    let mut compared = 0;
+    for number in 0..wanted().div_ceil(20) {
+        let history = histories().new_tree(&mut runner).unwrap().current();
+        let tellings = tellings(&history, number);
+        let memory = MemoryStore::builder().clock(clock.clone()).build();
+        let told = runtime.block_on(async {
+            Ok::<_, String>([
+                tell_twice(&history, tellings, number, &memory, &clock, true).await?,
+                tell_twice(&history, tellings, number, &redis, &clock, false).await?,
+            ])
+        });
+        compared += told.unwrap_or_else(|how| panic!("history {number}, {how}"))[1];
+    }
+    let least = 10 * wanted().div_ceil(20) as usize;
+    assert!(compared > least, "only {compared} answers were compared");
+}
+
+#[test]
+fn without_what_is_in_shadow_all_else_is_answered_alike() {
+    each_told_twice(|history, number| {
+        // At least one, and each of them in turn.
+        let mut shadows = history.steps[0].shadows;
+        shadows[number as usize % POLICIES] = true;
+        // All of them are left out, or one: those that stay depend on it no more than the others.
+        let asked = if number.is_multiple_of(2) {
+            shadows.map(|is_shadow| !is_shadow)
+        } else {
+            std::array::from_fn(|policy| policy != number as usize % POLICIES)
+        };
+        let all = [true; POLICIES];
+        [all, asked].map(|asked| Telling { asked, shadows })
+    });
+}
+
+#[test]
+fn one_policy_in_shadow_counts_and_answers_as_if_it_were_not() {
+    each_told_twice(|_, number| {
+        let asked = std::array::from_fn(|policy| policy == number as usize % POLICIES);
+        [false, true].map(|is_shadow| Telling {
+            asked,
+            shadows: [is_shadow; POLICIES],
+        })
+    });
+}

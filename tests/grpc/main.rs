@@ -1,0 +1,13 @@
+//! The layer over gRPC: real servers and clients, and bytes on a socket for what clients do not
+//! show.
+
+#[cfg(unix)]
+mod grpcio;
+mod stage;
+mod status;
+mod streaming;
+mod web;
+mod wire;
+
+#[path = "../support/http_store.rs"]
+mod http_store;

@@ -1,0 +1,99 @@
+//! Servers behind the layer, and tonic's client.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::{StreamExt, stream};
+use tokio::net::TcpListener;
+use tonic::codegen::BoxStream;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Server};
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tower_throttle::{Limit, Limiter, MINUTE, Policy, RateLimitLayer};
+
+use crate::http_store::{TestStore, Trip};
+
+pub(crate) fn layer(trip: Trip, permits: u32) -> RateLimitLayer {
+    RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE)))
+}
+
+pub(crate) fn layer_of(trip: Trip, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
+    RateLimitLayer::new(Limiter::new(TestStore::new(trip), policies).expect("sound policies"))
+}
+
+/// Answers and counts its calls.
+#[derive(Clone, Default)]
+pub(crate) struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    pub(crate) fn calls(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn answer(&self) -> HealthCheckResponse {
+        HealthCheckResponse {
+            status: ServingStatus::Serving.into(),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Health for Counted {
+    type WatchStream = BoxStream<HealthCheckResponse>;
+
+    async fn check(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Response::new(self.answer()))
+    }
+
+    async fn watch(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let messages = stream::iter([Ok(self.answer()), Ok(self.answer())]);
+        let ending = stream::iter([Err(Status::data_loss("in the trailers"))]);
+        Ok(Response::new(messages.chain(ending).boxed()))
+    }
+}
+
+/// A port of its own, and where it is.
+pub(crate) async fn listen() -> (TcpIncoming, SocketAddr) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    (listener.into(), address)
+}
+
+/// A server with the layer around all of its services.
+pub(crate) async fn serve(layer: RateLimitLayer, service: Counted) -> SocketAddr {
+    let (incoming, address) = listen().await;
+    let server = Server::builder()
+        .layer(layer)
+        .add_service(HealthServer::new(service));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    address
+}
+
+pub(crate) async fn connect(address: SocketAddr) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{address}")).expect("an address");
+    endpoint.connect().await.expect("a connection")
+}
+
+pub(crate) async fn client(address: SocketAddr) -> HealthClient<Channel> {
+    HealthClient::new(connect(address).await)
+}
+
+pub(crate) async fn check(client: &mut HealthClient<Channel>) -> Result<(), Status> {
+    client
+        .check(HealthCheckRequest::default())
+        .await
+        .map(|response| assert_eq!(response.into_inner().status(), ServingStatus::Serving))
+}

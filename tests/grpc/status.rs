@@ -1,0 +1,202 @@
+//! What a tonic client is told: the code, the details, and when to come back.
+
+use std::time::Duration;
+
+use tonic::transport::Server;
+use tonic::{Code, Status};
+use tonic_health::pb::health_server::HealthServer;
+use tonic_types::StatusExt;
+use tower_throttle::{
+    AccessList, FailureMode, Key, Limit, Limiter, MINUTE, OnMissingKey, Policy, RateLimitLayer,
+    RequestHead, SECOND,
+};
+
+use crate::http_store::{TRIPS, TestStore, Trip};
+use crate::stage::{Counted, check, client, layer, layer_of, listen, serve};
+
+/// The status of a call that does not get through.
+async fn refused(layer: RateLimitLayer) -> Status {
+    let service = Counted::default();
+    let mut client = client(serve(layer, service.clone()).await).await;
+    let refused = check(&mut client).await.expect_err("refused");
+    assert_eq!(service.calls(), 0);
+    refused
+}
+
+fn retry_delay(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
+}
+
+fn quota_ids(status: &Status) -> Option<Vec<String>> {
+    let failure = status.get_details_quota_failure()?;
+    let ids = failure.violations.into_iter().map(|each| each.quota_id);
+    Some(ids.collect())
+}
+
+/// What a client that retries on its own is told, once.
+fn pushback(status: &Status) -> i64 {
+    let values = status.metadata().get_all("grpc-retry-pushback-ms");
+    let values: Vec<_> = values.iter().collect();
+    assert_eq!(values.len(), 1, "{values:?}");
+    let text = values[0].to_str().expect("text");
+    text.parse().expect("a number")
+}
+
+#[tokio::test]
+async fn a_denied_call_is_resource_exhausted_and_never_reaches_the_service() {
+    for trip in TRIPS {
+        let service = Counted::default();
+        let mut client = client(serve(layer(trip, 2), service.clone()).await).await;
+        check(&mut client).await.expect("allowed");
+        check(&mut client).await.expect("allowed");
+        let denied = check(&mut client).await.expect_err("denied");
+        assert_eq!(denied.code(), Code::ResourceExhausted, "{trip:?}");
+        assert_eq!(
+            denied.message(),
+            "policy \"api\": the quota is used up, retry after 30 s"
+        );
+        assert_eq!(service.calls(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_denied_call_says_which_policies_deny_and_how_long_exactly() {
+    let layer = layer_of(
+        Trip::Short,
+        [
+            Policy::new("second", Limit::gcra(3, 10 * SECOND).burst(1)),
+            Policy::new("minute", Limit::gcra(7, MINUTE).burst(1)),
+            Policy::new("hour", Limit::gcra(1_000, MINUTE)),
+        ],
+    );
+    let mut client = client(serve(layer, Counted::default()).await).await;
+    check(&mut client).await.expect("allowed");
+    let denied = check(&mut client).await.expect_err("denied");
+    // A minute by seven, rounded up to the microsecond.
+    let wait = Duration::from_micros(8_571_429);
+    assert_eq!(retry_delay(&denied), Some(wait));
+    assert_eq!(
+        quota_ids(&denied),
+        Some(vec!["second".to_owned(), "minute".to_owned()])
+    );
+    let pushback = pushback(&denied);
+    assert!((8_572..=8_572 + 857).contains(&pushback), "{pushback}");
+}
+
+#[tokio::test]
+async fn a_call_that_would_wait_too_long_is_not_retried() {
+    let mut client = client(serve(layer(Trip::None, 2), Counted::default()).await).await;
+    check(&mut client).await.expect("allowed");
+    check(&mut client).await.expect("allowed");
+    let denied = check(&mut client).await.expect_err("denied");
+    assert_eq!(retry_delay(&denied), Some(30 * SECOND));
+    assert_eq!(pushback(&denied), -1);
+}
+
+#[tokio::test]
+async fn a_call_that_never_fits_is_not_retried() {
+    let costly = |_: &RequestHead<'_>| 5_u32;
+    let policy = Policy::new("api", Limit::gcra(4, SECOND)).cost_by(costly);
+    let denied = refused(layer_of(Trip::None, [policy])).await;
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    assert_eq!(retry_delay(&denied), None);
+    assert_eq!(quota_ids(&denied), Some(vec!["api".to_owned()]));
+    assert_eq!(pushback(&denied), -1);
+}
+
+#[tokio::test]
+async fn a_policy_that_fails_closed_is_unavailable_for_a_second() {
+    for trip in [Trip::Fails, Trip::FailsLate] {
+        let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(FailureMode::Deny);
+        let refused = refused(layer_of(trip, [policy])).await;
+        assert_eq!(refused.code(), Code::Unavailable, "{trip:?}");
+        assert_eq!(retry_delay(&refused), Some(SECOND));
+        assert_eq!(quota_ids(&refused), None);
+        let pushback = pushback(&refused);
+        assert!((1_000..=1_100).contains(&pushback), "{pushback}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_on_the_deny_list_is_denied_permission() {
+    let policy =
+        Policy::new("user", Limit::gcra(9, MINUTE)).by(|_: &RequestHead<'_>| Some("mallory"));
+    let limiter = Limiter::builder(TestStore::new(Trip::Short))
+        .policy(policy)
+        .deny(AccessList::new().keys(["mallory"]))
+        .build()
+        .expect("a sound policy");
+    let refused = refused(RateLimitLayer::new(limiter)).await;
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    assert_eq!(refused.details(), b"");
+    assert_eq!(pushback(&refused), -1);
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_say_whose_it_is_is_an_invalid_argument() {
+    let policy = Policy::new("user", Limit::gcra(1, MINUTE))
+        .by(|_: &RequestHead<'_>| None::<Key>)
+        .on_missing_key(OnMissingKey::Reject);
+    let refused = refused(layer_of(Trip::None, [policy])).await;
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert_eq!(refused.details(), b"");
+    assert_eq!(pushback(&refused), -1);
+}
+
+#[tokio::test]
+async fn nested_layers_push_back_once() {
+    let (incoming, address) = listen().await;
+    let server = Server::builder()
+        .layer(layer(Trip::Short, 100))
+        .layer(layer(Trip::Short, 1))
+        .add_service(HealthServer::new(Counted::default()));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let mut client = client(address).await;
+    check(&mut client).await.expect("allowed");
+    let denied = check(&mut client).await.expect_err("denied");
+    assert_eq!(pushback(&denied), -1);
+}
+
+#[tokio::test]
+async fn twenty_policies_fit_into_a_small_answer() {
+    // As long as a name can be.
+    let policy = |number| Policy::new(format!("{number:064}"), Limit::gcra(1, MINUTE));
+    let layer = layer_of(Trip::None, (0..20).map(policy));
+    let mut client = client(serve(layer, Counted::default()).await).await;
+    check(&mut client).await.expect("allowed");
+    let denied = check(&mut client).await.expect_err("denied");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    assert_eq!(retry_delay(&denied), Some(MINUTE));
+    let told = quota_ids(&denied).expect("there are some");
+    assert!((3..20).contains(&told.len()), "{told:?}");
+    assert!(denied.details().len() < 768, "{}", denied.details().len());
+    assert_eq!(denied.message().len(), 256);
+}
+
+#[cfg(feature = "tonic")]
+#[tokio::test]
+async fn a_single_service_can_be_limited_beside_others_that_are_not() {
+    use tower::Layer;
+
+    use crate::stage::connect;
+    use crate::streaming::{Streams, sum};
+
+    let service = Counted::default();
+    let (incoming, address) = listen().await;
+    let limited = layer(Trip::Short, 1).layer(HealthServer::new(service.clone()));
+    let server = Server::builder()
+        .add_service(limited)
+        .add_service(Streams::default());
+    tokio::spawn(server.serve_with_incoming(incoming));
+
+    let mut health = client(address).await;
+    check(&mut health).await.expect("allowed");
+    let denied = check(&mut health).await.expect_err("denied");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    assert_eq!(service.calls(), 1);
+    let channel = connect(address).await;
+    for _ in 0..3 {
+        let messages = futures_util::stream::empty();
+        assert_eq!(sum(channel.clone(), messages).await.expect("no limit"), "0");
+    }
+}

@@ -1,0 +1,206 @@
+//! Streaming calls, of every kind: one decision each, whatever number of messages follow.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream, stream};
+use http::uri::PathAndQuery;
+use tokio::sync::mpsc;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::transport::{Channel, Server};
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckRequest as Message};
+use tonic_prost::ProstCodec;
+use tonic_types::StatusExt;
+use tower::service_fn;
+use tower_throttle::{Limit, MINUTE, RateLimitLayer, SECOND};
+
+use crate::http_store::{TestStore, Trip};
+use crate::stage::{Counted, client, connect, layer, listen, serve};
+
+/// Takes messages, and counts its calls.
+#[derive(Clone, Default)]
+pub(crate) struct Streams(Arc<AtomicUsize>);
+
+/// A client's stream, answered with the number of its messages.
+const SUM: &str = "/test.Streams/Sum";
+/// A stream either way: what comes in goes out.
+const ECHO: &str = "/test.Streams/Echo";
+
+impl NamedService for Streams {
+    const NAME: &'static str = "test.Streams";
+}
+
+impl tower::Service<http::Request<Body>> for Streams {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let mut grpc = tonic::server::Grpc::new(ProstCodec::<Message, Message>::default());
+        async move {
+            Ok(match request.uri().path() {
+                SUM => grpc.client_streaming(service_fn(sum_up), request).await,
+                ECHO => grpc.streaming(service_fn(echo), request).await,
+                _ => Status::unimplemented("no such method").into_http(),
+            })
+        }
+        .boxed()
+    }
+}
+
+async fn sum_up(request: Request<Streaming<Message>>) -> Result<Response<Message>, Status> {
+    let mut messages = request.into_inner();
+    let mut count = 0;
+    while messages.message().await?.is_some() {
+        count += 1;
+    }
+    Ok(Response::new(message(count)))
+}
+
+async fn echo(
+    request: Request<Streaming<Message>>,
+) -> Result<Response<Streaming<Message>>, Status> {
+    Ok(Response::new(request.into_inner()))
+}
+
+fn message(number: usize) -> Message {
+    Message {
+        service: number.to_string(),
+    }
+}
+
+/// The answer to a client's stream.
+pub(crate) async fn sum(
+    channel: Channel,
+    messages: impl Stream<Item = Message> + Send + 'static,
+) -> Result<String, Status> {
+    let mut grpc = tonic::client::Grpc::new(channel);
+    grpc.ready().await.expect("a connection");
+    let codec = ProstCodec::<Message, Message>::default();
+    let path = PathAndQuery::from_static(SUM);
+    let answer = grpc.client_streaming(Request::new(messages), path, codec);
+    Ok(answer.await?.into_inner().service)
+}
+
+/// A stream either way: what goes out, and what comes in.
+async fn talk(
+    channel: Channel,
+) -> Result<(mpsc::UnboundedSender<Message>, Streaming<Message>), Status> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let mut grpc = tonic::client::Grpc::new(channel);
+    grpc.ready().await.expect("a connection");
+    let codec = ProstCodec::<Message, Message>::default();
+    let path = PathAndQuery::from_static(ECHO);
+    let answer = grpc.streaming(Request::new(endless(receiver)), path, codec);
+    Ok((sender, answer.await?.into_inner()))
+}
+
+/// Ends when the sender is dropped.
+fn endless(receiver: mpsc::UnboundedReceiver<Message>) -> impl Stream<Item = Message> + Send {
+    stream::unfold(receiver, async |mut receiver| {
+        Some((receiver.recv().await?, receiver))
+    })
+}
+
+/// A server with the layer around it.
+async fn behind(layer: RateLimitLayer) -> (Streams, Channel) {
+    let service = Streams::default();
+    let (incoming, address) = listen().await;
+    let server = Server::builder().layer(layer).add_service(service.clone());
+    tokio::spawn(server.serve_with_incoming(incoming));
+    (service, connect(address).await)
+}
+
+impl Streams {
+    fn calls(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_clients_stream_is_one_decision() {
+    let store = TestStore::new(Trip::Short);
+    let layer = RateLimitLayer::new(store.limiter(Limit::gcra(1, MINUTE)));
+    let (service, channel) = behind(layer).await;
+    let messages = stream::iter((0..5).map(message));
+    assert_eq!(sum(channel, messages).await.expect("allowed"), "5");
+    assert_eq!((store.decided(), service.calls()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_servers_stream_is_one_decision_and_keeps_its_messages_and_trailers() {
+    let service = Counted::default();
+    let mut client = client(serve(layer(Trip::Short, 1), service.clone()).await).await;
+    let watched = client.watch(HealthCheckRequest::default()).await;
+    let mut messages = watched.expect("allowed").into_inner();
+    for _ in 0..2 {
+        assert!(messages.message().await.expect("a message").is_some());
+    }
+    let ending = messages
+        .message()
+        .await
+        .expect_err("the status of the service");
+    assert_eq!(ending.code(), Code::DataLoss);
+    let denied = client.watch(HealthCheckRequest::default()).await;
+    assert_eq!(denied.expect_err("denied").code(), Code::ResourceExhausted);
+    assert_eq!(service.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_either_way_is_one_decision() {
+    let store = TestStore::new(Trip::Short);
+    let layer = RateLimitLayer::new(store.limiter(Limit::gcra(1, MINUTE)));
+    let (service, channel) = behind(layer).await;
+    let (sender, mut answers) = talk(channel).await.expect("allowed");
+    for number in 0..5 {
+        sender.send(message(number)).expect("the call goes on");
+        let answer = answers.message().await.expect("a message");
+        assert_eq!(answer, Some(message(number)));
+    }
+    drop(sender);
+    assert_eq!(answers.message().await.expect("its end"), None);
+    assert_eq!((store.decided(), service.calls()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_denied_call_ends_though_its_client_has_more_to_send() {
+    let (service, channel) = behind(layer(Trip::Short, 1)).await;
+    drop(talk(channel.clone()).await.expect("allowed"));
+
+    let (_sender, receiver) = mpsc::unbounded_channel();
+    let denied = sum(channel.clone(), endless(receiver)).await;
+    assert_eq!(denied.expect_err("denied").code(), Code::ResourceExhausted);
+    let denied = talk(channel).await.expect_err("denied");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    assert_eq!(service.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_either_way_holds_its_place_until_both_have_ended() {
+    // Its store answers at once, so that the place is free when the client sees the end.
+    let limiter = TestStore::new(Trip::None).limiter(Limit::concurrency(1));
+    let (_, channel) = behind(RateLimitLayer::new(limiter)).await;
+    let (sender, mut answers) = talk(channel.clone()).await.expect("allowed");
+    sender.send(message(1)).expect("the call goes on");
+    answers.message().await.expect("a message");
+
+    let denied = talk(channel.clone()).await.expect_err("denied");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    // Not when its lease lapses: nobody waits for that.
+    let info = denied.get_details_retry_info().expect("a wait");
+    assert_eq!(info.retry_delay, Some(SECOND));
+
+    drop(sender);
+    assert_eq!(answers.message().await.expect("its end"), None);
+    drop(talk(channel).await.expect("allowed"));
+}

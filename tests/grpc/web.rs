@@ -1,0 +1,154 @@
+//! gRPC-Web: answered in the request's own content type, by the headers alone.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use bytes::Bytes;
+use http::{HeaderName, Request, Response};
+use http_body::Body;
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tonic::transport::Server;
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_types::StatusExt;
+use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
+use tower::ServiceBuilder;
+use tower_http::cors::{Any, CorsLayer};
+use tower_throttle::PlainText;
+
+use crate::http_store::{TRIPS, Trip};
+use crate::stage::{Counted, layer, listen};
+
+/// What a raw HTTP/2 client gets for a call with this content type.
+async fn raw(address: SocketAddr, content_type: &str) -> Response<Incoming> {
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .expect("HTTP/2");
+    tokio::spawn(connection);
+    let request = Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
+        .header("content-type", content_type)
+        .header("te", "trailers")
+        .body(Empty::<Bytes>::new())
+        .expect("a request");
+    sender.send_request(request).await.expect("a response")
+}
+
+#[tokio::test]
+async fn grpc_never_gets_429_whatever_the_builder_makes() {
+    let layer = layer(Trip::None, 1).on_rejection(PlainText);
+    let (incoming, address) = listen().await;
+    let app = Router::new().layer(layer);
+    let server = Server::builder().add_routes(app.into());
+    tokio::spawn(server.serve_with_incoming(incoming));
+
+    // Spends the only permit on a path that nobody serves.
+    raw(address, "application/json").await;
+    for (asked, answered) in [
+        ("application/grpc", "application/grpc"),
+        ("application/grpc+proto", "application/grpc"),
+        ("application/grpc;charset=utf-8", "application/grpc"),
+        ("application/grpc-web", "application/grpc-web"),
+        ("application/grpc-web+proto", "application/grpc-web+proto"),
+        ("application/grpc-web-text", "application/grpc-web-text"),
+    ] {
+        let denied = raw(address, asked).await;
+        assert_eq!(denied.status(), 200, "{asked}");
+        assert_eq!(denied.headers()["content-type"], answered);
+        assert_eq!(denied.headers()["grpc-status"], "8");
+        assert!(denied.body().is_end_stream());
+    }
+    assert_eq!(raw(address, "application/json").await.status(), 429);
+}
+
+/// What a gRPC-Web client, over HTTP/1.1 as from a browser, is told by its second call.
+async fn second_call(address: SocketAddr) -> Status {
+    let http = Client::builder(TokioExecutor::new()).build_http();
+    let web = ServiceBuilder::new()
+        .layer(GrpcWebClientLayer::new())
+        .service(http);
+    let origin = format!("http://{address}").parse().expect("an origin");
+    let mut client = HealthClient::with_origin(web, origin);
+    let first = client.check(HealthCheckRequest::default()).await;
+    first.expect("allowed");
+    let second = client.check(HealthCheckRequest::default()).await;
+    second.expect_err("denied")
+}
+
+fn assert_is_told(denied: &Status) {
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    assert!(denied.message().starts_with("policy \"api\""));
+    let info = denied.get_details_retry_info().expect("a wait");
+    assert_eq!(info.retry_delay, Some(tower_throttle::MINUTE));
+    let failure = denied.get_details_quota_failure().expect("a policy");
+    assert_eq!(failure.violations[0].quota_id, "api");
+}
+
+#[tokio::test]
+async fn a_web_client_is_told_by_a_layer_outside_of_the_translation() {
+    for trip in TRIPS {
+        let (incoming, address) = listen().await;
+        let server = Server::builder()
+            .accept_http1(true)
+            .layer(layer(trip, 1))
+            .layer(GrpcWebLayer::new())
+            .add_service(HealthServer::new(Counted::default()));
+        tokio::spawn(server.serve_with_incoming(incoming));
+        assert_is_told(&second_call(address).await);
+    }
+}
+
+#[tokio::test]
+async fn a_web_client_is_told_by_a_layer_inside_of_the_translation() {
+    for trip in TRIPS {
+        let (incoming, address) = listen().await;
+        let server = Server::builder()
+            .accept_http1(true)
+            .layer(GrpcWebLayer::new())
+            .layer(layer(trip, 1))
+            .add_service(HealthServer::new(Counted::default()));
+        tokio::spawn(server.serve_with_incoming(incoming));
+        assert_is_told(&second_call(address).await);
+    }
+}
+
+#[tokio::test]
+async fn code_in_a_browser_sees_the_answer_through_a_cors_layer_outside() {
+    const STATUS: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-details-bin"];
+    let (incoming, address) = listen().await;
+    let cors = CorsLayer::new()
+        .allow_origin(Any)
+        .expose_headers(STATUS.map(HeaderName::from_static));
+    let server = Server::builder()
+        .accept_http1(true)
+        .layer(cors)
+        .layer(layer(Trip::Short, 1))
+        .layer(GrpcWebLayer::new())
+        .add_service(HealthServer::new(Counted::default()));
+    tokio::spawn(server.serve_with_incoming(incoming));
+
+    let call = || {
+        let call = reqwest::Client::new()
+            .post(format!("http://{address}/grpc.health.v1.Health/Check"))
+            .header("content-type", "application/grpc-web+proto")
+            .header("origin", "https://app.example")
+            .body(vec![0; 5]);
+        async { call.send().await.expect("an answer") }
+    };
+    call().await;
+    let denied = call().await;
+    assert_eq!(denied.headers()["access-control-allow-origin"], "*");
+    let exposed = denied.headers()["access-control-expose-headers"].to_str();
+    let exposed: Vec<_> = exposed.expect("text").split(',').map(str::trim).collect();
+    for name in STATUS {
+        assert!(exposed.contains(&name), "{exposed:?}");
+        assert!(denied.headers().contains_key(name), "{name}");
+    }
+}

@@ -1,0 +1,240 @@
+//! The example `observability` from the outside: the text that Prometheus reads says what requests
+//! were answered with.
+#![cfg(all(
+    feature = "memory",
+    feature = "metrics",
+    feature = "redis",
+    feature = "tracing"
+))]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
+
+use reqwest::{Client, Method};
+use support::prometheus::Scrape;
+use support::redis::Server as Redis;
+
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| support::example::program("observability", &["metrics", "tracing"]))
+}
+
+/// A running example, stopped with its test.
+struct Running {
+    process: Child,
+    url: String,
+    log: Option<JoinHandle<String>>,
+}
+
+impl Running {
+    /// Over this Redis, or in its own memory.
+    fn start(redis: Option<&str>) -> Self {
+        let mut command = Command::new(program());
+        command
+            .env("PORT", "0")
+            .env_remove("REDIS_URL")
+            .env("NO_COLOR", "1");
+        if let Some(url) = redis {
+            command.env("REDIS_URL", url);
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut errors = process.stderr.take().unwrap();
+        let log = std::thread::spawn(move || {
+            let mut log = String::new();
+            errors.read_to_string(&mut log).unwrap();
+            log
+        });
+        let mut line = String::new();
+        let mut printed = BufReader::new(process.stdout.take().unwrap());
+        printed.read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening on ");
+        let address = address.and_then(|rest| rest.trim_end().strip_suffix(", try"));
+        let url = format!(
+            "http://{}",
+            address.expect("the first line tells the address")
+        );
+        // It goes on printing, and somebody has to be there.
+        std::thread::spawn(move || std::io::copy(&mut printed, &mut std::io::sink()));
+        Self {
+            process,
+            url,
+            log: Some(log),
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, user: &str) -> u16 {
+        let request = Client::new().request(method, format!("{}{path}", self.url));
+        let response = request.header("x-user", user).send().await.unwrap();
+        response.status().as_u16()
+    }
+
+    async fn hello(&self) -> u16 {
+        self.send(Method::GET, "/", "").await
+    }
+
+    async fn login(&self, user: &str) -> u16 {
+        self.send(Method::POST, "/login", user).await
+    }
+
+    async fn text(&self, path: &str) -> String {
+        let response = Client::new()
+            .get(format!("{}{path}", self.url))
+            .send()
+            .await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), 200);
+        response.text().await.unwrap()
+    }
+
+    async fn decisions(&self) -> Decisions {
+        Decisions(Scrape::parse(&self.text("/metrics").await))
+    }
+
+    /// Ends it; all that it has logged.
+    fn log(mut self) -> String {
+        self.process.kill().unwrap();
+        self.log.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Decisions(Scrape);
+
+impl Decisions {
+    /// The results of this policy that there were, and how many of each.
+    fn of(&self, policy: &str) -> BTreeMap<String, u32> {
+        let series = self.0.series("tower_throttle_decisions_total");
+        let of_policy = series.filter(|(labels, _)| labels["policy"] == policy);
+        let counts = of_policy.map(|(labels, count)| (labels["result"].clone(), count as u32));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+fn counts<const N: usize>(counts: [(&str, u32); N]) -> BTreeMap<String, u32> {
+    counts
+        .map(|(result, count)| (result.to_owned(), count))
+        .into()
+}
+
+#[tokio::test]
+async fn the_counters_are_those_of_the_requests_that_were_sent() {
+    let example = Running::start(None);
+    for number in 1..=13 {
+        let status = if number <= 10 { 200 } else { 429 };
+        assert_eq!(example.hello().await, status, "request {number}");
+    }
+    let decisions = example.decisions().await;
+    assert_eq!(
+        decisions.of("client"),
+        counts([("allowed", 8), ("near_limit", 2), ("denied", 3)])
+    );
+    // Five that it has, and all the others; those that are denied by another are not counted by it.
+    assert_eq!(
+        decisions.of("client-half"),
+        counts([("allowed", 4), ("near_limit", 1), ("shadow_denied", 8)])
+    );
+    assert_eq!(decisions.of("login"), counts([]));
+    let keys = decisions.0.value("tower_throttle_memory_keys", &[]);
+    assert_eq!(keys, Some(2.0), "a log for each of two policies");
+}
+
+#[tokio::test]
+async fn the_list_and_the_log_name_who_was_denied_by_the_same_hash() {
+    let example = Running::start(None);
+    for _ in 0..5 {
+        example.login("mallory@example.com").await;
+    }
+    let top = example.text("/top").await;
+    let [denials, policy, subject, mode] =
+        top.lines().next().unwrap().split(' ').collect::<Vec<_>>()[..]
+    else {
+        panic!("not four words: {top}");
+    };
+    assert_eq!((denials, policy, mode), ("2", "login", "enforce"));
+    assert_eq!(subject.len(), 32, "{subject}");
+    let log = example.log();
+    let denials = log
+        .lines()
+        .filter(|line| line.contains(" denied "))
+        .collect::<Vec<_>>();
+    assert_eq!(denials.len(), 2, "{log}");
+    assert!(denials.iter().all(|line| line.contains(subject)), "{log}");
+    assert!(!log.contains("mallory"), "{log}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_held_up_is_counted_with_its_delay() {
+    let example = Running::start(None);
+    let mut sent = 0;
+    let decisions = loop {
+        let report = || example.send(Method::GET, "/report", "");
+        assert_eq!(tokio::join!(report(), report()), (200, 200));
+        sent += 2;
+        let decisions = example.decisions().await;
+        // On a machine that is busy enough the second comes when the first's two seconds are over.
+        if decisions.of("report").contains_key("waited") {
+            break decisions;
+        }
+        assert!(sent < 10, "never held up: {}", decisions.0.text());
+    };
+    let report = decisions.of("report");
+    assert_eq!(report.values().sum::<u32>(), sent);
+    let delay = |name: &str| {
+        let name = format!("tower_throttle_delay_seconds_{name}");
+        decisions.0.value(&name, &[("policy", "report")]).unwrap()
+    };
+    assert_eq!(delay("count"), f64::from(report["waited"]));
+    assert!(delay("sum") > 0.0 && delay("sum") <= 2.0 * delay("count"));
+}
+
+#[tokio::test]
+async fn over_redis_the_counters_tell_an_outage_from_denials() {
+    let mut redis = Redis::start();
+    let example = Running::start(Some(&redis.url()));
+    let mut served = 0;
+    // Some may pass uncounted, when the deadline passes on a busy machine.
+    while example.login("alice").await != 429 {
+        served += 1;
+    }
+    let before = example.decisions().await;
+    let denied = |decisions: &Decisions| {
+        let of_login = decisions.of("login");
+        let count = |result: &str| of_login.get(result).copied().unwrap_or(0);
+        count("denied") + count("denied_from_memory")
+    };
+    assert_eq!(denied(&before), 1, "{:?}", before.of("login"));
+    assert!(before.of("login").values().sum::<u32>() > served);
+
+    redis.kill();
+    let failed = |decisions: &Decisions, policy: &str, result: &str| {
+        decisions.of(policy).get(result).copied().unwrap_or(0)
+    };
+    let open_before = failed(&before, "client", "failed_open");
+    for _ in 0..4 {
+        assert_eq!(example.hello().await, 200);
+    }
+    for user in ["bob", "carol", "dave"] {
+        assert_eq!(example.login(user).await, 503);
+    }
+    let after = example.decisions().await;
+    assert_eq!(failed(&after, "client", "failed_open") - open_before, 4 + 3);
+    let closed_before = failed(&before, "login", "failed_closed");
+    assert_eq!(failed(&after, "login", "failed_closed") - closed_before, 3);
+    assert_eq!(denied(&after), 1, "{:?}", after.of("login"));
+    let log = example.log();
+    assert!(log.contains("let through uncounted"), "{log}");
+    assert!(log.contains("refused for want of an answer"), "{log}");
+}

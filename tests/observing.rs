@@ -1,0 +1,285 @@
+//! Who is told of what is decided: every decision once, and nothing that is none.
+#![cfg(feature = "memory")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::any;
+use reqwest::{Client, StatusCode};
+use support::bench::Bench;
+use support::{on_every_store, web};
+use tower_throttle::{
+    AccessList, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter, LimiterBuilder, MINUTE,
+    MemoryStore, Mode, Observer, OnMissingKey, Policy, RateLimitLayer, RefusalReason, Store,
+    per_minute,
+};
+
+/// Writes down all that it is told.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Note>>>);
+
+/// A policy's name, its mode, whose quota it was and how it came out; or a refusal.
+#[derive(Clone, Debug, PartialEq)]
+enum Note {
+    Decision(String, Mode, String, DecisionResult),
+    Refusal(Option<String>, RefusalReason),
+}
+
+impl Observer for Notes {
+    fn on_decision(&self, event: &DecisionEvent<'_>) {
+        let (policy, subject) = (event.policy.to_owned(), event.subject.to_string());
+        self.add(Note::Decision(policy, event.mode, subject, event.result()));
+    }
+
+    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
+        self.add(Note::Refusal(policy.map(str::to_owned), reason));
+    }
+}
+
+impl Notes {
+    fn add(&self, note: Note) {
+        self.0.lock().unwrap().push(note);
+    }
+
+    /// What was noted since it was last looked at.
+    fn new_ones(&self) -> Vec<Note> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    /// The same, of decisions that were enforced: only their policies and results.
+    fn decisions(&self) -> Vec<(String, DecisionResult)> {
+        let short = |note| match note {
+            Note::Decision(policy, Mode::Enforce, _, result) => (policy, result),
+            other => panic!("not an enforced decision: {other:?}"),
+        };
+        self.new_ones().into_iter().map(short).collect()
+    }
+
+    #[track_caller]
+    fn assert_decisions(&self, expected: &[(&str, DecisionResult)]) {
+        let expected = expected.iter();
+        let expected = expected.map(|(policy, result)| ((*policy).to_owned(), *result));
+        assert_eq!(self.decisions(), expected.collect::<Vec<_>>());
+    }
+}
+
+fn observed<S: Store>(builder: LimiterBuilder<S>) -> (Limiter, Notes) {
+    let notes = Notes::default();
+    (builder.observe(notes.clone()).build().unwrap(), notes)
+}
+
+use DecisionResult::{Allowed, Denied, NearLimit, ShadowDenied, Waited};
+
+async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
+    let limit = Limit::gcra(2, MINUTE);
+    let builder = bench.builder([
+        Policy::new("api", limit),
+        Policy::new("slots", Limit::concurrency(1)),
+        Policy::new("queue", Limit::gcra(60_000, MINUTE).burst(1)),
+    ]);
+    let (limiter, notes) = observed(builder);
+
+    limiter.check("api", "alice").await.unwrap();
+    limiter.check_cost("api", "alice", 1).await.unwrap();
+    limiter.check("api", "alice").await.unwrap();
+    notes.assert_decisions(&[("api", Allowed), ("api", NearLimit), ("api", Denied)]);
+
+    let held = limiter.hold("slots", "alice").await.unwrap();
+    drop(limiter.hold("slots", "alice").await.unwrap());
+    drop(held);
+    notes.assert_decisions(&[("slots", NearLimit), ("slots", Denied)]);
+
+    // The clock stands still: the second takes its permit ahead of time, the third waits for it,
+    // and the fourth will not.
+    for _ in 0..3 {
+        limiter.acquire("queue", "alice", 1).await.unwrap();
+    }
+    let timeout = Duration::from_micros(1);
+    limiter
+        .try_acquire("queue", "alice", 1, timeout)
+        .await
+        .unwrap();
+    notes.assert_decisions(&[("queue", NearLimit), ("queue", Waited), ("queue", Denied)]);
+}
+
+async fn what_asks_for_nothing_is_not_told(bench: &Bench) {
+    let (limiter, notes) = observed(bench.builder([Policy::new("api", Limit::gcra(2, MINUTE))]));
+    limiter.peek("api", "alice").await.unwrap();
+    limiter.check_cost("api", "alice", 0).await.unwrap();
+    limiter.charge("api", "alice", 5).await.unwrap();
+    limiter.credit("api", "alice", 1).await.unwrap();
+    limiter.reset("api", "alice").await.unwrap();
+    assert_eq!(notes.new_ones(), []);
+    limiter.check("api", "alice").await.unwrap();
+    assert_eq!(notes.new_ones().len(), 1);
+}
+
+async fn a_shadow_policy_is_told_with_its_mode_and_whom_it_is_about(bench: &Bench) {
+    let policy = Policy::new("trial", Limit::gcra(1, MINUTE)).mode(Mode::Shadow);
+    let (limiter, notes) = observed(bench.builder([policy]));
+    for result in [NearLimit, ShadowDenied] {
+        limiter.check("trial", "alice").await.unwrap();
+        let subject = limiter.subject_of("alice").to_string();
+        let expected = Note::Decision("trial".to_owned(), Mode::Shadow, subject, result);
+        assert_eq!(notes.new_ones(), [expected]);
+    }
+}
+
+async fn what_nobody_was_asked_about_is_not_told(bench: &Bench) {
+    let policies = [
+        Policy::new("off", Limit::gcra(1, MINUTE)).mode(Mode::Off),
+        Policy::new("on", Limit::gcra(1, MINUTE)),
+    ];
+    let friends = AccessList::new().keys([Key::from("friend")]);
+    let (limiter, notes) = observed(bench.builder(policies).allow(friends));
+    limiter.check("off", "alice").await.unwrap();
+    limiter.check("on", "friend").await.unwrap();
+    limiter.turn_off();
+    limiter.check("on", "alice").await.unwrap();
+    assert_eq!(notes.new_ones(), []);
+}
+
+on_every_store! {
+    each_question_outside_of_http_is_told_once
+    what_asks_for_nothing_is_not_told
+    a_shadow_policy_is_told_with_its_mode_and_whom_it_is_about
+    what_nobody_was_asked_about_is_not_told
+}
+
+/// A server behind a limiter, and a client of this test.
+struct App {
+    url: String,
+    client: Client,
+}
+
+impl App {
+    async fn behind(limiter: Limiter) -> Self {
+        let app = Router::new().fallback(any(async || "hello"));
+        let url = web::serve(app.layer(RateLimitLayer::new(limiter))).await;
+        let client = Client::new();
+        Self { url, client }
+    }
+
+    async fn get(&self, headers: &[(&'static str, &str)]) -> StatusCode {
+        let mut request = self.client.get(&self.url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.send().await.unwrap().status()
+    }
+}
+
+async fn over_http_each_policy_is_told_once_for_each_request(bench: &Bench) {
+    let policies = [
+        Policy::new("user", Limit::sliding_log(2, MINUTE)).by(Header::new("x-user")),
+        Policy::new("trial", Limit::sliding_log(1, MINUTE)).mode(Mode::Shadow),
+        Policy::new("all", Limit::sliding_log(100, MINUTE)),
+    ];
+    let (limiter, notes) = observed(bench.builder(policies));
+    let app = App::behind(limiter.clone()).await;
+    let user = limiter
+        .subject_of(Key::header("x-user", b"alice"))
+        .to_string();
+    let all = limiter.subject_of(Key::everybody()).to_string();
+    for (status, of_user, of_trial) in [
+        (200, Allowed, NearLimit),
+        (200, NearLimit, ShadowDenied),
+        (429, Denied, ShadowDenied),
+    ] {
+        assert_eq!(app.get(&[("x-user", "alice")]).await, status);
+        let note = |policy: &str, mode, subject: &String, result| {
+            Note::Decision(policy.to_owned(), mode, subject.clone(), result)
+        };
+        assert_eq!(
+            notes.new_ones(),
+            [
+                note("user", Mode::Enforce, &user, of_user),
+                note("trial", Mode::Shadow, &all, of_trial),
+                note("all", Mode::Enforce, &all, Allowed),
+            ]
+        );
+    }
+}
+
+async fn a_request_that_is_held_up_is_told_once_when_it_is_decided(bench: &Bench) {
+    let policy = Policy::new("queue", Limit::leaky_bucket(5, per_minute(60_000)));
+    let (limiter, notes) = observed(bench.builder([policy]));
+    let app = App::behind(limiter).await;
+    // The clock stands still, so the second has to wait for its millisecond.
+    assert_eq!(app.get(&[]).await, 200);
+    assert_eq!(app.get(&[]).await, 200);
+    notes.assert_decisions(&[("queue", NearLimit), ("queue", Waited)]);
+}
+
+async fn a_refusal_is_told_with_the_policy_that_could_not_be_asked(bench: &Bench) {
+    let limit = Limit::gcra(100, MINUTE);
+    let policies = [
+        Policy::new("all", limit),
+        Policy::new("user", limit)
+            .by(Header::new("x-user"))
+            .on_missing_key(OnMissingKey::Reject),
+    ];
+    let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
+    let (limiter, notes) = observed(bench.builder(policies).deny(denied));
+    let app = App::behind(limiter).await;
+    for (headers, status, reason) in [
+        (&[][..], 400, RefusalReason::MissingKey),
+        (&[("x-user", "mallory")], 403, RefusalReason::Listed),
+    ] {
+        assert_eq!(app.get(headers).await, status);
+        assert_eq!(
+            notes.new_ones(),
+            [Note::Refusal(Some("user".to_owned()), reason)]
+        );
+    }
+}
+
+mod over_http {
+    use super::*;
+
+    on_every_store! {
+        over_http_each_policy_is_told_once_for_each_request
+        a_request_that_is_held_up_is_told_once_when_it_is_decided
+        a_refusal_is_told_with_the_policy_that_could_not_be_asked
+    }
+}
+
+#[tokio::test]
+async fn all_observers_are_told_in_the_order_in_which_they_were_added() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let order = Arc::clone(&order);
+        move |_: &DecisionEvent<'_>| order.lock().unwrap().push(name)
+    };
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
+        .on_decision(note("first"))
+        .on_decision(note("second"))
+        .build()
+        .unwrap();
+    limiter.check("api", "alice").await.unwrap();
+    assert_eq!(*order.lock().unwrap(), ["first", "second"]);
+}
+
+#[tokio::test]
+async fn who_observes_by_a_shared_pointer_is_told_of_everything() {
+    let notes = Arc::new(Notes::default());
+    let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(Policy::new("user", Limit::gcra(10, MINUTE)).by(Header::new("x-user")))
+        .deny(denied)
+        .observe(Arc::clone(&notes))
+        .build()
+        .unwrap();
+    let app = App::behind(limiter).await;
+    app.get(&[("x-user", "alice")]).await;
+    app.get(&[("x-user", "mallory")]).await;
+    let told = notes.new_ones();
+    assert!(
+        matches!(&told[..], [Note::Decision(..), Note::Refusal(..)]),
+        "{told:?}"
+    );
+}

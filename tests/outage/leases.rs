@@ -1,0 +1,111 @@
+//! Places that are held when an outage begins, and those that are taken during one.
+
+use std::time::Duration;
+
+use tower_throttle::{BreakerState, FailureMode, HOUR, Held, Limit, Limiter, Policy, SECOND};
+
+use super::support::redis::Server;
+use super::{back, open, until};
+
+/// Ten places, of which this process may give five by itself. A lease lapses in no test, while what
+/// fails is tried again after a second, and then every few seconds.
+fn places(life: Duration) -> Policy {
+    Policy::new("places", Limit::concurrency(10).lease(life))
+        .on_store_failure(FailureMode::Local { share: 0.5 })
+}
+
+async fn limiter(server: &Server, life: Duration) -> Limiter {
+    let limiter = Limiter::new(server.store().await, [places(life)]).unwrap();
+    back(&limiter, "places").await;
+    limiter
+}
+
+async fn hold(limiter: &Limiter) -> Held {
+    let held = limiter.hold("places", "alice").await.unwrap();
+    assert!(held.is_allowed());
+    held
+}
+
+async fn free(limiter: &Limiter) -> u32 {
+    limiter.peek("places", "alice").await.unwrap().remaining()
+}
+
+#[tokio::test]
+async fn places_held_before_an_outage_and_given_back_in_it_are_free_after_it() {
+    let server = Server::start();
+    let limiter = limiter(&server, 60 * SECOND).await;
+    let before = [hold(&limiter).await, hold(&limiter).await];
+    server.signal("STOP");
+    open(&limiter, "places").await;
+    drop(before);
+    tokio::time::sleep(SECOND / 10).await;
+    assert_ne!(limiter.breaker(), BreakerState::Closed);
+    server.signal("CONT");
+    back(&limiter, "places").await;
+    until("they are free", async || free(&limiter).await == 10).await;
+}
+
+#[tokio::test]
+async fn places_taken_in_an_outage_are_free_when_they_are_given_back() {
+    let server = Server::start();
+    let limiter = limiter(&server, HOUR).await;
+    server.signal("STOP");
+    open(&limiter, "places").await;
+    let mut during = Vec::new();
+    for _ in 0..5 {
+        during.push(hold(&limiter).await);
+    }
+    let full = limiter.hold("places", "alice").await.unwrap();
+    assert!(!full.is_allowed() && full.decision().is_local());
+    drop((full, during.pop()));
+    during.push(hold(&limiter).await);
+
+    server.signal("CONT");
+    back(&limiter, "places").await;
+    // What a late answer, or a probe, has left in the store is given back there as well.
+    until("the store holds none", async || free(&limiter).await == 10).await;
+    drop(during);
+    server.signal("STOP");
+    open(&limiter, "places").await;
+    assert_eq!(
+        free(&limiter).await,
+        5,
+        "given back here, when the store was back"
+    );
+    server.signal("CONT");
+}
+
+/// The server carries out what it was sent before it hung, when it goes on.
+#[tokio::test]
+async fn places_that_late_answers_have_left_in_the_store_are_given_back() {
+    let server = Server::start();
+    let limiter = limiter(&server, 60 * SECOND).await;
+    server.signal("STOP");
+    let mut during = Vec::new();
+    for _ in 0..4 {
+        let held = hold(&limiter).await;
+        assert!(held.decision().is_local());
+        during.push(held);
+    }
+    open(&limiter, "places").await;
+    // While the store is left alone.
+    drop(during);
+    server.signal("CONT");
+    back(&limiter, "places").await;
+    until("they are free", async || free(&limiter).await == 10).await;
+}
+
+/// For longer than a lease lives unless it is renewed.
+#[tokio::test]
+async fn a_place_taken_in_an_outage_is_held_for_as_long_as_it_is_needed() {
+    let server = Server::start();
+    let limiter = limiter(&server, SECOND).await;
+    server.signal("STOP");
+    open(&limiter, "places").await;
+    let held = hold(&limiter).await;
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(free(&limiter).await, 4);
+    drop(held);
+    assert_eq!(free(&limiter).await, 5);
+    server.signal("CONT");
+}

@@ -1,0 +1,150 @@
+//! What goes wrong for a check in shadow goes wrong for it alone.
+
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, Outcome, Penalty, PolicyId, RedisStore,
+    Store, StoreError, StoreErrorKind, Subject,
+};
+
+use crate::LIMITS;
+use crate::foreign::{cases, delete, dump, key_of, plant};
+use crate::support::redis::Server;
+
+const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
+const REFUSED: Outcome = Outcome::FailedOpen(StoreErrorKind::Busy);
+
+/// One permit of Alice's of each of these policies, all in shadow but "own".
+async fn ask(store: &RedisStore, asked: &[(&str, Algorithm)]) -> Result<Decisions, StoreError> {
+    let policies: Vec<_> = asked.iter().map(|(name, _)| PolicyId::new(name)).collect();
+    let checks: Vec<_> = asked
+        .iter()
+        .zip(&policies)
+        .map(|((name, algorithm), policy)| Check {
+            policy,
+            subject: Subject::from(&Key::from("alice")),
+            algorithm: *algorithm,
+            action: Action::take(1),
+            is_shadow: *name != "own",
+            on_store_failure: FailureMode::Deny,
+        })
+        .collect();
+    match store.ask(&checks) {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(answer) => answer.await,
+    }
+}
+
+fn outcomes(answer: Result<Decisions, StoreError>) -> Result<Vec<Outcome>, StoreErrorKind> {
+    match answer {
+        Ok(decisions) => Ok(decisions
+            .iter()
+            .map(|decision| decision.outcome())
+            .collect()),
+        Err(error) => Err(error.kind()),
+    }
+}
+
+fn algorithm(limit: Limit) -> Algorithm {
+    Algorithm::try_from(&limit).unwrap()
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_ours_fails_no_other_check_and_is_left_as_it_is() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let own = ("own", algorithm(Limit::fixed_window(1_000_000, DAY)));
+    let mut taken = 0;
+    for (policy, command, value) in cases() {
+        let (_, layout, limit) = LIMITS
+            .into_iter()
+            .find(|(name, _, _)| *name == policy)
+            .unwrap();
+        let key = key_of(policy, layout);
+        plant(&server, &key, command, value);
+        let before = dump(&server, &key);
+        let shadow = (policy, algorithm(limit));
+        for asked in [&[own, shadow][..], &[shadow, own], &[shadow]] {
+            let case = format!("{policy} {command} {value:?}");
+            let decisions = ask(&store, asked).await.expect(&case);
+            for ((name, _), decision) in asked.iter().zip(decisions.iter()) {
+                if *name == "own" {
+                    taken += 1;
+                    assert_eq!(decision.remaining(), 1_000_000 - taken, "{case}");
+                    assert_eq!(decision.outcome(), Outcome::Allowed, "{case}");
+                } else {
+                    assert_eq!(decision.outcome(), FOREIGN, "{case}");
+                }
+            }
+            assert_eq!(dump(&server, &key), before, "{case}");
+        }
+        delete(&server, &key);
+    }
+    assert!(taken > 100, "only {taken} cases");
+}
+
+/// Neither is a denial, of which a penalty would hear, nor a ban.
+#[tokio::test]
+async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_work() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let own = ("own", algorithm(Limit::gcra(100, DAY)));
+    let guarded = ("login", algorithm(Limit::gcra(2, DAY)));
+    let penalty = Algorithm::try_from(&Penalty::after(1, DAY, DAY)).unwrap();
+    let asked = [own, guarded, ("login", penalty)];
+    let [of_policy, of_penalty] = ["gcra1", "penalty1"].map(|layout| key_of("login", layout));
+
+    plant(&server, &of_policy, "HSET", &["a", "b"]);
+    let found = outcomes(ask(&store, &asked).await).unwrap();
+    assert_eq!(found, [Outcome::Allowed, FOREIGN, Outcome::Allowed]);
+    assert_eq!(dump(&server, &of_penalty), None, "no denial was counted");
+    delete(&server, &of_policy);
+
+    plant(&server, &of_penalty, "HSET", &["a", "b"]);
+    for guarded in [Outcome::Allowed, Outcome::Allowed, Outcome::Denied] {
+        let found = outcomes(ask(&store, &asked).await).unwrap();
+        assert_eq!(found, [Outcome::Allowed, guarded, FOREIGN]);
+    }
+    delete(&server, &of_penalty);
+}
+
+#[tokio::test]
+async fn what_a_user_may_not_write_is_refused_to_its_check_alone() {
+    let server = Server::start();
+    let mut user = redis::cmd("ACL");
+    // All that gcra needs, and all that a log needs to be read.
+    let rights = "+eval +evalsha +time +get +set +del +llen +lindex";
+    user.arg("SETUSER")
+        .arg(&["limiter", "on", ">secret", "~throttle:*"]);
+    user.arg(rights.split(' ').collect::<Vec<_>>());
+    server.query::<()>(user);
+    let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
+    let store = RedisStore::builder(&url).connect().await.unwrap();
+    let own = ("own", algorithm(Limit::gcra(3, DAY)));
+    let log = ("log", algorithm(Limit::sliding_log(3, DAY)));
+    for left in [2, 1] {
+        let decisions = ask(&store, &[log, own]).await.unwrap();
+        assert_eq!(decisions[0].outcome(), REFUSED);
+        assert_eq!(decisions[1].remaining(), left);
+    }
+    let alone = outcomes(ask(&store, &[log, log]).await);
+    assert_eq!(alone, Err(StoreErrorKind::Configuration));
+}
+
+#[tokio::test]
+async fn a_server_at_its_memory_bound_still_says_who_is_denied() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let own = ("own", algorithm(Limit::gcra(1, DAY)));
+    let login = ("login", algorithm(Limit::gcra(1, DAY)));
+    let penalty = Algorithm::try_from(&Penalty::after(3, DAY, DAY)).unwrap();
+    let asked = [own, login, ("login", penalty)];
+    assert!(ask(&store, &asked).await.unwrap().all_allow());
+    let mut bound = redis::cmd("CONFIG");
+    bound.arg("SET").arg("maxmemory").arg(1);
+    server.query::<()>(bound);
+    let found = outcomes(ask(&store, &asked).await).unwrap();
+    assert_eq!(found, [Outcome::Denied, Outcome::Denied, REFUSED]);
+    // Where all are in shadow it is as for all others.
+    let alone = outcomes(ask(&store, &asked[1..]).await);
+    assert_eq!(alone, Err(StoreErrorKind::Full));
+}
