@@ -96,6 +96,8 @@ async fn visit(url: String, user: &'static str, pause: Duration) {
         if visit.header("x-user", user).send().await.is_err() {
             return;
         }
-        tokio::time::sleep(pause).await;
+        // They come in waves.
+        let is_calm = turn % 400 > 250;
+        tokio::time::sleep(if is_calm { 3 * pause } else { pause }).await;
     }
 }

@@ -196,6 +196,8 @@ mod pages {
     struct Grpc;
     #[doc = include_str!("../docs/headers.md")]
     struct Headers;
+    #[doc = include_str!("../docs/operations.md")]
+    struct Operations;
     #[doc = include_str!("../docs/proxies.md")]
     struct Proxies;
     #[doc = include_str!("../docs/security.md")]

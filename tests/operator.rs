@@ -10,7 +10,7 @@ use axum::routing::get;
 use http::{HeaderMap, StatusCode};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
-use support::redis::free_port;
+use support::redis::{Server as Redis, free_port};
 use tower_throttle::{
     AccessList, Everybody, Extension, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode,
     Operator, Peer, PeerAddr, Policy, RateLimitLayer, RedisStore, Rules, TopDenied,
@@ -550,5 +550,41 @@ async fn the_page_is_there_with_and_without_a_slash_and_may_run_only_itself() {
         assert!(policy.starts_with("default-src 'none'; "), "{policy}");
         assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
+    }
+}
+
+/// As docs/operations.md has it for redis-cli.
+#[tokio::test]
+async fn the_hash_finds_all_keys_of_a_subject_in_redis() {
+    let redis = Redis::start();
+    let policies = [ten("api"), Policy::new("burst", Limit::gcra(10, HOUR))];
+    let limiter = Limiter::builder(redis.store().await)
+        .policies(policies)
+        .timeout(60 * tower_throttle::SECOND)
+        .build()
+        .unwrap();
+    for policy in ["api", "burst"] {
+        for user in ["alice", "bob"] {
+            limiter.check_cost(policy, user, 5).await.unwrap();
+        }
+    }
+    let site = Site::about(limiter, Operator::new()).await;
+    let alice = json!({ "policy": "api", "subject": { "text": "alice" } });
+    let shown = site.told("peek", alice).await["subject"].take();
+    let pattern = format!("throttle:*:{{{}}}:*", shown.as_str().unwrap());
+    let mut scan = redis::cmd("SCAN");
+    scan.arg(0)
+        .arg("MATCH")
+        .arg(pattern)
+        .arg("COUNT")
+        .arg(1_000);
+    let (_, found): (u64, Vec<String>) = redis.query(scan);
+    assert_eq!(found.len(), 2, "{found:?}");
+    let mut unlink = redis::cmd("UNLINK");
+    unlink.arg(found);
+    assert_eq!(redis.query::<u64>(unlink), 2);
+    for policy in ["api", "burst"] {
+        assert_eq!(site.left(policy, json!({ "text": "alice" })).await, 10);
+        assert_eq!(site.left(policy, json!({ "text": "bob" })).await, 5);
     }
 }

@@ -134,8 +134,8 @@ async fn the_picture_in_the_documentation_can_be_drawn() {
     browser.until("document.querySelector('#answer b')").await;
     let picture = Path::new(&picture);
     for (name, width, height, is_dark) in [
-        ("", 1200, 860, false),
-        ("-dark", 1200, 860, true),
+        ("", 1200, 1140, false),
+        ("-dark", 1200, 1140, true),
         ("-phone", 390, 1900, false),
     ] {
         browser.look(width, height, is_dark).await;

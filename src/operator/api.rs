@@ -140,10 +140,7 @@ async fn set_mode(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let wanted: PolicyMode = read(body)?;
-    let mode: Mode = wanted
-        .mode
-        .parse()
-        .map_err(|error: crate::error::ConfigError| Problem::bad_request(error.to_string()))?;
+    let mode: Mode = wanted.mode.parse()?;
     desk.limiter.set_mode(&wanted.policy, mode)?;
     Ok(json(&wanted))
 }

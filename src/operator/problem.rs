@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use crate::error::CheckError;
+use crate::error::{CheckError, ConfigError};
 
 /// Problem details, RFC 9457.
 #[derive(Debug)]
@@ -31,6 +31,12 @@ impl Problem {
 
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+}
+
+impl From<ConfigError> for Problem {
+    fn from(error: ConfigError) -> Self {
+        Self::bad_request(error.to_string())
     }
 }
 

@@ -43,9 +43,7 @@ enum Id {
 /// Reads a subject; see [`Operator`](super::Operator) for how they are written.
 pub(super) fn read(limiter: &Limiter, json: Value) -> Result<Subject, Problem> {
     if let Some(hash) = hash(&json) {
-        return hash
-            .parse()
-            .map_err(|_| wrong("hash", hash, "32 hexadecimal digits"));
+        return Ok(hash.parse()?);
     }
     let key = match json {
         Value::Array(parts) if parts.is_empty() => {

@@ -27,7 +27,7 @@ const DRIVERS: [&str; 2] = ["chromedriver", "chromium.chromedriver"];
 
 /// Without a sandbox it runs as root too, which is what containers run tests as; it only ever sees
 /// pages of the tests. The rest keeps it from talking to anybody else.
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 11] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -38,6 +38,7 @@ const OPTIONS: [&str; 10] = [
     "--disable-sync",
     "--no-first-run",
     "--force-device-scale-factor=1",
+    "--hide-scrollbars",
 ];
 
 /// The name of an element's id: <https://www.w3.org/TR/webdriver2/#elements>.

@@ -124,10 +124,10 @@ function shape(name, attributes, text) {
   return made;
 }
 
-// The next of 1, 2, 5, 10, 20 ...
+// The next number that is easily read, and whose half is too.
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value * 0.999);
+  return [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= value * 0.999);
 }
 
 function rates() {
