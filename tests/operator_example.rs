@@ -4,7 +4,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -119,32 +119,26 @@ async fn who_is_denied_most_is_on_the_page_and_can_be_looked_at() {
 }
 
 /// Draws the picture in the documentation, once five minutes of traffic are there to be seen:
-/// `OPERATOR_SCREENSHOT=docs/operator.png cargo test --all-features --test operator_example`.
+///
+/// ```sh
+/// OPERATOR_SCREENSHOT=docs/operator.png \
+///     cargo test --all-features --test operator_example -- --ignored
+/// ```
 #[tokio::test]
+#[ignore = "draws a picture for the documentation, in five minutes"]
 async fn the_picture_in_the_documentation_can_be_drawn() {
-    let Some(picture) = std::env::var_os("OPERATOR_SCREENSHOT") else {
-        return;
-    };
-    let seconds =
-        std::env::var("OPERATOR_SCREENSHOT_SECS").map_or(305, |secs| secs.parse().unwrap());
+    let picture = std::env::var_os("OPERATOR_SCREENSHOT");
+    let picture = PathBuf::from(picture.expect("OPERATOR_SCREENSHOT says where to"));
     let example = Running::start(&["--traffic"]);
     let browser = example.in_a_browser().await;
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    tokio::time::sleep(Duration::from_secs(305)).await;
     browser.click("#top-list button").await;
     browser.until("document.querySelector('#answer b')").await;
-    let picture = Path::new(&picture);
-    for (name, width, height, is_dark) in [
-        ("", 1200, 1140, false),
-        ("-dark", 1200, 1140, true),
-        ("-phone", 390, 1900, false),
-    ] {
-        browser.look(width, height, is_dark).await;
-        browser.run("scrollTo(0, 0)").await;
-        // Drawn anew at this size.
-        browser
-            .run("return new Promise((done) => setTimeout(done, 1500))")
-            .await;
-        let file = format!("{}{name}.png", picture.with_extension("").display());
-        std::fs::write(file, browser.screenshot().await).unwrap();
-    }
+    browser.look(1200, 1140, false).await;
+    browser.run("scrollTo(0, 0)").await;
+    // Drawn anew at this size.
+    browser
+        .run("return new Promise((done) => setTimeout(done, 1500))")
+        .await;
+    std::fs::write(picture, browser.screenshot().await).unwrap();
 }
