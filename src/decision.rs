@@ -74,7 +74,8 @@ pub enum Outcome {
     Unlimited,
     /// The subject is on the list of those who are refused.
     Refused,
-    /// The store gave no answer and the policy's failure mode lets the request pass uncounted.
+    /// The store gave no answer and the policy's failure mode lets the request pass uncounted; or it
+    /// could not carry out a check in [shadow](crate::Check::is_shadow), which holds up nothing.
     FailedOpen(StoreErrorKind),
     /// The store gave no answer and the policy's failure mode refuses the request.
     FailedClosed(StoreErrorKind),

@@ -64,7 +64,16 @@
 //! [`Allow`](FailureMode::Allow) lets the request pass uncounted, which is the default, since an
 //! outage of the store is not one of the service. [`Deny`](FailureMode::Deny) answers 503 (gRPC:
 //! `UNAVAILABLE`), never 429, for limits that protect something which must not be reached
-//! unlimited. A question that may have been counted is not asked again.
+//! unlimited. `Local` lets this process judge by itself, with a share of the limit. A question that
+//! may have been counted is not asked again.
+//!
+//! A store that fails again and again is left alone: after 5 failures in a row, or when half of at
+//! least 20 answers within a second are failures, a circuit breaker opens, and the failure modes
+//! decide at once, without a trip. After 250 ms one request asks the store again, while the others
+//! go on without it: an answer closes the breaker, a failure doubles the pause, to 5 s at most (each
+//! give or take a fifth; at once to 5 s where a password or a right is wrong). Keys that hold
+//! something else and a full memory are no failures of that kind. [`Limiter::breaker`] tells the
+//! state.
 //!
 //! # What if there are proxies
 //!
@@ -186,6 +195,13 @@ pub use self::store::{RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
+
+/// What the targets in `fuzz/` reach no other way.
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::store::redis::redis_reply;
+}
 
 /// The code in the README and in `docs/`, held to what the crate does.
 #[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]

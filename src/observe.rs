@@ -32,7 +32,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (elapsed, failure);
     }
 
-    /// The circuit breaker in front of the store has changed its state.
+    /// The circuit breaker in front of the store has changed its state. Told once of each change, in
+    /// their order.
     fn on_breaker(&self, state: BreakerState) {
         let _ = state;
     }

@@ -9,8 +9,8 @@ use std::hint::black_box;
 
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    Answer, Check, DAY, DenyCache, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Policy,
-    SECOND, Store, Subject,
+    Answer, Check, DAY, DenyCache, FailureMode, Key, Limit, Limiter, MINUTE, ManualClock,
+    MemoryStore, Policy, SECOND, Store, StoreError, StoreErrorKind, Subject,
 };
 #[cfg(feature = "metrics")]
 use tower_throttle::{Metrics, TopDenied};
@@ -132,6 +132,49 @@ fn a_sliding_log_takes_what_the_documentation_of_the_store_says() {
         clock.advance(SECOND);
         assert_eq!(bytes("log", 1), 0, "it keeps what it took");
     }
+}
+
+/// Fails after a trip.
+struct Gone;
+
+impl Store for Gone {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        let error = StoreError::new(StoreErrorKind::Unreachable);
+        Answer::Pending(Box::pin(async { Err(error) }))
+    }
+}
+
+#[tokio::test]
+async fn a_decision_without_the_store_allocates_nothing_whatever_the_failure_mode() {
+    let mut policies = Vec::new();
+    for (name, mode) in [
+        ("open", FailureMode::Allow),
+        ("closed", FailureMode::Deny),
+        ("local", FailureMode::Local { share: 0.5 }),
+    ] {
+        policies.push(Policy::new(name, Limit::gcra(10, MINUTE)).on_store_failure(mode));
+    }
+    let limiter = Limiter::new(Gone, policies).unwrap();
+    let ask = |name| {
+        let answer = limiter.check(name, "alice").now_or_never();
+        answer.expect("it fails at once").unwrap()
+    };
+    // Opens the breaker, and makes the key known.
+    for _ in 0..10 {
+        ask("local");
+    }
+    let mut left_alone = 0;
+    for name in ["open", "closed", "local"] {
+        // The next probe may come at any time; a pause it is not.
+        let least = (0..20).map(|_| {
+            allocations(|| {
+                let failure = ask(name).store_failure();
+                left_alone += u32::from(failure == Some(StoreErrorKind::BreakerOpen));
+            })
+        });
+        assert_eq!(least.min(), Some(0), "{name}");
+    }
+    assert!(left_alone > 0);
 }
 
 #[test]

@@ -200,29 +200,47 @@ async fn a_request_that_is_held_up_is_counted_with_its_delay() {
     assert!(delay("sum") > 0.0 && delay("sum") <= 2.0 * delay("count"));
 }
 
+/// How many decisions of this policy came out so.
+fn count(decisions: &Decisions, policy: &str, result: &str) -> u32 {
+    decisions.of(policy).get(result).copied().unwrap_or(0)
+}
+
 #[tokio::test]
-async fn over_redis_the_counters_tell_an_outage_from_denials() {
+async fn over_redis_denials_are_counted_whoever_remembers_them() {
+    let redis = Redis::start();
+    let example = Running::start(Some(&redis.url()));
+    let mut denied = 0;
+    let decisions = loop {
+        // On a busy machine the deadline passes for some, which are answered with 503.
+        denied += u32::from(example.login("alice").await == 429);
+        let decisions = example.decisions().await;
+        if count(&decisions, "login", "denied_from_memory") > 0 {
+            break decisions;
+        }
+        assert!(denied < 50, "never from memory: {}", decisions.0.text());
+    };
+    let by_redis = count(&decisions, "login", "denied");
+    assert!(by_redis > 0);
+    assert_eq!(
+        by_redis + count(&decisions, "login", "denied_from_memory"),
+        denied
+    );
+    let trips = "tower_throttle_store_duration_seconds_count";
+    let trips = decisions.0.value(trips, &[("result", "ok")]);
+    assert!(trips.unwrap() >= f64::from(by_redis), "{trips:?}");
+}
+
+#[tokio::test]
+async fn over_redis_an_outage_is_told_from_denials() {
     let mut redis = Redis::start();
     let example = Running::start(Some(&redis.url()));
-    let mut served = 0;
-    // Some may pass uncounted, when the deadline passes on a busy machine.
-    while example.login("alice").await != 429 {
-        served += 1;
-    }
     let before = example.decisions().await;
-    let denied = |decisions: &Decisions| {
-        let of_login = decisions.of("login");
-        let count = |result: &str| of_login.get(result).copied().unwrap_or(0);
-        count("denied") + count("denied_from_memory")
+    let breaker = |decisions: &Decisions, state| {
+        let gauge = "tower_throttle_breaker_state";
+        decisions.0.value(gauge, &[("state", state)]).unwrap()
     };
-    assert_eq!(denied(&before), 1, "{:?}", before.of("login"));
-    assert!(before.of("login").values().sum::<u32>() > served);
-
+    assert_eq!(breaker(&before, "closed"), 1.0);
     redis.kill();
-    let failed = |decisions: &Decisions, policy: &str, result: &str| {
-        decisions.of(policy).get(result).copied().unwrap_or(0)
-    };
-    let open_before = failed(&before, "client", "failed_open");
     for _ in 0..4 {
         assert_eq!(example.hello().await, 200);
     }
@@ -230,11 +248,20 @@ async fn over_redis_the_counters_tell_an_outage_from_denials() {
         assert_eq!(example.login(user).await, 503);
     }
     let after = example.decisions().await;
-    assert_eq!(failed(&after, "client", "failed_open") - open_before, 4 + 3);
-    let closed_before = failed(&before, "login", "failed_closed");
-    assert_eq!(failed(&after, "login", "failed_closed") - closed_before, 3);
-    assert_eq!(denied(&after), 1, "{:?}", after.of("login"));
+    assert_eq!(after.of("client"), counts([("failed_open", 4 + 3)]));
+    assert_eq!(after.of("client-half"), counts([("failed_open", 4 + 3)]));
+    assert_eq!(after.of("login"), counts([("failed_closed", 3)]));
+    // Five failures in a row, after which it is left alone.
+    assert_eq!(breaker(&after, "closed"), 0.0);
+    let failures = after.0.series("tower_throttle_store_failures_total");
+    let failures: f64 = failures.map(|(_, count)| count).sum();
+    assert!((5.0..=7.0).contains(&failures), "{failures}");
     let log = example.log();
-    assert!(log.contains("let through uncounted"), "{log}");
-    assert!(log.contains("refused for want of an answer"), "{log}");
+    for text in [
+        "let through uncounted",
+        "refused for want of an answer",
+        "the store is left alone",
+    ] {
+        assert!(log.contains(text), "{text}: {log}");
+    }
 }

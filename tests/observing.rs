@@ -102,7 +102,12 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
         .try_acquire("queue", "alice", 1, timeout)
         .await
         .unwrap();
-    notes.assert_decisions(&[("queue", NearLimit), ("queue", Waited), ("queue", Denied)]);
+    notes.assert_decisions(&[
+        ("queue", NearLimit),
+        ("queue", NearLimit),
+        ("queue", Waited),
+        ("queue", Denied),
+    ]);
 }
 
 async fn what_asks_for_nothing_is_not_told(bench: &Bench) {

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
@@ -359,4 +360,44 @@ async fn a_store_that_cannot_be_reached_keeps_its_password_to_itself() {
     assert_eq!(log.events().len(), 2, "{:#?}", log.events());
     said.push_str(&format!("{:#?}", log.entries()));
     assert!(!said.contains("open-sesame"), "{said}");
+}
+
+/// Does not work until it is mended.
+#[derive(Clone)]
+struct Broken(Arc<AtomicBool>);
+
+impl Store for Broken {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let is_mended = self.0.load(Ordering::SeqCst);
+        let trip = if is_mended {
+            Trip::Short
+        } else {
+            Trip::FailsLate
+        };
+        TestStore::new(trip).ask(checks)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_warned_of_once_and_so_is_its_end() {
+    let (log, _listening) = Log::listen();
+    let store = Broken(Arc::default());
+    let limiter = Limiter::new(store.clone(), [one_a_minute("api")]).unwrap();
+    check(&limiter, "api", 100).await;
+    store.0.store(true, Ordering::SeqCst);
+    // Longer than any pause before the store is asked again.
+    tokio::time::sleep(MINUTE).await;
+    check(&limiter, "api", 1).await;
+    let mut events = log.events();
+    events.retain(|event| event.level < Level::DEBUG);
+    let [began, ended] = &events[..] else {
+        panic!("not two: {events:#?}");
+    };
+    let text = "the store is left alone, the failure modes decide";
+    assert_eq!((began.level, &*began.name), (Level::WARN, text));
+    assert_eq!(began.field("why"), "the store cannot be reached");
+    assert_eq!(
+        (ended.level, &*ended.name),
+        (Level::INFO, "the store is back")
+    );
 }

@@ -155,11 +155,11 @@ impl<S: Store> LimiterBuilder<S> {
         let observers = Observers::new(self.observers);
         let store = Failover::new(self.store, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
-            breaker: store.breaker(),
-            store: Box::new(store),
             rules: ArcSwap::from_pointee(self.rules.ready()?),
             changing_rules: Mutex::new(()),
             is_off: AtomicBool::new(false),
+            breaker: store.breaker(),
+            store: Box::new(store),
             observers,
             secret: self.secret.as_deref().map(Secret::new),
             leases: Leases::default(),

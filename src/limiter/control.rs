@@ -1,5 +1,5 @@
 //! What can be changed while a limiter is at work: its rules, the modes of its policies, its lists,
-//! and whether it limits at all.
+//! and whether it limits at all. And how its store fares.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -80,8 +80,8 @@ impl Limiter {
         self.0.is_off.store(false, Ordering::Relaxed);
     }
 
-    /// The state of the circuit breaker in front of the store. [Closed](BreakerState::Closed) for
-    /// ever over a store that answers from memory.
+    /// The state of the circuit breaker in front of the store. Always
+    /// [closed](BreakerState::Closed) over a store that answers from memory.
     pub fn breaker(&self) -> BreakerState {
         self.0.breaker.state()
     }

@@ -9,11 +9,10 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::quota::Quota;
 use super::renewals::Renewals;
 use super::{Limiter, failure};
-use crate::algorithm::{Action, Algorithm, LeaseId};
-use crate::key::Subject;
-use crate::policy::ReadyPolicy;
+use crate::algorithm::{Action, LeaseId};
 use crate::store::Check;
 use crate::time::SECOND;
 
@@ -28,20 +27,21 @@ const TRIES_IN_A_LIFE: u32 = 12;
 #[derive(Clone)]
 pub(super) struct Lease {
     pub(super) id: LeaseId,
-    pub(super) policy: Arc<ReadyPolicy>,
-    pub(super) subject: Subject,
-    pub(super) algorithm: Algorithm,
+    pub(super) quota: Quota,
 }
 
 impl Lease {
     /// The check that does something with it.
     pub(super) fn check(&self, action: fn(LeaseId) -> Action) -> Check<'_> {
-        self.policy
-            .check(self.subject, self.algorithm, action(self.id))
+        self.quota.check(action(self.id))
     }
 
     fn life(&self) -> Duration {
-        self.algorithm.lease().unwrap_or_default().to_duration()
+        self.quota
+            .algorithm
+            .lease()
+            .unwrap_or_default()
+            .to_duration()
     }
 
     fn renewed_every(&self) -> Duration {

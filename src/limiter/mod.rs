@@ -25,6 +25,7 @@ mod judge;
 mod judged;
 mod leases;
 mod operations;
+mod quota;
 mod renewals;
 mod report;
 mod reserving;
@@ -72,7 +73,8 @@ pub(crate) use self::waiting::Waitable;
 /// Every operation takes one trip to the store. Its only error is a policy that does not exist, or
 /// that the operation is not for: a store that gives no answer is none, the policy's
 /// [`FailureMode`](crate::FailureMode) decides, and [`Decision::store_failure`] tells. An operation
-/// other than asking has then not been carried out, or it is not known whether it has.
+/// other than asking has then not been carried out, or it is not known whether it has; under
+/// `FailureMode::Local` it has, in this process alone.
 #[derive(Clone)]
 pub struct Limiter(Arc<Shared>);
 

@@ -8,11 +8,11 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::leases::Lease;
+use super::quota::Quota;
 use super::{Limiter, failure};
-use crate::algorithm::{Action, Algorithm, LeaseId, Patience};
+use crate::algorithm::{Action, LeaseId, Patience};
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::Subject;
 use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
 use crate::store::{Answer, Check};
@@ -35,9 +35,7 @@ pub(crate) type TakenByRequest = Option<Box<Taken>>;
 
 /// What one policy's check has taken.
 struct Entry {
-    policy: Arc<ReadyPolicy>,
-    subject: Subject,
-    algorithm: Algorithm,
+    quota: Quota,
     cost: u32,
     /// Of permits that are known to be taken.
     receipt: Option<Receipt>,
@@ -72,9 +70,7 @@ impl Taken {
     /// Adds a check that is about to be asked.
     pub(super) fn add(&mut self, policy: &Arc<ReadyPolicy>, check: &Check<'_>) {
         self.entries.push(Entry {
-            policy: Arc::clone(policy),
-            subject: check.subject,
-            algorithm: check.algorithm,
+            quota: Quota::of(policy, check),
             cost: check.action.takes(),
             receipt: None,
             is_queued: check.algorithm.delays() || is_patient(&check.action),
@@ -129,7 +125,7 @@ impl Taken {
     /// Charges, or gives back, what the request turned out to cost more, or less.
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
         let settle = |entry: &Entry| {
-            let actual = entry.policy.settled_cost(response, entry.cost);
+            let actual = entry.quota.policy.settled_cost(response, entry.cost);
             let receipt = entry.receipt?;
             match actual.cmp(&entry.cost) {
                 Ordering::Greater => Some(Action::Charge(actual - entry.cost)),
@@ -185,7 +181,7 @@ impl Taken {
             .iter()
             .filter_map(|entry| {
                 let action = action(entry)?;
-                Some(entry.policy.check(entry.subject, entry.algorithm, action))
+                Some(entry.quota.check(action))
             })
             .collect();
         let is_to_ask = !checks.is_empty();
@@ -205,9 +201,7 @@ impl Entry {
     fn lease(&self) -> Option<Lease> {
         Some(Lease {
             id: self.lease?,
-            policy: Arc::clone(&self.policy),
-            subject: self.subject,
-            algorithm: self.algorithm,
+            quota: self.quota.clone(),
         })
     }
 

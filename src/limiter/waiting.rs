@@ -11,7 +11,9 @@ use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
+use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
+use crate::store::Check;
 use crate::time::Micros;
 
 /// A policy whose permits can be waited for.
@@ -171,10 +173,9 @@ impl Limiter {
             return Held::new(decision, taken);
         }
         let action = Action::Take(take);
-        taken.add(
-            &policy,
-            &policy.check(self.subject(key), policy.algorithm, action),
-        );
+        let is_shadow = policy.mode() == Mode::Shadow;
+        let check = policy.check(self.subject(key), policy.algorithm, action);
+        taken.add(&policy, &Check { is_shadow, ..check });
         let decision = self.decide(&policy, key, action).await;
         taken.answered(std::iter::once(&decision));
         Held::new(decision, taken)

@@ -82,7 +82,8 @@ async fn a_server_that_comes_back_has_seen_nothing_but_probes_and_is_found_soon(
     // Pauses of 250 and 500 ms are over or under way; what is above a second is the machine's.
     assert!(recovery < 3 * SECOND, "{recovery:?}");
     let seen = server.calls("evalsha") + server.calls("eval");
-    assert!(seen <= sent as u64 + 3, "{seen} of {sent}");
+    // The script is sent anew, and the last questions are those that found the server.
+    assert!(seen <= sent as u64 + 10, "{seen} of {sent}");
 
     let states = notes.states();
     assert_eq!(states.first(), Some(&BreakerState::Open));

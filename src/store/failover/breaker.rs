@@ -78,11 +78,18 @@ impl Breaker {
     }
 
     /// Whether a question may be asked; `None` while the store is left alone.
+    #[inline]
     pub(super) fn admit(self: &Arc<Self>) -> Option<Admission> {
         let word = self.word.load(Ordering::Relaxed);
         if state_of(word) == BreakerState::Closed {
             return Some(Admission::Pass(Pass::while_closed(word >> STATE_BITS)));
         }
+        self.admit_unless_closed()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_unless_closed(self: &Arc<Self>) -> Option<Admission> {
         let now = Instant::now();
         if self.micros(now) < self.probe_at_us.load(Ordering::Relaxed) {
             return None;
@@ -156,9 +163,19 @@ impl Breaker {
         u64::try_from(after.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The one place where a change becomes known. An outage begins with the change from closed to
-    /// open, and ends with that to closed; those between are probes.
+    /// The one place where a change becomes known. The log has a line for the beginning of an outage
+    /// and one for its end; the changes between them are probes.
     fn announce(&self, change: Change) {
+        match (change.from, change.to, change.why) {
+            (BreakerState::Closed, _, Some(why)) => trace::warn!(
+                reason = %why,
+                "the store failed too often: it is left alone and the failure modes decide"
+            ),
+            (_, BreakerState::Closed, Some(why)) => {
+                trace::info!(reason = %why, "the store is back after it had failed too often");
+            }
+            _ => {}
+        }
         self.observers.on_breaker(change.to);
         match (change.from, change.to) {
             (BreakerState::Closed, BreakerState::Open) => trace::warn!(

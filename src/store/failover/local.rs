@@ -28,6 +28,11 @@ impl Local {
         Self(Arc::new(store.into()))
     }
 
+    /// Whether anything was ever judged here.
+    pub(super) fn is_used(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// Judges those checks that are to be judged here; the decisions come in their order.
     pub(super) fn judge(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
         let is_judged_here = |check: &&Check<'_>| share(check).is_some();

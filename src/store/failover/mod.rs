@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::breaker::Ticket;
+use self::breaker::{Admission, Ticket};
 use self::fallback::{Fallback, Kept};
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::decision::Decisions;
@@ -46,6 +46,7 @@ impl<S: Store> Failover<S> {
         Arc::clone(&self.breaker)
     }
 
+    #[inline]
     fn ask_store(&self, checks: &[Check<'_>]) -> Answer {
         let Some(admission) = self.breaker.admit() else {
             return self.decided(checks, StoreErrorKind::BreakerOpen);
@@ -54,23 +55,43 @@ impl<S: Store> Failover<S> {
         // save, and may come from memory in front of the store: it says nothing about it. A probe
         // that ends so is none, and the next question is.
         match self.inner.ask(checks) {
-            Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => {
-                Answer::Ready(Ok(decisions))
-            }
-            Answer::Ready(Ok(_)) => self.decided(checks, StoreErrorKind::BadReply),
-            Answer::Ready(Err(error)) => self.decided(checks, error.kind()),
-            Answer::Pending(answer) => {
-                let trip = Trip {
-                    answer,
-                    deadline: self.deadline,
-                    ticket: self.breaker.sent(admission),
-                };
-                let (checks, fallback) = (Kept::of(checks), self.fallback.clone());
-                Answer::Pending(Box::pin(trip.answer_or(checks, fallback)))
-            }
+            Answer::Pending(answer) => self.on_its_way(checks, admission, answer),
+            // Handed on as it came: a copy is most of what this wrapper could cost a memory store.
+            answer => match why_unusable(&answer, checks) {
+                None => answer,
+                Some(why) => self.decided(checks, why),
+            },
         }
     }
 
+    // Out of line, as all that a store which answers from memory has no use for.
+    #[inline(never)]
+    fn on_its_way(
+        &self,
+        checks: &[Check<'_>],
+        admission: Admission,
+        answer: PendingAnswer,
+    ) -> Answer {
+        let trip = Trip {
+            answer,
+            deadline: self.deadline,
+            ticket: self.breaker.sent(admission),
+        };
+        let (checks, fallback) = (Kept::of(checks), self.fallback.clone());
+        Answer::Pending(Box::pin(trip.answer_or(checks, fallback)))
+    }
+
+    #[cfg(feature = "memory")]
+    #[inline(never)]
+    fn ask_here_and_there(&self, checks: &[Check<'_>]) -> Answer {
+        match self.fallback.local.do_here(checks) {
+            Some(left) => self.ask_store(&left),
+            None => self.ask_store(checks),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
     fn decided(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Answer {
         Answer::Ready(Ok(self.fallback.decide(checks, why)))
     }
@@ -80,10 +101,21 @@ impl<S: Store> Store for Failover<S> {
     /// Always answers `Ok`: an error becomes each check's own failure mode.
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         #[cfg(feature = "memory")]
-        if let Some(left) = self.fallback.local.do_here(checks) {
-            return self.ask_store(&left);
+        if self.fallback.local.is_used() {
+            return self.ask_here_and_there(checks);
         }
         self.ask_store(checks)
+    }
+}
+
+/// What is wrong with an answer that was there at once.
+fn why_unusable(answer: &Answer, checks: &[Check<'_>]) -> Option<StoreErrorKind> {
+    match answer {
+        Answer::Ready(Ok(decisions)) if decisions.len() != checks.len() => {
+            Some(StoreErrorKind::BadReply)
+        }
+        Answer::Ready(Err(error)) => Some(error.kind()),
+        Answer::Ready(Ok(_)) | Answer::Pending(_) => None,
     }
 }
 

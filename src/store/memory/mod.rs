@@ -44,7 +44,8 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// keep asking.
 ///
 /// A key whose quota is used up is never driven out before its next request would be allowed, nor
-/// one of which permits are held before they are given back or lapse. Where nothing but such keys
+/// one of which permits are held before they are given back or lapse; but those that only count, of
+/// policies in [shadow](crate::Mode::Shadow), make room for any other. Where nothing but such keys
 /// is found, a *new* key gets no answer but
 /// [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its policy's
 /// [`FailureMode`](crate::FailureMode) decides.

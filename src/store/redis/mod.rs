@@ -24,6 +24,8 @@ use reply::Expected;
 use script::Question;
 
 pub use connect::RedisStoreBuilder;
+#[cfg(fuzzing)]
+pub use reply::fuzzing::redis_reply;
 
 /// Counts in Redis or Valkey, for all processes that use the same server and prefix.
 ///

@@ -114,6 +114,9 @@ fn bad_reply(what: &str) -> StoreError {
     )
 }
 
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -181,6 +184,24 @@ mod tests {
             assert_eq!(decisions[1].outcome(), Outcome::Denied);
         }
         assert!(expected.read(reply(4)).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn any_reply_is_decisions_or_an_error(data in prop::collection::vec(any::<u8>(), 0..96)) {
+            fuzzing::redis_reply(&data);
+        }
+    }
+
+    #[test]
+    fn the_seeds_of_the_fuzz_target_hold() {
+        let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/redis_reply");
+        let seeds = std::fs::read_dir(seeds).expect("the target has seeds");
+        for seed in seeds {
+            fuzzing::redis_reply(&std::fs::read(seed.unwrap().path()).unwrap());
+        }
     }
 
     proptest! {

@@ -27,6 +27,22 @@ pub(super) enum Syntax {
     Single,
 }
 
+/// What one entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Address(IpAddr),
+    /// No address, but one entry without doubt: it counts as a hop.
+    Unknown,
+    /// Text that breaks the syntax, so that nobody knows where entries begin and end.
+    Malformed,
+}
+
+impl From<Option<IpAddr>> for Entry {
+    fn from(address: Option<IpAddr>) -> Self {
+        address.map_or(Self::Unknown, Self::Address)
+    }
+}
+
 /// Who is trusted to have written the header.
 #[derive(Clone, Copy)]
 pub(super) struct Trust<'a> {
@@ -54,40 +70,48 @@ pub(super) fn attribute<'a>(
             let entries = lines
                 .rev()
                 .flat_map(|line| line.rsplit(|&byte| byte == b','));
-            walk(peer, trust, entries, node::address)
+            walk(peer, trust, entries, listed)
         }
         Syntax::Forwarded => {
             let entries = lines.rev().flat_map(forwarded::elements);
-            walk(peer, trust, entries, forwarded::address)
+            walk(peer, trust, entries, forwarded::entry)
         }
         Syntax::Single => match (lines.next(), lines.next()) {
-            (Some(line), None) => walk(peer, trust, std::iter::once(line), node::address),
+            (Some(line), None) => walk(peer, trust, std::iter::once(line), listed),
             _ => Attribution::Unattributed(peer),
         },
     }
+}
+
+/// Nothing quotes a comma in a list: whatever stands between two is one entry.
+fn listed(text: &[u8]) -> Entry {
+    node::address(text).into()
 }
 
 /// From the entry written last to the first one that settles it. Nothing after that is read.
 fn walk<'a>(
     peer: IpAddr,
     trust: Trust<'_>,
-    entries: impl Iterator<Item = &'a [u8]>,
-    address: impl Fn(&'a [u8]) -> Option<IpAddr>,
+    texts: impl Iterator<Item = &'a [u8]>,
+    entry: impl Fn(&'a [u8]) -> Entry,
 ) -> Attribution {
     let mut last_hop = peer;
     let mut hops = 0;
     // Empty entries count too: a header of commas alone must not be read to its end.
-    for entry in entries.take(MAX_HOPS).map(<[u8]>::trim_ascii) {
-        if entry.is_empty() {
+    for text in texts.take(MAX_HOPS).map(<[u8]>::trim_ascii) {
+        if text.is_empty() {
             continue;
         }
         hops += 1;
-        let address = address(entry);
-        match (trust.hops, address) {
-            (None, Some(proxy)) if trust.ranges.contain(proxy) => last_hop = proxy,
-            (Some(place), _) if hops < place => last_hop = address.unwrap_or(last_hop),
-            (_, Some(client)) => return Attribution::Client(client),
-            (_, None) => return Attribution::Unattributed(last_hop),
+        let is_hop = |address| match trust.hops {
+            Some(place) => hops < place,
+            None => trust.ranges.contain(address),
+        };
+        match entry(text) {
+            Entry::Address(proxy) if is_hop(proxy) => last_hop = proxy,
+            Entry::Address(client) => return Attribution::Client(client),
+            Entry::Unknown if trust.hops.is_some_and(|place| hops < place) => {}
+            Entry::Unknown | Entry::Malformed => return Attribution::Unattributed(last_hop),
         }
     }
     Attribution::Unattributed(last_hop)

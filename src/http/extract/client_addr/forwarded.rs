@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::attribution::MAX_HOPS;
+use super::attribution::{Entry, MAX_HOPS};
 use super::node;
 
 /// The elements of one header line, the last one first, and no more than the last [`MAX_HOPS`].
@@ -66,9 +66,13 @@ impl LastCommas {
     }
 }
 
-/// The address in the `for` of one element; `None` also when it has two, or is malformed.
-pub(super) fn address(element: &[u8]) -> Option<IpAddr> {
-    let mut found = None;
+/// What the `for` of one element says.
+///
+/// The whole element has to be well formed. Where a client left a quote open, what was meant to be
+/// quoted is not, and the other way round; but the last element then ends in a quote that is none:
+/// it is malformed, and nothing before it is read.
+pub(super) fn entry(element: &[u8]) -> Entry {
+    let (mut node, mut nodes) = (None, 0);
     let mut rest = element;
     while !rest.is_empty() {
         // The grammar allows empty pairs.
@@ -76,21 +80,21 @@ pub(super) fn address(element: &[u8]) -> Option<IpAddr> {
             rest = next.trim_ascii_start();
             continue;
         }
-        let pair = Pair::read(rest)?;
-        if pair.name.eq_ignore_ascii_case(b"for") && found.replace(pair.value).is_some() {
-            return None;
+        let Some(pair) = Pair::read(rest) else {
+            return Entry::Malformed;
+        };
+        if pair.name.eq_ignore_ascii_case(b"for") {
+            node = Some(pair.value);
+            nodes += 1;
         }
         rest = pair.rest.trim_ascii_start();
         if !rest.is_empty() && !rest.starts_with(b";") {
-            return None;
+            return Entry::Malformed;
         }
     }
-    match found? {
-        Value::Plain(text) if text.iter().all(|&byte| is_token_byte(byte)) => {
-            node::address_with_hidden_port(text)
-        }
-        Value::Plain(_) => None,
-        Value::Quoted(text) => node::address_with_hidden_port(&unescaped(text)),
+    match node {
+        Some(node) if nodes == 1 => node.address().into(),
+        _ => Entry::Unknown,
     }
 }
 
@@ -104,6 +108,18 @@ enum Value<'a> {
     Plain(&'a [u8]),
     /// Without the quotes, with the backslashes.
     Quoted(&'a [u8]),
+}
+
+impl Value<'_> {
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Plain(text) if text.iter().all(|&byte| is_token_byte(byte)) => {
+                node::address_with_hidden_port(text)
+            }
+            Self::Plain(_) => None,
+            Self::Quoted(text) => node::address_with_hidden_port(&unescaped(text)),
+        }
+    }
 }
 
 impl<'a> Pair<'a> {

@@ -1,0 +1,61 @@
+//! Which requests are gRPC: those that get an answer that gRPC clients understand.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use http::{HeaderValue, Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{AlwaysDeny, Everybody, Limit, Limiter, Policy, RateLimitLayer};
+
+/// The bytes are the content type of a request that is denied.
+pub fn run(data: &[u8]) {
+    let Ok(content_type) = HeaderValue::from_bytes(data) else {
+        return;
+    };
+    let policy = Policy::new("a 50% \"tide\"", Limit::gcra(1, Duration::from_secs(1)));
+    let store = AlwaysDeny::for_another(Duration::from_secs(7));
+    let limiter = Limiter::new(store, [policy.by(Everybody)]).expect("a sound policy");
+    let hello = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+    let service = RateLimitLayer::new(limiter).layer(hello);
+    let mut request = Request::new(());
+    request
+        .headers_mut()
+        .insert("content-type", content_type.clone());
+    let answer = service.oneshot(request).now_or_never();
+    let Ok(response) = answer.expect("the store answers at once");
+    let headers = response.headers();
+
+    match family(&data.to_ascii_lowercase()) {
+        Some(family) => {
+            assert_eq!(response.status(), 200);
+            assert_eq!(headers["grpc-status"], "8");
+            if family == Family::Web {
+                assert_eq!(headers["content-type"], content_type);
+            } else {
+                assert_eq!(headers["content-type"], "application/grpc");
+            }
+        }
+        None => {
+            assert_eq!(response.status(), 429);
+            assert_eq!(headers["retry-after"], "7");
+            assert!(!headers.contains_key("grpc-status"));
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Family {
+    Native,
+    Web,
+}
+
+/// By a list of all the media types there are.
+fn family(content_type: &[u8]) -> Option<Family> {
+    let is_end = |byte: &u8| b"+; \t".contains(byte);
+    match content_type.split(is_end).next()? {
+        b"application/grpc" => Some(Family::Native),
+        b"application/grpc-web" | b"application/grpc-web-text" => Some(Family::Web),
+        _ => None,
+    }
+}

@@ -1,0 +1,86 @@
+//! Replies made of any bytes: what the fuzz target `redis_reply` does.
+
+use redis::Value;
+
+use super::{Asked, Expected};
+use crate::algorithm::{Action, Algorithm, Penalty};
+use crate::error::StoreErrorKind;
+use crate::limit::{Limit, per_second};
+use crate::time::{HOUR, SECOND};
+
+/// What a server may say to at most three checks: decisions on each, or an error.
+#[allow(unreachable_pub, reason = "public where the fuzzer builds it")]
+pub fn redis_reply(data: &[u8]) {
+    let [choice, cost, rest @ ..] = data else {
+        return;
+    };
+    let algorithms = algorithms();
+    let algorithm = |place: u8| algorithms[usize::from(choice % 64 + place) % algorithms.len()];
+    let checks = choice / 64;
+    let asked = (0..checks).map(|place| Asked {
+        algorithm: algorithm(place),
+        action: Action::take((*cost).into()),
+        is_shadow: cost >> place & 1 == 1,
+    });
+    let expected = Expected(asked.collect());
+    match expected.read(value(&mut &*rest, 3)) {
+        Ok(decisions) => {
+            assert_eq!(decisions.len(), usize::from(checks));
+            for (decision, Asked { algorithm, .. }) in decisions.iter().zip(&expected.0) {
+                assert!(algorithm.is_penalty() || decision.remaining() <= algorithm.capacity());
+            }
+        }
+        Err(error) => assert_eq!(error.kind(), StoreErrorKind::BadReply),
+    }
+}
+
+fn algorithms() -> Vec<Algorithm> {
+    let limits = [
+        Limit::gcra(3, 7 * SECOND),
+        Limit::gcra(1_000_000, SECOND).burst(u32::MAX),
+        Limit::token_bucket(3, per_second(3)),
+        Limit::leaky_bucket(3, per_second(3)),
+        Limit::fixed_window(u32::MAX, SECOND),
+        Limit::sliding_log(3, SECOND),
+        Limit::sliding_window(3, SECOND),
+        Limit::sliding_counter(3, SECOND),
+        Limit::concurrency(3),
+    ];
+    let algorithms = limits.iter().map(Algorithm::try_from);
+    let penalty = Algorithm::try_from(&Penalty::after(3, SECOND, HOUR));
+    let algorithms = algorithms.chain([penalty]);
+    algorithms.collect::<Result<_, _>>().expect("sound limits")
+}
+
+fn value(data: &mut &[u8], depth: u8) -> Value {
+    let Some((kind, rest)) = data.split_first() else {
+        return Value::Nil;
+    };
+    *data = rest;
+    match kind % 16 {
+        0 => Value::Nil,
+        1 => Value::Okay,
+        2 => Value::Boolean(kind & 16 != 0),
+        3 => Value::Double(0.5),
+        4 => Value::BulkString(take(data).to_vec()),
+        5 => Value::SimpleString(String::from_utf8_lossy(take(data)).into_owned()),
+        6..=8 if depth > 0 => {
+            let length = usize::from(kind / 16);
+            Value::Array((0..length).map(|_| value(data, depth - 1)).collect())
+        }
+        9 => Value::Int(i64::from(kind / 16)),
+        _ => Value::Int(
+            take(data)
+                .iter()
+                .fold(0, |wide, byte| wide << 8 | i64::from(*byte)),
+        ),
+    }
+}
+
+/// A length, and so many bytes.
+fn take<'a>(data: &mut &'a [u8]) -> &'a [u8] {
+    let (length, rest) = data.split_first().unwrap_or((&0, &[]));
+    let (taken, rest) = rest.split_at(usize::from(length % 9).min(rest.len()));
+    *data = rest;
+    taken
+}

@@ -1,0 +1,216 @@
+//! What a handler sees of the decisions about its request, over a real server; and stores that
+//! always say the same, behind which handlers are tested.
+#![cfg(all(feature = "axum", feature = "memory"))]
+
+mod support;
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use http::Extensions;
+use reqwest::{Client, Response};
+use support::web::serve;
+use tower_throttle::{
+    AlwaysAllow, AlwaysDeny, Decision, Header, Limit, Limiter, MINUTE, ManualClock, MemoryStore,
+    Mode, Penalty, Policy, RateLimitLayer, Route, Store, Verdict, per_minute,
+};
+
+/// A store on a clock that stands still.
+fn store() -> MemoryStore {
+    MemoryStore::builder().clock(ManualClock::new()).build()
+}
+
+fn layer(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
+    RateLimitLayer::new(Limiter::new(store, policies).unwrap())
+}
+
+/// `name=remaining` of each policy, in the order in which they are told.
+fn shown(verdict: &Verdict) -> String {
+    let each = verdict.iter();
+    let each = each.map(|(name, decision)| format!("{name}={}", decision.remaining()));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+fn app() -> Router {
+    Router::new()
+        .route("/verdict", get(async |verdict: Verdict| shown(&verdict)))
+        .route(
+            "/decision",
+            get(async |decision: Decision| decision.remaining().to_string()),
+        )
+        .route(
+            "/maybe",
+            get(async |decision: Option<Decision>| match decision {
+                Some(decision) => decision.remaining().to_string(),
+                None => "nobody was asked".to_owned(),
+            }),
+        )
+        .route(
+            "/extension",
+            get(async |extensions: Extensions| {
+                let verdict: Option<&Verdict> = extensions.get();
+                verdict.map_or("none".to_owned(), shown)
+            }),
+        )
+}
+
+async fn ask(url: &str, path: &str) -> Response {
+    let request = Client::new().get(format!("{url}{path}"));
+    request.header("x-user", "alice").send().await.unwrap()
+}
+
+async fn text(url: &str, path: &str) -> String {
+    let response = ask(url, path).await;
+    assert_eq!(response.status(), 200, "{path}");
+    response.text().await.unwrap()
+}
+
+fn user(permits: u32) -> Policy {
+    Policy::new("user", Limit::fixed_window(permits, MINUTE)).by(Header::new("x-user"))
+}
+
+fn all(permits: u32) -> Policy {
+    Policy::new("all", Limit::fixed_window(permits, MINUTE))
+}
+
+#[tokio::test]
+async fn a_handler_sees_what_is_left_of_each_policy_that_was_asked() {
+    let elsewhere = Policy::new("elsewhere", Limit::gcra(1, MINUTE)).on(Route::post("/verdict"));
+    let limits = layer(store(), [user(10), elsewhere, all(100)]).expose_decisions();
+    let url = serve(app().layer(limits)).await;
+    assert_eq!(text(&url, "/verdict").await, "user=9 all=99");
+    assert_eq!(text(&url, "/extension").await, "user=8 all=98");
+}
+
+#[tokio::test]
+async fn a_decision_is_that_of_the_policy_closest_to_exhaustion() {
+    // 4 of 5 are a greater share than 7 of 10.
+    let limits = layer(store(), [user(10), all(5)]).expose_decisions();
+    let url = serve(app().layer(limits)).await;
+    for (tightest, verdict) in [("4", "user=8 all=3"), ("2", "user=6 all=1")] {
+        assert_eq!(text(&url, "/decision").await, tightest);
+        assert_eq!(text(&url, "/verdict").await, verdict);
+    }
+}
+
+#[tokio::test]
+async fn layers_within_each_other_tell_all_they_decided_the_outer_one_first() {
+    let outer = layer(store(), [all(100)]).expose_decisions();
+    let inner = layer(store(), [user(10)]).expose_decisions();
+    let url = serve(app().layer(inner).layer(outer)).await;
+    assert_eq!(text(&url, "/verdict").await, "all=99 user=9");
+    assert_eq!(text(&url, "/decision").await, "8");
+}
+
+#[tokio::test]
+async fn a_layer_that_keeps_its_decisions_to_itself_hides_none_of_the_others() {
+    let outer = layer(store(), [all(100)]).expose_decisions();
+    let silent = layer(store(), [Policy::new("silent", Limit::gcra(1_000, MINUTE))]);
+    let inner = layer(store(), [user(10)]).expose_decisions();
+    let url = serve(app().layer(inner).layer(silent).layer(outer)).await;
+    assert_eq!(text(&url, "/verdict").await, "all=99 user=9");
+}
+
+#[tokio::test]
+async fn a_shadow_policy_is_not_a_handlers_business() {
+    let trial = Policy::new("trial", Limit::gcra(1, MINUTE)).mode(Mode::Shadow);
+    let limits = layer(store(), [trial, user(10)]).expose_decisions();
+    let url = serve(app().layer(limits)).await;
+    for left in ["user=9", "user=8"] {
+        assert_eq!(text(&url, "/verdict").await, left);
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_was_asked_there_is_a_verdict_without_decisions() {
+    let elsewhere = user(1).on(Route::get("/elsewhere"));
+    let url = serve(app().layer(layer(store(), [elsewhere]).expose_decisions())).await;
+    assert_eq!(text(&url, "/verdict").await, "");
+    assert_eq!(text(&url, "/maybe").await, "nobody was asked");
+    assert_eq!(ask(&url, "/decision").await.status(), 500);
+}
+
+#[tokio::test]
+async fn a_handler_behind_a_layer_that_exposes_nothing_is_told_what_to_call() {
+    let url = serve(app().layer(layer(store(), [user(10)]))).await;
+    for path in ["/verdict", "/decision"] {
+        let response = ask(&url, path).await;
+        assert_eq!(response.status(), 500, "{path}");
+        let text = response.text().await.unwrap();
+        assert!(text.contains("expose_decisions"), "{path}: {text}");
+    }
+    assert_eq!(text(&url, "/maybe").await, "nobody was asked");
+    assert_eq!(text(&url, "/extension").await, "none");
+}
+
+#[tokio::test]
+async fn a_client_cannot_bring_a_verdict_of_its_own() {
+    let url = serve(app().layer(layer(store(), [user(10)]).expose_decisions())).await;
+    let request = Client::new().get(format!("{url}/verdict"));
+    let request = request
+        .header("x-user", "alice")
+        .header("verdict", "user=1000");
+    assert_eq!(
+        request.send().await.unwrap().text().await.unwrap(),
+        "user=9"
+    );
+}
+
+#[tokio::test]
+async fn a_service_behind_a_store_that_always_allows_is_never_limited() {
+    let policies = [user(1), all(1)];
+    let url = serve(app().layer(layer(AlwaysAllow, policies).expose_decisions())).await;
+    for _ in 0..20 {
+        let response = ask(&url, "/verdict").await;
+        let quota = response.headers()["ratelimit"].to_str().unwrap().to_owned();
+        assert!(quota.contains("r=1"), "{quota}");
+        assert_eq!(response.text().await.unwrap(), "user=1 all=1");
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_a_store_that_always_denies_sees_what_a_denied_client_sees() {
+    let store = AlwaysDeny::for_another(Duration::from_secs(7));
+    let url = serve(app().layer(layer(store, [user(1_000)]))).await;
+    for _ in 0..3 {
+        let response = ask(&url, "/maybe").await;
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()["retry-after"], "7");
+        let text = response.text().await.unwrap();
+        assert!(text.contains("violated-policies"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn stores_that_always_say_the_same_do_so_whatever_the_limit() {
+    let penalty = Penalty::after(1, MINUTE, MINUTE);
+    let policies = || {
+        [
+            Policy::new("gcra", Limit::gcra(1, MINUTE)),
+            Policy::new("log", Limit::sliding_log(1, MINUTE)),
+            Policy::new("queue", Limit::leaky_bucket(1, per_minute(1))),
+            Policy::new("slots", Limit::concurrency(1)),
+            Policy::new("penalty", Limit::gcra(1, MINUTE)).penalty(penalty),
+        ]
+    };
+    let wait = Duration::from_secs(7);
+    let allowing = Limiter::new(AlwaysAllow, policies()).unwrap();
+    let denying = Limiter::new(AlwaysDeny::for_another(wait), policies()).unwrap();
+    for policy in ["gcra", "log", "queue", "slots", "penalty"] {
+        for _ in 0..3 {
+            let allowed = allowing.check(policy, "alice").await.unwrap();
+            assert!(
+                allowed.is_allowed() && allowed.delay().is_zero(),
+                "{policy}"
+            );
+            let denied = denying.check(policy, "alice").await.unwrap();
+            assert_eq!(denied.retry_after(), Some(wait), "{policy}");
+            assert_eq!(denied.banned_for(), None, "{policy}");
+            assert!(
+                denying.peek(policy, "alice").await.unwrap().is_allowed(),
+                "{policy}"
+            );
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Requests that do not say whose they are, and servers that do not say whose request it is.
+
+use std::convert::Infallible;
+
+use http::{HeaderMap, Request, Response, StatusCode};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_throttle::{
+    ClientAddr, Header, KeyExtractor, Limit, Limiter, MINUTE, OnMissingKey, PeerAddr, Policy,
+    RateLimitLayer,
+};
+
+#[path = "support/http_store.rs"]
+mod http_store;
+use http_store::{TestStore, Trip};
+
+/// The answers to requests with these lines of `x-user`, one after another, when one request a
+/// minute is allowed.
+async fn answers<const N: usize>(
+    policy: impl Fn(Policy) -> Policy,
+    requests: [&[&str]; N],
+) -> [(StatusCode, HeaderMap, String); N] {
+    let policy = policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(Header::new("x-user")));
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let mut service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+    let mut answers = Vec::new();
+    for lines in requests {
+        let mut request = Request::new(());
+        for line in lines {
+            let line = line.parse().expect("a value");
+            request.headers_mut().append("x-user", line);
+        }
+        answers.push(answer(&mut service, request).await);
+    }
+    answers.try_into().expect("an answer to each")
+}
+
+async fn hello(_: Request<()>) -> Result<Response<String>, Infallible> {
+    Ok(Response::new(String::new()))
+}
+
+async fn answer<S, B>(service: &mut S, request: Request<()>) -> (StatusCode, HeaderMap, String)
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
+    B: http_body::Body<Data: Send, Error: std::fmt::Debug>,
+{
+    use http_body_util::BodyExt;
+    let response = service
+        .ready()
+        .await
+        .expect("it is ready")
+        .call(request)
+        .await;
+    let (head, body) = response.expect("a response").into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let body = String::from_utf8(body.to_vec()).expect("a text");
+    (head.status, head.headers, body)
+}
+
+const MISSING: [&[&str]; 4] = [&[], &[""], &["alice", "alice"], &["alice", ""]];
+
+#[tokio::test]
+async fn leaving_the_header_out_in_any_way_is_one_bucket_that_is_nobody_elses() {
+    for first in MISSING {
+        for second in MISSING {
+            let shared = answers(|policy| policy, [first, second, &["alice"], &["alice"]]).await;
+            let statuses = shared.map(|(status, _, _)| status.as_u16());
+            assert_eq!(statuses, [200, 429, 200, 429], "{first:?}, {second:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_policy_can_reject_whoever_leaves_the_header_out() {
+    let reject = |policy: Policy| policy.on_missing_key(OnMissingKey::Reject);
+    for missing in MISSING {
+        let [rejected, again, told] = answers(reject, [missing, missing, &["alice"]]).await;
+        assert_eq!(
+            (rejected.0, again.0),
+            (StatusCode::BAD_REQUEST, StatusCode::BAD_REQUEST)
+        );
+        assert!(
+            rejected.2.contains("does not say whose it is"),
+            "{}",
+            rejected.2
+        );
+        assert_eq!(told.0, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_policy_can_be_skipped_by_whoever_leaves_the_header_out() {
+    let skip = |policy: Policy| policy.on_missing_key(OnMissingKey::Skip);
+    for missing in MISSING {
+        let skipped = answers(skip, [missing, missing, missing, &["alice"], &["alice"]]).await;
+        assert!(
+            skipped[..3]
+                .iter()
+                .all(|(_, headers, _)| !headers.contains_key("ratelimit"))
+        );
+        let statuses = skipped.map(|(status, _, _)| status.as_u16());
+        assert_eq!(statuses, [200, 200, 200, 200, 429]);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_peer_is_explained_with_the_first_request_whatever_is_done_about_missing_keys() {
+    fn under(policy: Policy, key: impl KeyExtractor) -> RateLimitLayer {
+        let limiter = Limiter::new(TestStore::new(Trip::None), [policy.by(key)]);
+        RateLimitLayer::new(limiter.expect("a sound policy"))
+    }
+    for rule in [
+        OnMissingKey::Shared,
+        OnMissingKey::Reject,
+        OnMissingKey::Skip,
+    ] {
+        let policy = || Policy::new("client", Limit::gcra(5, MINUTE)).on_missing_key(rule);
+        let behind_proxies = ClientAddr::x_forwarded_for(["0.0.0.0/0"]).expect("a sound range");
+        for layer in [under(policy(), PeerAddr), under(policy(), behind_proxies)] {
+            let mut service = layer.layer(service_fn(hello));
+            let request = Request::builder().header("x-forwarded-for", "203.0.113.9");
+            let (status, headers, body) =
+                answer(&mut service, request.body(()).expect("a request")).await;
+            assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+            assert!(
+                body.contains("into_make_service_with_connect_info"),
+                "{body}"
+            );
+            assert!(!headers.contains_key("ratelimit"));
+            assert!(!body.contains("203.0.113.9"), "{body}");
+        }
+    }
+}
