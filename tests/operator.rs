@@ -12,8 +12,9 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use support::redis::{Server as Redis, free_port};
 use tower_throttle::{
-    AccessList, Everybody, Extension, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode,
-    Operator, Peer, PeerAddr, Policy, RateLimitLayer, RedisStore, Rules, TopDenied,
+    AccessList, Everybody, Extension, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE,
+    MemoryStore, Mode, Operator, Peer, PeerAddr, Policy, RateLimitLayer, RedisStore, Rules,
+    TopDenied,
 };
 
 /// A limiter and what operators see of it.
@@ -523,17 +524,24 @@ async fn what_is_too_long_or_nowhere_is_a_problem_too() {
 
 #[tokio::test]
 async fn a_store_that_does_not_answer_is_told_as_such() {
-    let limiter = Limiter::new(unreachable(), [ten("api")]).unwrap();
-    let site = Site::about(limiter, Operator::new()).await;
-    for (path, said) in [
-        ("peek", "nothing is known of the subject"),
-        ("reset", "it is not known whether the subject was reset"),
+    for on_failure in [
+        FailureMode::Allow,
+        FailureMode::Deny,
+        FailureMode::Local { share: 0.5 },
     ] {
-        let body = json!({ "policy": "api", "subject": "everybody" });
-        let (status, detail) = site.refused(path, body).await;
-        assert_eq!(status, 503);
-        assert!(detail.starts_with("the store "), "{detail}");
-        assert!(detail.contains(said), "{detail}");
+        let policy = ten("api").on_store_failure(on_failure);
+        let limiter = Limiter::new(unreachable(), [policy]).unwrap();
+        let site = Site::about(limiter, Operator::new()).await;
+        for (path, said) in [
+            ("peek", "nothing is known of the subject"),
+            ("reset", "it is not known whether the subject was reset"),
+        ] {
+            let body = json!({ "policy": "api", "subject": "everybody" });
+            let (status, detail) = site.refused(path, body).await;
+            assert_eq!(status, 503);
+            assert!(detail.starts_with("the store "), "{detail}");
+            assert!(detail.contains(said), "{detail}");
+        }
     }
 }
 

@@ -134,7 +134,7 @@ async fn the_picture_in_the_documentation_can_be_drawn() {
     tokio::time::sleep(Duration::from_secs(305)).await;
     browser.click("#top-list button").await;
     browser.until("document.querySelector('#answer b')").await;
-    browser.look(1200, 1140, false).await;
+    browser.look(1200, 880, false).await;
     browser.run("scrollTo(0, 0)").await;
     // Drawn anew at this size.
     browser

@@ -190,13 +190,15 @@ async fn reset(
 
 /// A failure mode is for requests; an operator wants to know.
 fn answered(decision: &Decision, so: &str) -> Result<(), Problem> {
-    match decision.store_failure() {
-        None => Ok(()),
-        Some(kind) => Err(Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{kind}: {so}"),
-        )),
-    }
+    let why = match decision.store_failure() {
+        Some(kind) => kind.to_string(),
+        None if decision.is_local() => {
+            "the store gives no answer, and a share of the limit judges meanwhile".to_owned()
+        }
+        None => return Ok(()),
+    };
+    let detail = format!("{why}: {so}");
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
 }
 
 fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {

@@ -320,13 +320,15 @@ function drawTop({ top_denied: top }) {
   $("top-none").hidden = top.length > 0;
   const list = $("top-list");
   // Kept while nothing but a number changes, so that a button does not vanish under a finger.
-  const shown = JSON.stringify(top.map(({ policy, subject }) => [policy, subject]));
+  const shown = JSON.stringify(top.map(({ policy, subject, mode }) => [policy, subject, mode]));
   if (list.dataset.shown !== shown) {
     list.dataset.shown = shown;
-    list.replaceChildren(...top.map(({ policy, subject }) => {
+    list.replaceChildren(...top.map(({ policy, subject, mode }) => {
       const look = element("button", { type: "button", class: "plain", "aria-label": `Look at ${subject}` }, "Look");
       look.addEventListener("click", () => lookAt(policy, subject));
-      const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", { class: "small" }, subject));
+      const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", {}, subject));
+      // Who is hit by a policy in shadow mode has noticed nothing.
+      if (mode === "shadow") who.append(" ", element("span", { class: "quiet small" }, "would be denied"));
       return element("li", {}, who, element("span", { class: "hot" }), look);
     }));
   }
