@@ -4,7 +4,8 @@
 //! cargo run --all-features --example server -- --config limits.toml --listen 127.0.0.1:3000
 //! ```
 //!
-//! It answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
+//! The file is read again whenever it changes, and what becomes of it is told on the standard error
+//! stream. It answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
 //! code, `GET /slow/{ms}` after that time. It speaks HTTP/1.1 and cleartext HTTP/2, prints the
 //! address that it listens on (`--listen 127.0.0.1:0` picks a port) and stops on SIGTERM, once the
 //! requests under way are answered.
@@ -24,7 +25,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tower_throttle::Config;
+use tower_throttle::{ConfigFile, FileError};
 
 const USAGE: &str = "usage: server --config <file> --listen <address>:<port>";
 
@@ -41,12 +42,15 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::read(env::args_os().skip(1))?;
-    let config = Config::from_file(&arguments.config)?;
-    let limiter = config.connect().await?;
+    // Kept until the end: the file is watched for as long.
+    let limits = ConfigFile::new(arguments.config)
+        .on_reload(tell)
+        .open()
+        .await?;
     // One handler instead of routes, so that the policies' own routes see every path as it came.
     let app = Router::new()
         .fallback(answer)
-        .layer(config.layer(limiter))
+        .layer(limits.layer())
         .into_make_service_with_connect_info::<SocketAddr>();
 
     let listener = TcpListener::bind(&arguments.listen).await;
@@ -57,6 +61,16 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .with_graceful_shutdown(stopped)
         .await?;
     Ok(())
+}
+
+fn tell(outcome: Result<(), &FileError>) {
+    match outcome {
+        Ok(()) => eprintln!("server: the limits are reloaded"),
+        Err(error) => {
+            let error = with_reasons(error);
+            eprintln!("server: the limits stay as they were: {error}");
+        }
+    }
 }
 
 async fn answer(request: Request) -> Response {

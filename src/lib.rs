@@ -113,7 +113,7 @@
 //! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
-//! | `config` | | `Config`: the same policies from a TOML file |
+//! | `config` | | `Config`: the same policies from a file, which is read again when it changes |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -158,7 +158,7 @@ pub use self::access::AccessList;
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
 #[doc(inline)]
-pub use self::config::{Config, FileError};
+pub use self::config::{Config, ConfigFile, FileError, OpenError, WatchedConfig};
 pub use self::decision::{Decision, Decisions, Outcome, Receipt, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
@@ -208,6 +208,8 @@ pub mod fuzzing {
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/configuration.md")]
+    struct Configuration;
     #[doc = include_str!("../docs/grpc.md")]
     struct Grpc;
     #[doc = include_str!("../docs/headers.md")]

@@ -2,6 +2,8 @@
 //!
 //! No event and no span shows a subject: at most its hash.
 
+#[cfg(all(feature = "tracing", feature = "config"))]
+pub(crate) use tracing::error;
 #[cfg(feature = "tracing")]
 pub(crate) use tracing::{debug, info, warn};
 
@@ -13,6 +15,8 @@ macro_rules! silent {
     }};
 }
 
+#[cfg(all(not(feature = "tracing"), feature = "config"))]
+pub(crate) use silent as error;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use {silent as debug, silent as info, silent as warn};
 

@@ -42,12 +42,17 @@ fn refused(config: &str) -> Output {
 struct Running {
     process: Child,
     url: String,
+    file: NamedTempFile,
 }
 
 impl Running {
     fn start(config: &str) -> Self {
-        let (mut command, _file) = command(config);
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_with(config, |command| command)
+    }
+
+    fn start_with(config: &str, with: impl Fn(&mut Command) -> &mut Command) -> Self {
+        let (mut command, file) = command(config);
+        let mut process = with(&mut command).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let stdout = process.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
@@ -56,7 +61,7 @@ impl Running {
             "http://{}",
             address.expect("the first line tells the address")
         );
-        Self { process, url }
+        Self { process, url, file }
     }
 
     async fn get(&self, client: &Client, path: &str) -> Response {
@@ -309,4 +314,68 @@ fn a_store_that_is_not_there_is_told_at_the_start() {
     assert!(!refused.status.success());
     assert!(text.contains("the store cannot be reached"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[tokio::test]
+async fn the_file_is_read_again_while_it_runs_and_the_outcome_is_told() {
+    let mut server = Running::start_with(TWO, |command| command.stderr(Stdio::piped()));
+    let stderr = BufReader::new(server.process.stderr.take().unwrap());
+    let mut told = stderr.lines();
+    let mut told = || told.next().unwrap().unwrap();
+    let client = Client::new();
+    for status in [200, 200, 429] {
+        assert_eq!(server.get(&client, "/").await.status(), status);
+    }
+    let replace = |config: &str| {
+        let other = server.file.path().with_extension("new");
+        fs::write(&other, config).unwrap();
+        fs::rename(other, server.file.path()).unwrap();
+    };
+
+    replace(&TWO.replace("2/h", "3/h"));
+    assert_eq!(told(), "server: the limits are reloaded");
+    for status in [200, 429] {
+        assert_eq!(server.get(&client, "/").await.status(), status);
+    }
+
+    replace(&TWO.replace("2/h", "9/hour"));
+    let refused = told();
+    assert!(
+        refused.starts_with("server: the limits stay as they were: "),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("line 8: policy \"client\": limit: got \"9/hour\""),
+        "{refused}"
+    );
+    assert_eq!(server.get(&client, "/").await.status(), 429);
+}
+
+#[tokio::test]
+async fn the_store_and_the_secret_stand_in_the_environment() {
+    let redis = Redis::start();
+    let config = TWO.replace(
+        "\"memory\"",
+        "{ env = \"TEST_REDIS_URL\" }\nsecret = { env = \"TEST_LIMITS_SECRET\" }",
+    );
+    let client = Client::new();
+    let mut keys = Vec::new();
+    for secret in ["one", "other"] {
+        let server = Running::start_with(&config, |command| {
+            command
+                .env("TEST_REDIS_URL", redis.url())
+                .env("TEST_LIMITS_SECRET", secret)
+        });
+        assert_eq!(server.get(&client, "/").await.status(), 200);
+        keys.push(redis.keys().len());
+    }
+    // The same client is another subject under another secret.
+    assert_eq!(keys, [1, 2]);
+
+    let refused = refused(&config);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        text.contains("line 2: store.env: the variable \"TEST_REDIS_URL\" is not set, set it to "),
+        "{text}"
+    );
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A configuration file that cannot be read, or that makes no sense.
+/// A configuration that cannot be read, or that makes no sense.
 ///
 /// Its text names the file, the line, the policy, the field and what would be right:
 /// `limits.toml: line 9: policy "client": limit: got "0/min", ...`.
@@ -39,9 +39,23 @@ impl FileError {
         }
     }
 
+    /// Of what was found sound where it stands, and not together.
+    pub(super) fn without_place(problem: impl fmt::Display) -> Self {
+        Self {
+            path: None,
+            line: None,
+            problem: Problem::Wrong(problem.to_string()),
+        }
+    }
+
     pub(super) fn in_file(mut self, path: &Path) -> Self {
         self.path = Some(path.to_owned());
         self
+    }
+
+    /// Of a text that the user never saw: lines mean nothing.
+    pub(super) fn without_line(self) -> Self {
+        Self { line: None, ..self }
     }
 
     /// The file, when there is one.
@@ -49,7 +63,8 @@ impl FileError {
         self.path.as_deref()
     }
 
-    /// The line, counted from 1; `None` when the file could not be read.
+    /// The line, counted from 1; `None` when the file could not be read, and of what was
+    /// [deserialised](super::Config#impl-Deserialize<'de>-for-Config).
     pub fn line(&self) -> Option<usize> {
         self.line
     }

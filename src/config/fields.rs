@@ -7,25 +7,16 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::FileError;
-use super::place::{Place, line_of};
+use super::field::Field;
+use super::place::{Place, PolicyPlace, line_of};
 
-/// The fields of a table that are understood, and those that a later version will understand.
-pub(super) struct Known {
-    pub(super) now: &'static [&'static str],
-    pub(super) later: &'static [&'static str],
-}
+/// The fields that a table can have.
+pub(super) type Known = &'static [&'static str];
 
 /// One table, none of whose fields is unknown.
 pub(super) struct Fields<'t> {
     place: Place<'t>,
     table: &'t DeTable<'t>,
-}
-
-/// One field and its value.
-pub(super) struct Field<'t> {
-    place: Place<'t>,
-    name: &'static str,
-    value: &'t DeValue<'t>,
 }
 
 /// An error about a text that is no TOML at all, with the field of its line when that has one.
@@ -55,40 +46,51 @@ impl<'t> Fields<'t> {
     pub(super) fn of_file(
         text: &'t str,
         table: &'t DeTable<'t>,
-        known: &Known,
+        known: Known,
     ) -> Result<Self, FileError> {
         let place = Place::of_file(text);
         Self { place, table }.all_known(known)
     }
 
-    /// Each table of an array of tables, named by its field `name`.
-    pub(super) fn tables(&self, name: &'static str, known: &Known) -> Result<Vec<Self>, FileError> {
+    /// Each policy, named by its field `name`, or else by its number.
+    pub(super) fn policies(
+        &self,
+        name: &'static str,
+        known: Known,
+    ) -> Result<Vec<Self>, FileError> {
         let Some(field) = self.get(name) else {
             return Ok(Vec::new());
         };
         let expected = format!("tables that begin with [[{name}]]");
-        let Some(tables) = field.value.as_array() else {
+        let Some(tables) = field.array() else {
             return Err(field.expected(expected));
         };
-        let read = |item: &'t Spanned<DeValue<'t>>| {
+        let read = |(index, item): (usize, &'t Spanned<DeValue<'t>>)| {
             let table = item.get_ref().as_table();
             let table = table.ok_or_else(|| field.expected(&expected))?;
-            let policy = table.get("name").and_then(|name| name.get_ref().as_str());
+            let name = table.get("name").and_then(|name| name.get_ref().as_str());
+            let policy = name.map_or(PolicyPlace::Nameless(index + 1), PolicyPlace::Named);
             let place = self.place.at(item.span()).in_policy(policy);
             Self { place, table }.all_known(known)
         };
-        tables.iter().map(read).collect()
+        tables.iter().enumerate().map(read).collect()
     }
 
-    fn all_known(self, known: &Known) -> Result<Self, FileError> {
+    /// The table that a field is.
+    pub(super) fn of_table(
+        place: Place<'t>,
+        table: &'t DeTable<'t>,
+        known: Known,
+    ) -> Result<Self, FileError> {
+        Self { place, table }.all_known(known)
+    }
+
+    fn all_known(self, known: Known) -> Result<Self, FileError> {
         for name in self.table.keys() {
             let place = self.place.at(name.span());
             let name = name.get_ref().as_ref();
-            if known.later.contains(&name) {
-                return Err(place.refuse_field(name, "is not supported yet, leave it out"));
-            }
-            if !known.now.contains(&name) {
-                let names = known.now.join(", ");
+            if !known.contains(&name) {
+                let names = known.join(", ");
                 return Err(place.refuse_field(
                     name,
                     format_args!("is no field here, expected one of {names}"),
@@ -99,12 +101,7 @@ impl<'t> Fields<'t> {
     }
 
     pub(super) fn get(&self, name: &'static str) -> Option<Field<'t>> {
-        let value = self.table.get(name)?;
-        Some(Field {
-            place: self.place.at(value.span()),
-            name,
-            value: value.get_ref(),
-        })
+        Some(Field::new(self.place, name, self.table.get(name)?))
     }
 
     /// A field that has to be there; `example` is what to write.
@@ -127,139 +124,5 @@ impl<'t> Fields<'t> {
     /// An error about the table as a whole.
     pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
         self.place.refuse(problem)
-    }
-}
-
-impl<'t> Field<'t> {
-    pub(super) fn text(&self, expected: impl fmt::Display) -> Result<&'t str, FileError> {
-        self.value.as_str().ok_or_else(|| self.expected(expected))
-    }
-
-    pub(super) fn number(&self, expected: impl fmt::Display) -> Result<u32, FileError> {
-        self.value
-            .as_integer()
-            .and_then(|number| u32::from_str_radix(number.as_str(), number.radix()).ok())
-            .ok_or_else(|| self.expected(expected))
-    }
-
-    pub(super) fn boolean(&self) -> Result<bool, FileError> {
-        let expected = || self.expected("true or false");
-        self.value.as_bool().ok_or_else(expected)
-    }
-
-    /// The table that the field is, none of whose fields is unknown.
-    pub(super) fn table(
-        &self,
-        known: &Known,
-        expected: impl fmt::Display,
-    ) -> Result<Fields<'t>, FileError> {
-        let table = self.value.as_table();
-        let fields = Fields {
-            place: self.place.in_table(self.name),
-            table: table.ok_or_else(|| self.expected(expected))?,
-        };
-        fields.all_known(known)
-    }
-
-    pub(super) fn is_false(&self) -> bool {
-        self.value.as_bool() == Some(false)
-    }
-
-    pub(super) fn is_text(&self) -> bool {
-        self.value.is_str()
-    }
-
-    pub(super) fn is_table(&self) -> bool {
-        self.value.is_table()
-    }
-
-    /// The items of a list, each with its own place; `None` when this is no list.
-    pub(super) fn items(&self) -> Option<Vec<Self>> {
-        let item = |item: &'t Spanned<DeValue<'t>>| Self {
-            place: self.place.at(item.span()),
-            name: self.name,
-            value: item.get_ref(),
-        };
-        Some(self.value.as_array()?.iter().map(item).collect())
-    }
-
-    /// One, or a list of them; `if_none` is what an empty list would come to.
-    pub(super) fn one_or_more<T>(
-        &self,
-        one: impl Fn(&Self) -> Result<T, FileError>,
-        if_none: &str,
-    ) -> Result<Vec<T>, FileError> {
-        match self.items() {
-            Some(items) if items.is_empty() => {
-                Err(self.refuse(format_args!("the list is empty, so {if_none}")))
-            }
-            Some(items) => items.iter().map(one).collect(),
-            None => Ok(vec![one(self)?]),
-        }
-    }
-
-    /// One of several words. Those that a later version will understand are told apart from those
-    /// that mean nothing.
-    pub(super) fn choice<T: Copy>(
-        &self,
-        choices: &[(&str, T)],
-        later: &[&str],
-    ) -> Result<T, FileError> {
-        let words: Vec<_> = choices
-            .iter()
-            .map(|(word, _)| format!("{word:?}"))
-            .collect();
-        let expected = match &words[..] {
-            [only] => only.clone(),
-            words => format!("one of {}", words.join(", ")),
-        };
-        let word = self.text(&expected)?;
-        let chosen = choices.iter().find(|(choice, _)| *choice == word);
-        match chosen {
-            Some((_, choice)) => Ok(*choice),
-            None if later.contains(&word) => Err(self.not_yet(expected)),
-            None => Err(self.expected(expected)),
-        }
-    }
-
-    /// An error that says what was given and what would be right.
-    pub(super) fn expected(&self, expected: impl fmt::Display) -> FileError {
-        self.refuse(format_args!(
-            "got {}, expected {expected}",
-            Given(self.value)
-        ))
-    }
-
-    /// An error about a value of a later version.
-    pub(super) fn not_yet(&self, expected: impl fmt::Display) -> FileError {
-        let given = Given(self.value);
-        self.refuse(format_args!("{given} is not supported yet, use {expected}"))
-    }
-
-    /// An error about this field.
-    pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
-        self.place.refuse_field(self.name, problem)
-    }
-
-    /// An error in this place whose text names the field itself.
-    pub(super) fn here(&self, problem: impl fmt::Display) -> FileError {
-        self.place.refuse(problem)
-    }
-}
-
-/// A value as an error shows it.
-struct Given<'a>(&'a DeValue<'a>);
-
-impl fmt::Display for Given<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            DeValue::String(text) => write!(f, "{text:?}"),
-            DeValue::Integer(number) => f.write_str(number.as_str()),
-            DeValue::Float(number) => f.write_str(number.as_str()),
-            DeValue::Boolean(value) => write!(f, "{value}"),
-            DeValue::Datetime(time) => write!(f, "{time}"),
-            DeValue::Array(_) => f.write_str("a list"),
-            DeValue::Table(_) => f.write_str("a table"),
-        }
     }
 }

@@ -5,80 +5,75 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::fields::{Fields, Known};
+use super::fields::{Fields, Known, not_toml};
 use super::proxies::Proxies;
-use super::{Config, FileError, StoreChoice, headers, policy, rate};
-use crate::limiter::Limiter;
+use super::rejection::RejectionChoice;
+use super::store::StoreChoice;
+use super::variable::{Environment, Hidden};
+use super::{Config, FileError, access, fixed, headers, policy, rate, routes};
+use crate::http::is_preflight;
+use crate::limiter::{Limiter, Rules};
 use crate::policy::Policy;
-use crate::store::RedisStore;
 
-const FIELDS: Known = Known {
-    now: &[
-        "store",
-        "prefix",
-        "headers",
-        "timeout",
-        "on_store_failure",
-        "trusted_proxies",
-        "client_address",
-        "policy",
-    ],
-    later: &["exempt"],
-};
+const FIELDS: Known = &[
+    "store",
+    "prefix",
+    "secret",
+    "headers",
+    "rejection",
+    "timeout",
+    "on_store_failure",
+    "trusted_proxies",
+    "client_address",
+    "trusted_hops",
+    "ipv6_prefix",
+    "exempt",
+    "skip_preflights",
+    "deny",
+    "allow",
+    "policy",
+];
 
-/// Stores that a later version will reach.
-const LATER_STORES: [&str; 3] = ["rediss://", "redis-cluster://", "redis-sentinel://"];
-
-pub(super) fn read(text: &str, table: &DeTable<'_>) -> Result<Config, FileError> {
-    let fields = Fields::of_file(text, table, &FIELDS)?;
-    let on_store_failure = fields.get("on_store_failure");
-    let on_store_failure = on_store_failure.as_ref().map(policy::failure_mode);
-    Ok(Config {
-        store: store(&fields)?,
+/// `in_force` is what the new configuration is to take the place of in a running service.
+pub(super) fn read(
+    text: &str,
+    environment: Environment<'_>,
+    in_force: Option<&Config>,
+) -> Result<Config, FileError> {
+    let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
+    let fields = Fields::of_file(text, table.get_ref(), FIELDS)?;
+    let config = Config {
+        store: StoreChoice::read(&fields, environment)?,
+        secret: secret(&fields, environment)?,
         headers: headers::read(&fields)?,
+        rejection: RejectionChoice::read(&fields)?,
         timeout: timeout(&fields)?,
-        on_store_failure: on_store_failure.transpose()?.unwrap_or_default(),
-        policies: policies(&fields)?,
-    })
+        rules: rules(&fields)?,
+        observers: in_force.map_or_else(Vec::new, |in_force| in_force.observers.clone()),
+    };
+    match in_force {
+        Some(in_force) => fixed::hold(&fields, in_force, &config).map(|()| config),
+        None => Ok(config),
+    }
 }
 
-fn store(fields: &Fields<'_>) -> Result<StoreChoice, FileError> {
-    let expected = "\"memory\" or \"redis://[user:password@]host[:port][/database]\"";
-    let prefix = fields.get("prefix");
-    let prefix = prefix.as_ref().map(|prefix| prefix.text("a text"));
-    let prefix = prefix.transpose()?;
-    let field = fields.need(
-        "store",
-        "store = \"memory\", or \"redis://127.0.0.1:6379\" for one count of a whole fleet",
-    )?;
-    let url = field.text(expected)?;
-    if url == "memory" {
-        return Ok(StoreChoice::Memory);
+fn secret(fields: &Fields<'_>, environment: Environment<'_>) -> Result<Option<String>, FileError> {
+    let Some(field) = fields.get("secret") else {
+        return Ok(None);
+    };
+    let variable = "a variable that holds it, as { env = \"LIMITS_SECRET\" }";
+    // The text is not shown, and not taken either: files are copied, mailed and committed.
+    if field.is_text() {
+        return Err(field.refuse(format_args!(
+            "a secret has no place in a file, name {variable}"
+        )));
     }
-    if let Some(later) = LATER_STORES.iter().find(|later| url.starts_with(**later)) {
-        return Err(field.refuse(format_args!("{later} is not supported yet, use {expected}")));
+    let expected = "what the whole fleet shares, as 32 random characters";
+    if !field.is_table() {
+        return Err(field.expected(variable));
     }
-    // The text is not shown: it may hold a password.
-    if !url.starts_with("redis://") && !url.starts_with("redis+unix://") {
-        return Err(field.refuse(format_args!("no store is named so, expected {expected}")));
-    }
-    if let Err(error) = RedisStore::builder(url).connect_lazy() {
-        return Err(field.refuse(full(&error)));
-    }
-    if let (Some(field), Some(text)) = (fields.get("prefix"), prefix)
-        && let Err(error) = RedisStore::builder(url).prefix(text).connect_lazy()
-    {
-        return Err(field.here(full(&error)));
-    }
-    Ok(StoreChoice::Redis {
-        url: url.to_owned(),
-        prefix: prefix.map(str::to_owned),
-    })
-}
-
-/// The reason beneath an error that names only its kind.
-fn full(error: &dyn std::error::Error) -> String {
-    error.source().unwrap_or(error).to_string()
+    let secret = Hidden::of_variable(field, environment, expected)?;
+    Ok(Some(secret.into_text()))
 }
 
 fn timeout(fields: &Fields<'_>) -> Result<Option<Duration>, FileError> {
@@ -91,12 +86,32 @@ fn timeout(fields: &Fields<'_>) -> Result<Option<Duration>, FileError> {
     Ok(Some(timeout))
 }
 
-fn policies(fields: &Fields<'_>) -> Result<Vec<Policy>, FileError> {
+fn rules(fields: &Fields<'_>) -> Result<Rules, FileError> {
     let proxies = Proxies::read(fields)?;
+    let tables = fields.policies("policy", policy::FIELDS)?;
+    let mut rules = Rules::new()
+        .policies(policies(&tables, &proxies)?)
+        .deny(access::read(fields.get("deny"), &proxies, &tables)?)
+        .allow(access::read(fields.get("allow"), &proxies, &tables)?);
+    if let Some(field) = fields.get("on_store_failure") {
+        rules = rules.on_store_failure(policy::failure_mode(&field)?);
+    }
+    if let Some(field) = fields.get("exempt") {
+        rules = rules.exempt(routes::exempt(&field)?);
+    }
+    if let Some(field) = fields.get("skip_preflights")
+        && field.boolean()?
+    {
+        rules = rules.exempt(is_preflight);
+    }
+    Ok(rules)
+}
+
+fn policies(tables: &[Fields<'_>], proxies: &Proxies) -> Result<Vec<Policy>, FileError> {
     let mut names = HashSet::new();
-    let mut policies = Vec::new();
-    for table in &fields.tables("policy", &policy::FIELDS)? {
-        policies.push(policy::read(table, &proxies)?);
+    let mut policies = Vec::with_capacity(tables.len());
+    for table in tables {
+        policies.push(policy::read(table, proxies)?);
         if let Some(name) = table.get("name")
             && !names.insert(name.text("a text")?)
         {

@@ -1,7 +1,8 @@
 //! `headers = ...`: the file's words for the families of quota headers.
 
 use super::FileError;
-use super::fields::{Field, Fields};
+use super::field::Field;
+use super::fields::Fields;
 use crate::http::QuotaHeaders;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<QuotaHeaders, FileError> {
         return Ok(QuotaHeaders::default());
     };
     let words = field.one_or_more(
-        |item| item.choice(&WORDS, &[]),
+        |item| item.choice(&WORDS),
         "it says nothing; write \"none\" for no quota headers",
     )?;
     if let Some(items) = field.items() {

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::FileError;
-use super::fields::Field;
+use super::field::Field;
 use super::proxies::Proxies;
-use crate::http::extract::{Everybody, Extension, Header, PeerAddr};
+use crate::http::extract::{Everybody, Extension, Header};
 use crate::key::Key;
 use crate::request::KeyExtractor;
 
@@ -64,7 +64,7 @@ pub(super) fn read(
 fn one(field: &Field<'_>, proxies: &Proxies) -> Result<Box<dyn KeyExtractor>, FileError> {
     let key: Box<dyn KeyExtractor> = match field.text(EXPECTED)? {
         "client-addr" => Box::new(proxies.client_addr(field)?),
-        "peer" => Box::new(PeerAddr),
+        "peer" => proxies.peer(),
         "everybody" => Box::new(Everybody),
         "user" => Box::new(Extension::<UserId>::new()),
         text => match text.strip_prefix("header:") {

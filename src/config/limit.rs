@@ -37,7 +37,7 @@ const PERMITS: &str = "1 to 4294967295";
 
 pub(super) fn read(fields: &Fields<'_>) -> Result<Limit, FileError> {
     let algorithm = fields.need("algorithm", "algorithm = \"gcra\"")?;
-    let read = algorithm.choice(&ALGORITHMS, &[])?;
+    let read = algorithm.choice(&ALGORITHMS)?;
     refuse_options_of_others(fields, algorithm.text("a text")?)?;
     read(fields)
 }

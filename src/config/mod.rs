@@ -1,4 +1,5 @@
-//! The same policies from a TOML file: [`Config`].
+//! The same policies from a file: [`Config`], and [`ConfigFile`], which reads it again when it
+//! changes.
 //!
 //! ```
 //! use tower_throttle::{Config, RateLimitLayer};
@@ -27,14 +28,33 @@
 //!
 //! | field | means | absent |
 //! |---|---|---|
-//! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` | an error |
+//! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` (see [`RedisStore`](crate::RedisStore) for all addresses), or a variable that holds one, see below | an error |
 //! | `prefix` | what every key in Redis begins with | the store's default |
+//! | `secret` | a variable that holds what subjects are hashed with, see [`key_secret`] | they are hashed without |
 //! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |
+//! | `rejection` | the body of rejections: `"problem-json"`, `"plain-text"` | `"problem-json"` |
 //! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
-//! | `on_store_failure` | `"allow"` or `"deny"`; a policy may say otherwise | `"allow"` |
+//! | `on_store_failure` | `"allow"`, `"deny"` or a share of the limit for this process, as `{ local = 0.25 }`: see [`FailureMode`]; a policy may say otherwise | `"allow"` |
 //! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
+//! | `trusted_hops` | how many proxies are in front, where their addresses are unknown; 1 to 64: see [`ClientAddr::trusted_hops`] | told by their addresses |
+//! | `ipv6_prefix` | the bits by which IPv6 clients and peers are told apart, 32 to 128 | `64` |
+//! | `exempt` | requests that are not limited: a route or a list, as `on` of a policy | none |
+//! | `skip_preflights` | CORS preflights are not limited: `true` | `false` |
+//! | `deny` | clients that are refused with 403, see below | nobody |
+//! | `allow` | clients that are let through uncounted, see below | nobody |
 //! | `[[policy]]` | one policy, as often as needed | nothing is limited |
+//!
+//! # Secrets
+//!
+//! ```toml
+//! store = { env = "REDIS_URL" }
+//! secret = { env = "LIMITS_SECRET" }
+//! ```
+//!
+//! The variables of the environment are read with the file. One that is not set, empty or no UTF-8
+//! is an error, and what one holds is in no error, log or `Debug`. An address without a password may
+//! stand in the file; the secret may not.
 //!
 //! # `headers`
 //!
@@ -49,6 +69,16 @@
 //!
 //! `headers = ["draft-11", "x-ratelimit-epoch"]` sends both; the two formats of `X-RateLimit`
 //! cannot be combined.
+//!
+//! # `deny` and `allow`
+//!
+//! ```toml
+//! deny = ["203.0.113.0/24", "2001:db8::1", { key = "header:x-user", values = ["mallory"] }]
+//! ```
+//!
+//! An address or a range is that of the client, as `key = "client-addr"` reads it. Values are those
+//! of a key that a policy has, `"header:<name>"` or `"user"`; they are looked up for requests that
+//! this policy is about. [`Rules::deny`] and [`Rules::allow`] say what becomes of them.
 //!
 //! # Each `[[policy]]`
 //!
@@ -67,7 +97,7 @@
 //! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"` | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
 //! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |
-//! | `mode` | `"enforce"` | `"enforce"` |
+//! | `mode` | `"enforce"`; `"shadow"` counts and denies nobody; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long, 1 ms to 24 h | it is denied |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
@@ -96,25 +126,59 @@
 //! # What is wrong
 //!
 //! A field or a value that is wrong is refused with its line, its policy and what would be right.
+//!
+//! # Other formats
+//!
+//! [`Config`] is deserialised by serde from any format with the same fields and words, so that it
+//! can be a part of your own configuration. `docs/limits.schema.json` in the repository is a JSON
+//! Schema of it, for editors: `#:schema limits.schema.json` in the first line of a file.
+//!
+//! # Reload
+//!
+//! [`ConfigFile`] watches its file. When it has changed, all of it is checked, and then takes effect
+//! at once: a request is judged by the old file or by the new one, and never by none.
+//!
+//! | of the file | when it changes |
+//! |---|---|
+//! | policies | are replaced. What was used of one stays used, but under another name or algorithm |
+//! | `mode` | changes. One that was set by [`Limiter::set_mode`] stays while the file's word stays |
+//! | `exempt`, `skip_preflights`, `deny`, `allow` | are replaced, also those that were set at run time |
+//! | `trusted_proxies`, `client_address`, `trusted_hops`, `ipv6_prefix`, `on_store_failure` | are replaced |
+//! | `headers`, `rejection` | change in all layers of the file, but where a layer has its own |
+//! | `store`, `prefix`, `secret`, `timeout` | cannot change: the file is refused |
+//!
+//! A file that is refused, or gone, changes nothing: what was in force stays, and the error goes to
+//! [`ConfigFile::on_reload`], to [`WatchedConfig::last_error`] and, with the feature `tracing`, to
+//! the log. The next change is looked at as any other.
+//!
+//! The file is found changed when its text is another, whoever wrote it in whatever way: in place,
+//! as another file in its place, or as a link that leads elsewhere, as in a volume of Kubernetes.
+//! That takes a fraction of a second; ten where the operating system tells no changes, as of a
+//! network's file system. A file that is written in place can be found half written: better write
+//! another and rename it.
+//!
+//! [`FailureMode`]: crate::FailureMode
+//! [`ClientAddr::trusted_hops`]: crate::ClientAddr::trusted_hops
+//! [`Policy`]: crate::Policy
+//! [`Policy::settle`]: crate::Policy::settle
+//! [`Policy::limit_by`]: crate::Policy::limit_by
+//! [`QuotaHeaders::DRAFT_11`]: crate::QuotaHeaders::DRAFT_11
+//! [`QuotaHeaders::DRAFT_6`]: crate::QuotaHeaders::DRAFT_6
+//! [`QuotaHeaders::X_RATELIMIT_DELTA`]: crate::QuotaHeaders::X_RATELIMIT_DELTA
+//! [`QuotaHeaders::X_RATELIMIT_EPOCH`]: crate::QuotaHeaders::X_RATELIMIT_EPOCH
+//! [`key_secret`]: crate::LimiterBuilder::key_secret
+//! [`Rules::deny`]: crate::Rules::deny
+//! [`Rules::allow`]: crate::Rules::allow
+//! [`Limiter::set_mode`]: crate::Limiter::set_mode
 
-use std::fmt;
-use std::path::Path;
-use std::str::FromStr;
-use std::time::Duration;
-
-use toml::de::DeTable;
-
-use crate::error::{StoreError, StoreErrorKind};
-use crate::http::QuotaHeaders;
-use crate::limiter::Limiter;
-use crate::policy::Policy;
-use crate::store::memory::MemoryStore;
-use crate::store::{FailureMode, RedisStore, RedisStoreBuilder, Store};
-use crate::tower::RateLimitLayer;
-
+mod access;
+mod configuration;
+mod deserialize;
 mod error;
+mod field;
 mod fields;
 mod file;
+mod fixed;
 mod headers;
 mod key;
 mod limit;
@@ -123,126 +187,17 @@ mod place;
 mod policy;
 mod proxies;
 mod rate;
+mod rejection;
+mod routes;
+mod store;
 mod unsound;
+mod variable;
+mod watch;
 
+pub use self::configuration::Config;
 pub use self::error::FileError;
 pub use self::key::UserId;
+pub use self::watch::{ConfigFile, OpenError, WatchedConfig};
 
-/// A configuration file, read and checked. See the [module](self) for the format.
-pub struct Config {
-    store: StoreChoice,
-    headers: QuotaHeaders,
-    timeout: Option<Duration>,
-    on_store_failure: FailureMode,
-    policies: Vec<Policy>,
-}
-
-enum StoreChoice {
-    Memory,
-    Redis { url: String, prefix: Option<String> },
-}
-
-impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, or names the line, the policy and the field that is wrong,
-    /// and what would be right.
-    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|source| FileError::unreadable(path, source))?;
-        Self::from_toml(&text).map_err(|error| error.in_file(path))
-    }
-
-    /// Checks a text; the same as `parse`.
-    ///
-    /// # Errors
-    ///
-    /// Names the line, the policy and the field that is wrong, and what would be right.
-    pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let table = DeTable::parse(text).map_err(|error| fields::not_toml(text, &error))?;
-        file::read(text, table.get_ref())
-    }
-
-    /// Connects to the store and puts the policies over it.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be reached or refuses. The address is not shown: it may hold a
-    /// password.
-    pub async fn connect(&self) -> Result<Limiter, StoreError> {
-        match &self.store {
-            StoreChoice::Memory => self.limiter(MemoryStore::new()),
-            StoreChoice::Redis { url, prefix } => {
-                let store = redis(url, prefix.as_deref());
-                self.limiter(store.connect().await?)
-            }
-        }
-    }
-
-    /// As [`connect`](Self::connect), but connects with the first decision: the service starts
-    /// even when the store is down, and the failure modes decide until it is up.
-    ///
-    /// # Errors
-    ///
-    /// When the store's address cannot be read.
-    pub fn connect_lazy(&self) -> Result<Limiter, StoreError> {
-        match &self.store {
-            StoreChoice::Memory => self.limiter(MemoryStore::new()),
-            StoreChoice::Redis { url, prefix } => {
-                let store = redis(url, prefix.as_deref());
-                self.limiter(store.connect_lazy()?)
-            }
-        }
-    }
-
-    fn limiter(&self, store: impl Store) -> Result<Limiter, StoreError> {
-        let mut limiter = Limiter::builder(store)
-            .policies(self.policies.iter().cloned())
-            .on_store_failure(self.on_store_failure);
-        if let Some(timeout) = self.timeout {
-            limiter = limiter.timeout(timeout);
-        }
-        // Reading the file has built this very limiter once, over no store.
-        limiter
-            .build()
-            .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
-    }
-
-    /// The choice of quota headers.
-    pub fn headers(&self) -> QuotaHeaders {
-        self.headers
-    }
-
-    /// The layer of a limiter, with the file's choice of quota headers.
-    pub fn layer(&self, limiter: Limiter) -> RateLimitLayer {
-        RateLimitLayer::new(limiter).headers(self.headers)
-    }
-}
-
-fn redis(url: &str, prefix: Option<&str>) -> RedisStoreBuilder {
-    let store = RedisStore::builder(url);
-    match prefix {
-        Some(prefix) => store.prefix(prefix),
-        None => store,
-    }
-}
-
-impl FromStr for Config {
-    type Err = FileError;
-
-    fn from_str(text: &str) -> Result<Self, FileError> {
-        Self::from_toml(text)
-    }
-}
-
-/// Leaves the store's address out: it may hold a password.
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("policies", &self.policies)
-            .finish_non_exhaustive()
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,16 @@
 //! `penalty = { ... }`: the file's words for a `Penalty`.
 
-use super::fields::{Field, Known};
+use super::field::Field;
+use super::fields::Known;
 use super::rate::time;
 use super::{FileError, unsound};
 use crate::algorithm::{Algorithm, Penalty};
 
-const FIELDS: Known = Known {
-    now: &["denials", "within", "ban", "longest"],
-    later: &[],
-};
+const FIELDS: Known = &["denials", "within", "ban", "longest"];
 
 pub(super) fn read(field: &Field<'_>) -> Result<Penalty, FileError> {
     let expected = "a table, as { denials = 10, within = \"15min\", ban = \"1h\" }";
-    let fields = field.table(&FIELDS, expected)?;
+    let fields = field.table(FIELDS, expected)?;
     let denials = fields.need("denials", "denials = 10")?;
     let within = fields.need("within", "within = \"15min\"")?;
     let ban = fields.need("ban", "ban = \"1h\"")?;

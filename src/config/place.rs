@@ -10,9 +10,17 @@ use super::FileError;
 pub(super) struct Place<'t> {
     text: &'t str,
     offset: usize,
-    policy: Option<&'t str>,
+    policy: Option<PolicyPlace<'t>>,
     /// The policy's field whose value is the table.
     table: Option<&'static str>,
+}
+
+/// The policy that a place belongs to.
+#[derive(Clone, Copy)]
+pub(super) enum PolicyPlace<'t> {
+    Named(&'t str),
+    /// Its number, counted from 1.
+    Nameless(usize),
 }
 
 impl<'t> Place<'t> {
@@ -33,8 +41,11 @@ impl<'t> Place<'t> {
         }
     }
 
-    pub(super) fn in_policy(self, policy: Option<&'t str>) -> Self {
-        Self { policy, ..self }
+    pub(super) fn in_policy(self, policy: PolicyPlace<'t>) -> Self {
+        Self {
+            policy: Some(policy),
+            ..self
+        }
     }
 
     pub(super) fn in_table(self, field: &'static str) -> Self {
@@ -47,7 +58,12 @@ impl<'t> Place<'t> {
     pub(super) fn refuse(self, problem: impl fmt::Display) -> FileError {
         let line = line_of(self.text, self.offset);
         match self.policy {
-            Some(name) => FileError::at(line, format_args!("policy {name:?}: {problem}")),
+            Some(PolicyPlace::Named(name)) => {
+                FileError::at(line, format_args!("policy {name:?}: {problem}"))
+            }
+            Some(PolicyPlace::Nameless(number)) => {
+                FileError::at(line, format_args!("policy {number}: {problem}"))
+            }
             None => FileError::at(line, problem),
         }
     }

@@ -2,40 +2,40 @@
 
 use http::StatusCode;
 
-use super::fields::{Field, Fields, Known};
+use super::field::Field;
+use super::fields::{Fields, Known};
 use super::proxies::Proxies;
-use super::{FileError, key, limit, penalty, rate, unsound};
-use crate::error::ConfigError;
-use crate::http::{HeaderCost, Route};
+use super::{FileError, key, limit, penalty, rate, routes, unsound};
+use crate::http::HeaderCost;
 use crate::limiter::Limiter;
+use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::CostExtractor;
 use crate::response::ResponseHead;
 use crate::store::{Answer, Check, FailureMode, Store};
 
-pub(super) const FIELDS: Known = Known {
-    now: &[
-        "name",
-        "algorithm",
-        "limit",
-        "burst",
-        "capacity",
-        "delay",
-        "aligned",
-        "slices",
-        "lease",
-        "key",
-        "on",
-        "cost",
-        "count_status",
-        "mode",
-        "max_wait",
-        "penalty",
-        "on_missing_key",
-        "on_store_failure",
-    ],
-    later: &[],
-};
+pub(super) const FIELDS: Known = &[
+    "name",
+    "algorithm",
+    "limit",
+    "burst",
+    "capacity",
+    "delay",
+    "aligned",
+    "slices",
+    "lease",
+    "key",
+    "on",
+    "cost",
+    "count_status",
+    "mode",
+    "max_wait",
+    "penalty",
+    "on_missing_key",
+    "on_store_failure",
+];
+
+const LOCAL_FIELDS: Known = &["local"];
 
 pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, FileError> {
     let name = fields.need("name", "name = \"client\"")?;
@@ -46,7 +46,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     )?;
     let mut policy = Policy::new(name, limit::read(fields)?).by(key::read(&subject, proxies)?);
     if let Some(on) = fields.get("on") {
-        policy = policy.on(routes(&on)?);
+        policy = policy.on(routes::of_policy(&on)?);
     }
     if let Some(field) = fields.get("cost") {
         policy = cost(policy, &field)?;
@@ -57,7 +57,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         policy = policy.count_if(counts);
     }
     if let Some(field) = fields.get("mode") {
-        field.choice(&[("enforce", ())], &["shadow"])?;
+        policy = policy.mode(field.choice(&Mode::ALL.map(|mode| (mode.as_str(), mode)))?);
     }
     if let Some(field) = fields.get("max_wait") {
         policy = policy.max_wait(rate::time(&field)?);
@@ -71,7 +71,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
             ("reject", OnMissingKey::Reject),
             ("skip", OnMissingKey::Skip),
         ];
-        policy = policy.on_missing_key(field.choice(&choices, &[])?);
+        policy = policy.on_missing_key(field.choice(&choices)?);
     }
     if let Some(field) = fields.get("on_store_failure") {
         policy = policy.on_store_failure(failure_mode(&field)?);
@@ -79,21 +79,6 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     // The limiter's own checks, so that what they refuse is refused with its place.
     Limiter::new(NoStore, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
     Ok(policy)
-}
-
-fn routes(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
-    let expected = "a route, as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
-    let route = |item: &Field<'_>| {
-        let route: Route = item
-            .text(expected)?
-            .parse()
-            .map_err(|error: ConfigError| item.refuse(error))?;
-        Ok(route)
-    };
-    field.one_or_more(
-        route,
-        "the policy would be about nothing; leave the field out for every request",
-    )
 }
 
 fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
@@ -123,11 +108,25 @@ fn statuses(field: &Field<'_>) -> Result<Vec<StatusCode>, FileError> {
 
 /// `on_store_failure`, of a policy or of the whole file.
 pub(super) fn failure_mode(field: &Field<'_>) -> Result<FailureMode, FileError> {
-    let choices = [("allow", FailureMode::Allow), ("deny", FailureMode::Deny)];
+    let expected =
+        "\"allow\", \"deny\", or a share of the limit for this process, as { local = 0.25 }";
     if field.is_table() {
-        return Err(field.not_yet("\"allow\" or \"deny\""));
+        let fields = field.table(LOCAL_FIELDS, expected)?;
+        return local(&fields.need("local", "local = 0.25")?);
     }
-    field.choice(&choices, &[])
+    match field.text(expected)? {
+        "allow" => Ok(FailureMode::Allow),
+        "deny" => Ok(FailureMode::Deny),
+        _ => Err(field.expected(expected)),
+    }
+}
+
+fn local(share: &Field<'_>) -> Result<FailureMode, FileError> {
+    let expected = "a share of the limit, above 0 and at most 1";
+    let mode = FailureMode::Local {
+        share: share.fraction(expected)?,
+    };
+    mode.sound().map_err(|_| share.expected(expected))
 }
 
 /// Stands where a limiter is only checked and never asked.
@@ -144,9 +143,11 @@ mod tests {
     use std::time::Duration;
 
     use http::Response;
+    use toml::de::DeTable;
 
     use crate::algorithm::{Algorithm, Patience, Penalty};
-    use crate::config::Config;
+    use crate::config::fields::Fields;
+    use crate::config::proxies::Proxies;
     use crate::policy::ReadyPolicy;
     use crate::response::ResponseHead;
     use crate::store::FailureMode;
@@ -157,8 +158,11 @@ mod tests {
             "store = \"memory\"\n[[policy]]\nname = \"client\"\nalgorithm = \"gcra\"\n\
              limit = \"100/min\"\nkey = \"peer\"\n{field}\n"
         );
-        let config = Config::from_toml(&text).unwrap();
-        let policy = config.policies[0].clone();
+        let table = DeTable::parse(&text).unwrap();
+        let file = Fields::of_file(&text, table.get_ref(), &["store", "policy"]).unwrap();
+        let proxies = Proxies::read(&file).unwrap();
+        let tables = file.policies("policy", super::FIELDS).unwrap();
+        let policy = super::read(&tables[0], &proxies).unwrap();
         policy.ready(FailureMode::Allow).unwrap()
     }
 

@@ -1,9 +1,12 @@
-//! `trusted_proxies` and `client_address`: whom the file believes about a client's address.
+//! `trusted_proxies`, `client_address`, `trusted_hops` and `ipv6_prefix`: whom the file believes
+//! about a client's address, and which addresses are one client.
 
 use super::FileError;
-use super::fields::{Field, Fields};
+use super::field::Field;
+use super::fields::Fields;
 use crate::error::ConfigError;
-use crate::http::extract::ClientAddr;
+use crate::http::extract::{ClientAddr, PeerAddr};
+use crate::request::KeyExtractor;
 
 const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
 
@@ -11,6 +14,8 @@ const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
 pub(super) struct Proxies {
     trusted: Vec<String>,
     header: Told,
+    hops: Option<usize>,
+    ipv6_prefix: Option<u8>,
 }
 
 /// The one header that is consulted.
@@ -27,13 +32,27 @@ impl Proxies {
         let proxies = Self {
             trusted: trusted.as_ref().map_or(Ok(Vec::new()), ranges)?,
             header: header.as_ref().map_or(Ok(Told::XForwardedFor), told)?,
+            hops: number(fields, "trusted_hops", "1 to 64")?,
+            ipv6_prefix: number(fields, "ipv6_prefix", "32 to 128 bits")?,
         };
         // Whatever is wrong is refused where it stands, also while no policy uses it.
-        if let Some(header) = &header {
-            let extractor = proxies.extractor();
-            extractor.map_err(|error| header.refuse(error))?;
-        }
+        let extractor = proxies.extractor().map_err(|error| match &header {
+            Some(header) => header.refuse(error),
+            None => fields.refuse(error),
+        })?;
+        let sound = KeyExtractor::validate(&extractor);
+        sound.map_err(|error| match error {
+            ConfigError::OutOfRange { field, .. } => fields.refuse_at(field, error),
+            error => fields.refuse(error),
+        })?;
         Ok(proxies)
+    }
+
+    pub(super) fn peer(&self) -> Box<dyn KeyExtractor> {
+        match self.ipv6_prefix {
+            Some(bits) => Box::new(PeerAddr.ipv6_prefix(bits)),
+            None => Box::new(PeerAddr),
+        }
     }
 
     /// With nobody to trust, the peer is the client.
@@ -44,12 +63,31 @@ impl Proxies {
 
     fn extractor(&self) -> Result<ClientAddr, ConfigError> {
         let trusted = &self.trusted;
-        match &self.header {
+        let mut client = match &self.header {
             Told::XForwardedFor => ClientAddr::x_forwarded_for(trusted),
             Told::Forwarded => ClientAddr::forwarded(trusted),
             Told::Header(name) => ClientAddr::header(name, trusted),
+        }?;
+        if let Some(hops) = self.hops {
+            client = client.trusted_hops(hops);
         }
+        if let Some(bits) = self.ipv6_prefix {
+            client = client.ipv6_prefix(bits);
+        }
+        Ok(client)
     }
+}
+
+fn number<N: TryFrom<u32>>(
+    fields: &Fields<'_>,
+    name: &'static str,
+    expected: &str,
+) -> Result<Option<N>, FileError> {
+    let Some(field) = fields.get(name) else {
+        return Ok(None);
+    };
+    let number = N::try_from(field.number(expected)?);
+    number.map(Some).map_err(|_| field.expected(expected))
 }
 
 fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{Request, Response};
 use tower_layer::Layer;
@@ -50,7 +51,7 @@ impl RateLimitLayer {
         Self {
             settings: Arc::new(Settings {
                 limiter,
-                headers: QuotaHeaders::default(),
+                headers: Arc::default(),
                 on_rejection: Arc::new(ProblemJson),
                 skips_preflights: false,
                 exposes_decisions: false,
@@ -61,6 +62,13 @@ impl RateLimitLayer {
     /// Which quota headers responses carry.
     #[must_use]
     pub fn headers(mut self, headers: QuotaHeaders) -> Self {
+        Arc::make_mut(&mut self.settings).headers = Arc::new(ArcSwap::from_pointee(headers));
+        self
+    }
+
+    /// Which quota headers responses carry, whoever changes it and whenever.
+    #[cfg(feature = "config")]
+    pub(crate) fn headers_in_force(mut self, headers: Arc<ArcSwap<QuotaHeaders>>) -> Self {
         Arc::make_mut(&mut self.settings).headers = headers;
         self
     }
@@ -111,7 +119,7 @@ impl<S> Layer<S> for RateLimitLayer {
 #[derive(Clone)]
 pub(super) struct Settings {
     limiter: Limiter,
-    headers: QuotaHeaders,
+    headers: Arc<ArcSwap<QuotaHeaders>>,
     on_rejection: Arc<dyn OnRejection>,
     skips_preflights: bool,
     exposes_decisions: bool,
@@ -128,7 +136,7 @@ impl Settings {
 
     /// What the decisions mean for their request.
     pub(super) fn sentence(&self, mut judged: Judged, request: &RequestHead<'_>) -> Sentence {
-        let fields = self.headers.fields(&judged, &SystemClock);
+        let fields = self.headers.load().fields(&judged, &SystemClock);
         match Rejection::of(&judged) {
             None => Sentence::Pass(Pass {
                 fields,

@@ -1,8 +1,8 @@
 //! `algorithm`, `limit` and the options: each algorithm's own, and no other's.
 
-use tower_throttle::{Config, DAY, Limit, MINUTE, Policy, Rate, SECOND, per_minute, per_second};
+use tower_throttle::{DAY, Limit, MINUTE, Policy, Rate, Rules, SECOND, per_minute, per_second};
 
-use super::{refusal, with_policy};
+use super::{read, refusal, with_policy};
 
 /// What makes each algorithm allow two and no more, in the lines that follow its name.
 const TWO: [(&str, &str); 8] = [
@@ -26,7 +26,7 @@ fn with_limit(algorithm: &str, fields: &str) -> String {
 #[tokio::test]
 async fn each_algorithm_makes_a_limiter_that_allows_and_then_denies() {
     for (algorithm, limit) in TWO {
-        let config = Config::from_toml(&with_limit(algorithm, limit)).unwrap();
+        let config = read(&with_limit(algorithm, limit));
         let limiter = config.connect().await.unwrap();
         for allowed in [true, true, false, false] {
             let decision = limiter.check("client", "somebody").await.unwrap();
@@ -101,11 +101,11 @@ fn a_file_says_what_a_program_says() {
             Limit::concurrency(20).lease(10 * SECOND),
         ),
     ] {
-        let config = Config::from_toml(&with_limit(algorithm, fields)).unwrap();
-        let policy = Policy::new("client", limit);
+        let config = read(&with_limit(algorithm, fields));
+        let rules = Rules::new().policies([Policy::new("client", limit)]);
         assert_eq!(
             format!("{config:?}"),
-            format!("Config {{ policies: [{policy:?}], .. }}"),
+            format!("Config {{ rules: {rules:?}, .. }}"),
             "{algorithm}: {fields}"
         );
     }
@@ -128,7 +128,7 @@ fn an_option_of_another_algorithm_is_refused_with_the_one_that_has_it() {
             let others: Vec<_> = others.collect();
             let text = with_limit(algorithm, &format!("{option}\n{}", others.join("\n")));
             if theirs.split(&[' ', ','][..]).any(|one| one == algorithm) {
-                Config::from_toml(&text).unwrap();
+                read(&text);
             } else {
                 assert_eq!(
                     refusal(&text),
@@ -147,7 +147,7 @@ fn an_option_that_is_switched_off_may_stand_anywhere() {
             algorithm,
             &format!("{limit}\naligned = false\ndelay = false"),
         );
-        Config::from_toml(&text).unwrap();
+        read(&text);
     }
 }
 

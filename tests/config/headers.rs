@@ -1,12 +1,9 @@
 //! `headers`: the families of quota headers.
 
-use std::convert::Infallible;
+use http::Request;
+use tower_throttle::QuotaHeaders;
 
-use http::{Request, Response};
-use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::{Config, QuotaHeaders};
-
-use super::{refusal, with_field};
+use super::{answers, layer, read, refusal, with_field};
 
 fn file(headers: &str) -> String {
     format!("store = \"memory\"\nheaders = {headers}\n")
@@ -31,10 +28,10 @@ fn a_word_and_a_list_of_words_choose_the_families() {
         (r#"["draft-11", "x-ratelimit-delta"]"#, draft_11.and(delta)),
         (r#"["x-ratelimit-epoch", "draft-6"]"#, draft_6.and(epoch)),
     ] {
-        let config = Config::from_toml(&file(headers)).unwrap();
+        let config = read(&file(headers));
         assert_eq!(config.headers(), chosen, "{headers}");
     }
-    let config = Config::from_toml("store = \"memory\"\n").unwrap();
+    let config = read("store = \"memory\"\n");
     assert_eq!(config.headers(), draft_11);
 }
 
@@ -52,7 +49,7 @@ fn denials_alone_are_draft_11_and_in_a_list_all_its_others() {
             draft_11.and(delta),
         ),
     ] {
-        let config = Config::from_toml(&file(headers)).unwrap();
+        let config = read(&file(headers));
         assert_eq!(config.headers(), chosen, "{headers}");
     }
 }
@@ -61,12 +58,8 @@ fn denials_alone_are_draft_11_and_in_a_list_all_its_others() {
 async fn the_layer_of_a_file_sends_the_headers_that_the_file_names() {
     let headers = "headers = [\"x-ratelimit-delta\", \"draft-6\"]";
     let file = with_field("key = \"everybody\"");
-    let config = Config::from_toml(&format!("{headers}\n{file}")).unwrap();
-    let layer = config.layer(config.connect_lazy().unwrap());
-    let service = layer.layer(service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
-    }));
-    let response = service.oneshot(Request::new(())).await.unwrap();
+    let layer = layer(&format!("{headers}\n{file}"));
+    let response = answers(&layer, Request::new(())).await;
     assert_eq!(response.headers()["x-ratelimit-remaining"], "99");
     assert_eq!(response.headers()["ratelimit-remaining"], "99");
     assert!(!response.headers().contains_key("ratelimit"));

@@ -1,11 +1,9 @@
-//! `max_wait`, `penalty` and `count_status`.
+//! `max_wait`, `penalty`, `count_status` and `on_store_failure`.
 
-use tower_throttle::Config;
-
-use super::{refusal, refusal_of, with_field};
+use super::{read, refusal, refusal_of, with_field};
 
 fn is_taken(field: &str) {
-    Config::from_toml(&with_field(field)).unwrap();
+    read(&with_field(field));
 }
 
 #[test]
@@ -31,7 +29,7 @@ fn a_penalty_is_taken_however_its_table_is_written() {
     is_taken("penalty = { denials = 100, within = \"1ms\", ban = \"366day\" }");
     is_taken("penalty.denials = 10\npenalty.within = \"15min\"\npenalty.ban = \"1h\"");
     let table = "[policy.penalty]\ndenials = 10\nwithin = \"15min\"\nban = \"1h\"\n";
-    Config::from_toml(&format!("{}{table}", with_field("cost = 1"))).unwrap();
+    read(&format!("{}{table}", with_field("cost = 1")));
 }
 
 #[test]
@@ -154,4 +152,89 @@ fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
         "line 7: policy \"client\": count_status: what is held while a request runs is given back \
          when it ends; there is nothing to settle, leave it out"
     );
+}
+
+/// How many of ten requests pass when there is no store.
+async fn allowed_without_store(head: &str, policy: &str) -> usize {
+    let port = crate::support::redis::free_port();
+    let config = read(&format!(
+        "store = \"redis://127.0.0.1:{port}\"\ntimeout = \"60s\"\n{head}\n[[policy]]\n\
+         name = \"client\"\nkey = \"peer\"\nalgorithm = \"fixed-window\"\nlimit = \"8/day\"\n{policy}\n"
+    ));
+    let limiter = config.connect_lazy().unwrap();
+    let mut allowed = 0;
+    for _ in 0..10 {
+        let decision = limiter.check("client", "somebody").await.unwrap();
+        allowed += usize::from(decision.is_allowed());
+    }
+    allowed
+}
+
+#[tokio::test]
+async fn a_policy_without_a_store_does_what_it_says_or_else_what_the_file_says() {
+    let [allow, deny, quarter, whole] =
+        ["\"allow\"", "\"deny\"", "{ local = 0.25 }", "{ local = 1 }"]
+            .map(|mode| format!("on_store_failure = {mode}"));
+    for (file, policy, allowed) in [
+        ("", "", 10),
+        (&*allow, "", 10),
+        (&deny, "", 0),
+        (&quarter, "", 2),
+        (&deny, &*allow, 10),
+        (&deny, &quarter, 2),
+        (&quarter, &whole, 8),
+        (&allow, &deny, 0),
+    ] {
+        let passed = allowed_without_store(file, policy).await;
+        assert_eq!(passed, allowed, "{file}: {policy}");
+    }
+}
+
+#[test]
+fn a_failure_mode_that_makes_no_sense_is_refused() {
+    let share = "expected a share of the limit, above 0 and at most 1";
+    let word = "expected \"allow\", \"deny\", or a share of the limit for this process, as { local = \
+                0.25 }";
+    for (mode, refused) in [
+        ("true", format!("on_store_failure: got true, {word}")),
+        (
+            "\"local\"",
+            format!("on_store_failure: got \"local\", {word}"),
+        ),
+        (
+            "{ local = 0 }",
+            format!("on_store_failure.local: got 0, {share}"),
+        ),
+        (
+            "{ local = 1.01 }",
+            format!("on_store_failure.local: got 1.01, {share}"),
+        ),
+        (
+            "{ local = -0.5 }",
+            format!("on_store_failure.local: got -0.5, {share}"),
+        ),
+        (
+            "{ local = nan }",
+            format!("on_store_failure.local: got nan, {share}"),
+        ),
+        (
+            "{ local = \"1/4\" }",
+            format!("on_store_failure.local: got \"1/4\", {share}"),
+        ),
+        (
+            "{}",
+            "on_store_failure.local: is missing, write local = 0.25".to_owned(),
+        ),
+        (
+            "{ share = 0.25 }",
+            "on_store_failure.share: is no field here, expected one of local".to_owned(),
+        ),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("on_store_failure = {mode}")),
+            format!("line 4: policy \"client\": {refused}")
+        );
+        let text = format!("store = \"memory\"\non_store_failure = {mode}\n");
+        assert_eq!(refusal(&text), format!("line 2: {refused}"));
+    }
 }

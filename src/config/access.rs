@@ -1,0 +1,76 @@
+//! `deny` and `allow`: clients by address or by key.
+
+use super::FileError;
+use super::field::Field;
+use super::fields::{Fields, Known};
+use super::key::UserId;
+use super::proxies::Proxies;
+use crate::access::AccessList;
+use crate::key::Key;
+
+const FIELDS: Known = &["key", "values"];
+
+const EXPECTED: &str = "a list of addresses, ranges and values of keys, as [\"203.0.113.0/24\", \
+                        \"2001:db8::1\", { key = \"header:x-user\", values = [\"mallory\"] }]";
+
+/// Reads a list; `policies` are those whose keys the list's values are compared with.
+pub(super) fn read(
+    field: Option<Field<'_>>,
+    proxies: &Proxies,
+    policies: &[Fields<'_>],
+) -> Result<AccessList, FileError> {
+    let mut list = AccessList::new();
+    let Some(field) = field else {
+        return Ok(list);
+    };
+    for item in field.items().ok_or_else(|| field.expected(EXPECTED))? {
+        list = if item.is_table() {
+            list.keys(keys(&item, policies)?)
+        } else {
+            let range = [item.text(EXPECTED)?];
+            let by = proxies.client_addr(&item)?;
+            let with_range = list.addresses(by, range);
+            with_range.map_err(|_| item.expected(EXPECTED))?
+        };
+    }
+    Ok(list)
+}
+
+/// `{ key = "header:x-user", values = ["mallory"] }`.
+fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError> {
+    let fields = item.table(FIELDS, EXPECTED)?;
+    let key = fields.need("key", "key = \"header:x-user\"")?;
+    let expected = "\"header:<name>\" or \"user\", as it is the key of a policy";
+    let kind = key.text(expected)?;
+    let header = kind.strip_prefix("header:");
+    if header.is_none() && kind != "user" {
+        return Err(key.expected(expected));
+    }
+    // The values would be compared with nothing, and nobody would notice.
+    let is_key_of = |policy: &Fields<'_>| {
+        let key = policy.get("key");
+        key.is_some_and(|key| {
+            key.text("")
+                .is_ok_and(|text| text.eq_ignore_ascii_case(kind))
+        })
+    };
+    if !policies.iter().any(is_key_of) {
+        let problem = format_args!("no policy has the key {kind:?}, so the list is about nobody");
+        return Err(key.refuse(problem));
+    }
+    let values = fields.need("values", "values = [\"mallory\"]")?;
+    let one = |value: &Field<'_>| {
+        let text = value.text("a list of texts, as [\"mallory\"]")?;
+        // Not shown: it may be somebody's API key.
+        if text.is_empty() || text.trim() != text {
+            return Err(
+                value.refuse("a value is empty or has blanks around it, no key is like that")
+            );
+        }
+        Ok(match header {
+            Some(name) => Key::header(name, text.as_bytes()),
+            None => UserId::new(text).into(),
+        })
+    };
+    values.one_or_more(one, "it is about nobody; leave it out")
+}

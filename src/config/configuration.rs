@@ -1,0 +1,151 @@
+//! `Config`: a configuration that was read and checked.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::rejection::RejectionChoice;
+use super::store::{StoreChoice, redis};
+use super::{FileError, file};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::http::QuotaHeaders;
+use crate::limiter::{Limiter, Rules};
+use crate::observe::Observer;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::tower::RateLimitLayer;
+
+/// A configuration, read and checked. See the [module](super) for the format.
+#[derive(Clone)]
+pub struct Config {
+    pub(super) store: StoreChoice,
+    pub(super) secret: Option<String>,
+    pub(super) headers: QuotaHeaders,
+    pub(super) rejection: RejectionChoice,
+    pub(super) timeout: Option<Duration>,
+    pub(super) rules: Rules,
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or names the line, the policy and the field that is wrong,
+    /// and what would be right.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|source| FileError::unreadable(path, source))?;
+        Self::from_toml(&text).map_err(|error| error.in_file(path))
+    }
+
+    /// Checks a text; the same as `parse`.
+    ///
+    /// # Errors
+    ///
+    /// Names the line, the policy and the field that is wrong, and what would be right.
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
+        file::read(text, &variable_of_this_process, None)
+    }
+
+    /// As [`from_toml`](Self::from_toml), to take the place of another in a running service.
+    pub(super) fn succeeding(in_force: &Self, text: &str) -> Result<Self, FileError> {
+        file::read(text, &variable_of_this_process, Some(in_force))
+    }
+
+    /// Tells somebody what is decided and how the store fares, see
+    /// [`LimiterBuilder::observe`](crate::LimiterBuilder::observe); called several times, each of
+    /// them.
+    #[must_use]
+    pub fn observe(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Connects to the store and puts the policies over it.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be reached or refuses. The address is not shown: it may hold a
+    /// password.
+    pub async fn connect(&self) -> Result<Limiter, StoreError> {
+        match &self.store {
+            StoreChoice::Memory => self.limiter(MemoryStore::new()),
+            StoreChoice::Redis { url, prefix } => {
+                let store = redis(url, prefix.as_deref());
+                self.limiter(store.connect().await?)
+            }
+        }
+    }
+
+    /// As [`connect`](Self::connect), but connects with the first decision: the service starts
+    /// even when the store is down, and the failure modes decide until it is up.
+    ///
+    /// # Errors
+    ///
+    /// When the store's address cannot be read.
+    pub fn connect_lazy(&self) -> Result<Limiter, StoreError> {
+        match &self.store {
+            StoreChoice::Memory => self.limiter(MemoryStore::new()),
+            StoreChoice::Redis { url, prefix } => {
+                let store = redis(url, prefix.as_deref());
+                self.limiter(store.connect_lazy()?)
+            }
+        }
+    }
+
+    fn limiter(&self, store: impl Store) -> Result<Limiter, StoreError> {
+        let mut limiter = Limiter::builder(store).rules(self.rules.clone());
+        if let Some(timeout) = self.timeout {
+            limiter = limiter.timeout(timeout);
+        }
+        if let Some(secret) = &self.secret {
+            limiter = limiter.key_secret(secret);
+        }
+        for observer in &self.observers {
+            limiter = limiter.observe(Arc::clone(observer));
+        }
+        // Reading the file has built this very limiter once, over no store.
+        limiter
+            .build()
+            .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
+    }
+
+    /// The choice of quota headers.
+    pub fn headers(&self) -> QuotaHeaders {
+        self.headers
+    }
+
+    /// The layer of a limiter, with the choice of quota headers and of responses to rejections.
+    pub fn layer(&self, limiter: Limiter) -> RateLimitLayer {
+        RateLimitLayer::new(limiter)
+            .headers(self.headers)
+            .on_rejection(self.rejection)
+    }
+}
+
+fn variable_of_this_process(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+impl FromStr for Config {
+    type Err = FileError;
+
+    fn from_str(text: &str) -> Result<Self, FileError> {
+        Self::from_toml(text)
+    }
+}
+
+/// Leaves the store's address and the secret out.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}

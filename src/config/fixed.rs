@@ -1,0 +1,23 @@
+//! What cannot change while a service runs.
+
+use super::fields::Fields;
+use super::{Config, FileError};
+
+/// Refuses what would need other connections, other keys or another layer around the store.
+pub(super) fn hold(fields: &Fields<'_>, before: &Config, after: &Config) -> Result<(), FileError> {
+    let same = [
+        ("store", before.store.address() == after.store.address()),
+        ("prefix", before.store.prefix() == after.store.prefix()),
+        ("secret", before.secret == after.secret),
+        ("timeout", before.timeout == after.timeout),
+    ];
+    for (name, is_same) in same {
+        if !is_same {
+            let problem = format_args!(
+                "{name}: cannot change while the service runs, restart it, or put back what was there"
+            );
+            return Err(fields.refuse_at(name, problem));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! `store` and `prefix`: where the counting happens.
+
+use std::error::Error;
+
+use super::FileError;
+use super::fields::Fields;
+use super::variable::{Environment, Hidden};
+use crate::error::StoreError;
+use crate::store::{RedisStore, RedisStoreBuilder};
+
+const EXPECTED: &str = "\"memory\", or the address of a server, as \"redis://127.0.0.1:6379\", or a \
+                        variable that holds one, as { env = \"REDIS_URL\" }";
+
+/// The store that a file names.
+#[derive(Clone)]
+pub(super) enum StoreChoice {
+    Memory,
+    Redis { url: String, prefix: Option<String> },
+}
+
+impl StoreChoice {
+    pub(super) fn read(
+        fields: &Fields<'_>,
+        environment: Environment<'_>,
+    ) -> Result<Self, FileError> {
+        let prefix = fields.get("prefix");
+        let prefix_text = prefix.as_ref().map(|prefix| prefix.text("a text"));
+        let prefix_text = prefix_text.transpose()?;
+        let field = fields.need(
+            "store",
+            "store = \"memory\", or \"redis://127.0.0.1:6379\" for one count of a whole fleet",
+        )?;
+        let address = Hidden::read(field, environment, EXPECTED)?;
+        if address.text() == "memory" {
+            return Ok(Self::Memory);
+        }
+        if !address.text().contains("://") {
+            let problem = format_args!("no store is named so, expected {EXPECTED}");
+            return Err(address.refuse(problem));
+        }
+        // What servers there are, and how they are written, is the store's to say.
+        if let Err(error) = redis(address.text(), None).connect_lazy() {
+            return Err(address.refuse(reason(&error)));
+        }
+        if let (Some(field), Some(text)) = (prefix, prefix_text)
+            && let Err(error) = redis(address.text(), Some(text)).connect_lazy()
+        {
+            return Err(field.here(reason(&error)));
+        }
+        Ok(Self::Redis {
+            url: address.into_text(),
+            prefix: prefix_text.map(str::to_owned),
+        })
+    }
+}
+
+impl StoreChoice {
+    /// `None` of the memory of this process.
+    pub(super) fn address(&self) -> Option<&str> {
+        match self {
+            Self::Memory => None,
+            Self::Redis { url, .. } => Some(url),
+        }
+    }
+
+    pub(super) fn prefix(&self) -> Option<&str> {
+        match self {
+            Self::Memory => None,
+            Self::Redis { prefix, .. } => prefix.as_deref(),
+        }
+    }
+}
+
+pub(super) fn redis(url: &str, prefix: Option<&str>) -> RedisStoreBuilder {
+    let store = RedisStore::builder(url);
+    match prefix {
+        Some(prefix) => store.prefix(prefix),
+        None => store,
+    }
+}
+
+/// The reason beneath an error that names only its kind.
+fn reason(error: &StoreError) -> String {
+    match error.source() {
+        Some(reason) => reason.to_string(),
+        None => error.to_string(),
+    }
+}

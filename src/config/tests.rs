@@ -1,0 +1,41 @@
+//! The files that the documentation shows.
+
+use std::ffi::OsString;
+
+use super::file;
+
+const PAGE: &str = include_str!("../../docs/configuration.md");
+
+fn environment(name: &str) -> Option<OsString> {
+    let value = match name {
+        "REDIS_URL" => "redis://127.0.0.1:6379",
+        "LIMITS_SECRET" => "32 random characters",
+        _ => return None,
+    };
+    Some(value.into())
+}
+
+/// The blocks of a language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let fence = format!("```{language}\n");
+    let blocks = PAGE.split(&fence).skip(1);
+    let blocks = blocks.map(|block| block.split_once("```").unwrap().0);
+    blocks.collect()
+}
+
+#[test]
+fn the_files_in_the_documentation_are_taken() {
+    let blocks = blocks("toml");
+    assert!(blocks.len() >= 3, "{blocks:?}");
+    for block in blocks {
+        file::read(block, &environment, None).unwrap();
+    }
+}
+
+#[test]
+fn the_error_in_the_documentation_is_that_of_its_file() {
+    let wrong = blocks("toml")[0].replacen("100/min", "100/minute", 1);
+    let refused = file::read(&wrong, &environment, None).unwrap_err();
+    let refused = refused.in_file("limits.toml".as_ref());
+    assert_eq!(format!("{refused}\n"), blocks("text")[0]);
+}

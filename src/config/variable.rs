@@ -1,0 +1,165 @@
+//! `{ env = "REDIS_URL" }`: a text that stands in a variable of the environment, so that no secret
+//! stands in the file.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fmt;
+
+use super::FileError;
+use super::field::Field;
+use super::fields::Known;
+
+/// The variables of the environment, by their names.
+pub(super) type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
+
+const FIELDS: Known = &["env"];
+
+/// A text of the file or of a variable. An error never shows it: it may hold a password.
+pub(super) struct Hidden<'t> {
+    field: Field<'t>,
+    variable: Option<&'t str>,
+    text: Cow<'t, str>,
+}
+
+impl<'t> Hidden<'t> {
+    /// A text, or `{ env = "..." }`.
+    pub(super) fn read(
+        field: Field<'t>,
+        environment: Environment<'_>,
+        expected: &str,
+    ) -> Result<Self, FileError> {
+        if field.is_table() {
+            return Self::of_variable(field, environment, expected);
+        }
+        Ok(Self {
+            field,
+            variable: None,
+            text: Cow::Borrowed(field.text(expected)?),
+        })
+    }
+
+    /// What `{ env = "..." }` names.
+    pub(super) fn of_variable(
+        field: Field<'t>,
+        environment: Environment<'_>,
+        expected: &str,
+    ) -> Result<Self, FileError> {
+        let fields = field.table(FIELDS, expected)?;
+        let field = fields.need("env", "env = \"THE_VARIABLE\"")?;
+        let name = field.text("the name of a variable, as \"REDIS_URL\"")?;
+        let refuse = |problem: &str| {
+            let remedy = format_args!("set it to {expected}");
+            field.refuse(format_args!("the variable {name:?} {problem}, {remedy}"))
+        };
+        // No variable can have such a name, and the system may not like to be asked for it.
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(field.expected("the name of a variable, as \"REDIS_URL\""));
+        }
+        let text = environment(name).ok_or_else(|| refuse("is not set"))?;
+        let text = text.into_string();
+        let text = text.map_err(|_not_shown| refuse("is no UTF-8"))?;
+        if text.is_empty() {
+            return Err(refuse("is empty"));
+        }
+        Ok(Self {
+            field,
+            variable: Some(name),
+            text: Cow::Owned(text),
+        })
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text.into_owned()
+    }
+
+    /// An error about the text.
+    pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
+        match self.variable {
+            Some(name) => {
+                let problem = format_args!("the variable {name:?}: {problem}");
+                self.field.refuse(problem)
+            }
+            None => self.field.refuse(problem),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use crate::config::{Config, FileError, file};
+
+    const SECRET: &str = "store = \"memory\"\nsecret = { env = \"LIMITS_SECRET\" }\n";
+    const STORE: &str = "store = { env = \"REDIS_URL\" }\n";
+
+    fn read(text: &str, value: Option<OsString>) -> Result<Config, FileError> {
+        let environment = |name: &str| match name {
+            "LIMITS_SECRET" | "REDIS_URL" => value.clone(),
+            _ => None,
+        };
+        file::read(text, &environment, None)
+    }
+
+    fn refusal(text: &str, value: Option<OsString>) -> String {
+        read(text, value).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_variable_that_says_nothing_is_refused_with_what_it_should_say() {
+        let mut values = vec![(None, "is not set"), (Some(OsString::new()), "is empty")];
+        #[cfg(unix)]
+        {
+            use std::os::unix::ffi::OsStringExt as _;
+            let no_text = OsString::from_vec(b"hunter2\xff".to_vec());
+            values.push((Some(no_text), "is no UTF-8"));
+        }
+        for (value, problem) in values {
+            assert_eq!(
+                refusal(SECRET, value.clone()),
+                format!(
+                    "line 2: secret.env: the variable \"LIMITS_SECRET\" {problem}, set it to what \
+                     the whole fleet shares, as 32 random characters"
+                )
+            );
+            let refused = refusal(STORE, value);
+            let start = format!(
+                "line 1: store.env: the variable \"REDIS_URL\" {problem}, set it to \"memory\", or "
+            );
+            assert!(refused.starts_with(&start), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_a_variable_holds_is_never_shown() {
+        let refused = refusal(STORE, Some("hunter2".into()));
+        let start = "line 1: store.env: the variable \"REDIS_URL\": no store is named so";
+        assert!(refused.starts_with(start), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+        for store in ["redsi://:hunter2@h", "redis://:hunter2@h:nope"] {
+            let refused = refusal(STORE, Some(store.into()));
+            let start =
+                "line 1: store.env: the variable \"REDIS_URL\": the store's URL cannot be used";
+            assert!(refused.starts_with(start), "{refused}");
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
+
+        for (text, value) in [(STORE, "redis://:hunter2@h:1"), (SECRET, "hunter2")] {
+            let config = read(text, Some(value.into())).unwrap();
+            assert!(!format!("{config:?}").contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn a_variable_can_name_any_store() {
+        for store in ["memory", "redis://h:1", "redis+unix:///run/redis.sock"] {
+            let config = read(STORE, Some(store.into())).unwrap();
+            let address = (store != "memory").then_some(store);
+            assert_eq!(config.store.address(), address);
+        }
+    }
+}

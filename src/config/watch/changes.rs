@@ -1,0 +1,184 @@
+//! Finds out when a file may have changed: a thread that is told by the operating system, and looks
+//! every now and then where that tells nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::trace;
+
+/// A file is read when nothing has happened for so long: whoever writes it may not be done.
+const QUIET: Duration = Duration::from_millis(50);
+/// It is read after so long at the latest, however busy its directory is.
+const LONGEST: Duration = Duration::from_millis(500);
+/// It is read so often in any case: no change on a network's file system is told, and none at all
+/// when the system's watches are used up.
+const IN_ANY_CASE: Duration = Duration::from_secs(10);
+
+/// Stops the watching when it is dropped.
+pub(super) struct Watching(Sender<Signal>);
+
+enum Signal {
+    Changed,
+    Stop,
+}
+
+impl Watching {
+    /// Calls `look` at once, and then whenever the file may have changed, on a thread of its own.
+    pub(super) fn start(
+        path: &Path,
+        mut look: impl FnMut() + Send + 'static,
+    ) -> Result<Self, io::Error> {
+        let (sender, signals) = mpsc::channel();
+        let mut places = Places::new(path, sender.clone());
+        thread::Builder::new()
+            .name("limits-reload".to_owned())
+            .spawn(move || {
+                loop {
+                    // In this order, so that no change falls between the two.
+                    places.watch();
+                    look();
+                    if !wait(&signals) {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self(sender))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // Without a receiver it has stopped already.
+        let _ = self.0.send(Signal::Stop);
+    }
+}
+
+/// Waits until it is time to look; `false` when it is time to stop.
+fn wait(signals: &Receiver<Signal>) -> bool {
+    match signals.recv_timeout(IN_ANY_CASE) {
+        Ok(Signal::Changed) => {}
+        Err(RecvTimeoutError::Timeout) => return true,
+        Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+    }
+    let latest = Instant::now() + LONGEST;
+    loop {
+        let left = latest.saturating_duration_since(Instant::now());
+        match signals.recv_timeout(QUIET.min(left)) {
+            Ok(Signal::Changed) if !left.is_zero() => {}
+            Ok(Signal::Changed) | Err(RecvTimeoutError::Timeout) => return true,
+            Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
+}
+
+/// The directories in which a change of the file can be seen.
+struct Places {
+    path: PathBuf,
+    watcher: Option<RecommendedWatcher>,
+    watched: Vec<PathBuf>,
+}
+
+impl Places {
+    fn new(path: &Path, changed: Sender<Signal>) -> Self {
+        let watcher = notify::recommended_watcher(move |event| {
+            if may_be_a_change(&event) {
+                let _ = changed.send(Signal::Changed);
+            }
+        });
+        if let Err(error) = &watcher {
+            trace::warn!(
+                error = %error,
+                "the system tells no changes of the file, it is looked at every ten seconds"
+            );
+        }
+        Self {
+            path: path.to_owned(),
+            watcher: watcher.ok(),
+            watched: Vec::new(),
+        }
+    }
+
+    /// Directories, not the file: it may be replaced by another, or by a link. And all of them
+    /// anew each time, as they may have been replaced too, which is how Kubernetes changes a file.
+    fn watch(&mut self) {
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        for directory in self.watched.drain(..) {
+            let _ = watcher.unwatch(&directory);
+        }
+        let behind_links = self.path.canonicalize().ok();
+        for path in [Some(self.path.clone()), behind_links]
+            .into_iter()
+            .flatten()
+        {
+            let directory = directory_of(&path);
+            if !self.watched.contains(&directory)
+                && watcher
+                    .watch(&directory, RecursiveMode::NonRecursive)
+                    .is_ok()
+            {
+                self.watched.push(directory);
+            }
+        }
+    }
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Reading a file is an event too: to look at each would be to look for ever.
+fn may_be_a_change(event: &notify::Result<Event>) -> bool {
+    let written = AccessKind::Close(AccessMode::Write);
+    !matches!(event, Ok(Event { kind: EventKind::Access(kind), .. }) if *kind != written)
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, EventAttributes, ModifyKind, RemoveKind};
+
+    use super::*;
+
+    #[test]
+    fn what_reads_a_file_is_no_change_of_it() {
+        for (kind, is_change) in [
+            (EventKind::Access(AccessKind::Open(AccessMode::Any)), false),
+            (
+                EventKind::Access(AccessKind::Open(AccessMode::Write)),
+                false,
+            ),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Read)),
+                false,
+            ),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Write)),
+                true,
+            ),
+            (EventKind::Create(CreateKind::File), true),
+            (EventKind::Modify(ModifyKind::Any), true),
+            (EventKind::Remove(RemoveKind::File), true),
+            (EventKind::Any, true),
+            (EventKind::Other, true),
+        ] {
+            let event = Event {
+                kind,
+                paths: Vec::new(),
+                attrs: EventAttributes::default(),
+            };
+            assert_eq!(may_be_a_change(&Ok(event)), is_change, "{kind:?}");
+        }
+        // Events may have been lost.
+        assert!(may_be_a_change(&Err(notify::Error::generic("overflow"))));
+    }
+}

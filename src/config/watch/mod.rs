@@ -1,0 +1,193 @@
+//! `ConfigFile`: a file that is read again whenever it changes.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use self::changes::Watching;
+use self::reload::Reloader;
+use self::shown::Shown;
+use super::{Config, FileError};
+use crate::limiter::Limiter;
+use crate::observe::Observer;
+use crate::tower::RateLimitLayer;
+
+mod changes;
+mod error;
+mod reload;
+mod shown;
+
+pub use self::error::OpenError;
+
+/// Is told of each reload.
+type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
+
+/// A configuration file that is read again whenever it changes.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tower_throttle::ConfigFile;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let file = tempfile::NamedTempFile::new()?;
+/// # std::fs::write(&file, "store = \"memory\"")?;
+/// # let path = file.path();
+/// let limits = ConfigFile::new(path)
+///     .on_reload(|outcome| match outcome {
+///         Ok(()) => eprintln!("the limits are reloaded"),
+///         Err(error) => eprintln!("the limits stay as they were: {error}"),
+///     })
+///     .open()
+///     .await?;
+/// let app: Router = Router::new()
+///     .route("/", get(async || "hello"))
+///     .layer(limits.layer());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// See [Reload](super#reload) for what a reload changes, what it keeps and what it cannot change.
+#[must_use = "the file is read when it is opened"]
+pub struct ConfigFile {
+    path: PathBuf,
+    observers: Vec<Arc<dyn Observer>>,
+    on_reload: Option<Hook>,
+}
+
+impl ConfigFile {
+    /// The file at this path; it is read by [`open`](Self::open).
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            observers: Vec::new(),
+            on_reload: None,
+        }
+    }
+
+    /// Tells somebody what is decided and how the store fares; see [`Config::observe`].
+    pub fn observe(mut self, observer: impl Observer) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Calls this after each reload, and when the file has changed and is refused: then the limits
+    /// that were in force stay in force. Once for each change, on a thread of its own.
+    pub fn on_reload<F>(mut self, told: F) -> Self
+    where
+        F: Fn(Result<(), &FileError>) + Send + Sync + 'static,
+    {
+        self.on_reload = Some(Box::new(told));
+        self
+    }
+
+    /// Reads the file, connects to its store, and watches it.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or makes no sense, or the store cannot be reached or refuses.
+    pub async fn open(self) -> Result<WatchedConfig, OpenError> {
+        let (text, config) = self.read()?;
+        let limiter = config.connect().await?;
+        self.watch(text, config, limiter)
+    }
+
+    /// As [`open`](Self::open), but connects with the first decision, see
+    /// [`Config::connect_lazy`].
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or makes no sense.
+    pub fn open_lazy(self) -> Result<WatchedConfig, OpenError> {
+        let (text, config) = self.read()?;
+        let limiter = config.connect_lazy()?;
+        self.watch(text, config, limiter)
+    }
+
+    fn read(&self) -> Result<(String, Config), FileError> {
+        let text = fs::read_to_string(&self.path);
+        let text = text.map_err(|source| FileError::unreadable(&self.path, source))?;
+        let config = Config::from_toml(&text).map_err(|error| error.in_file(&self.path))?;
+        let observers = self.observers.iter().cloned();
+        Ok((text, observers.fold(config, Config::observe)))
+    }
+
+    fn watch(
+        self,
+        text: String,
+        config: Config,
+        limiter: Limiter,
+    ) -> Result<WatchedConfig, OpenError> {
+        let shown = Shown::new(&config);
+        let error = Arc::new(ArcSwapOption::empty());
+        let mut reloader = Reloader {
+            path: self.path.clone(),
+            seen: Some(text),
+            in_force: config,
+            limiter: limiter.clone(),
+            shown: shown.clone(),
+            on_reload: self.on_reload,
+            error: Arc::clone(&error),
+        };
+        let watching = Watching::start(&self.path, move || reloader.look());
+        Ok(WatchedConfig {
+            path: self.path,
+            limiter,
+            shown,
+            error,
+            _watching: watching.map_err(OpenError::Thread)?,
+        })
+    }
+}
+
+impl fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConfigFile").field(&self.path).finish()
+    }
+}
+
+/// A limiter that is held to what its file says, for as long as this is kept; made by
+/// [`ConfigFile::open`]. Dropping it ends the watching: the limits stay as they are then.
+#[must_use = "the file is watched for as long as this is kept"]
+pub struct WatchedConfig {
+    path: PathBuf,
+    limiter: Limiter,
+    shown: Shown,
+    error: Arc<ArcSwapOption<FileError>>,
+    _watching: Watching,
+}
+
+impl WatchedConfig {
+    /// The limiter; a reload changes its rules.
+    pub fn limiter(&self) -> Limiter {
+        self.limiter.clone()
+    }
+
+    /// A layer with the file's choice of quota headers and of responses to rejections; a reload
+    /// changes them, but for what is chosen on the layer itself.
+    pub fn layer(&self) -> RateLimitLayer {
+        self.shown.layer(self.limiter())
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Why the file as it is now is not in force; `None` when it is.
+    pub fn last_error(&self) -> Option<Arc<FileError>> {
+        self.error.load_full()
+    }
+}
+
+impl fmt::Debug for WatchedConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchedConfig")
+            .field("path", &self.path)
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! Takes a changed file: all of it or nothing.
+
+use std::error::Error;
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use super::shown::Shown;
+use super::{Config, FileError, Hook};
+use crate::limiter::Limiter;
+use crate::trace;
+
+/// Holds a limiter to what its file says.
+pub(super) struct Reloader {
+    pub(super) path: PathBuf,
+    /// The text that was looked at last; `None` when the file could not be read.
+    pub(super) seen: Option<String>,
+    pub(super) in_force: Config,
+    pub(super) limiter: Limiter,
+    pub(super) shown: Shown,
+    pub(super) on_reload: Option<Hook>,
+    pub(super) error: Arc<ArcSwapOption<FileError>>,
+}
+
+impl Reloader {
+    /// Takes the file if it is another than it was.
+    pub(super) fn look(&mut self) {
+        let outcome = match fs::read_to_string(&self.path) {
+            Ok(text) if self.seen.as_ref() == Some(&text) => return,
+            Ok(text) => {
+                let outcome = self.take(&text);
+                self.seen = Some(text);
+                outcome
+            }
+            Err(_) if self.seen.is_none() => return,
+            Err(source) => {
+                self.seen = None;
+                Err(FileError::unreadable(&self.path, source))
+            }
+        };
+        self.tell(outcome);
+    }
+
+    fn take(&mut self, text: &str) -> Result<(), FileError> {
+        let config = Config::succeeding(&self.in_force, text);
+        let config = config.map_err(|error| error.in_file(&self.path))?;
+        let rules = self.limiter.replace(config.rules.clone());
+        rules.map_err(|error| FileError::without_place(error).in_file(&self.path))?;
+        self.shown.show(&config);
+        self.in_force = config;
+        Ok(())
+    }
+
+    fn tell(&self, outcome: Result<(), FileError>) {
+        let file = self.path.display();
+        match &outcome {
+            Ok(()) => trace::info!(file = %file, "the limits are reloaded"),
+            Err(error) => {
+                let reason = error.source().map(ToString::to_string).unwrap_or_default();
+                trace::error!(
+                    error = %error,
+                    reason = %reason,
+                    "the file is refused, the limits that were in force stay"
+                );
+            }
+        }
+        let error = outcome.err().map(Arc::new);
+        self.error.store(error.clone());
+        if let Some(told) = &self.on_reload {
+            let tell = || told(error.as_deref().map_or(Ok(()), Err));
+            // Whoever is told must not end the watching, of which nobody would know.
+            let _panicked = panic::catch_unwind(AssertUnwindSafe(tell));
+        }
+    }
+}

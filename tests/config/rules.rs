@@ -1,0 +1,256 @@
+//! `mode`, `exempt`, `skip_preflights`, `deny`, `allow` and `rejection`.
+
+use std::net::SocketAddr;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use tower_throttle::{Mode, Peer};
+
+use super::{answers, layer, read, refusal, with_field};
+
+/// One request an hour for all together.
+const ONE: &str = "[[policy]]\nname = \"client\"\nalgorithm = \"fixed-window\"\nlimit = \"1/h\"\n";
+
+fn file(head: &str, key: &str) -> String {
+    format!("store = \"memory\"\n{head}\n{ONE}key = {key:?}\n")
+}
+
+fn request(method: Method, path: &str) -> Request<()> {
+    let request = Request::builder().method(method).uri(path);
+    request.body(()).unwrap()
+}
+
+fn get(path: &str) -> Request<()> {
+    request(Method::GET, path)
+}
+
+fn from(mut request: Request<()>, peer: &str) -> Request<()> {
+    let peer = SocketAddr::new(peer.parse().unwrap(), 40_000);
+    request.extensions_mut().insert(Peer::from(peer));
+    request
+}
+
+#[tokio::test]
+async fn a_policy_has_the_mode_that_the_file_says() {
+    for mode in Mode::ALL {
+        let config = read(&with_field(&format!("mode = \"{mode}\"")));
+        let limiter = config.connect().await.unwrap();
+        assert_eq!(limiter.mode("client").unwrap(), mode);
+    }
+}
+
+#[tokio::test]
+async fn exempt_requests_pass_and_are_not_counted() {
+    for exempt in ["\"GET /health\"", "[\"/metrics\", \"GET /health\"]"] {
+        let layer = layer(&file(&format!("exempt = {exempt}"), "everybody"));
+        for _ in 0..3 {
+            assert_eq!(answers(&layer, get("/health")).await.status(), 200);
+        }
+        assert_eq!(answers(&layer, get("/")).await.status(), 200);
+        assert_eq!(answers(&layer, get("/")).await.status(), 429);
+        let other = request(Method::POST, "/health");
+        assert_eq!(answers(&layer, other).await.status(), 429);
+    }
+}
+
+#[tokio::test]
+async fn preflights_pass_where_the_file_says_so() {
+    for (field, status) in [
+        ("skip_preflights = true", 200),
+        ("skip_preflights = false", 429),
+    ] {
+        let layer = layer(&file(field, "everybody"));
+        assert_eq!(answers(&layer, get("/")).await.status(), 200);
+        let mut preflight = request(Method::OPTIONS, "/");
+        let headers = preflight.headers_mut();
+        headers.insert("origin", "https://example.com".parse().unwrap());
+        headers.insert("access-control-request-method", "PUT".parse().unwrap());
+        assert_eq!(answers(&layer, preflight).await.status(), status, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn addresses_on_the_lists_are_refused_or_let_through() {
+    let lists = "deny = [\"203.0.113.0/24\", \"2001:db8::1\"]\nallow = [\"198.51.100.7\"]";
+    let layer = layer(&file(lists, "everybody"));
+    for peer in ["203.0.113.9", "2001:db8::1", "::ffff:203.0.113.9"] {
+        let response = answers(&layer, from(get("/"), peer)).await;
+        assert_eq!(response.status(), StatusCode::FORBIDDEN, "{peer}");
+    }
+    for (peer, status) in [
+        ("198.51.100.7", 200),
+        ("192.0.2.1", 200),
+        ("192.0.2.1", 429),
+        ("198.51.100.7", 200),
+    ] {
+        let response = answers(&layer, from(get("/"), peer)).await;
+        assert_eq!(response.status(), status, "{peer}");
+    }
+}
+
+/// Else whoever is on the list would only have to say that somebody else is asking.
+#[tokio::test]
+async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
+    let head = "trusted_proxies = [\"10.0.0.0/8\"]\ndeny = [\"203.0.113.9\"]";
+    let layer = layer(&file(head, "everybody"));
+    for (peer, told, status) in [
+        ("10.0.0.1", "203.0.113.9", 403),
+        ("10.0.0.1", "192.0.2.1", 200),
+        ("203.0.113.9", "192.0.2.1", 403),
+    ] {
+        let mut request = from(get("/"), peer);
+        let header = told.parse().unwrap();
+        request.headers_mut().insert("x-forwarded-for", header);
+        let response = answers(&layer, request).await;
+        assert_eq!(response.status(), status, "{told} by {peer}");
+    }
+}
+
+#[tokio::test]
+async fn clients_are_told_apart_by_the_hops_and_the_prefix_that_the_file_says() {
+    let head = "trusted_proxies = [\"0.0.0.0/0\", \"::/0\"]\ntrusted_hops = 2";
+    let layer = layer(&file(head, "client-addr"));
+    for (told, status) in [
+        ("192.0.2.1, 10.0.0.1", 200),
+        ("198.51.100.1, 192.0.2.1, 10.0.0.1", 429),
+        ("192.0.2.2, 10.0.0.1", 200),
+    ] {
+        let mut request = from(get("/"), "10.0.0.2");
+        let header = told.parse().unwrap();
+        request.headers_mut().insert("x-forwarded-for", header);
+        assert_eq!(answers(&layer, request).await.status(), status, "{told}");
+    }
+    for key in ["client-addr", "peer"] {
+        for (prefix, status) in [("", 200), ("ipv6_prefix = 56", 429)] {
+            let layer = super::layer(&file(prefix, key));
+            let first = from(get("/"), "2001:db8::1");
+            assert_eq!(answers(&layer, first).await.status(), 200);
+            let neighbour = from(get("/"), "2001:db8:0:1::1");
+            assert_eq!(
+                answers(&layer, neighbour).await.status(),
+                status,
+                "{key} {prefix}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn values_of_a_key_are_refused_or_let_through() {
+    let lists = "deny = [{ key = \"header:X-User\", values = \"mallory\" }]\n\
+                 allow = [{ key = \"header:x-user\", values = [\"alice\", \"bob\"] }]";
+    let layer = layer(&file(lists, "header:x-user"));
+    for (user, status) in [
+        ("mallory", 403),
+        ("alice", 200),
+        ("alice", 200),
+        ("bob", 200),
+        ("carol", 200),
+        ("carol", 429),
+    ] {
+        let mut request = get("/");
+        let header = user.parse().unwrap();
+        request.headers_mut().insert("x-user", header);
+        assert_eq!(answers(&layer, request).await.status(), status, "{user}");
+    }
+}
+
+#[test]
+fn a_list_that_makes_no_sense_is_refused_in_its_line() {
+    let expected = "expected a list of addresses, ranges and values of keys, as ";
+    for (list, refused) in [
+        (
+            "\"10.0.0.1\"",
+            format!("line 2: deny: got \"10.0.0.1\", {expected}"),
+        ),
+        (
+            "[\n\"10.0.0.1\",\n\"10.0.0.0/33\"]",
+            format!("line 4: deny: got \"10.0.0.0/33\", {expected}"),
+        ),
+        ("[5]", format!("line 2: deny: got 5, {expected}")),
+        (
+            "[{}]",
+            "line 2: deny.key: is missing, write key = ".to_owned(),
+        ),
+        (
+            "[{ key = \"peer\", values = [\"::1\"] }]",
+            "line 2: deny.key: got \"peer\", expected \"header:<name>\" or \"user\", as it is the \
+             key of a policy"
+                .to_owned(),
+        ),
+        (
+            "[{ key = \"user\", values = [\"mallory\"] }]",
+            "line 2: deny.key: no policy has the key \"user\", so the list is about nobody"
+                .to_owned(),
+        ),
+        (
+            "[{ key = \"header:x-user\", values = [] }]",
+            "line 2: deny.values: the list is empty, so it is about nobody; leave it out"
+                .to_owned(),
+        ),
+        (
+            "[{ key = \"header:x-user\", values = [\"hunter2 \"] }]",
+            "line 2: deny.values: a value is empty or has blanks around it, no key is like that"
+                .to_owned(),
+        ),
+        (
+            "[{ header = \"x-user\" }]",
+            "line 2: deny.header: is no field here, expected one of key, values".to_owned(),
+        ),
+    ] {
+        let refusal = refusal(&file(&format!("deny = {list}"), "header:x-user"));
+        assert!(refusal.starts_with(&refused), "{refusal}");
+        let other = refusal.replace("deny", "allow");
+        let refusal = super::refusal(&file(&format!("allow = {list}"), "header:x-user"));
+        assert_eq!(refusal, other);
+    }
+}
+
+#[tokio::test]
+async fn a_rejection_has_the_body_that_the_file_says() {
+    for (field, media_type, start) in [
+        ("", "application/problem+json", "{\"type\":"),
+        (
+            "rejection = \"problem-json\"",
+            "application/problem+json",
+            "{\"type\":",
+        ),
+        (
+            "rejection = \"plain-text\"",
+            "text/plain; charset=utf-8",
+            "policy \"client\":",
+        ),
+    ] {
+        let layer = layer(&file(field, "everybody"));
+        assert_eq!(answers(&layer, get("/")).await.status(), 200);
+        let denied = answers(&layer, get("/")).await;
+        assert_eq!(denied.headers()["content-type"], media_type);
+        let body = denied.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.starts_with(start.as_bytes()), "{body:?}");
+    }
+}
+
+#[test]
+fn words_that_do_not_exist_are_refused() {
+    for (field, refused) in [
+        (
+            "rejection = \"html\"",
+            "rejection: got \"html\", expected one of \"problem-json\", \"plain-text\"",
+        ),
+        (
+            "skip_preflights = \"yes\"",
+            "skip_preflights: got \"yes\", expected true or false",
+        ),
+        (
+            "exempt = []",
+            "exempt: the list is empty, so nothing is exempt; leave the field out",
+        ),
+        ("exempt = 5", "exempt: got 5, expected a route, as "),
+    ] {
+        let refusal = refusal(&file(field, "everybody"));
+        assert!(
+            refusal.starts_with(&format!("line 2: {refused}")),
+            "{refusal}"
+        );
+    }
+}

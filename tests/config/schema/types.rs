@@ -1,0 +1,275 @@
+//! The format as types, of which the schema is made. They are never read: the crate reads by hand,
+//! so that its errors can name the line and what would be right.
+#![allow(dead_code)]
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The limits of a service, for the crate tower-throttle.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Rate limits")]
+pub(super) struct File {
+    /// Where requests are counted: "memory" for this process alone, or the address of a server.
+    /// An address with a password belongs in a variable of the environment.
+    store: Address,
+    /// What every key in Redis begins with. Services with different prefixes count apart.
+    prefix: Option<String>,
+    /// Hashes clients with a secret, so that who reads the store cannot find out who they are.
+    secret: Option<Variable>,
+    /// The quota headers of responses; "draft-11" unless said. In a list, "denials" puts all its
+    /// others on denials only.
+    headers: Option<OneOrMore<Headers>>,
+    /// The body of the responses to rejected requests; "problem-json" unless said.
+    rejection: Option<Body>,
+    /// The time that a decision may take, 1 ms to 60 s, before the failure modes decide; "50ms"
+    /// unless said.
+    timeout: Option<Time>,
+    /// What policies that do not say it themselves decide when the store gives no answer; "allow"
+    /// unless said.
+    on_store_failure: Option<FailureMode>,
+    /// The addresses and ranges of the proxies in front. Unless said nobody is trusted, and the peer
+    /// is the client.
+    trusted_proxies: Option<Vec<String>>,
+    /// The one header in which the proxies tell the client's address; "x-forwarded-for" unless said.
+    client_address: Option<AddressHeader>,
+    /// How many proxies are in front, where their addresses are unknown.
+    #[schemars(range(min = 1, max = 64))]
+    trusted_hops: Option<u32>,
+    /// The bits by which IPv6 clients and peers are told apart; 64 unless said.
+    #[schemars(range(min = 32, max = 128))]
+    ipv6_prefix: Option<u8>,
+    /// Requests that are not limited, whatever the policies say.
+    exempt: Option<OneOrMore<Route>>,
+    /// Whether CORS preflights pass without being limited; not so unless said.
+    skip_preflights: Option<bool>,
+    /// Clients that are refused with 403, whatever they ask for.
+    deny: Option<Vec<Client>>,
+    /// Clients that are let through uncounted.
+    allow: Option<Vec<Client>>,
+    /// The policies. All that apply to a request are decided together, all or nothing.
+    policy: Option<Vec<Policy>>,
+}
+
+/// A named limit for a key, on certain requests.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Policy {
+    /// Its name in headers, answers and stored keys: 1 to 64 printable ASCII characters. Another
+    /// name starts its counts anew.
+    #[schemars(regex(pattern = r"^[ -~]{1,64}$"))]
+    name: String,
+    /// How it counts.
+    algorithm: Algorithm,
+    /// Permits in a time, as "100/min" or "5/15min"; of concurrency, requests at the same time, as
+    /// 20.
+    limit: RateOrNumber,
+    /// gcra: permits that can be taken at once; as many as the limit unless said.
+    burst: Option<Permits>,
+    /// token-bucket, leaky-bucket: permits that the bucket holds; as many as the limit unless said.
+    capacity: Option<Permits>,
+    /// leaky-bucket: whether requests leave one after the other; so unless said.
+    delay: Option<bool>,
+    /// fixed-window: whether windows begin at full minutes, hours, days; not so unless said.
+    aligned: Option<bool>,
+    /// sliding-window: counts for each window; 10 unless said.
+    #[schemars(range(min = 1, max = 1000))]
+    slices: Option<u32>,
+    /// concurrency: how long a request counts whose server was killed; "30s" unless said.
+    lease: Option<Time>,
+    /// Whose quota it is. A list makes one key of all.
+    key: OneOrMore<Key>,
+    /// The requests that it is about; every request unless said.
+    on: Option<OneOrMore<Route>>,
+    /// Permits for each request, or the header to read them from; 1 unless said.
+    cost: Option<Cost>,
+    /// Only requests that are answered with this HTTP status count; all unless said.
+    count_status: Option<OneOrMore<Status>>,
+    /// "shadow" counts and never denies, "off" does nothing; "enforce" unless said.
+    mode: Option<Mode>,
+    /// gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long,
+    /// 1 ms to 24 h, instead of being denied.
+    max_wait: Option<Time>,
+    /// Bans who is denied too often.
+    penalty: Option<Penalty>,
+    /// What becomes of a request that does not say whose it is; "shared" unless said.
+    on_missing_key: Option<OnMissingKey>,
+    /// What it decides when the store gives no answer; what the file says for all unless said.
+    on_store_failure: Option<FailureMode>,
+}
+
+/// A ban for who is denied too often.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Penalty {
+    /// So many denials bring a ban.
+    #[schemars(range(min = 1, max = 100))]
+    denials: u32,
+    /// When they come in a time of this length.
+    within: Time,
+    /// How long the ban is.
+    ban: Time,
+    /// Each ban is twice as long as the one before, up to this; each is as long as the first unless
+    /// said.
+    longest: Option<Time>,
+}
+
+/// A variable of the environment.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Variable {
+    /// The name of the variable.
+    #[schemars(regex(pattern = r"^[^=\u0000]+$"))]
+    env: String,
+}
+
+/// Clients whose key has one of these values.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Values {
+    /// The key, as a policy has it: "header:<name>" or "user".
+    #[schemars(regex(pattern = r"^(user|header:.+)$"))]
+    key: String,
+    /// The values of the key.
+    values: OneOrMore<String>,
+}
+
+/// This process judges by itself, with a share of the limit.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Local {
+    /// The share of the limit: above 0, at most 1.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
+    local: f64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Address {
+    InFile(
+        #[schemars(regex(
+            pattern = r"^(memory$|rediss?(-cluster|-sentinel)?://|(redis\+)?unix://)"
+        ))]
+        String,
+    ),
+    InVariable(Variable),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Client {
+    /// An address or a range.
+    Address(#[schemars(regex(pattern = r"^[0-9a-fA-F.:]+(/[0-9]+)?$"))] String),
+    Values(Values),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum OneOrMore<T> {
+    One(T),
+    More(#[schemars(length(min = 1))] Vec<T>),
+}
+
+/// A whole number with its unit, as "50ms", "2s", "15min", "1h" or "1day".
+#[derive(Deserialize, JsonSchema)]
+struct Time(#[schemars(regex(pattern = r"^[0-9]+(ms|s|min|h|day)$"))] String);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum RateOrNumber {
+    Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String),
+    Number(Permits),
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Permits(#[schemars(range(min = 1, max = 4_294_967_295_u32))] u32);
+
+#[derive(Deserialize, JsonSchema)]
+struct Status(#[schemars(range(min = 100, max = 599))] u16);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Cost {
+    Permits(Permits),
+    Header(#[schemars(regex(pattern = r"^header:.+$"))] String),
+}
+
+/// A path, or a method and a path, as "/api/{*rest}" or "POST /login".
+#[derive(Deserialize, JsonSchema)]
+struct Route(#[schemars(regex(pattern = r"^([^ ]+ +)?/.*$"))] String);
+
+/// "client-addr", "peer", "user", "everybody" or "header:<name>".
+#[derive(Deserialize, JsonSchema)]
+struct Key(#[schemars(regex(pattern = r"^(client-addr|peer|user|everybody|header:.+)$"))] String);
+
+/// "x-forwarded-for", "forwarded" or "header:<name>".
+#[derive(Deserialize, JsonSchema)]
+struct AddressHeader(
+    #[schemars(regex(pattern = r"^(x-forwarded-for|forwarded|header:.+)$"))] String,
+);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Algorithm {
+    Gcra,
+    TokenBucket,
+    LeakyBucket,
+    FixedWindow,
+    SlidingCounter,
+    SlidingWindow,
+    SlidingLog,
+    Concurrency,
+}
+
+#[derive(Deserialize, JsonSchema)]
+enum Headers {
+    #[serde(rename = "draft-11")]
+    Draft11,
+    #[serde(rename = "draft-6")]
+    Draft6,
+    #[serde(rename = "x-ratelimit-delta")]
+    XRateLimitDelta,
+    #[serde(rename = "x-ratelimit-epoch")]
+    XRateLimitEpoch,
+    #[serde(rename = "denials")]
+    Denials,
+    #[serde(rename = "none")]
+    None,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Body {
+    ProblemJson,
+    PlainText,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum FailureMode {
+    Word(FailureWord),
+    Local(Local),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum FailureWord {
+    Allow,
+    Deny,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Mode {
+    Enforce,
+    Shadow,
+    Off,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum OnMissingKey {
+    Shared,
+    Reject,
+    Skip,
+}

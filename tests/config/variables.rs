@@ -1,0 +1,96 @@
+//! `{ env = "..." }`, by variables that cargo sets for every test.
+
+use std::sync::{Arc, Mutex};
+
+use tower_throttle::{DecisionEvent, Key, Observer, Subject};
+
+use super::{read, refusal, with_policy};
+
+#[derive(Default)]
+struct Subjects(Mutex<Vec<Subject>>);
+
+impl Observer for Subjects {
+    fn on_decision(&self, event: &DecisionEvent<'_>) {
+        self.0.lock().unwrap().push(event.subject);
+    }
+}
+
+#[tokio::test]
+async fn a_secret_of_the_environment_hashes_the_subjects() {
+    let policy = "name = \"client\"\nalgorithm = \"gcra\"\nlimit = \"100/min\"\nkey = \"user\"";
+    for (secret, is_plain) in [
+        ("", true),
+        ("secret = { env = \"CARGO_PKG_NAME\" }\n", false),
+    ] {
+        let subjects = Arc::new(Subjects::default());
+        let config = read(&format!("{secret}{}", with_policy(policy)));
+        let limiter = config.observe(Arc::clone(&subjects)).connect_lazy();
+        limiter.unwrap().check("client", "alice").await.unwrap();
+        let plain = Subject::from(&Key::from("alice"));
+        assert_eq!(*subjects.0.lock().unwrap() == [plain], is_plain);
+    }
+}
+
+#[test]
+fn a_secret_in_the_file_is_refused_and_not_shown() {
+    assert_eq!(
+        refusal("store = \"memory\"\nsecret = \"hunter2\"\n"),
+        "line 2: secret: a secret has no place in a file, name a variable that holds it, as \
+         { env = \"LIMITS_SECRET\" }"
+    );
+    let refused = refusal("store = \"memory\"\nsecret = 5\n");
+    assert!(refused.ends_with("expected a variable that holds it, as { env = \"LIMITS_SECRET\" }"));
+}
+
+#[test]
+fn a_variable_that_is_not_set_is_refused_by_its_name() {
+    let refused = refusal("\nstore = { env = \"NO_SUCH_VARIABLE_HERE\" }\n");
+    let start = "line 2: store.env: the variable \"NO_SUCH_VARIABLE_HERE\" is not set, set it to ";
+    assert!(refused.starts_with(start), "{refused}");
+    assert!(
+        refused.contains("\"memory\", or the address of a server"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_variable_that_names_no_store_is_refused_without_its_value() {
+    let refused = refusal("store = { env = \"CARGO_PKG_NAME\" }\n");
+    let start =
+        "line 1: store.env: the variable \"CARGO_PKG_NAME\": no store is named so, expected ";
+    assert!(refused.starts_with(start), "{refused}");
+    assert!(!refused.contains(env!("CARGO_PKG_NAME")), "{refused}");
+}
+
+#[test]
+fn a_table_that_names_no_variable_is_refused() {
+    for (store, problem) in [
+        ("{}", "store.env: is missing, write env = "),
+        (
+            "{ env = 5 }",
+            "store.env: got 5, expected the name of a variable",
+        ),
+        (
+            "{ env = \"\" }",
+            "store.env: got \"\", expected the name of a variable",
+        ),
+        (
+            "{ env = \"A=B\" }",
+            "store.env: got \"A=B\", expected the name of a variable",
+        ),
+        (
+            "{ env = \"A\\u0000\" }",
+            "store.env: got \"A\\0\", expected the name of a variable",
+        ),
+        (
+            "{ file = \"x\" }",
+            "store.file: is no field here, expected one of env",
+        ),
+    ] {
+        let refused = refusal(&format!("store = {store}\n"));
+        assert!(
+            refused.starts_with(&format!("line 1: {problem}")),
+            "{refused}"
+        );
+    }
+}

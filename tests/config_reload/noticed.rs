@@ -1,0 +1,151 @@
+//! However a file is changed, it is noticed; and what is no change is none.
+
+use std::fs;
+
+use tower_throttle::{ConfigFile, OpenError};
+
+use super::file::{Limits, limit};
+use crate::support::web::GENEROUS;
+
+#[tokio::test]
+async fn a_file_that_is_written_in_place_is_reloaded() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    file.write(&limit("5/day"));
+    // It may have been found empty, between the two steps of writing it.
+    while limits.outcome().await.is_err() {}
+    assert_eq!(limits.remaining("client").await, 5);
+}
+
+#[tokio::test]
+async fn a_file_that_another_takes_the_place_of_is_reloaded_each_time() {
+    let file = Limits::new(&limit("1/day"));
+    let mut limits = file.open().await;
+    for number in 2..6 {
+        file.replace(&limit(&format!("{number}/day")));
+        limits.reloaded().await;
+        assert_eq!(limits.remaining("client").await, number);
+    }
+}
+
+/// As Kubernetes updates a mounted `ConfigMap`: the file is a link through a link to a directory,
+/// and only the latter is replaced.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_that_leads_elsewhere_is_reloaded() {
+    use std::os::unix::fs::symlink;
+
+    let file = Limits::new("");
+    let directory = file.directory();
+    fs::remove_file(file.path()).unwrap();
+    let version = |number: u32| {
+        let version = directory.join(format!("..version_{number}"));
+        fs::create_dir(&version).unwrap();
+        let text = limit(&format!("{number}/day"));
+        fs::write(version.join("limits.toml"), text).unwrap();
+        let link = directory.join("..data_tmp");
+        symlink(version.file_name().unwrap(), &link).unwrap();
+        fs::rename(link, directory.join("..data")).unwrap();
+    };
+    version(1);
+    symlink("..data/limits.toml", file.path()).unwrap();
+
+    let mut limits = file.open().await;
+    for number in 2..5 {
+        version(number);
+        fs::remove_dir_all(directory.join(format!("..version_{}", number - 1))).unwrap();
+        limits.reloaded().await;
+        assert_eq!(limits.remaining("client").await, number);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_behind_a_link_is_reloaded_where_it_is() {
+    let there = Limits::new(&limit("3/day"));
+    let here = Limits::new("");
+    fs::remove_file(here.path()).unwrap();
+    std::os::unix::fs::symlink(there.path(), here.path()).unwrap();
+    let mut limits = here.open().await;
+    for number in 4..7 {
+        there.replace(&limit(&format!("{number}/day")));
+        limits.reloaded().await;
+        assert_eq!(limits.remaining("client").await, number);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_leaves_its_limits_in_force_until_it_is_back() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    fs::remove_file(file.path()).unwrap();
+    let refused = limits.outcome().await.unwrap_err();
+    assert_eq!(
+        refused,
+        format!("{}: the file cannot be read", file.path().display())
+    );
+    assert!(limits.config.last_error().is_some());
+    assert!(limits.is_allowed("client").await);
+    assert_eq!(limits.remaining("client").await, 2);
+
+    file.replace(&limit("3/day"));
+    limits.reloaded().await;
+    assert!(limits.config.last_error().is_none());
+    assert_eq!(limits.remaining("client").await, 2);
+}
+
+#[tokio::test]
+async fn what_is_no_change_of_the_file_is_not_told() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    fs::write(file.directory().join("other.toml"), "store = 5").unwrap();
+    file.replace(&limit("3/day"));
+    fs::remove_file(file.directory().join("other.toml")).unwrap();
+    file.replace(&limit("4/day"));
+    limits.reloaded().await;
+    assert_eq!(limits.remaining("client").await, 4);
+    // All that came before has been looked at by now.
+    assert!(limits.outcomes.try_recv().is_err());
+}
+
+/// The watching begins on a thread of its own, perhaps later than this.
+#[tokio::test]
+async fn a_change_right_after_the_file_was_read_is_noticed() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    file.replace(&limit("4/day"));
+    limits.reloaded().await;
+    assert_eq!(limits.remaining("client").await, 4);
+}
+
+#[tokio::test]
+async fn nothing_is_watched_once_nobody_keeps_it() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    let limiter = limits.config.limiter();
+    drop(limits.config);
+    // The thread that could tell has ended when nobody can.
+    let told = tokio::time::timeout(GENEROUS, limits.outcomes.recv()).await;
+    assert_eq!(told, Ok(None));
+    file.replace(&limit("4/day"));
+    let left = limiter.peek("client", "somebody").await.unwrap();
+    assert_eq!(left.remaining(), 3);
+}
+
+#[tokio::test]
+async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
+    let file = Limits::new("store = 5\n");
+    let refused = ConfigFile::new(file.path()).open().await.unwrap_err();
+    let text = format!("{}: line 1: store: got 5", file.path().display());
+    assert!(refused.to_string().starts_with(&text), "{refused}");
+    assert!(matches!(refused, OpenError::File(_)), "{refused:?}");
+
+    let port = crate::support::redis::free_port();
+    let store = format!("store = \"redis://:hunter2@127.0.0.1:{port}\"\n");
+    let file = Limits::new(&store);
+    let refused = ConfigFile::new(file.path()).open().await.unwrap_err();
+    assert!(matches!(refused, OpenError::Store(_)), "{refused:?}");
+    assert!(!format!("{refused:?} {refused}").contains("hunter2"));
+    let limits = ConfigFile::new(file.path()).open_lazy().unwrap();
+    assert_eq!(limits.path(), file.path());
+}

@@ -1,0 +1,79 @@
+//! A file that is refused leaves all as it was.
+
+use super::file::{Limits, limit, with};
+
+#[tokio::test]
+async fn a_wrong_file_leaves_the_limits_in_force_and_is_told_with_its_line() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    assert!(limits.is_allowed("client").await);
+
+    file.replace(&limit("5/week"));
+    let refused = limits.outcome().await.unwrap_err();
+    let start = format!(
+        "{}: line 6: policy \"client\": limit: got \"5/week\", expected permits in a time",
+        file.path().display()
+    );
+    assert!(refused.starts_with(&start), "{refused}");
+    assert_eq!(limits.remaining("client").await, 2);
+    let error = limits.config.last_error().unwrap();
+    assert_eq!(error.line(), Some(6));
+
+    file.replace(&limit("5/day"));
+    limits.reloaded().await;
+    assert_eq!(limits.remaining("client").await, 4);
+    assert!(limits.config.last_error().is_none());
+}
+
+#[tokio::test]
+async fn what_cannot_change_is_refused_in_its_line_and_nothing_else_changes() {
+    for (before, after, line, field) in [
+        ("timeout = \"50ms\"", "timeout = \"60ms\"", 2, "timeout"),
+        ("timeout = \"50ms\"", "", 1, "timeout"),
+        ("", "secret = { env = \"CARGO_PKG_NAME\" }", 2, "secret"),
+        (
+            "secret = { env = \"CARGO_PKG_NAME\" }",
+            "secret = { env = \"CARGO_PKG_VERSION\" }",
+            2,
+            "secret",
+        ),
+    ] {
+        let file = Limits::new(&with(before, "3/day", ""));
+        let mut limits = file.open().await;
+        file.replace(&with(after, "9/day", ""));
+        let refused = limits.outcome().await.unwrap_err();
+        let end = format!(
+            ": line {line}: {field}: cannot change while the service runs, restart it, or put back \
+             what was there"
+        );
+        assert!(refused.ends_with(&end), "{refused}");
+        assert_eq!(limits.remaining("client").await, 3);
+    }
+}
+
+#[tokio::test]
+async fn another_store_is_refused_without_its_address() {
+    let redis = crate::support::redis::Server::start();
+    let there = format!("store = \"{}\"", redis.url());
+    let at = |store: &str| limit("3/day").replace("store = \"memory\"", store);
+    let file = Limits::new(&at(&there));
+    let mut limits = file.open().await;
+    for (store, field) in [
+        ("store = \"memory\"", "line 1: store: cannot change"),
+        (
+            "store = \"redis://:hunter2@h:1\"",
+            "line 1: store: cannot change",
+        ),
+        (
+            &format!("{there}\nprefix = \"other\""),
+            "line 2: prefix: cannot change",
+        ),
+    ] {
+        file.replace(&at(store));
+        let refused = limits.outcome().await.unwrap_err();
+        assert!(refused.contains(field), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+        assert!(limits.is_allowed("client").await);
+    }
+    assert_eq!(redis.keys().len(), 1);
+}
