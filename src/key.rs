@@ -3,8 +3,11 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use smallvec::SmallVec;
+
+use crate::error::ConfigError;
 
 /// Whose quota it is: the subject of one check.
 ///
@@ -221,6 +224,19 @@ impl From<&Key> for Subject {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Of the 32 digits that `Display` shows, in either case.
+impl FromStr for Subject {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let is_hash = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_hash.then(|| u128::from_str_radix(text, 16).ok());
+        number.flatten().map(Self).ok_or_else(|| {
+            ConfigError::out_of_range("subject", format_args!("{text:?}"), "32 hexadecimal digits")
+        })
     }
 }
 

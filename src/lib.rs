@@ -108,7 +108,7 @@
 //! |---|---|---|
 //! | `memory` | yes | `MemoryStore` |
 //! | `redis` | yes | `RedisStore` |
-//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers |
+//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers; `Operator`, a page for whoever is on call |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
 //! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
@@ -149,6 +149,8 @@ pub mod config;
 mod extractor;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "axum")]
+mod operator;
 mod top_denied;
 
 pub use self::access::AccessList;
@@ -170,11 +172,13 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
-pub use self::limiter::{Held, Limiter, LimiterBuilder, Rules};
+pub use self::limiter::{Held, Limiter, LimiterBuilder, PolicySummary, Rules};
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
 pub use self::mode::Mode;
 pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
+#[cfg(feature = "axum")]
+pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
     AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor,
@@ -210,6 +214,8 @@ mod pages {
     struct Grpc;
     #[doc = include_str!("../docs/headers.md")]
     struct Headers;
+    #[doc = include_str!("../docs/operations.md")]
+    struct Operations;
     #[doc = include_str!("../docs/proxies.md")]
     struct Proxies;
     #[doc = include_str!("../docs/security.md")]

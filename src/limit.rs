@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::error::ConfigError;
 use crate::time::{DAY, HOUR, MINUTE, Micros, SECOND};
 
+mod words;
+
 /// An algorithm with its parameters: how many permits, in what time, judged how.
 ///
 /// A `Limit` is only a description; [`Limiter::new`](crate::Limiter::new) checks it and refuses

@@ -1,6 +1,9 @@
 //! `Mode`: whether a policy limits, only counts, or is switched off.
 
 use std::fmt;
+use std::str::FromStr;
+
+use crate::error::ConfigError;
 
 /// Whether a policy limits, only counts, or does nothing.
 ///
@@ -35,5 +38,21 @@ impl Mode {
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Of the word that [`as_str`](Mode::as_str) gives.
+impl FromStr for Mode {
+    type Err = ConfigError;
+
+    fn from_str(word: &str) -> Result<Self, ConfigError> {
+        let mut modes = Self::ALL.into_iter();
+        modes.find(|mode| mode.as_str() == word).ok_or_else(|| {
+            ConfigError::out_of_range(
+                "mode",
+                format_args!("{word:?}"),
+                "\"enforce\", \"shadow\" or \"off\"",
+            )
+        })
     }
 }

@@ -45,8 +45,9 @@ impl Machine {
     /// All that the tests need.
     fn with_everything() -> Self {
         let machine = Self::new();
-        machine.has("redis-server", "");
-        machine.has(GRPCIO, "");
+        for program in ["redis-server", "curl", "chromium", "chromedriver", GRPCIO] {
+            machine.has(program, "");
+        }
         machine
     }
 
@@ -161,6 +162,58 @@ fn a_machine_where_no_server_can_be_installed_is_told_what_to_do() {
             machine.has("apt-get", "exit 1");
         }
         assert_advised(&machine.run(), "apt-get install redis-server");
+    }
+}
+
+#[test]
+fn curl_is_installed_or_asked_for() {
+    let machine = Machine::with_everything();
+    machine.lacks("curl");
+    assert_advised(&machine.run(), "apt-get install curl");
+    machine.installs("apt-get", "curl", "curl", "");
+    assert_ran(&machine.run());
+}
+
+#[test]
+fn a_browser_and_its_driver_go_by_several_names() {
+    for (browser, driver) in [
+        ("chromium-browser", "chromedriver"),
+        ("google-chrome", "chromedriver"),
+        ("google-chrome-stable", "chromium.chromedriver"),
+    ] {
+        let machine = Machine::with_everything();
+        machine.lacks("chromium");
+        machine.lacks("chromedriver");
+        machine.has(browser, "");
+        machine.has(driver, "");
+        let run = machine.run();
+        assert_eq!(printed(&run), (TESTS.to_owned(), String::new()));
+    }
+}
+
+#[test]
+fn what_of_the_browser_is_missing_is_installed() {
+    for (manager, package, program) in [
+        ("apt-get", "chromium", "chromium"),
+        ("apt-get", "chromium-driver", "chromedriver"),
+        ("apk", "chromium-chromedriver", "chromedriver"),
+        ("dnf", "chromedriver", "chromedriver"),
+    ] {
+        let machine = Machine::with_everything();
+        machine.lacks(program);
+        machine.installs(manager, package, program, "");
+        assert_ran(&machine.run());
+    }
+}
+
+#[test]
+fn a_machine_where_no_browser_can_be_installed_is_told_what_to_do() {
+    for missing in ["chromium", "chromedriver"] {
+        let machine = Machine::with_everything();
+        machine.lacks(missing);
+        assert_advised(&machine.run(), "apt-get install chromium chromium-driver");
+        machine.has("apt-get", "exit 1");
+        assert_advised(&machine.run(), "apt-get install chromium chromium-driver");
     }
 }
 

@@ -11,6 +11,8 @@ mod route;
 
 pub use self::body::ResponseBody;
 pub use self::cost::HeaderCost;
+#[cfg(feature = "axum")]
+pub(crate) use self::extract::Ipv6Prefix;
 pub(crate) use self::headers::QuotaFields;
 pub use self::headers::QuotaHeaders;
 pub(crate) use self::preflight::is_preflight;

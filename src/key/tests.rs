@@ -89,3 +89,26 @@ proptest! {
         prop_assert_eq!(all(&a) == all(&b), a == b);
     }
 }
+
+#[test]
+fn a_subject_is_read_back_from_what_it_is_shown_as() {
+    let subject = Subject::from(&Key::from("alice"));
+    let shown = subject.to_string();
+    assert_eq!(shown.parse(), Ok(subject));
+    assert_eq!(shown.to_uppercase().parse(), Ok(subject));
+    let zero = "0".repeat(32);
+    assert_eq!(zero.parse::<Subject>().unwrap().to_string(), zero);
+}
+
+#[test]
+fn what_is_no_hash_is_no_subject() {
+    let sign = format!("+{}", "0".repeat(31));
+    let long = "0".repeat(33);
+    for text in ["", "alice", &sign, &long, "ééééééééééééééé€"] {
+        let refusal = text.parse::<Subject>().unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            format!("subject: got {text:?}, expected 32 hexadecimal digits")
+        );
+    }
+}

@@ -31,6 +31,7 @@ mod report;
 mod reserving;
 mod rules;
 mod subject;
+mod summary;
 mod taken;
 mod waiting;
 
@@ -39,6 +40,7 @@ pub use self::held::Held;
 pub(crate) use self::judge::{Judging, PendingVerdict, Refusal, Unjudged};
 pub(crate) use self::judged::Judged;
 pub use self::rules::Rules;
+pub use self::summary::PolicySummary;
 pub(crate) use self::taken::TakenByRequest;
 pub(crate) use self::waiting::Waitable;
 

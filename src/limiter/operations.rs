@@ -1,11 +1,10 @@
 //! What a limiter is asked outside of HTTP: `check` and its siblings, none of which waits.
 
-use super::{Limiter, decisions};
+use super::Limiter;
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
 
 impl Limiter {
@@ -114,8 +113,6 @@ impl Limiter {
         key: Key,
         action: Action,
     ) -> Result<Decision, CheckError> {
-        let policy = self.named(policy)?;
-        let answer = self.ask(&policy, self.subject(&key), action, Mode::Enforce);
-        Ok(policy.decision(&mut decisions(answer).await.iter()))
+        self.carry_out_on(policy, self.subject(&key), action).await
     }
 }

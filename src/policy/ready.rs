@@ -8,6 +8,7 @@ use crate::algorithm::{Action, Algorithm, Patience};
 use crate::decision::Decision;
 use crate::error::ConfigError;
 use crate::key::{Key, Subject};
+use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::request::{KeyError, RequestHead};
 use crate::response::ResponseHead;
@@ -105,6 +106,11 @@ pub(crate) struct ReadyPolicy {
 }
 
 impl ReadyPolicy {
+    /// The policy's own limit, as it was said.
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.policy.limit
+    }
+
     /// The mode that is in force.
     pub(crate) fn mode(&self) -> Mode {
         self.mode.get()

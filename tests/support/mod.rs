@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, unused_macros, unused_imports)]
 
 pub mod bench;
+pub mod browser;
 pub mod cluster;
 pub mod example;
 pub mod limits;

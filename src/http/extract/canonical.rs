@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 
 /// How many bits of an IPv6 address make a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ipv6Prefix(u8);
+pub(crate) struct Ipv6Prefix(u8);
 
 /// What one subscriber gets at least, and can move about in at will (RFC 6177).
 impl Default for Ipv6Prefix {
@@ -16,11 +16,11 @@ impl Default for Ipv6Prefix {
 }
 
 impl Ipv6Prefix {
-    pub(super) fn new(bits: u8) -> Self {
+    pub(crate) fn new(bits: u8) -> Self {
         Self(bits)
     }
 
-    pub(super) fn validate(self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(self) -> Result<(), ConfigError> {
         match self.0 {
             32..=128 => Ok(()),
             bits => Err(ConfigError::out_of_range(
@@ -32,7 +32,7 @@ impl Ipv6Prefix {
     }
 
     /// The address that stands for all that share a key with this one.
-    pub(super) fn canonical(self, address: IpAddr) -> IpAddr {
+    pub(crate) fn canonical(self, address: IpAddr) -> IpAddr {
         // The order is essential: masked first, every IPv4 client would share one bucket.
         match embedded(address) {
             IpAddr::V6(v6) if !v6.is_unicast_link_local() && !v6.is_loopback() => {

@@ -8,6 +8,8 @@ mod header;
 mod joined;
 mod peer;
 
+#[cfg(feature = "axum")]
+pub(crate) use self::canonical::Ipv6Prefix;
 pub use self::client_addr::ClientAddr;
 pub use self::everybody::Everybody;
 pub use self::extension::Extension;

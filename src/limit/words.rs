@@ -1,0 +1,127 @@
+//! A limit's numbers in words, for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{DEFAULT_LEASE, DEFAULT_SLICES, Kind, Limit};
+
+/// The numbers in words, without the algorithm's name: `100 in 1 min, burst 20`.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let permits = self.permits;
+        let period = Words(self.period);
+        match self.kind {
+            Kind::Gcra => {
+                write!(f, "{permits} in {period}")?;
+                let burst = self.burst;
+                burst.map_or(Ok(()), |burst| write!(f, ", burst {burst}"))
+            }
+            Kind::TokenBucket | Kind::LeakyBucket => {
+                write!(f, "{permits} in {period}")?;
+                if let Some(capacity) = self.capacity {
+                    write!(f, ", capacity {capacity}")?;
+                }
+                f.write_str(if self.without_delay {
+                    ", without delay"
+                } else {
+                    ""
+                })
+            }
+            Kind::FixedWindow => {
+                write!(f, "{permits} in each window of {period}")?;
+                f.write_str(if self.aligned { ", aligned" } else { "" })
+            }
+            Kind::SlidingLog => write!(f, "{permits} in any {period}"),
+            Kind::SlidingWindow => {
+                let slices = self.slices.unwrap_or(DEFAULT_SLICES);
+                write!(f, "{permits} in any {period}, {slices} slices")
+            }
+            Kind::SlidingCounter => write!(f, "about {permits} in any {period}"),
+            Kind::Concurrency => {
+                let lease = Words(self.lease.unwrap_or(DEFAULT_LEASE));
+                write!(f, "{permits} at the same time, leases of {lease}")
+            }
+        }
+    }
+}
+
+/// A time in the largest unit of which it is a whole number.
+struct Words(Duration);
+
+const UNITS: [(u128, &str); 6] = [
+    (86_400_000_000, "d"),
+    (3_600_000_000, "h"),
+    (60_000_000, "min"),
+    (1_000_000, "s"),
+    (1_000, "ms"),
+    (1, "us"),
+];
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = self.0.as_micros();
+        let mut units = UNITS.iter();
+        match units.find(|(unit, _)| us >= *unit && us.is_multiple_of(*unit)) {
+            Some((unit, name)) => write!(f, "{} {name}", us / unit),
+            // No limit that was found sound is so short.
+            None => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{per_hour, per_second};
+    use crate::time::{DAY, HOUR, MINUTE, SECOND};
+
+    #[test]
+    fn every_algorithm_says_all_its_numbers() {
+        for (limit, words) in [
+            (Limit::gcra(100, MINUTE), "100 in 1 min"),
+            (Limit::gcra(100, MINUTE).burst(20), "100 in 1 min, burst 20"),
+            (
+                Limit::token_bucket(100, per_second(50)),
+                "50 in 1 s, capacity 100",
+            ),
+            (
+                Limit::leaky_bucket(20, per_hour(9)).without_delay(),
+                "9 in 1 h, capacity 20, without delay",
+            ),
+            (Limit::fixed_window(5, DAY), "5 in each window of 1 d"),
+            (
+                Limit::fixed_window(5, 36 * HOUR).aligned(),
+                "5 in each window of 36 h, aligned",
+            ),
+            (Limit::sliding_log(5, 15 * MINUTE), "5 in any 15 min"),
+            (
+                Limit::sliding_window(5, 90 * SECOND),
+                "5 in any 90 s, 10 slices",
+            ),
+            (
+                Limit::sliding_window(5, SECOND).slices(3),
+                "5 in any 1 s, 3 slices",
+            ),
+            (
+                Limit::sliding_counter(7, Duration::from_millis(250)),
+                "about 7 in any 250 ms",
+            ),
+            (
+                Limit::concurrency(20),
+                "20 at the same time, leases of 30 s",
+            ),
+            (
+                Limit::concurrency(20).lease(10 * SECOND),
+                "20 at the same time, leases of 10 s",
+            ),
+        ] {
+            assert_eq!(limit.to_string(), words);
+        }
+    }
+
+    #[test]
+    fn a_time_of_no_whole_microseconds_is_no_trouble() {
+        assert_eq!(Words(Duration::ZERO).to_string(), "0ns");
+        assert_eq!(Words(Duration::MAX).to_string().split(' ').count(), 2);
+    }
+}

@@ -1,0 +1,61 @@
+//! `PolicySummary`: what a policy in force says, for people.
+
+use super::Limiter;
+use crate::error::CheckError;
+use crate::mode::Mode;
+use crate::policy::ReadyPolicy;
+
+/// What a policy in force says, for people who look after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PolicySummary {
+    /// The policy's name.
+    pub name: String,
+    /// The name of its algorithm, as in stored keys: `gcra`, `fixed_window`.
+    pub algorithm: &'static str,
+    /// The numbers of its limit in words: `100 in 1 min, burst 20`.
+    pub limit: String,
+    /// The most permits that there ever are at once.
+    pub capacity: u32,
+    /// The mode that it is in.
+    pub mode: Mode,
+}
+
+impl Limiter {
+    /// What the policies in force say, in their order.
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};
+    ///
+    /// let policy = Policy::new("api", Limit::gcra(100, MINUTE).burst(20));
+    /// let limiter = Limiter::new(MemoryStore::new(), [policy])?;
+    /// assert_eq!(limiter.summaries()[0].limit, "100 in 1 min, burst 20");
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    pub fn summaries(&self) -> Vec<PolicySummary> {
+        let rules = self.0.rules.load();
+        let policies = rules.policies.iter();
+        policies.map(|policy| PolicySummary::of(policy)).collect()
+    }
+
+    /// What this policy says.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name.
+    pub fn summary(&self, policy: &str) -> Result<PolicySummary, CheckError> {
+        Ok(PolicySummary::of(self.0.rules.load().named(policy)?))
+    }
+}
+
+impl PolicySummary {
+    fn of(policy: &ReadyPolicy) -> Self {
+        Self {
+            name: policy.id.name().to_owned(),
+            algorithm: policy.algorithm.name(),
+            limit: policy.limit().to_string(),
+            capacity: policy.algorithm.capacity(),
+            mode: policy.mode(),
+        }
+    }
+}

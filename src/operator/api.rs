@@ -1,0 +1,214 @@
+//! The endpoints: what operators ask, and what they are answered.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::problem::Problem;
+use super::report::{self, Quota};
+use super::tally::Tally;
+use super::{page, subject};
+use crate::decision::Decision;
+use crate::key::Subject;
+use crate::limiter::{Limiter, PolicySummary};
+use crate::mode::Mode;
+use crate::top_denied::TopDenied;
+
+/// Far more than any question takes.
+const LONGEST_BODY: usize = 16 * 1024;
+
+/// What the endpoints are about.
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub(super) limiter: Limiter,
+    pub(super) tally: Arc<Tally>,
+    pub(super) top: Option<TopDenied>,
+}
+
+pub(super) fn router(desk: Desk) -> Router {
+    Router::new()
+        .route("/", get(page::page))
+        .route("/state", get(state))
+        .route("/switch", post(switch))
+        .route("/mode", post(set_mode))
+        .route("/peek", post(peek))
+        .route("/reset", post(reset))
+        .fallback(async || {
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                "there are /, /state, /switch, /mode, /peek and /reset",
+            )
+        })
+        .method_not_allowed_fallback(async || {
+            Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "/ and /state are read with GET, the others take POST",
+            )
+        })
+        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(from_fn(guard))
+        .with_state(desk)
+}
+
+/// Keeps other sites' pages from pressing buttons, and answers from being stored.
+///
+/// A form of another site cannot say `application/json`, and a script can only after a preflight
+/// that nobody here answers; should a layer of the application do so, the browser still says whose
+/// page it was.
+async fn guard(request: Request, next: Next) -> Response {
+    let mut response = match refusal(request.method(), request.headers()) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn refusal(method: &Method, headers: &HeaderMap) -> Option<Problem> {
+    if *method != Method::POST {
+        return None;
+    }
+    let value = |name| {
+        headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap_or("?"))
+    };
+    if !matches!(value("sec-fetch-site"), "" | "same-origin" | "none") {
+        return Some(Problem::new(
+            StatusCode::FORBIDDEN,
+            "sec-fetch-site: the request comes from a page of another site",
+        ));
+    }
+    let media_type = value("content-type").split(';').next().unwrap_or_default();
+    if !media_type.trim().eq_ignore_ascii_case("application/json") {
+        return Some(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("content-type: got {media_type:?}, expected application/json"),
+        ));
+    }
+    None
+}
+
+async fn state(State(desk): State<Desk>) -> Response {
+    json(&report::State::of(
+        &desk.limiter,
+        &desk.tally,
+        desk.top.as_ref(),
+    ))
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Switch {
+    on: bool,
+}
+
+async fn switch(
+    State(desk): State<Desk>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let switch: Switch = read(body)?;
+    match switch.on {
+        true => desk.limiter.turn_on(),
+        false => desk.limiter.turn_off(),
+    }
+    Ok(json(&switch))
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyMode {
+    policy: String,
+    mode: String,
+}
+
+async fn set_mode(
+    State(desk): State<Desk>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let wanted: PolicyMode = read(body)?;
+    let mode: Mode = wanted.mode.parse()?;
+    desk.limiter.set_mode(&wanted.policy, mode)?;
+    Ok(json(&wanted))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicySubject {
+    policy: String,
+    subject: Value,
+}
+
+impl PolicySubject {
+    fn read(
+        desk: &Desk,
+        body: Result<Bytes, BytesRejection>,
+    ) -> Result<(PolicySummary, Subject), Problem> {
+        let asked: Self = read(body)?;
+        // The policy first: of one that does not exist, nobody wants to hear about the subject.
+        let policy = desk.limiter.summary(&asked.policy)?;
+        let subject = subject::read(&desk.limiter, asked.subject)?;
+        Ok((policy, subject))
+    }
+}
+
+async fn peek(
+    State(desk): State<Desk>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let (policy, subject) = PolicySubject::read(&desk, body)?;
+    let decision = desk.limiter.peek_subject(&policy.name, subject).await?;
+    answered(&decision, "nothing is known of the subject")?;
+    Ok(json(&Quota::of(&policy, subject, &decision)))
+}
+
+async fn reset(
+    State(desk): State<Desk>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let (policy, subject) = PolicySubject::read(&desk, body)?;
+    let decision = desk.limiter.reset_subject(&policy.name, subject).await?;
+    answered(
+        &decision,
+        "it is not known whether the subject was reset, try again",
+    )?;
+    Ok(json(&Quota::of(&policy, subject, &decision)))
+}
+
+/// A failure mode is for requests; an operator wants to know.
+fn answered(decision: &Decision, so: &str) -> Result<(), Problem> {
+    let why = match decision.store_failure() {
+        Some(kind) => kind.to_string(),
+        None if decision.is_local() => {
+            "the store gives no answer, and a share of the limit judges meanwhile".to_owned()
+        }
+        None => return Ok(()),
+    };
+    let detail = format!("{why}: {so}");
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+}
+
+fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+    let body = body.map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
+    serde_json::from_slice(&body).map_err(|error| Problem::bad_request(format!("body: {error}")))
+}
+
+/// Everything that is answered here is made of texts, numbers and maps of them, which JSON has.
+pub(super) fn json(answer: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(answer).unwrap_or_default();
+    let media_type = HeaderValue::from_static("application/json");
+    ([(CONTENT_TYPE, media_type)], text).into_response()
+}

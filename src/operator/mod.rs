@@ -1,0 +1,146 @@
+//! `Operator`: what whoever is on call sees of a limiter and can change, as a router for axum.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+
+use self::api::Desk;
+use self::tally::Tally;
+use crate::error::StoreErrorKind;
+use crate::limiter::Limiter;
+use crate::observe::{DecisionEvent, Observer, RefusalReason};
+use crate::top_denied::TopDenied;
+
+mod api;
+mod page;
+mod problem;
+mod report;
+mod subject;
+mod tally;
+
+/// What whoever is on call sees of a limiter and can change: a page that shows it live, and the
+/// same as JSON.
+///
+/// **The router asks nobody who they are.** Whoever reaches it can switch limiting off: put your
+/// own authentication in front, or serve it where only operators come.
+///
+/// ```
+/// use axum::Router;
+/// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Operator, Policy, RateLimitLayer};
+///
+/// let operator = Operator::new();
+/// let limiter = Limiter::builder(MemoryStore::new())
+///     .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
+///     .observe(operator.clone())
+///     .build()?;
+///
+/// // what is limited
+/// let app: Router = Router::new().layer(RateLimitLayer::new(limiter.clone()));
+/// // for operators only, on a listener of its own or behind your authentication
+/// let internal: Router = Router::new().nest_service("/limits", operator.router(limiter));
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+///
+/// # The endpoints
+///
+/// Under the path where it is mounted; `docs/operations.md` shows what they answer.
+///
+/// | | body | |
+/// |---|---|---|
+/// | `GET /` | | the page |
+/// | `GET /state` | | whether requests are limited, the policies, all counts, the store, who is [denied most](Self::top_denied) |
+/// | `POST /switch` | `{"on": false}` | the kill switch |
+/// | `POST /mode` | `{"policy": "api", "mode": "shadow"}` | changes a policy's mode |
+/// | `POST /peek` | `{"policy": "api", "subject": …}` | looks at what a subject has left |
+/// | `POST /reset` | the same | forgets all that is known of a subject |
+///
+/// A subject is one of these; subjects go in bodies, so that they do not stand in access logs:
+///
+/// | | the key of |
+/// |---|---|
+/// | `"everybody"` | [`Everybody`](crate::Everybody) |
+/// | `{"address": "203.0.113.9"}` | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr); with another prefix for IPv6 than 64 bits `"2001:db8::/56"` |
+/// | `{"unattributed": "10.0.0.1"}` | requests that this trusted proxy sent without saying for whom |
+/// | `{"header": {"name": "x-user", "value": "alice"}}` | [`Header`](crate::Header) |
+/// | `{"user": "alice"}`, `{"user": 7}` | [`Extension`](crate::Extension) of a text, of a number |
+/// | `{"text": "+49 30 1234567"}`, `{"number": 7}` | [`Limiter::check`] with a text, a number |
+/// | `"missing"` | the bucket that requests without a key share |
+/// | `[…, …]` | several extractors together |
+/// | `{"hash": "9d15…"}` | a [`Subject`](crate::Subject), as logs and stored keys show it |
+///
+/// What goes wrong is answered with a problem document (RFC 9457). What changes something takes
+/// `content-type: application/json` and no request that a browser says another site has made, so
+/// that no page elsewhere can press the buttons of an operator who is logged in.
+///
+/// # What if there are several processes
+///
+/// The counts, the modes and the switch are those of this process; what a subject has used is the
+/// store's, and so the same in all of them. Mount one in each process.
+///
+/// # What if the limiter is told nothing
+///
+/// An `Operator` counts what it is told as an [`Observer`]. Of a limiter that was built without
+/// [`observe`](crate::LimiterBuilder::observe), all works but the counts.
+#[derive(Clone)]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub struct Operator {
+    tally: Arc<Tally>,
+    top: Option<TopDenied>,
+}
+
+impl Operator {
+    /// One that has counted nothing yet.
+    pub fn new() -> Self {
+        Self {
+            tally: Arc::new(Tally::new()),
+            top: None,
+        }
+    }
+
+    /// Shows this list of who is denied most, which the limiter has to be told of as an
+    /// [observer](crate::LimiterBuilder::observe) of its own.
+    #[must_use]
+    pub fn top_denied(mut self, top: TopDenied) -> Self {
+        self.top = Some(top);
+        self
+    }
+
+    /// The page and its endpoints, about this limiter. It has no authentication of its own.
+    ///
+    /// Mounted by `nest_service("/limits", …)`, the page is at `/limits` and at `/limits/`.
+    pub fn router(&self, limiter: Limiter) -> Router {
+        api::router(Desk {
+            limiter,
+            tally: Arc::clone(&self.tally),
+            top: self.top.clone(),
+        })
+    }
+}
+
+impl Default for Operator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Observer for Operator {
+    fn on_decision(&self, event: &DecisionEvent<'_>) {
+        self.tally.count(event.policy, event.result());
+    }
+
+    fn on_refusal(&self, _policy: Option<&str>, reason: RefusalReason) {
+        self.tally.count_refusal(reason);
+    }
+
+    fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        self.tally.count_answer(elapsed, failure);
+    }
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operator").finish_non_exhaustive()
+    }
+}

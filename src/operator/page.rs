@@ -1,0 +1,83 @@
+//! The page: one file that loads nothing, and whose policy lets nothing else run in it.
+
+use axum::response::{IntoResponse, Response};
+use http::HeaderName;
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
+
+macro_rules! style {
+    () => {
+        include_str!("page/page.css")
+    };
+}
+
+macro_rules! script {
+    () => {
+        include_str!("page/page.js")
+    };
+}
+
+const PAGE: &str = concat!(
+    include_str!("page/head.html"),
+    "<style>",
+    style!(),
+    "</style>\n",
+    include_str!("page/body.html"),
+    "<script>",
+    script!(),
+    "</script>\n</body>\n</html>\n",
+);
+
+/// What the page may do: run its own script, known by its hash, and ask where it came from. A
+/// script may not even put text where it would be read as markup.
+const POLICY: &str = concat!(
+    "default-src 'none'; script-src '",
+    "sha256-27gRidZg78yIFbQqfG1cbk2W8DeoTuEDiKVtTESJWio=",
+    "'; style-src '",
+    "sha256-QueDp6+VStw78m5l7xExnqBar2517Ws/u/2SdzvPJd8=",
+    "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+);
+
+const HEADERS: [(HeaderName, &str); 3] = [
+    (CONTENT_TYPE, "text/html; charset=utf-8"),
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (REFERRER_POLICY, "no-referrer"),
+];
+
+pub(super) async fn page() -> Response {
+    (HEADERS, PAGE).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    #[test]
+    fn the_policy_names_the_style_and_the_script_of_the_page() {
+        for text in [style!(), script!()] {
+            let hash = BASE64_STANDARD.encode(Sha256::digest(text));
+            assert!(
+                POLICY.contains(&format!("'sha256-{hash}'")),
+                "the policy has to say 'sha256-{hash}' of {:?}...",
+                &text[..40]
+            );
+        }
+    }
+
+    #[test]
+    fn the_page_loads_nothing_and_has_no_markup_that_the_policy_forbids() {
+        for forbidden in [
+            "src=",
+            "@import",
+            "url(",
+            " style=",
+            " onclick=",
+            "innerHTML",
+        ] {
+            assert!(!PAGE.contains(forbidden), "{forbidden}");
+        }
+    }
+}

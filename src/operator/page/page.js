@@ -1,0 +1,436 @@
+
+"use strict";
+
+// Whatever path the page is mounted under, with a slash at its end or without.
+const base = location.origin + location.pathname.replace(/\/+$/, "");
+const POLL_MS = 1000;
+// What the chart shows: as much as was seen, each with the distance of its marks.
+const SPANS = [[60_000, 15_000], [120_000, 30_000], [300_000, 60_000]];
+const LONGEST_MS = SPANS.at(-1)[0];
+// Over what the numbers beside it are averaged.
+const RECENT_MS = 10_000;
+
+const GROUPS = [
+  { name: "allowed", label: "Allowed", results: ["allowed", "near_limit", "waited"] },
+  { name: "denied", label: "Denied", results: ["denied", "denied_from_memory"] },
+  { name: "shadow", label: "Would deny", results: ["shadow_denied"] },
+  { name: "failed", label: "Store failed", results: ["failed_open", "failed_closed"] },
+  { name: "refused", label: "Refused", results: ["listed", "missing_key", "bad_cost", "misconfigured"] },
+];
+
+const $ = (id) => document.getElementById(id);
+const sum = (counts, names) => names.reduce((total, name) => total + (counts[name] ?? 0), 0);
+
+// Texts are only ever set as texts: names come from configurations, subjects from clients.
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function setText(node, text) {
+  // What has not changed is not announced again, and a selection in it stays.
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// --- words -----------------------------------------------------------------------------------
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+function rate(perSecond) {
+  if (perSecond === 0) return "0";
+  if (perSecond < 0.1) return "< 0.1";
+  return perSecond < 10 ? perSecond.toFixed(1) : perSecond < 10_000 ? whole.format(perSecond) : short.format(perSecond);
+}
+
+function time(ms) {
+  const seconds = Math.ceil(ms / 1000);
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+  const hours = Math.floor(seconds / 3600);
+  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
+}
+
+function latency(us) {
+  if (us < 1000) return `${Math.round(us)} µs`;
+  return us < 100_000 ? `${(us / 1000).toFixed(1)} ms` : `${Math.round(us / 1000)} ms`;
+}
+
+// --- talking to the server -------------------------------------------------------------------
+
+async function ask(path, body) {
+  const post = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+  const response = await fetch(`${base}/${path}`, {
+    ...(body === undefined ? {} : post),
+    cache: "no-store",
+    signal: AbortSignal.timeout(10_000),
+  });
+  const type = response.headers.get("content-type") ?? "";
+  const answer = /^application\/(problem\+)?json/.test(type) ? await response.json() : null;
+  if (!response.ok || answer === null) {
+    throw new Error(answer?.detail ?? `the server answered with status ${response.status}`);
+  }
+  return answer;
+}
+
+let hideToast;
+function tell(text, undo) {
+  const toast = $("toast");
+  toast.replaceChildren(element("span", {}, text));
+  if (undo) {
+    const button = element("button", { type: "button" }, "Undo");
+    button.addEventListener("click", undo);
+    toast.append(button);
+  }
+  clearTimeout(hideToast);
+  hideToast = setTimeout(() => toast.replaceChildren(), 12_000);
+}
+
+// --- what was seen ---------------------------------------------------------------------------
+
+let seen = [];
+
+function remember(state) {
+  // Another process, or this one started anew: what it counts does not go on from before.
+  if (seen.length > 0 && state.uptime_ms < seen.at(-1).uptime_ms) seen = [];
+  seen.push(state);
+  // One beyond the edge, so that the chart reaches it.
+  while (seen.length > 2 && state.uptime_ms - seen[1].uptime_ms > LONGEST_MS) seen.shift();
+}
+
+// The states between which recent rates are taken.
+function recent() {
+  const to = seen.at(-1);
+  const from = seen.find((state) => to.uptime_ms - state.uptime_ms <= RECENT_MS) ?? to;
+  return { from, to, seconds: (to.uptime_ms - from.uptime_ms) / 1000 };
+}
+
+function grow(read) {
+  const { from, to, seconds } = recent();
+  return seconds > 0 ? Math.max(0, read(to) - read(from)) / seconds : 0;
+}
+
+const counted = (group) => (state) => sum(state.decisions, group.results) + sum(state.refusals, group.results);
+
+// --- the chart -------------------------------------------------------------------------------
+
+const SVG = "http://www.w3.org/2000/svg";
+function shape(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// The next number that is easily read, and whose half is too.
+function roundUp(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= value * 0.999);
+}
+
+function rates() {
+  const points = [];
+  for (let at = 1; at < seen.length; at++) {
+    const from = seen[at - 1], to = seen[at];
+    const seconds = (to.uptime_ms - from.uptime_ms) / 1000;
+    if (seconds <= 0) continue;
+    const each = GROUPS.map((group) => Math.max(0, counted(group)(to) - counted(group)(from)) / seconds);
+    points.push({ at: to.uptime_ms, each });
+  }
+  return points;
+}
+
+function drawChart() {
+  const box = $("chart");
+  const { width, height } = box.getBoundingClientRect();
+  if (width < 60 || seen.length === 0) return;
+  const left = 40, bottom = height - 22, top = 8;
+  const points = rates();
+  const totals = points.map((point) => point.each.reduce((a, b) => a + b, 0));
+  const highest = roundUp(Math.max(1, ...totals));
+  const now = seen.at(-1).uptime_ms;
+  const age = now - seen[0].uptime_ms;
+  const [span, mark] = SPANS.find(([span]) => span >= age) ?? SPANS.at(-1);
+  const x = (at) => Math.max(left, width - ((now - at) / span) * (width - left));
+  const y = (value) => bottom - (value / highest) * (bottom - top);
+
+  const svg = shape("svg", { role: "img", viewBox: `0 0 ${width} ${height}` });
+  const shown = GROUPS.map((group) => `${group.label} ${rate(grow(counted(group)))}`).join(", ");
+  svg.setAttribute("aria-label", `Decisions a second, the last ${time(span)}; now: ${shown}`);
+  for (const share of [0, 0.5, 1]) {
+    const at = Math.round(y(highest * share)) + 0.5;
+    svg.append(shape("line", { x1: left, x2: width, y1: at, y2: at }));
+    svg.append(shape("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, short.format(highest * share)));
+  }
+  for (let ago = 0; ago <= span; ago += mark) {
+    const anchor = ago === 0 ? "end" : ago === span ? "start" : "middle";
+    const text = ago === 0 ? "now" : span > 120_000 ? `−${ago / 60_000} min` : `−${ago / 1000} s`;
+    svg.append(shape("text", { x: x(now - ago), y: height - 4, "text-anchor": anchor }, text));
+  }
+  // Areas on top of each other, each from the sum of those before it.
+  let floor = points.map(() => 0);
+  GROUPS.forEach((group, position) => {
+    const ceiling = points.map((point, at) => floor[at] + point.each[position]);
+    if (points.length > 0 && ceiling.some((value, at) => value > floor[at])) {
+      const along = (values, at) => `${x(points[at].at).toFixed(1)},${y(values[at]).toFixed(1)}`;
+      const there = points.map((_, at) => along(ceiling, at));
+      const back = points.map((_, at) => along(floor, at)).reverse();
+      svg.append(shape("path", { class: group.name, d: `M${[...there, ...back].join("L")}Z` }));
+    }
+    floor = ceiling;
+  });
+  box.replaceChildren(svg);
+}
+
+const legend = GROUPS.map((group) => {
+  const number = element("b", {}, "–");
+  const name = element("span", {}, element("i", { class: group.name }), group.label);
+  const item = element("li", { "data-group": group.name }, name, number);
+  $("legend").append(item);
+  return { group, item, number };
+});
+
+function drawLegend() {
+  for (const { group, item, number } of legend) {
+    setText(number, rate(grow(counted(group))));
+    // Most limiters never refuse anybody; the others are always there to be compared.
+    item.hidden = group.name === "refused" && counted(group)(seen.at(-1)) === 0;
+  }
+}
+
+// --- the policies ----------------------------------------------------------------------------
+
+const rows = new Map();
+
+function makeRow(name) {
+  const row = {
+    limit: element("span", { class: "small" }),
+    mode: element("select", { "aria-label": `Mode of ${name}` }),
+    cells: GROUPS.slice(0, 3).map((group) => ({
+      group,
+      now: element("span"),
+      total: element("span", { class: "small" }),
+    })),
+    pending: false,
+  };
+  for (const mode of ["enforce", "shadow", "off"]) row.mode.append(element("option", { value: mode }, mode));
+  row.mode.addEventListener("change", () => setMode(row, name, row.mode.value));
+  const numbers = row.cells.map(({ group, now, total }) =>
+    element("td", { role: "cell", class: "number", "data-label": group.label }, now, total));
+  const title = element("td", { role: "cell" }, element("span", { class: "name" }, name), row.limit);
+  row.node = element("tr", { role: "row" }, title, element("td", { role: "cell" }, row.mode), ...numbers);
+  return row;
+}
+
+async function setMode(row, name, mode) {
+  const before = seen.at(-1)?.policies.find((policy) => policy.name === name)?.mode;
+  row.pending = true;
+  try {
+    await ask("mode", { policy: name, mode });
+    const undo = before && before !== mode ? () => setMode(row, name, before) : undefined;
+    tell(`“${name}” is in mode ${mode}.`, undo);
+  } catch (error) {
+    tell(`“${name}” was not changed: ${error.message}`);
+  }
+  row.pending = false;
+  poll();
+}
+
+function drawPolicies(state) {
+  const names = state.policies.map((policy) => policy.name);
+  const known = [...rows.keys()];
+  if (names.length !== known.length || names.some((name, at) => name !== known[at])) {
+    const before = new Map(rows);
+    rows.clear();
+    for (const name of names) rows.set(name, before.get(name) ?? makeRow(name));
+    $("policies").replaceChildren(...[...rows.values()].map((row) => row.node));
+    const chosen = $("policy").value;
+    $("policy").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+    if (names.includes(chosen)) $("policy").value = chosen;
+  }
+  for (const policy of state.policies) {
+    const row = rows.get(policy.name);
+    setText(row.limit, `${policy.algorithm}: ${policy.limit}`);
+    if (!row.pending && row.mode.value !== policy.mode) row.mode.value = policy.mode;
+    for (const { group, now, total } of row.cells) {
+      const read = (state) => {
+        const found = state.policies.find((other) => other.name === policy.name);
+        return found ? sum(found.decisions, group.results) : 0;
+      };
+      setText(now, rate(grow(read)));
+      setText(total, short.format(read(state)));
+    }
+  }
+}
+
+// --- the store and the switch ----------------------------------------------------------------
+
+const BREAKER = { closed: ["closed", "good"], half_open: ["half open", "warn"], open: ["open", "bad"] };
+
+function drawStore({ store }) {
+  const [word, tone] = BREAKER[store.breaker] ?? [store.breaker, "quiet"];
+  setText($("breaker"), word);
+  $("breaker").dataset.tone = tone;
+  const { from, to } = recent();
+  const trips = to.store.answers - from.store.answers;
+  setText($("latency"), trips > 0 ? latency((to.store.answering_us - from.store.answering_us) / trips) : "–");
+  setText($("trips"), rate(grow((state) => state.store.answers)));
+  setText($("failures"), whole.format(store.failures));
+  const failure = store.last_failure;
+  setText($("last-failure"), failure ? `Last failure ${time(failure.ago_ms)} ago: ${failure.reason}.` : "");
+}
+
+function drawSwitch({ on }) {
+  const button = $("switch"), power = $("power");
+  setText(power, on ? "Limiting" : "Off");
+  power.dataset.tone = on ? "good" : "bad";
+  setText(button, on ? "Turn limiting off…" : "Turn limiting on");
+  button.className = on ? "danger" : "";
+  button.hidden = false;
+  $("off").hidden = on;
+  document.title = on ? "Limits" : "OFF: Limits";
+}
+
+async function turn(on) {
+  try {
+    await ask("switch", { on });
+    tell(on ? "Limiting is on." : "Limiting is off.");
+  } catch (error) {
+    tell(`Nothing was changed: ${error.message}`);
+  }
+  poll();
+}
+
+$("switch").addEventListener("click", () => {
+  if (seen.at(-1)?.on) $("confirm").showModal();
+  else turn(true);
+});
+$("confirm").addEventListener("close", () => {
+  if ($("confirm").returnValue === "off") turn(false);
+  $("confirm").returnValue = "";
+});
+
+// --- who is denied most ----------------------------------------------------------------------
+
+function drawTop({ top_denied: top }) {
+  $("top").hidden = !top;
+  if (!top) return;
+  $("top-none").hidden = top.length > 0;
+  const list = $("top-list");
+  // Kept while nothing but a number changes, so that a button does not vanish under a finger.
+  const shown = JSON.stringify(top.map(({ policy, subject, mode }) => [policy, subject, mode]));
+  if (list.dataset.shown !== shown) {
+    list.dataset.shown = shown;
+    list.replaceChildren(...top.map(({ policy, subject, mode }) => {
+      const look = element("button", { type: "button", class: "plain", "aria-label": `Look at ${subject}` }, "Look");
+      look.addEventListener("click", () => lookAt(policy, subject));
+      const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", {}, subject));
+      // Who is hit by a policy in shadow mode has noticed nothing.
+      if (mode === "shadow") who.append(" ", element("span", { class: "quiet small" }, "would be denied"));
+      return element("li", {}, who, element("span", { class: "hot" }), look);
+    }));
+  }
+  top.forEach(({ denials }, at) => setText(list.children[at].children[1], short.format(denials)));
+}
+
+function lookAt(policy, subject) {
+  $("policy").value = policy;
+  $("kind").value = "hash";
+  chooseKind();
+  $("value").value = subject;
+  about("peek");
+}
+
+// --- one subject -----------------------------------------------------------------------------
+
+function chooseKind() {
+  const kind = $("kind").value;
+  $("name-field").hidden = kind !== "header";
+  $("value-field").hidden = kind === "everybody" || kind === "missing";
+  $("value").placeholder = {
+    address: "203.0.113.9", hash: "32 hexadecimal digits", "user-number": "7", number: "7",
+    json: '[{"address": "203.0.113.9"}, {"user": 7}]',
+  }[kind] ?? "alice";
+}
+
+function subject() {
+  const kind = $("kind").value, value = $("value").value;
+  // Of a number beyond what a script counts exactly, somebody else would be meant.
+  const number = () => {
+    if (!/^\s*-?\d+\s*$/.test(value) || !Number.isSafeInteger(Number(value))) {
+      throw new Error(`“${value}” is not a whole number below 2^53`);
+    }
+    return Number(value);
+  };
+  switch (kind) {
+    case "everybody": case "missing": return kind;
+    case "header": return { header: { name: $("name").value, value } };
+    case "user-text": return { user: value };
+    case "user-number": return { user: number() };
+    case "number": return { number: number() };
+    case "json": return JSON.parse(value);
+    case "address": case "hash": return { [kind]: value.trim() };
+    default: return { [kind]: value };
+  }
+}
+
+async function about(verb) {
+  const answer = $("answer");
+  try {
+    const quota = await ask(verb, { policy: $("policy").value, subject: subject() });
+    const meter = element("meter", { min: 0, max: quota.capacity, value: quota.remaining, "aria-label": "left" });
+    const words = [
+      verb === "reset" ? "Reset." : "",
+      quota.banned_for_ms === null ? "" : `Banned for ${time(quota.banned_for_ms)}.`,
+      quota.reset_after_ms > 0 ? `As if never used in ${time(quota.reset_after_ms)}.` : "Nothing is in use.",
+    ];
+    answer.replaceChildren(
+      element("p", {}, element("b", {}, whole.format(quota.remaining)), ` of ${whole.format(quota.capacity)} left`),
+      meter,
+      element("p", {}, words.filter(Boolean).join(" ")),
+      element("p", { class: "quiet small" }, "Known to logs as ", element("code", {}, quota.subject)),
+    );
+  } catch (error) {
+    answer.replaceChildren(element("p", { class: "wrong" }, error.message));
+  }
+}
+
+$("kind").addEventListener("change", chooseKind);
+$("subject").addEventListener("submit", (event) => {
+  event.preventDefault();
+  about(event.submitter?.value === "reset" ? "reset" : "peek");
+});
+chooseKind();
+
+// --- the beat --------------------------------------------------------------------------------
+
+let lastAnswer;
+let polling = false;
+async function poll() {
+  if (polling) return;
+  polling = true;
+  try {
+    const state = await ask("state");
+    remember(state);
+    lastAnswer = new Date();
+    setText($("uptime"), `counting for ${time(state.uptime_ms)}`);
+    drawSwitch(state);
+    drawLegend();
+    drawChart();
+    drawPolicies(state);
+    drawStore(state);
+    drawTop(state);
+    $("lost").hidden = true;
+  } catch (error) {
+    const since = lastAnswer ? `since ${lastAnswer.toLocaleTimeString()}` : "yet";
+    setText($("lost"), `No answer ${since}: ${error.message}.`);
+    $("lost").hidden = false;
+  }
+  polling = false;
+}
+
+new ResizeObserver(drawChart).observe($("chart"));
+setInterval(poll, POLL_MS);
+poll();

@@ -1,0 +1,165 @@
+//! What operators are told, as it stands in JSON. Times end in their unit.
+
+use std::time::Duration;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::tally::Tally;
+use crate::decision::Decision;
+use crate::key::Subject;
+use crate::limiter::{Limiter, PolicySummary};
+use crate::top_denied::{TopDenied, TopEntry};
+
+/// So many of those that are denied most are told of.
+const MOST_DENIED: usize = 10;
+
+/// All that is known of a limiter.
+#[derive(serde::Serialize)]
+pub(super) struct State {
+    on: bool,
+    uptime_ms: u64,
+    /// All decisions since the start, also those of policies that are no more.
+    decisions: Counts,
+    refusals: Counts,
+    store: StoreState,
+    policies: Vec<PolicyState>,
+    /// Absent when nobody keeps the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_denied: Option<Vec<Denied>>,
+}
+
+#[derive(serde::Serialize)]
+struct Denied {
+    policy: String,
+    subject: String,
+    denials: u64,
+    mode: &'static str,
+}
+
+#[derive(serde::Serialize)]
+struct StoreState {
+    breaker: &'static str,
+    /// Trips to the store, and what all of them took together.
+    answers: u64,
+    failures: u64,
+    answering_us: u64,
+    last_failure: Option<Failure>,
+}
+
+#[derive(serde::Serialize)]
+struct Failure {
+    reason: String,
+    ago_ms: u64,
+}
+
+#[derive(serde::Serialize)]
+struct PolicyState {
+    name: String,
+    algorithm: &'static str,
+    limit: String,
+    mode: &'static str,
+    decisions: Counts,
+}
+
+/// What a subject has left of a policy.
+#[derive(serde::Serialize)]
+pub(super) struct Quota {
+    policy: String,
+    /// As stored keys and logs have it.
+    subject: String,
+    /// The most that there ever is, and what there is now.
+    capacity: u32,
+    remaining: u32,
+    /// How long until it is as if the subject had never asked.
+    reset_after_ms: u64,
+    banned_for_ms: Option<u64>,
+}
+
+/// Numbers by their names.
+pub(super) struct Counts(Vec<(&'static str, u64)>);
+
+impl State {
+    pub(super) fn of(limiter: &Limiter, tally: &Tally, top: Option<&TopDenied>) -> Self {
+        let (answers, failures) = tally.answers();
+        let last_failure = tally.last_failure().map(|(kind, ago)| Failure {
+            reason: kind.to_string(),
+            ago_ms: millis(ago),
+        });
+        let policies = limiter.summaries().into_iter();
+        Self {
+            on: limiter.is_on(),
+            uptime_ms: millis(tally.uptime()),
+            decisions: Counts(tally.total().collect()),
+            refusals: Counts(tally.refusals().collect()),
+            store: StoreState {
+                breaker: limiter.breaker().as_str(),
+                answers,
+                failures,
+                answering_us: tally.answering_us(),
+                last_failure,
+            },
+            policies: policies
+                .map(|summary| PolicyState::of(summary, tally))
+                .collect(),
+            top_denied: top.map(|top| {
+                top.list()
+                    .iter()
+                    .take(MOST_DENIED)
+                    .map(Denied::of)
+                    .collect()
+            }),
+        }
+    }
+}
+
+impl Denied {
+    fn of(entry: &TopEntry) -> Self {
+        Self {
+            policy: entry.policy.to_string(),
+            subject: entry.subject.to_string(),
+            denials: entry.denials,
+            mode: entry.mode.as_str(),
+        }
+    }
+}
+
+impl PolicyState {
+    fn of(summary: PolicySummary, tally: &Tally) -> Self {
+        let decisions = Counts(tally.of(&summary.name));
+        Self {
+            name: summary.name,
+            algorithm: summary.algorithm,
+            limit: summary.limit,
+            mode: summary.mode.as_str(),
+            decisions,
+        }
+    }
+}
+
+impl Quota {
+    pub(super) fn of(policy: &PolicySummary, subject: Subject, decision: &Decision) -> Self {
+        Self {
+            policy: policy.name.clone(),
+            subject: subject.to_string(),
+            capacity: policy.capacity,
+            remaining: decision.remaining(),
+            reset_after_ms: millis(decision.reset_after()),
+            banned_for_ms: decision.banned_for().map(millis),
+        }
+    }
+}
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, count) in &self.0 {
+            map.serialize_entry(name, count)?;
+        }
+        map.end()
+    }
+}
+
+/// Rounded up: a wait is never told too short.
+fn millis(time: Duration) -> u64 {
+    crate::time::Micros::from(time).ceil_millis()
+}

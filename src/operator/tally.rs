@@ -1,0 +1,161 @@
+//! `Tally`: what an operator has been told, as numbers since the start.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::by_policy::ByPolicy;
+use crate::error::StoreErrorKind;
+use crate::observe::{DecisionResult, RefusalReason};
+
+/// What an operator has been told, as numbers since the start.
+pub(super) struct Tally {
+    since: Instant,
+    total: ByResult,
+    policies: ByPolicy<ByResult>,
+    refusals: [AtomicU64; RefusalReason::ALL.len()],
+    answers: AtomicU64,
+    failures: AtomicU64,
+    answering_us: AtomicU64,
+    last_failure: Mutex<Option<(StoreErrorKind, Instant)>>,
+}
+
+/// Decisions by how they came out, in the order of [`DecisionResult::ALL`].
+#[derive(Default)]
+struct ByResult([AtomicU64; DecisionResult::ALL.len()]);
+
+impl ByResult {
+    fn count(&self, result: DecisionResult) {
+        if let Some(count) = self.0.get(result as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = DecisionResult::ALL.map(DecisionResult::as_str);
+        names.into_iter().zip(self.0.iter().map(read))
+    }
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            total: ByResult::default(),
+            policies: ByPolicy::new(),
+            refusals: Default::default(),
+            answers: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            answering_us: AtomicU64::new(0),
+            last_failure: Mutex::default(),
+        }
+    }
+
+    pub(super) fn count(&self, policy: &str, result: DecisionResult) {
+        self.total.count(result);
+        self.policies
+            .with(policy, ByResult::default, |policy| policy.count(result));
+    }
+
+    pub(super) fn count_refusal(&self, reason: RefusalReason) {
+        if let Some(count) = self.refusals.get(reason as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn count_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        self.answering_us.fetch_add(elapsed_us, Ordering::Relaxed);
+        if let Some(kind) = failure {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            // Held for a few instructions, and only while something is wrong.
+            *self.lock_last_failure() = Some((kind, Instant::now()));
+        }
+    }
+
+    pub(super) fn uptime(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// All decisions, also those of policies that are no more.
+    pub(super) fn total(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.total.each()
+    }
+
+    /// Of one policy.
+    pub(super) fn of(&self, policy: &str) -> Vec<(&'static str, u64)> {
+        self.policies
+            .with(policy, ByResult::default, |policy| policy.each().collect())
+    }
+
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = RefusalReason::ALL.map(RefusalReason::as_str);
+        names.into_iter().zip(self.refusals.iter().map(read))
+    }
+
+    /// How many trips the store has answered or failed to, and how many of them it failed to.
+    pub(super) fn answers(&self) -> (u64, u64) {
+        (read(&self.answers), read(&self.failures))
+    }
+
+    /// What all trips took together.
+    pub(super) fn answering_us(&self) -> u64 {
+        read(&self.answering_us)
+    }
+
+    /// How the store failed last, and how long ago.
+    pub(super) fn last_failure(&self) -> Option<(StoreErrorKind, Duration)> {
+        let last = *self.lock_last_failure();
+        last.map(|(kind, when)| (kind, when.elapsed()))
+    }
+
+    fn lock_last_failure(&self) -> MutexGuard<'_, Option<(StoreErrorKind, Instant)>> {
+        let lock = self.last_failure.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(number: &AtomicU64) -> u64 {
+    number.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(all: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(&'static str, u64)> {
+        let all = all.into_iter();
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    #[test]
+    fn every_result_and_every_reason_is_counted_under_its_own_name() {
+        for result in DecisionResult::ALL {
+            let tally = Tally::new();
+            tally.count("api", result);
+            assert_eq!(counted(tally.total()), [(result.as_str(), 1)]);
+            assert_eq!(counted(tally.of("api")), [(result.as_str(), 1)]);
+            assert_eq!(counted(tally.of("other")), []);
+        }
+        for reason in RefusalReason::ALL {
+            let tally = Tally::new();
+            tally.count_refusal(reason);
+            assert_eq!(counted(tally.refusals()), [(reason.as_str(), 1)]);
+        }
+    }
+
+    #[test]
+    fn the_last_failure_stays_when_the_store_is_back() {
+        let tally = Tally::new();
+        assert!(tally.last_failure().is_none());
+        let ms = Duration::from_millis(1);
+        tally.count_answer(ms, Some(StoreErrorKind::Unreachable));
+        tally.count_answer(ms, Some(StoreErrorKind::TimedOut));
+        tally.count_answer(ms, None);
+        let (kind, _) = tally.last_failure().unwrap();
+        assert_eq!(kind, StoreErrorKind::TimedOut);
+        assert_eq!(tally.answers(), (3, 2));
+        assert_eq!(tally.answering_us(), 3_000);
+    }
+}

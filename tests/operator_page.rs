@@ -1,0 +1,298 @@
+//! The operators' page in a real browser: what it shows, and what its buttons do.
+#![cfg(all(unix, feature = "axum", feature = "memory", feature = "redis"))]
+
+mod support;
+
+use axum::Router;
+use serde_json::json;
+use support::browser::Browser;
+use support::redis::free_port;
+use tower_throttle::{
+    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, RedisStore,
+    Store,
+};
+
+/// What would be markup if it were put into the page as such.
+const HOSTILE: &str = r#"<img src=x onerror="document.title=1"><b>api"#;
+
+struct Site {
+    limiter: Limiter,
+    url: String,
+}
+
+impl Site {
+    async fn of(policies: impl IntoIterator<Item = Policy>) -> Self {
+        Self::over(MemoryStore::new(), policies).await
+    }
+
+    async fn over(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Self {
+        let operator = Operator::new();
+        let limiter = Limiter::builder(store)
+            .policies(policies)
+            .observe(operator.clone())
+            .build()
+            .unwrap();
+        let router = operator.router(limiter.clone());
+        let url = support::web::serve(Router::new().nest_service("/a/limits", router)).await;
+        Self {
+            limiter,
+            url: format!("{url}/a/limits"),
+        }
+    }
+
+    /// Opens the page and waits until it has something to show.
+    async fn open(&self) -> Browser {
+        let browser = Browser::start().await;
+        browser.open(&self.url).await;
+        browser.until(SHOWS_POLICIES).await;
+        browser
+    }
+}
+
+const SHOWS_POLICIES: &str = "document.querySelector('#policies tr')";
+
+fn api() -> Policy {
+    Policy::new("api", Limit::gcra(100, MINUTE).burst(5)).by(Header::new("x-user"))
+}
+
+/// The rates and totals of the first policy, as they stand there.
+const NUMBERS: &str = "[...document.querySelectorAll('#policies tr:first-child td.number .small')]\
+                       .map(total => total.textContent).join(' ')";
+
+#[tokio::test]
+async fn it_shows_what_is_decided_while_it_is() {
+    let site = Site::of([
+        api(),
+        Policy::new("beta", Limit::sliding_log(1, HOUR)).mode(Mode::Shadow),
+    ])
+    .await;
+    let browser = site.open().await;
+    browser.until(&format!("{NUMBERS} === '0 0 0'")).await;
+    for _ in 0..7 {
+        site.limiter.check("api", "alice").await.unwrap();
+    }
+    for _ in 0..3 {
+        site.limiter.check("beta", "alice").await.unwrap();
+    }
+    // Another second may have brought a permit back.
+    browser
+        .until(&format!("['5 2 0', '6 1 0', '7 0 0'].includes({NUMBERS})"))
+        .await;
+    browser
+        .until("document.querySelector('[data-group=shadow] b').textContent !== '0'")
+        .await;
+    browser
+        .until("document.querySelector('#chart path.allowed')")
+        .await;
+    assert_eq!(browser.text("#power").await, "Limiting");
+    let row = browser.text("#policies tr:last-child").await;
+    assert!(row.contains("sliding_log: 1 in any 1 h"), "{row}");
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn it_works_with_a_slash_at_the_end_of_its_address_too() {
+    let site = Site::of([api()]).await;
+    let browser = Browser::start().await;
+    browser.open(&format!("{}/", site.url)).await;
+    browser.until(SHOWS_POLICIES).await;
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_mode_that_is_chosen_there_is_the_limiters_and_can_be_undone() {
+    let site = Site::of([api()]).await;
+    let browser = site.open().await;
+    browser.click("#policies select option[value=shadow]").await;
+    browser
+        .until("document.querySelector('#toast button')")
+        .await;
+    assert_eq!(site.limiter.mode("api"), Ok(Mode::Shadow));
+    browser.click("#toast button").await;
+    browser
+        .until("document.querySelector('#policies select').value === 'enforce'")
+        .await;
+    browser
+        .until("document.querySelector('#toast').textContent.includes('enforce')")
+        .await;
+    assert_eq!(site.limiter.mode("api"), Ok(Mode::Enforce));
+    // What another operator does is seen as well.
+    site.limiter.set_mode("api", Mode::Off).unwrap();
+    browser
+        .until("document.querySelector('#policies select').value === 'off'")
+        .await;
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_kill_switch_asks_once_and_is_turned_back_at_once_by_keyboard_alone() {
+    const ENTER: char = '\u{E007}';
+    const ESCAPE: char = '\u{E00C}';
+    const TAB: char = '\u{E004}';
+    let site = Site::of([api()]).await;
+    let browser = site.open().await;
+    let is_open = "document.querySelector('#confirm').open";
+
+    // The first thing that can be reached is the switch; of the dialog, what changes nothing.
+    browser.press(&[TAB, ENTER]).await;
+    browser.until(is_open).await;
+    browser.press(&[ENTER]).await;
+    browser.until(&format!("!{is_open}")).await;
+    browser.press(&[ENTER]).await;
+    browser.until(is_open).await;
+    browser.press(&[ESCAPE]).await;
+    browser.until(&format!("!{is_open}")).await;
+    assert!(site.limiter.is_on());
+
+    browser.press(&[ENTER]).await;
+    browser.until(is_open).await;
+    browser.press(&[TAB, ENTER]).await;
+    browser
+        .until("!document.querySelector('#off').hidden")
+        .await;
+    assert!(!site.limiter.is_on());
+    assert_eq!(browser.text("#power").await, "Off");
+
+    browser.press(&[ENTER]).await;
+    browser.until("document.querySelector('#off').hidden").await;
+    assert!(site.limiter.is_on());
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_subject_is_looked_at_and_reset_there() {
+    let site = Site::of([Policy::new("logins", Limit::sliding_log(5, HOUR))]).await;
+    let alice = Key::header("x-user", b"alice");
+    site.limiter.check_cost("logins", &alice, 3).await.unwrap();
+    let browser = site.open().await;
+    browser.click("#kind option[value=header]").await;
+    browser.fill("#name", "x-user").await;
+    browser.fill("#value", "alice").await;
+    browser.click("#subject button[value=peek]").await;
+    browser.until("document.querySelector('#answer b')").await;
+    let answer = browser.text("#answer").await;
+    assert!(answer.starts_with("2 of 5 left"), "{answer}");
+    let hash = site.limiter.subject_of(&alice).to_string();
+    assert!(answer.contains(&hash), "{answer}");
+
+    browser.click("#kind option[value=hash]").await;
+    browser.fill("#value", &hash).await;
+    browser.click("#subject button[value=reset]").await;
+    browser
+        .until("document.querySelector('#answer').textContent.includes('Reset.')")
+        .await;
+    assert!(browser.text("#answer").await.starts_with("5 of 5 left"));
+    assert_eq!(
+        site.limiter
+            .peek("logins", &alice)
+            .await
+            .unwrap()
+            .remaining(),
+        5
+    );
+    assert_eq!(browser.complaints().await, [""; 0]);
+
+    // What makes no sense is said there, too; the browser notes the status of the answer.
+    browser.click("#kind option[value=address]").await;
+    browser.fill("#value", "<b>nowhere</b>").await;
+    browser.click("#subject button[value=peek]").await;
+    browser
+        .until("document.querySelector('#answer .wrong')")
+        .await;
+    let answer = browser.text("#answer").await;
+    assert!(answer.contains(r#"got "<b>nowhere</b>""#), "{answer}");
+}
+
+#[tokio::test]
+async fn markup_in_a_policys_name_is_shown_as_text() {
+    let site = Site::of([Policy::new(HOSTILE, Limit::gcra(1, MINUTE))]).await;
+    let browser = site.open().await;
+    assert_eq!(browser.text("#policies .name").await, HOSTILE);
+    browser.click("#policies select option[value=off]").await;
+    browser
+        .until("document.querySelector('#toast button')")
+        .await;
+    assert!(browser.text("#toast").await.contains(HOSTILE));
+    let made = browser.run("return document.querySelectorAll('img, b b').length");
+    assert_eq!(made.await, json!(0));
+    assert_eq!(browser.run("return document.title").await, "Limits");
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn its_policy_keeps_out_scripts_and_markup_that_are_not_its_own() {
+    let site = Site::of([api()]).await;
+    let browser = site.open().await;
+    let tried = browser.run(
+        "const script = document.createElement('script'); let markup = 'made'; \
+         try { script.text = 'document.title = \"owned\"' } catch {} \
+         document.body.append(script); \
+         try { document.body.innerHTML = '<p>' } catch { markup = 'refused' } \
+         return [document.title, markup]",
+    );
+    assert_eq!(tried.await, json!(["Limits", "refused"]));
+    assert_ne!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_told_and_found_again() {
+    let site = Site::of([api()]).await;
+    let browser = site.open().await;
+    // As a proxy in front may answer whose server is gone.
+    browser
+        .run("window.fetchBefore = window.fetch; window.fetch = async () => new Response('', { status: 502 })")
+        .await;
+    browser
+        .until("!document.querySelector('#lost').hidden")
+        .await;
+    let lost = browser.text("#lost").await;
+    assert!(lost.starts_with("No answer since"), "{lost}");
+    assert!(lost.ends_with("status 502."), "{lost}");
+    browser.run("window.fetch = window.fetchBefore").await;
+    browser
+        .until("document.querySelector('#lost').hidden")
+        .await;
+}
+
+#[tokio::test]
+async fn the_store_and_its_breaker_are_shown() {
+    let gone = RedisStore::builder(&format!("redis://127.0.0.1:{}", free_port()));
+    let site = Site::over(gone.connect_lazy().unwrap(), [api()]).await;
+    let browser = site.open().await;
+    assert_eq!(browser.text("#breaker").await, "closed");
+    for _ in 0..20 {
+        site.limiter.check("api", "alice").await.unwrap();
+    }
+    browser
+        .until("document.querySelector('#breaker').textContent === 'open'")
+        .await;
+    assert_ne!(browser.text("#failures").await, "0");
+    let last = browser.text("#last-failure").await;
+    assert!(last.starts_with("Last failure "), "{last}");
+    assert!(last.contains(" ago: the store "), "{last}");
+    browser
+        .until("document.querySelector('[data-group=failed] b').textContent !== '0'")
+        .await;
+}
+
+/// At the width of a phone nothing has to be scrolled to the side.
+#[tokio::test]
+async fn it_fits_a_phone_in_light_and_dark() {
+    let name = "a-name-as-long-as-a-name-may-be-".repeat(2);
+    let site = Site::of([Policy::new(
+        name,
+        Limit::token_bucket(5, tower_throttle::per_hour(5)),
+    )])
+    .await;
+    let browser = site.open().await;
+    let mut grounds = Vec::new();
+    for is_dark in [false, true] {
+        browser.look(360, 740, is_dark).await;
+        let ground = browser.run("return getComputedStyle(document.body).backgroundColor");
+        grounds.push(ground.await);
+        let page = "const page = document.documentElement; \
+                    return page.scrollWidth - page.clientWidth";
+        assert_eq!(browser.run(page).await, json!(0));
+    }
+    assert_ne!(grounds[0], grounds[1]);
+}

@@ -1,0 +1,282 @@
+//! A headless Chromium that is driven from the outside, by WebDriver.
+
+use std::env;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::web::GENEROUS;
+
+/// Under which names the programs go, the first that is there.
+const BROWSERS: [&str; 4] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+const DRIVERS: [&str; 2] = ["chromedriver", "chromium.chromedriver"];
+
+/// Without a sandbox it runs as root too, which is what containers run tests as; it only ever sees
+/// pages of the tests. The rest keeps it from talking to anybody else.
+const OPTIONS: [&str; 11] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--force-device-scale-factor=1",
+    "--hide-scrollbars",
+];
+
+/// The name of an element's id: <https://www.w3.org/TR/webdriver2/#elements>.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// A browser takes more than a fair share of a machine: one at a time.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+pub struct Browser {
+    client: Client,
+    session: String,
+    driver: Driver,
+    _alone: MutexGuard<'static, ()>,
+}
+
+struct Driver {
+    process: Child,
+    address: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    pub async fn start() -> Self {
+        let alone = ALONE.lock().await;
+        let driver = Driver::start();
+        let mut options = OPTIONS.map(str::to_owned).to_vec();
+        let profile = driver._profile.path().display();
+        options.push(format!("--user-data-dir={profile}"));
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": { "binary": program(&BROWSERS), "args": options },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let client = Client::new();
+        let sessions = format!("http://{}/session", driver.address);
+        let made = call(&client, Method::POST, &sessions, Some(&wanted)).await;
+        let id = made["sessionId"].as_str().expect("the session's id");
+        Self {
+            session: format!("{sessions}/{id}"),
+            client,
+            driver,
+            _alone: alone,
+        }
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let url = format!("{}/{path}", self.session);
+        call(&self.client, Method::POST, &url, Some(&body)).await
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let url = format!("{}/{path}", self.session);
+        call(&self.client, Method::GET, &url, None).await
+    }
+
+    /// Opens a page and waits until it is loaded.
+    pub async fn open(&self, url: &str) {
+        self.post("url", json!({ "url": url })).await;
+    }
+
+    /// What the body of a function gives in the page; a promise is waited for.
+    pub async fn run(&self, body: &str) -> Value {
+        self.post("execute/sync", json!({ "script": body, "args": [] }))
+            .await
+    }
+
+    /// Waits until an expression is true in the page.
+    pub async fn until(&self, expression: &str) {
+        let started = Instant::now();
+        while self.run(&format!("return !!({expression})")).await != json!(true) {
+            if started.elapsed() > GENEROUS {
+                let text = self.run("return document.body.innerText").await;
+                panic!(
+                    "never so: {expression}\n{}",
+                    text.as_str().unwrap_or_default()
+                );
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The text that the first such element shows.
+    pub async fn text(&self, css: &str) -> String {
+        let text = self
+            .get(&format!("element/{}/text", self.element(css).await))
+            .await;
+        text.as_str().expect("a text").to_owned()
+    }
+
+    /// Clicks where the first such element is, as a mouse does.
+    pub async fn click(&self, css: &str) {
+        let element = self.element(css).await;
+        self.post(&format!("element/{element}/click"), json!({}))
+            .await;
+    }
+
+    /// Types into the first such element, in the place of what stands there.
+    pub async fn fill(&self, css: &str, text: &str) {
+        let element = self.element(css).await;
+        self.post(&format!("element/{element}/clear"), json!({}))
+            .await;
+        self.post(&format!("element/{element}/value"), json!({ "text": text }))
+            .await;
+    }
+
+    /// Presses keys, one after the other, for whichever element has the focus.
+    pub async fn press(&self, keys: &[char]) {
+        let events = keys.iter().flat_map(|key| {
+            ["keyDown", "keyUp"].map(|event| json!({ "type": event, "value": key }))
+        });
+        let keyboard = json!({
+            "type": "key",
+            "id": "keyboard",
+            "actions": events.collect::<Vec<_>>(),
+        });
+        self.post("actions", json!({ "actions": [keyboard] })).await;
+    }
+
+    async fn element(&self, css: &str) -> String {
+        let wanted = json!({ "using": "css selector", "value": css });
+        let found = self.post("element", wanted).await;
+        found[ELEMENT].as_str().expect("an element's id").to_owned()
+    }
+
+    /// Takes the size of the page, and whether its reader likes it dark.
+    pub async fn look(&self, width: u32, height: u32, is_dark: bool) {
+        let device = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+        });
+        self.devtools("Emulation.setDeviceMetricsOverride", device)
+            .await;
+        let scheme = if is_dark { "dark" } else { "light" };
+        let media = json!({
+            "features": [{ "name": "prefers-color-scheme", "value": scheme }],
+        });
+        self.devtools("Emulation.setEmulatedMedia", media).await;
+    }
+
+    async fn devtools(&self, command: &str, parameters: Value) {
+        let body = json!({ "cmd": command, "params": parameters });
+        self.post("goog/cdp/execute", body).await;
+    }
+
+    /// What the page shows, as PNG.
+    pub async fn screenshot(&self) -> Vec<u8> {
+        let encoded = self.get("screenshot").await;
+        let encoded = encoded.as_str().expect("an image");
+        BASE64_STANDARD.decode(encoded).expect("base64")
+    }
+
+    /// What the console says that is more than a remark, since the last call: errors of scripts,
+    /// requests that failed, what a content security policy forbade.
+    pub async fn complaints(&self) -> Vec<String> {
+        let entries = self.post("se/log", json!({ "type": "browser" })).await;
+        let entries = entries.as_array().expect("a list").iter();
+        entries
+            .filter(|entry| matches!(entry["level"].as_str(), Some("SEVERE" | "WARNING")))
+            .map(|entry| entry["message"].to_string())
+            .collect()
+    }
+}
+
+impl Driver {
+    fn start() -> Self {
+        let mut process = Command::new(program(&DRIVERS))
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the driver starts");
+        let said = process.stdout.take().expect("its output");
+        let (sender, port) = mpsc::channel();
+        // It reads on to the end: whatever else is said must not fill the pipe.
+        std::thread::spawn(move || {
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
+                if let Some((_, port)) = line.split_once("successfully on port ") {
+                    let _ = sender.send(port.trim_end_matches('.').parse::<u16>());
+                }
+            }
+        });
+        let port = port.recv_timeout(GENEROUS);
+        let port = port.expect("the driver says its port").expect("a port");
+        Self {
+            process,
+            address: format!("127.0.0.1:{port}"),
+            _profile: tempfile::tempdir().expect("a directory"),
+        }
+    }
+
+    /// Asks it to end itself and its browser, which would outlive it otherwise.
+    fn shut_down(&self) -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        stream.set_read_timeout(Some(GENEROUS))?;
+        let host = &self.address;
+        write!(
+            stream,
+            "GET /shutdown HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        )?;
+        stream.read_to_end(&mut Vec::new()).map(drop)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.shut_down().is_err() {
+            let _ = self.process.kill();
+        }
+        let _ = self.process.wait();
+    }
+}
+
+async fn call(client: &Client, method: Method, url: &str, body: Option<&Value>) -> Value {
+    let mut request = client.request(method, url);
+    if let Some(body) = body {
+        request = request.json(body);
+    }
+    let answer = request.send().await.expect("the driver answers");
+    let is_success = answer.status().is_success();
+    let mut answer: Value = answer.json().await.expect("JSON");
+    let value = answer["value"].take();
+    assert!(is_success, "{url}: {}", value["message"]);
+    value
+}
+
+fn program(names: &[&str]) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let find = |name: &&str| {
+        let mut places = env::split_paths(&path).map(|place| place.join(name));
+        places.find(|place| is_there(place))
+    };
+    names.iter().find_map(find).unwrap_or_else(|| {
+        panic!(
+            "this test needs one of {names:?} and found none: run scripts/test, which installs it, \
+             or install Chromium and its driver (Debian: apt-get install chromium chromium-driver)"
+        )
+    })
+}
+
+fn is_there(program: &Path) -> bool {
+    program.is_file()
+}
