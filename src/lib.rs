@@ -52,7 +52,7 @@
 //! # Which store
 //!
 //! `MemoryStore` counts in one process: nothing to install, no trip. `RedisStore` counts for all
-//! processes that use the same Redis or Valkey server and prefix: one script call for each request,
+//! processes that use the same Redis or Valkey server, or cluster, and prefix: one script call for each request,
 //! on the server's clock, but none about a subject that is known to be denied ([`DenyCache`]). The
 //! policies are the same, and so are the answers. [`Store`] is the trait
 //! behind both.
@@ -107,7 +107,9 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `memory` | yes | `MemoryStore` |
-//! | `redis` | yes | `RedisStore` |
+//! | `redis` | yes | `RedisStore`: a Redis or Valkey server, one that Sentinel names, or a cluster |
+//! | `redis-tls` | | TLS to Redis |
+//! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool` |
 //! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers; `Operator`, a page for whoever is on call |
 //! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
 //! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
