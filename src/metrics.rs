@@ -17,6 +17,7 @@ use crate::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, Refu
 use crate::store::memory::MemoryStore;
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
+const UNANSWERED: &str = "tower_throttle_unanswered_total";
 const REFUSALS: &str = "tower_throttle_refusals_total";
 const DELAY: &str = "tower_throttle_delay_seconds";
 const STORE_DURATION: &str = "tower_throttle_store_duration_seconds";
@@ -57,9 +58,10 @@ const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
 /// | metric | labels | |
 /// |---|---|---|
 /// | `tower_throttle_decisions_total` | `policy`, `result` | decisions; the results are those of [`DecisionResult`] |
+/// | `tower_throttle_unanswered_total` | `policy`, `kind` | those of them that were taken without an answer from the store, by its [kind](StoreErrorKind::as_str) of failure |
 /// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`] |
 /// | `tower_throttle_delay_seconds` | `policy` | how long requests are held up that are |
-/// | `tower_throttle_store_duration_seconds` | `result` | the store's trips: `ok`, or the [kind](StoreErrorKind::as_str) of failure |
+/// | `tower_throttle_store_duration_seconds` | `result` | the store's trips: `ok`, or the kind of failure |
 /// | `tower_throttle_store_failures_total` | `kind` | those of them that failed |
 /// | `tower_throttle_breaker_state` | `state` | 1 for the [state](BreakerState) of the circuit breaker, 0 for the others |
 /// | `tower_throttle_memory_keys` | | keys in the memory store that is [watched](Self::watch_memory) |
@@ -152,6 +154,9 @@ impl Observer for Metrics {
             if result == DecisionResult::Waited {
                 policy.delay.record(event.decision.delay());
             }
+            if let Some(kind) = event.decision.store_failure() {
+                policy.unanswered[kind as usize].increment(1);
+            }
         });
     }
 
@@ -195,6 +200,7 @@ impl Shared {
 /// at 1 would be too low.
 struct OfPolicy {
     decisions: [Counter; DecisionResult::ALL.len()],
+    unanswered: [Counter; StoreErrorKind::ALL.len()],
     refusals: OfRefusals,
     delay: Histogram,
 }
@@ -204,8 +210,11 @@ impl OfPolicy {
         let labels = and(labels, "policy", policy.to_owned());
         let of_result =
             |result: DecisionResult| counter!(DECISIONS, and(&labels, "result", result.as_str()));
+        let of_kind =
+            |kind: StoreErrorKind| counter!(UNANSWERED, and(&labels, "kind", kind.as_str()));
         Self {
             decisions: DecisionResult::ALL.map(of_result),
+            unanswered: StoreErrorKind::ALL.map(of_kind),
             refusals: OfRefusals::new(&labels),
             delay: histogram!(DELAY, labels),
         }
@@ -283,6 +292,10 @@ fn and(
 
 fn describe() {
     describe_counter!(DECISIONS, "Decisions of policies about requests.");
+    describe_counter!(
+        UNANSWERED,
+        "Decisions that were taken without an answer from the store."
+    );
     describe_counter!(REFUSALS, "Requests refused without asking any policy.");
     describe_histogram!(DELAY, Unit::Seconds, "How long requests were held up.");
     describe_histogram!(
@@ -290,7 +303,7 @@ fn describe() {
         Unit::Seconds,
         "How long the store took to answer, or to fail."
     );
-    describe_counter!(STORE_FAILURES, "Questions that the store failed to answer.");
+    describe_counter!(STORE_FAILURES, "Trips to the store that failed.");
     describe_gauge!(
         BREAKER,
         "1 for the state that the circuit breaker is in, 0 for the others."

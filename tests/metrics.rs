@@ -45,6 +45,7 @@ fn check(limiter: &Limiter, policy: &str, times: usize) {
 }
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
+const UNANSWERED: &str = "tower_throttle_unanswered_total";
 const REFUSALS: &str = "tower_throttle_refusals_total";
 
 #[test]
@@ -112,7 +113,35 @@ fn failures_of_the_store_are_told_from_denials() {
         assert_eq!(scrape.value(DECISIONS, &labels), Some(count), "{labels:?}");
         let denied = [("policy", policy), ("result", "denied")];
         assert_eq!(scrape.value(DECISIONS, &denied), Some(0.0), "{policy}");
+        let why = [("policy", policy), ("kind", "unreachable")];
+        assert_eq!(scrape.value(UNANSWERED, &why), Some(count), "{policy}");
     }
+}
+
+#[test]
+fn a_memory_store_that_is_full_is_told_by_the_decisions_it_could_not_take() {
+    let scrape = recorded(|| {
+        let store = MemoryStore::builder()
+            .capacity(1)
+            .clock(ManualClock::new())
+            .build();
+        let limiter = Limiter::builder(store)
+            .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        // A quota that is used up is never driven out.
+        for user in 0_u32..10_000 {
+            limiter.check("api", user).now_or_never().unwrap().unwrap();
+        }
+    });
+    let value = |name, labels| scrape.value(name, labels).unwrap();
+    let full = value(UNANSWERED, &[("policy", "api"), ("kind", "full")]);
+    assert!(full > 0.0, "{}", scrape.text());
+    assert_eq!(
+        full,
+        value(DECISIONS, &[("policy", "api"), ("result", "failed_open")])
+    );
 }
 
 type Body = Empty<Bytes>;
@@ -302,6 +331,7 @@ fn every_metric_has_a_type_and_words_that_say_what_it_is() {
     });
     for (name, kind) in [
         (DECISIONS, "counter"),
+        (UNANSWERED, "counter"),
         (REFUSALS, "counter"),
         ("tower_throttle_delay_seconds", "histogram"),
         ("tower_throttle_store_duration_seconds", "histogram"),

@@ -251,6 +251,11 @@ async fn over_redis_an_outage_is_told_from_denials() {
     assert_eq!(after.of("client"), counts([("failed_open", 4 + 3)]));
     assert_eq!(after.of("client-half"), counts([("failed_open", 4 + 3)]));
     assert_eq!(after.of("login"), counts([("failed_closed", 3)]));
+    let unanswered = after.0.series("tower_throttle_unanswered_total");
+    assert_eq!(
+        unanswered.map(|(_, count)| count).sum::<f64>(),
+        7.0 + 7.0 + 3.0
+    );
     // Five failures in a row, after which it is left alone.
     assert_eq!(breaker(&after, "closed"), 0.0);
     let failures = after.0.series("tower_throttle_store_failures_total");
@@ -260,7 +265,7 @@ async fn over_redis_an_outage_is_told_from_denials() {
     for text in [
         "let through uncounted",
         "refused for want of an answer",
-        "the store is left alone",
+        "it is left alone",
     ] {
         assert!(log.contains(text), "{text}: {log}");
     }

@@ -23,17 +23,24 @@ pub(super) fn read(
     let Some(field) = field else {
         return Ok(list);
     };
+    let client = proxies.client_addr(&field)?;
+    let mut ranges = Vec::new();
     for item in field.items().ok_or_else(|| field.expected(EXPECTED))? {
-        list = if item.is_table() {
-            list.keys(keys(&item, policies)?)
-        } else {
-            let range = [item.text(EXPECTED)?];
-            let by = proxies.client_addr(&item)?;
-            let with_range = list.addresses(by, range);
-            with_range.map_err(|_| item.expected(EXPECTED))?
-        };
+        if item.is_table() {
+            list = list.keys(keys(&item, policies)?);
+            continue;
+        }
+        let range = item.text(EXPECTED)?;
+        let sound = AccessList::new().addresses(client.clone(), [range]);
+        sound.map_err(|_| item.expected(EXPECTED))?;
+        ranges.push(range);
     }
-    Ok(list)
+    if ranges.is_empty() {
+        return Ok(list);
+    }
+    // All at once, so that the address of a request is read once, however long the list.
+    let with_ranges = list.addresses(client, ranges);
+    with_ranges.map_err(|error| field.refuse(error))
 }
 
 /// `{ key = "header:x-user", values = ["mallory"] }`.

@@ -34,7 +34,9 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
 ///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
 ///    check before it. [Shadow checks](Check::is_shadow) are none of these: each is carried out when
-///    all others fit and it fits itself.
+///    all others fit and it fits itself. Where no atomic step reaches all of them, as in a Redis
+///    Cluster, those of one subject are decided in one, and what was taken is given back when those
+///    of another deny.
 /// 2. The decisions come in the order of the checks.
 /// 3. A question that is answered with a denial leaves no trace but what a penalty counts.
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the

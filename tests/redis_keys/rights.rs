@@ -18,7 +18,7 @@ fn documented_rights() -> impl Iterator<Item = &'static str> {
 }
 
 /// A store of a user who has these rights and no others.
-async fn store_with(server: &Server, rights: impl Iterator<Item = &str>) -> RedisStore {
+fn store_with<'a>(server: &Server, rights: impl Iterator<Item = &'a str>) -> RedisStore {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in rights {
@@ -26,14 +26,14 @@ async fn store_with(server: &Server, rights: impl Iterator<Item = &str>) -> Redi
     }
     server.query::<()>(user);
     let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
-    RedisStore::builder(&url).connect().await.unwrap()
+    RedisStore::builder(&url).connect_lazy().unwrap()
 }
 
 /// Whatever is done, with every algorithm: one command too few, and it fails.
 #[tokio::test]
 async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
     let server = Server::start();
-    let store = store_with(&server, documented_rights()).await;
+    let store = store_with(&server, documented_rights());
     let penalty = Algorithm::try_from(&Penalty::after(1, DAY, DAY)).unwrap();
     let policy = PolicyId::new("policy");
     let (first, second) = (LeaseId::new(), LeaseId::new());
@@ -88,7 +88,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
 async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
     let server = Server::start();
     let all_but_one = documented_rights().filter(|right| *right != "+zadd");
-    let store = store_with(&server, all_but_one).await;
+    let store = store_with(&server, all_but_one);
     let policy = PolicyId::new("policy");
     let answer = store.ask(&[Check {
         policy: &policy,

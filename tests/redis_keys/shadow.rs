@@ -118,7 +118,7 @@ async fn what_a_user_may_not_write_is_refused_to_its_check_alone() {
     user.arg(rights.split(' ').collect::<Vec<_>>());
     server.query::<()>(user);
     let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
-    let store = RedisStore::builder(&url).connect().await.unwrap();
+    let store = RedisStore::builder(&url).connect_lazy().unwrap();
     let own = ("own", algorithm(Limit::gcra(3, DAY)));
     let log = ("log", algorithm(Limit::sliding_log(3, DAY)));
     for left in [2, 1] {

@@ -3,10 +3,12 @@
 
 pub mod bench;
 pub mod browser;
+pub mod cluster;
 pub mod example;
 pub mod limits;
 pub mod prometheus;
 pub mod redis;
+pub mod sentinel;
 pub mod virtual_time;
 pub mod web;
 

@@ -8,19 +8,24 @@ use tempfile::TempDir;
 use tower_throttle::{RedisStore, RedisStoreBuilder};
 
 /// The programs that will do, the first that is there.
-const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+pub const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 pub struct Server {
     process: Process,
     port: u16,
     password: Option<String>,
+    is_cluster: bool,
     _directory: TempDir,
 }
 
 /// Ends with its owner, also when the owner's last look at the server panics.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Process {
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
     fn end(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -73,6 +78,7 @@ impl Server {
             process: Process(process),
             port,
             password: after(options, "--requirepass"),
+            is_cluster: after(options, "--cluster-enabled").is_some(),
             _directory: directory,
         };
         server.wait_until_up().then_some(server)
@@ -113,15 +119,28 @@ impl Server {
         self.try_query(command).unwrap()
     }
 
-    fn try_query<T: redis::FromRedisValue>(&self, command: redis::Cmd) -> redis::RedisResult<T> {
+    pub fn try_query<T: redis::FromRedisValue>(
+        &self,
+        command: redis::Cmd,
+    ) -> redis::RedisResult<T> {
         command.query(&mut self.connection()?)
     }
 
     /// A connection that may do everything.
     pub fn connection(&self) -> redis::RedisResult<redis::Connection> {
-        let password = self.password.as_ref().map(|word| format!(":{word}@"));
-        let password = password.unwrap_or_default();
-        redis::Client::open(format!("redis://{password}127.0.0.1:{}", self.port))?.get_connection()
+        let address = redis::ConnectionAddr::Tcp("127.0.0.1".to_owned(), self.port);
+        let mut login = redis::RedisConnectionInfo::default();
+        if let Some(password) = &self.password {
+            login = login.set_password(password);
+        }
+        let server = redis::IntoConnectionInfo::into_connection_info(address)?;
+        let client = redis::Client::open(server.set_redis_settings(login))?;
+        let mut connection = client.get_connection()?;
+        if self.is_cluster {
+            // A replica tells its keys too.
+            redis::cmd("READONLY").query::<()>(&mut connection)?;
+        }
+        Ok(connection)
     }
 
     pub fn keys(&self) -> Vec<String> {
@@ -143,13 +162,20 @@ impl Server {
         }
     }
 
+    /// One part of what the server tells about itself.
+    pub fn info(&self, part: &str) -> String {
+        self.try_info(part).unwrap()
+    }
+
+    pub fn try_info(&self, part: &str) -> redis::RedisResult<String> {
+        let mut info = redis::cmd("INFO");
+        info.arg(part);
+        self.try_query(info)
+    }
+
     /// How often a command was called since the server started.
     pub fn calls(&self, command: &str) -> u64 {
-        let stats: String = self.query({
-            let mut info = redis::cmd("INFO");
-            info.arg("commandstats");
-            info
-        });
+        let stats = self.info("commandstats");
         let line = format!("cmdstat_{command}:calls=");
         stats
             .lines()

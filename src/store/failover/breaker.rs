@@ -177,14 +177,6 @@ impl Breaker {
             _ => {}
         }
         self.observers.on_breaker(change.to);
-        match (change.from, change.to) {
-            (BreakerState::Closed, BreakerState::Open) => trace::warn!(
-                why = %change.why.map(|why| why.to_string()).unwrap_or_default(),
-                "the store is left alone, the failure modes decide"
-            ),
-            (_, BreakerState::Closed) => trace::info!("the store is back"),
-            _ => {}
-        }
     }
 }
 

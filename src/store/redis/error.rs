@@ -1,12 +1,15 @@
 //! What an error of the client or the server means for a decision.
 
+use std::error::Error;
+use std::fmt;
+
 use redis::{ErrorKind, RedisError};
 
 use crate::error::{StoreError, StoreErrorKind};
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 21] = [
+const CODES: [(&str, StoreErrorKind); 23] = [
     ("foreign value", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
@@ -23,6 +26,8 @@ const CODES: [(&str, StoreErrorKind); 21] = [
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
     ("unknown command", StoreErrorKind::Configuration),
+    ("cluster support disabled", StoreErrorKind::Configuration),
+    ("DB index is out of range", StoreErrorKind::Configuration),
     ("BUSY", StoreErrorKind::Busy),
     ("LOADING", StoreErrorKind::Busy),
     ("CLUSTERDOWN", StoreErrorKind::Busy),
@@ -34,9 +39,76 @@ const CODES: [(&str, StoreErrorKind); 21] = [
     ("UNKILLABLE", StoreErrorKind::Busy),
 ];
 
+/// What to do about errors that do not go away by themselves, first match first.
+const ADVICE: [(&str, &str); 13] = [
+    (
+        "NOAUTH",
+        "the server wants a password: put user:password@ or :password@ into the URL",
+    ),
+    (
+        "WRONGPASS",
+        "the server refuses the user or the password in the URL",
+    ),
+    (
+        "NOPERM",
+        "the server's user lacks a right, see the documentation of RedisStore for those it needs",
+    ),
+    (
+        "The user executing the script",
+        "the server's user lacks a right, see the documentation of RedisStore for those it needs",
+    ),
+    ("MOVED", USE_CLUSTER),
+    ("ASK", USE_CLUSTER),
+    ("CROSSSLOT", USE_CLUSTER),
+    ("CLUSTERDOWN", USE_CLUSTER),
+    (
+        "cluster support disabled",
+        "the server is not part of a cluster: use redis:// or rediss://",
+    ),
+    (
+        "unknown command",
+        "the server does not run scripts, or is older than Redis 6.2: use Redis 6.2 or newer, or \
+         Valkey",
+    ),
+    (
+        "DB index is out of range",
+        "the server has no database of this number: see its configuration, databases",
+    ),
+    (
+        "READONLY",
+        "the server is a replica: name its master, or use redis-sentinel://",
+    ),
+    (
+        "certificate",
+        "the server's certificate is not trusted, or it wants one of the client: give \
+         ca_certificate and client_certificate",
+    ),
+];
+
+const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
+
+/// What to do, with the error itself as its source.
+#[derive(Debug)]
+struct Advised {
+    advice: &'static str,
+    error: RedisError,
+}
+
+impl fmt::Display for Advised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.advice, self.error)
+    }
+}
+
+impl Error for Advised {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
 /// An error answered to a question, or met on the way.
 pub(super) fn of_question(error: RedisError) -> StoreError {
-    StoreError::with_source(kind(&error), error)
+    advised(kind(&error), error)
 }
 
 /// An error met while connecting: nothing was asked yet.
@@ -45,7 +117,20 @@ pub(super) fn of_connecting(error: RedisError) -> StoreError {
         StoreErrorKind::Interrupted | StoreErrorKind::TimedOut => StoreErrorKind::Unreachable,
         kind => kind,
     };
-    StoreError::with_source(kind, error)
+    advised(kind, error)
+}
+
+fn advised(kind: StoreErrorKind, error: RedisError) -> StoreError {
+    // The client keeps the words of a refused login to itself.
+    let refused = error.kind() == ErrorKind::AuthenticationFailed;
+    let untrusted = is_about_certificates(&error);
+    let matches = |text: &str| {
+        says(&error, text) || refused && text == "WRONGPASS" || untrusted && text == "certificate"
+    };
+    match ADVICE.iter().find(|(text, _)| matches(text)) {
+        Some((_, advice)) => StoreError::with_source(kind, Advised { advice, error }),
+        None => StoreError::with_source(kind, error),
+    }
 }
 
 /// Whether the server does not know the script: it has not run.
@@ -56,16 +141,19 @@ pub(super) fn is_no_script(error: &RedisError) -> bool {
 /// Whether the connection is of no more use, because it broke or because it leads to a server that
 /// was demoted.
 pub(super) fn is_connection_lost(error: &RedisError) -> bool {
-    error.is_unrecoverable_error()
-        || error.kind() == ErrorKind::Parse
-        || says(error, "READONLY")
-        || says(error, "MASTERDOWN")
+    error.is_unrecoverable_error() || error.kind() == ErrorKind::Parse || is_demoted(error)
+}
+
+/// Whether it is the answer of a server that is no master, or not any more: nothing ran.
+pub(super) fn is_demoted(error: &RedisError) -> bool {
+    says(error, "READONLY") || says(error, "MASTERDOWN")
 }
 
 fn kind(error: &RedisError) -> StoreErrorKind {
     match error.kind() {
         ErrorKind::Io if error.is_timeout() => StoreErrorKind::TimedOut,
         ErrorKind::Io if error.is_connection_refusal() => StoreErrorKind::Unreachable,
+        ErrorKind::Io if is_about_certificates(error) => StoreErrorKind::Configuration,
         ErrorKind::Io => StoreErrorKind::Interrupted,
         ErrorKind::AuthenticationFailed
         | ErrorKind::InvalidClientConfig
@@ -80,6 +168,11 @@ fn of_server(error: &RedisError) -> StoreErrorKind {
         .iter()
         .find(|(text, _)| says(error, text))
         .map_or(StoreErrorKind::BadReply, |(_, kind)| *kind)
+}
+
+/// The words are those of the TLS client, which come as an I/O error.
+fn is_about_certificates(error: &RedisError) -> bool {
+    error.is_io_error() && error.to_string().to_lowercase().contains("certificate")
 }
 
 fn says(error: &RedisError, text: &str) -> bool {

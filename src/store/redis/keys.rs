@@ -35,9 +35,9 @@ impl Prefix {
         Ok(Self(prefix.to_owned()))
     }
 
-    /// A key of ours that is never written.
-    pub(super) fn own_key(&self) -> String {
-        format!("{}:nothing", self.0)
+    /// A key for trying things out, in the Cluster slot of this tag.
+    pub(super) fn own_key(&self, tag: &str) -> String {
+        format!("{}:self-test:{{{tag}}}", self.0)
     }
 
     pub(super) fn key<'a>(&'a self, check: &'a Check<'_>) -> impl fmt::Display + 'a {

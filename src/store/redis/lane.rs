@@ -7,17 +7,17 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connect::{CONNECT_TIMEOUT, Connector};
-use super::error::{is_connection_lost, is_no_script, of_connecting, of_question};
-use super::script::Question;
+use super::error::{is_connection_lost, is_demoted, of_connecting, of_question};
+use super::held::Held;
+use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Beyond so many questions under way a further one fails at once: nothing waits in a queue
@@ -25,14 +25,10 @@ use crate::error::{StoreError, StoreErrorKind};
 pub(super) const MOST_IN_FLIGHT: usize = 1_024;
 /// After a failed attempt to connect, questions fail at once for so long before the next one; so
 /// they do when a connection is lost within this time of being made.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
-/// connection is taken for dead.
-const MOST_UNANSWERED: u32 = 3;
-/// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
-/// new connections than failures do.
-const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
+/// Clones share the connection.
+#[derive(Clone)]
 pub(super) struct Lane(Arc<Shared>);
 
 struct Shared {
@@ -56,15 +52,6 @@ struct Failure {
     error: Arc<StoreError>,
 }
 
-struct Held {
-    connection: MultiplexedConnection,
-    since: Instant,
-    /// The time of the last answer, in milliseconds after `since`.
-    answered_ms: AtomicU64,
-    /// Questions given up since the last answer.
-    unanswered: AtomicU32,
-}
-
 impl Lane {
     pub(super) fn new(connector: Connector) -> Self {
         Self(Arc::new(Shared {
@@ -74,37 +61,98 @@ impl Lane {
         }))
     }
 
-    /// Makes sure that there is a connection, and that this command is allowed on it.
-    pub(super) async fn try_out(&self, command: Cmd) -> Result<(), StoreError> {
+    /// Makes sure that there is a connection, and asks this on it in both ways, with a start-up's
+    /// patience.
+    pub(super) async fn try_out(&self, question: &impl Scripted) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
-        match tokio::time::timeout(CONNECT_TIMEOUT, held.command(command)).await {
-            Ok(reply) => reply.map(drop).map_err(of_question),
+        let in_both_ways = async {
+            held.command(question.with_text()).await?;
+            held.command(question.by_digest()).await
+        };
+        match tokio::time::timeout(CONNECT_TIMEOUT, in_both_ways).await {
+            Ok(reply) => reply.map_err(of_question),
             Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed)),
         }
     }
 
     /// Sends a question. The future owns all it needs and may be dropped at any time; the server
     /// may count the question all the same.
-    pub(super) fn send(
+    pub(super) fn send<Q: Scripted>(
         &self,
-        question: Question,
-    ) -> impl Future<Output = Result<Value, StoreError>> + Send + use<> {
+        question: Q,
+    ) -> impl Future<Output = Result<Value, StoreError>> + Send + use<Q> {
         let shared = Arc::clone(&self.0);
         async move {
             let _place = Place::take(&shared)?;
-            let held = shared.held().await?;
-            let reply = held.ask(&question).await;
-            reply.map_err(|error| {
-                if is_connection_lost(&error) {
-                    shared.give_up(&held, of_connecting(error.clone()));
+            match shared.ask(&question, false).await {
+                // Nothing ran, and its successor may be known already. Once: a server that was just
+                // connected to is not left again before the pause is over.
+                Err(Failed::Answer(error)) if is_demoted(&error) => {
+                    shared.ask(&question, false).await
                 }
-                of_question(error)
-            })
+                answer => answer,
+            }
+            .map_err(StoreError::from)
+        }
+    }
+
+    /// Sends a question to a node of a cluster, once.
+    pub(super) async fn ask(
+        &self,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
+        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
+        self.0.ask(question, is_asking).await
+    }
+
+    /// Sends a command that is no question.
+    pub(super) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
+        let held = self.0.held().await?;
+        held.command(command).await.map_err(|error| {
+            self.0.lose_if_lost(&held, &error);
+            of_question(error)
+        })
+    }
+}
+
+/// Why a question has no answer.
+pub(super) enum Failed {
+    /// There is no connection.
+    NotAsked(StoreError),
+    /// The server, or the way to it, said so.
+    Answer(RedisError),
+}
+
+impl From<Failed> for StoreError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotAsked(error) => error,
+            Failed::Answer(error) => of_question(error),
         }
     }
 }
 
 impl Shared {
+    async fn ask(
+        self: &Arc<Self>,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
+        let held = self.held().await.map_err(Failed::NotAsked)?;
+        let reply = held.ask(question, is_asking).await;
+        reply.map_err(|error| {
+            self.lose_if_lost(&held, &error);
+            Failed::Answer(error)
+        })
+    }
+
+    fn lose_if_lost(&self, held: &Arc<Held>, error: &RedisError) {
+        if is_connection_lost(error) {
+            self.give_up(held, of_connecting(error.clone()));
+        }
+    }
+
     /// The held connection; makes one when there is none.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
         if let Link::Up(held) = &*self.link.borrow()
@@ -159,7 +207,7 @@ impl Shared {
     fn give_up(&self, lost: &Arc<Held>, why: StoreError) {
         // A server that takes every connection and serves none is not to be asked for a new one by
         // every question.
-        let failure = (lost.since.elapsed() < RECONNECT_PAUSE).then(|| Failure {
+        let failure = (lost.age() < RECONNECT_PAUSE).then(|| Failure {
             at: Instant::now(),
             error: Arc::new(why),
         });
@@ -186,67 +234,6 @@ impl Drop for Attempt {
             }
             open
         });
-    }
-}
-
-impl Held {
-    fn new(connection: MultiplexedConnection) -> Self {
-        Self {
-            connection,
-            since: Instant::now(),
-            answered_ms: AtomicU64::new(0),
-            unanswered: AtomicU32::new(0),
-        }
-    }
-
-    /// EVALSHA; when the server does not know the script, and so has run nothing, EVAL. Nothing
-    /// else is ever sent twice: whether it ran cannot be known.
-    async fn ask(&self, question: &Question) -> RedisResult<Value> {
-        let waiting = Waiting(self);
-        let mut reply = self.command(question.by_digest()).await;
-        if reply.as_ref().is_err_and(is_no_script) {
-            reply = self.command(question.with_text()).await;
-        }
-        waiting.answered();
-        reply
-    }
-
-    async fn command(&self, command: Cmd) -> RedisResult<Value> {
-        let mut connection = self.connection.clone();
-        let reply = connection.send_packed_command(&command).await?;
-        reply.extract_error()
-    }
-
-    fn is_dead(&self) -> bool {
-        let silent_ms = || {
-            self.age_ms()
-                .saturating_sub(self.answered_ms.load(Ordering::Relaxed))
-        };
-        self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
-            && u128::from(silent_ms()) >= LONGEST_SILENCE.as_millis()
-    }
-
-    fn age_ms(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// A question under way on a connection. Dropped before the answer, it counts against the
-/// connection: a server that hangs, or a network that swallows everything, breaks no connection.
-struct Waiting<'a>(&'a Held);
-
-impl Waiting<'_> {
-    fn answered(self) {
-        let held = self.0;
-        held.answered_ms.store(held.age_ms(), Ordering::Relaxed);
-        held.unanswered.store(0, Ordering::Relaxed);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 }
 

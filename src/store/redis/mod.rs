@@ -1,29 +1,41 @@
 //! The fleet's store: every verdict is one script call on a Redis or Valkey server.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Store};
+use crate::decision::Decisions;
 use crate::error::StoreError;
+use crate::key::Subject;
 use crate::time::{Clock, Micros};
 
+mod address;
+mod builder;
+mod cluster;
 mod connect;
 mod error;
+mod held;
 mod keys;
 mod lane;
 mod reply;
 mod script;
+mod self_test;
+mod sentinel;
+mod split;
+mod tls;
 
-use ::redis::Cmd;
+use cluster::Cluster;
 use connect::Connector;
 use keys::Prefix;
 use lane::Lane;
 use reply::Expected;
 use script::Question;
+use self_test::SelfTest;
 
-pub use connect::RedisStoreBuilder;
+pub use builder::RedisStoreBuilder;
 #[cfg(fuzzing)]
 pub use reply::fuzzing::redis_reply;
 
@@ -37,14 +49,47 @@ pub use reply::fuzzing::redis_reply;
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
+/// # Servers
+///
+/// | URL | |
+/// |---|---|
+/// | `redis://[user:password@]host[:port][/database]` | one server; `rediss://` over TLS |
+/// | `redis+unix:///path/to.sock[?db=0&user=u&pass=p]` | one server, over its socket |
+/// | `redis-sentinel://[user:password@]host[:port],.../master[/database]` | the master that Sentinel names; `rediss-sentinel://` over TLS |
+/// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes; `rediss-cluster://` over TLS |
+///
+/// Characters of a user or password that mean something in a URL are written with percent signs,
+/// as `%40` for `@`. Sentinels are asked in their order, without a login unless the URL ends in
+/// `?sentinel_user=u&sentinel_password=p`, and anew for every connection: a master that was demoted
+/// is left at its first refusal, and the question it refused is asked once more.
+///
+/// TLS needs the feature `redis-tls`. It trusts the certificates that the system trusts, or those
+/// of [`ca_certificate`](RedisStoreBuilder). Its cryptography is that of the process,
+/// `rustls::crypto::CryptoProvider`; where the application has installed none, it installs ring's.
+///
+/// # Clusters
+///
+/// All checks of one subject are in one slot, and are one script. A request whose policies have
+/// different subjects, as one by address and one for everybody, takes a script for each, in the
+/// order of the policies. When a later one denies, or its node gives no answer, what the earlier
+/// ones took is given back; for that moment, a trip or two, it is missing to others. While a slot
+/// moves, requests about it go on, unless they have several policies: scripts do not reach keys of
+/// which some have moved, so those wait for up to half a second, as far as their deadline lets them.
+///
+/// # Keys
+///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
 /// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. All
 /// of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
 ///
+/// # Rights
+///
 /// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +del +llen
-/// +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`.
+/// +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
+/// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
+/// users, that one needs `+sentinel|get-master-addr-by-name`.
 ///
 /// ```no_run
 /// use tower_throttle::{Limit, Limiter, MINUTE, Policy, RedisStore};
@@ -58,23 +103,36 @@ pub use reply::fuzzing::redis_reply;
 /// ```
 #[derive(Clone)]
 pub struct RedisStore {
-    server: Arc<Server>,
+    server: Server,
     denials: Option<Arc<Denials>>,
 }
 
-struct Server {
-    lane: Lane,
+/// The servers, without a memory of denials. Clones share the connections.
+#[derive(Clone)]
+struct Server(Arc<Shared>);
+
+struct Shared {
+    servers: Servers,
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
 }
 
+/// Who is asked. Clones share the connections.
+#[derive(Clone)]
+enum Servers {
+    One(Lane),
+    Cluster(Cluster),
+}
+
 impl RedisStore {
-    /// Connects to one server: `redis://[user:password@]host[:port][/database]`, or
-    /// `redis+unix:///path/to.sock`.
+    /// Connects to the server or servers of this URL, [see above](Self#servers), and tries what
+    /// decisions will do, on a key of its own that it leaves no trace of.
     ///
     /// # Errors
     ///
-    /// When the URL cannot be read, or the server cannot be reached or refuses the user. Use
+    /// When the URL cannot be read, when no server can be reached, and when decisions would fail: a
+    /// wrong password, a right that is missing, a replica, a node of a cluster that is not addressed
+    /// as one, and the like. The [source](std::error::Error::source) says what to do. Use
     /// [`RedisStoreBuilder::connect_lazy`] to start without waiting for the server.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
@@ -91,7 +149,18 @@ impl RedisStore {
     ///
     /// Connects with the first decision.
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::over(Connector::new(pool), Prefix::default(), None)
+        Self::over_pool(Connector::Pool(pool))
+    }
+
+    /// The same from a pool that asks Sentinel. A connection that it kept to a master that was
+    /// demoted is let go of. The user needs `+role` beside the rights above.
+    #[cfg(feature = "deadpool-sentinel")]
+    pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
+        Self::over_pool(Connector::SentinelPool(pool))
+    }
+
+    fn over_pool(connector: Connector) -> Self {
+        Self::over(Servers::One(Lane::new(connector)), Prefix::default(), None)
     }
 
     /// Asks the server every time, also about a subject that is known to be denied. Of this handle
@@ -109,7 +178,7 @@ impl RedisStore {
     #[must_use]
     pub fn deny_cache_max_age(self, age: Duration) -> Self {
         let denials = self.denials.map_or_else(
-            || Denials::new(self.server.clock.clone()).with_max_age(age),
+            || Denials::new(self.server.0.clock.clone()).with_max_age(age),
             |denials| denials.with_max_age(age),
         );
         Self {
@@ -123,24 +192,28 @@ impl RedisStore {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
 
-    fn over(connector: Connector, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
+    fn over(servers: Servers, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
         Self {
             denials: Some(Arc::new(Denials::new(clock.clone()))),
-            server: Arc::new(Server {
-                lane: Lane::new(connector),
+            server: Server(Arc::new(Shared {
+                servers,
                 prefix,
                 clock,
-            }),
+            })),
         }
     }
 
-    fn lane(&self) -> &Lane {
-        &self.server.lane
-    }
-
-    /// A script that does nothing with a key of ours: who may not run it may run none.
-    fn question_to_try(&self) -> Cmd {
-        script::nothing(&self.server.prefix)
+    /// Does what decisions do, on keys of its own.
+    async fn try_out(&self) -> Result<(), StoreError> {
+        let Shared {
+            servers, prefix, ..
+        } = &*self.server.0;
+        match servers {
+            Servers::One(lane) => {
+                SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
+            }
+            Servers::Cluster(cluster) => cluster.try_out(prefix).await,
+        }
     }
 }
 
@@ -155,22 +228,53 @@ impl Store for RedisStore {
 
 impl Store for Server {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let Some(first) = checks.first() else {
+            return Answer::Ready(Ok(std::iter::empty().collect()));
+        };
+        let is_split = matches!(self.0.servers, Servers::Cluster(_))
+            && checks.iter().any(|check| check.subject != first.subject);
+        Answer::Pending(if is_split {
+            Box::pin(split::ask(self.clone(), split::parts(checks)))
+        } else {
+            Box::pin(self.trip(checks, first.subject))
+        })
+    }
+}
+
+impl Server {
+    /// One script call; in a cluster, about this subject. The future owns all it needs.
+    fn trip(
+        &self,
+        checks: &[Check<'_>],
+        subject: Subject,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send + use<> {
+        let Shared {
+            servers,
+            prefix,
+            clock,
+        } = &*self.0;
         // Zero asks the server's clock.
-        let now = match &self.clock {
+        let now = match clock {
             Some(clock) => clock.now(),
             None => Micros::ZERO,
         };
-        let question = Question::new(checks, &self.prefix, now);
+        let question = Question::new(checks, prefix, now);
         let expected = Expected::of(checks);
-        let trip = self.lane.send(question);
-        Answer::Pending(Box::pin(async move { expected.read(trip.await?) }))
+        let servers = servers.clone();
+        async move {
+            let reply = match servers {
+                Servers::One(lane) => lane.send(question).await?,
+                Servers::Cluster(cluster) => cluster.send(question, subject).await?,
+            };
+            expected.read(reply)
+        }
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.server.prefix)
+            .field("prefix", &self.server.0.prefix)
             .finish_non_exhaustive()
     }
 }

@@ -160,6 +160,15 @@ impl Script {
     }
 }
 
+/// What is asked by running a script.
+pub(super) trait Scripted: Send + Sync {
+    /// Runs the script if the server remembers it.
+    fn by_digest(&self) -> Cmd;
+
+    /// Runs the script and makes the server remember it, in one trip.
+    fn with_text(&self) -> Cmd;
+}
+
 /// One question to the server, ready to be sent: by the script's digest, or with its text.
 pub(super) struct Question {
     script: &'static Script,
@@ -202,15 +211,6 @@ impl Question {
         }
     }
 
-    pub(super) fn by_digest(&self) -> Cmd {
-        self.command("EVALSHA", &self.script.digest)
-    }
-
-    /// Runs the script and makes the server remember it, in one trip.
-    pub(super) fn with_text(&self) -> Cmd {
-        self.command("EVAL", &self.script.text)
-    }
-
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(self.keys.len()).arg(&self.keys);
@@ -226,11 +226,31 @@ impl Question {
     }
 }
 
-/// A script that does nothing, with a key that nobody has.
-pub(super) fn nothing(prefix: &Prefix) -> Cmd {
-    let mut command = redis::cmd("EVAL");
-    command.arg("return 1").arg(1).arg(prefix.own_key());
-    command
+impl Scripted for Question {
+    fn by_digest(&self) -> Cmd {
+        self.command("EVALSHA", &self.script.digest)
+    }
+
+    fn with_text(&self) -> Cmd {
+        self.command("EVAL", &self.script.text)
+    }
+}
+
+/// All commands that the scripts call, sorted and distinct.
+#[cfg(test)]
+pub(super) fn commands() -> Vec<String> {
+    let texts = SOURCES
+        .iter()
+        .flat_map(|source| [source.builds_on, source.text]);
+    let calls = texts
+        .chain([DECIDE, SHADOW])
+        .flat_map(|text| text.split("redis.call(\"").skip(1));
+    let mut commands: Vec<_> = calls
+        .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
+        .collect();
+    commands.sort_unstable();
+    commands.dedup();
+    commands
 }
 
 #[cfg(test)]

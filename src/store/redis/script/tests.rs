@@ -101,22 +101,6 @@ fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
     }
 }
 
-/// All commands that the scripts call, sorted and distinct.
-fn commands() -> Vec<String> {
-    let texts = SOURCES
-        .iter()
-        .flat_map(|source| [source.builds_on, source.text]);
-    let calls = texts
-        .chain([DECIDE, SHADOW])
-        .flat_map(|text| text.split("redis.call(\"").skip(1));
-    let mut commands: Vec<_> = calls
-        .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
-        .collect();
-    commands.sort_unstable();
-    commands.dedup();
-    commands
-}
-
 #[test]
 fn documented_rights_are_those_that_the_scripts_need() {
     let (_, rights) = include_str!("../mod.rs")

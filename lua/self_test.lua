@@ -1,0 +1,53 @@
+-- self_test: tell what the user of a store may not do that its scripts do.
+-- KEYS[1]  a key that nothing else uses
+-- KEYS[2]  one of another hash slot, so that a server of a cluster refuses the question; absent there
+-- Returns  the names of the commands that the user may not call
+-- Writes   KEYS[1], and forgets it again; it expires after a second
+local key = KEYS[1]
+local denied = {}
+
+local function is_denial(message)
+  local texts = {"NOPERM", "executing the script", "ACL failure"}
+  for i = 1, #texts do
+    if string.find(message, texts[i], 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+local function try(command, ...)
+  local reply = redis.pcall(command, ...)
+  if type(reply) == "table" and reply.err and is_denial(reply.err) then
+    denied[#denied + 1] = string.lower(command)
+  end
+  return reply
+end
+
+local clock = try("TIME")
+if clock.err then
+  return denied
+end
+local expires_ms = string.format("%.0f", tonumber(clock[1]) * 1000 + 1000)
+local written = try("SET", key, "", "PXAT", expires_ms)
+if written.err then
+  -- A replica, or a server that is full: the caller knows the words.
+  return #denied > 0 and denied or written
+end
+
+-- The key holds a text, so that none of these changes anything; the rights are looked at first.
+try("GET", key)
+try("LLEN", key)
+try("LINDEX", key, 0)
+try("LSET", key, 0, "")
+try("LPUSH", key, "")
+try("RPUSH", key, "")
+try("LTRIM", key, 0, 0)
+try("ZSCORE", key, "")
+try("ZRANGEBYSCORE", key, 0, 0)
+try("ZREVRANGE", key, 0, 0)
+try("ZADD", key, 0, "")
+try("ZREM", key, "")
+try("PEXPIREAT", key, expires_ms)
+try("DEL", key)
+return denied

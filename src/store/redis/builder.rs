@@ -1,0 +1,111 @@
+//! `RedisStoreBuilder`: all that can be said of a store beside its URL.
+
+use std::sync::Arc;
+
+use super::address::Address;
+use super::cluster::Cluster;
+use super::connect::Connector;
+use super::keys::Prefix;
+use super::lane::Lane;
+use super::sentinel::Masters;
+use super::tls::Certificates;
+use super::{RedisStore, Servers};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::time::Clock;
+
+/// Builds a [`RedisStore`] with more than the defaults.
+#[must_use]
+pub struct RedisStoreBuilder {
+    url: String,
+    prefix: Option<String>,
+    clock: Option<Arc<dyn Clock>>,
+    certificates: Certificates,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            prefix: None,
+            clock: None,
+            certificates: Certificates::default(),
+        }
+    }
+
+    /// What all keys begin with; `throttle` unless said. 1 to 64 printable ASCII characters
+    /// without blanks and braces. Applications with different prefixes count apart.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = Some(prefix.to_owned());
+        self
+    }
+
+    /// The certificate authority, in PEM, that the server's certificate must come from, instead of
+    /// those that the system trusts. One file may hold several.
+    #[cfg(feature = "redis-tls")]
+    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.certificates.authority = Some(pem.into());
+        self
+    }
+
+    /// The certificate to show to a server that asks for one, with the certificates it depends on,
+    /// and its private key, both in PEM.
+    #[cfg(feature = "redis-tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.certificates.client = Some((certificate_pem.into(), key_pem.into()));
+        self
+    }
+
+    /// Takes the time from this clock instead of the server's. For tests only: the processes of a
+    /// fleet do not have the same time. The clock must be ahead of the server's, as a new
+    /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
+    pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Connects, and tries everything that decisions will do on a key of its own, so that what is
+    /// wrong is found at start-up: see [`RedisStore::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`RedisStore::connect`]; and a prefix or a certificate that cannot be used.
+    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        let store = self.connect_lazy()?;
+        store.try_out().await?;
+        Ok(store)
+    }
+
+    /// Connects with the first decision: the service starts even when the server is down, and its
+    /// policies' failure modes decide until it is up.
+    ///
+    /// # Errors
+    ///
+    /// When the URL or a certificate cannot be read, or the prefix is out of range.
+    pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
+        let wrong = |error| StoreError::with_source(StoreErrorKind::Configuration, error);
+        let prefix = self
+            .prefix
+            .as_deref()
+            .map_or(Ok(Prefix::default()), Prefix::new);
+        let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
+        let certificates = &self.certificates;
+        let servers = match Address::parse(&self.url).map_err(wrong)? {
+            Address::Server(server) => {
+                Servers::One(Lane::new(Connector::to(certificates.apply(server)?)?))
+            }
+            Address::Sentinels(sentinels) => {
+                let masters = Masters::new(sentinels, certificates)?;
+                Servers::One(Lane::new(Connector::Sentinel(masters)))
+            }
+            Address::Cluster(nodes) => {
+                let nodes = nodes.into_iter().map(|node| certificates.apply(node));
+                Servers::Cluster(Cluster::new(nodes.collect::<Result<_, _>>()?))
+            }
+        };
+        Ok(RedisStore::over(servers, prefix, self.clock))
+    }
+}

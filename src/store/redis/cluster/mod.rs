@@ -1,0 +1,174 @@
+//! A cluster: each question goes to the node that has its subject's slot, over a lane of that
+//! node's own, so that a node which hangs holds up nobody else's questions.
+//!
+//! The client library has a connection to a whole cluster too. It sends a question again whose
+//! connection broke, though it may have run; its ASKING can be taken by another question on the
+//! same connection; and it serves nobody while it looks for nodes. Here a question is sent again
+//! only when the answer says that nothing ran.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ConnectionInfo, RedisError, Value};
+
+use super::error::{is_demoted, of_question};
+use super::keys::Prefix;
+use super::lane::Failed;
+use super::script::{Question, Scripted};
+use super::self_test::SelfTest;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Subject;
+
+mod slots;
+mod topology;
+
+use slots::{Node, Slot};
+use topology::Topology;
+
+/// So often a question follows redirections; a slot that moves takes two.
+const MOST_HOPS: u32 = 8;
+/// How long to wait before asking again about keys of which some have moved and some have not;
+/// doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(2);
+
+/// All nodes of a cluster. Clones share them.
+#[derive(Clone)]
+pub(super) struct Cluster(Arc<Topology>);
+
+/// Where to send a question.
+enum Route {
+    /// To the node that has the slot, as far as known.
+    Master,
+    /// To the node that a redirection named.
+    To(Node),
+    /// The same while it is still taking the slot over.
+    Asking(Node),
+}
+
+impl Cluster {
+    pub(super) fn new(seeds: Vec<ConnectionInfo>) -> Self {
+        Self(Arc::new(Topology::new(seeds)))
+    }
+
+    /// Sends a question about one subject. The future may be dropped at any time.
+    pub(super) async fn send(
+        self,
+        question: Question,
+        subject: Subject,
+    ) -> Result<Value, StoreError> {
+        let slot = Slot::of_tag(&subject.to_string());
+        let refresh = RefreshUnlessAnswered(Some(self.0.clone()));
+        let answer = self.follow(&question, slot).await;
+        match &answer {
+            // Its node may be gone, and have a successor.
+            Err(error) if is_about_the_node(error.kind()) => {}
+            _ => refresh.not_needed(),
+        }
+        answer
+    }
+
+    async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, StoreError> {
+        let mut route = Route::Master;
+        let mut wait = FIRST_WAIT;
+        for _ in 0..MOST_HOPS {
+            let (node, is_asking) = match route {
+                Route::Master => (self.master_of(slot).await?, false),
+                Route::To(node) => (node, false),
+                Route::Asking(node) => (node, true),
+            };
+            let error = match self.0.lane(&node)?.ask(question, is_asking).await {
+                Ok(value) => return Ok(value),
+                Err(Failed::NotAsked(error)) => return Err(error),
+                Err(Failed::Answer(error)) => error,
+            };
+            route = if let Some(route) = redirection(&error, &node) {
+                if matches!(route, Route::To(_)) {
+                    self.0.refresh();
+                }
+                route
+            } else if error.code() == Some("TRYAGAIN") {
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+                Route::Master
+            } else if is_demoted(&error) {
+                self.0.refreshed().await;
+                Route::Master
+            } else {
+                return Err(of_question(error));
+            };
+        }
+        Err(StoreError::with_source(
+            StoreErrorKind::Busy,
+            "the cluster's nodes do not agree on who has the slot",
+        ))
+    }
+
+    async fn master_of(&self, slot: Slot) -> Result<Node, StoreError> {
+        match self.0.slots().await?.master_of(slot) {
+            Some(node) => Ok(node.clone()),
+            None => {
+                self.0.refresh();
+                Err(StoreError::with_source(
+                    StoreErrorKind::Busy,
+                    "no node has the slot: see CLUSTER INFO",
+                ))
+            }
+        }
+    }
+
+    /// Tries what decisions do on every master: each has users of its own.
+    pub(super) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
+        let slots = self.0.slots().await?;
+        for master in slots.masters() {
+            let is_there = |tag: &String| slots.master_of(Slot::of_tag(tag)) == Some(master);
+            // Slots come in all numbers before long.
+            let Some(tag) = (0..1_000_000).map(|n: u32| n.to_string()).find(is_there) else {
+                continue;
+            };
+            let reply = self
+                .0
+                .lane(master)?
+                .try_out(&SelfTest::of_node(prefix, &tag))
+                .await?;
+            SelfTest::read(&reply)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where an answer redirects to.
+fn redirection(error: &RedisError, by: &Node) -> Option<Route> {
+    let (node, _) = error.redirect_node()?;
+    let node = Node::parse(node, by)?;
+    Some(match error.code() {
+        Some("ASK") => Route::Asking(node),
+        _ => Route::To(node),
+    })
+}
+
+fn is_about_the_node(kind: StoreErrorKind) -> bool {
+    matches!(
+        kind,
+        StoreErrorKind::Unreachable
+            | StoreErrorKind::Interrupted
+            | StoreErrorKind::TimedOut
+            | StoreErrorKind::Busy
+    )
+}
+
+/// Asks for the slot map when a question is given up: a node that hangs breaks no connection.
+struct RefreshUnlessAnswered(Option<Arc<Topology>>);
+
+impl RefreshUnlessAnswered {
+    fn not_needed(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for RefreshUnlessAnswered {
+    fn drop(&mut self) {
+        if let Some(topology) = &self.0 {
+            topology.refresh();
+        }
+    }
+}

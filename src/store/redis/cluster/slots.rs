@@ -1,0 +1,175 @@
+//! Hash slots of a cluster, and who has them.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+/// Slots that there are.
+const SLOTS: u16 = 16_384;
+
+/// A part of all keys, kept by one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u16);
+
+impl Slot {
+    /// The slot of all keys with this text between their braces: CRC-16/XMODEM, as Redis has it.
+    pub(super) fn of_tag(tag: &str) -> Self {
+        let crc = tag.bytes().fold(0_u16, |crc, byte| {
+            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+                let carry = crc & 0x8000 != 0;
+                (crc << 1) ^ if carry { 0x1021 } else { 0 }
+            })
+        });
+        Self(crc % SLOTS)
+    }
+}
+
+/// Where a node listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub(super) host: Arc<str>,
+    pub(super) port: u16,
+}
+
+impl Node {
+    pub(super) fn new(host: &str, port: u16) -> Self {
+        let host = host.into();
+        Self { host, port }
+    }
+
+    /// As a redirection names it: `host:port`, and no host where it is that of the node which
+    /// redirects.
+    pub(super) fn parse(text: &str, redirected_by: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = if host.is_empty() {
+            &redirected_by.host
+        } else {
+            host
+        };
+        Some(Self::new(host, port.parse().ok()?))
+    }
+}
+
+/// The masters of a cluster and their slots.
+#[derive(Default)]
+pub(super) struct SlotMap(Vec<Range>);
+
+struct Range {
+    first: u16,
+    last: u16,
+    master: Node,
+}
+
+impl SlotMap {
+    /// Reads the answer to CLUSTER SLOTS of this node; `None` when it is none.
+    pub(super) fn read(answer: &Value, by: &Node) -> Option<Self> {
+        let Value::Array(ranges) = answer else {
+            return None;
+        };
+        let ranges = ranges.iter().map(|range| Range::read(range, by));
+        ranges.collect::<Option<_>>().map(Self)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn master_of(&self, slot: Slot) -> Option<&Node> {
+        let has = |range: &&Range| (range.first..=range.last).contains(&slot.0);
+        self.0.iter().find(has).map(|range| &range.master)
+    }
+
+    /// Every master, once.
+    pub(super) fn masters(&self) -> Vec<&Node> {
+        let mut masters: Vec<&Node> = Vec::new();
+        for Range { master, .. } in &self.0 {
+            if !masters.contains(&master) {
+                masters.push(master);
+            }
+        }
+        masters
+    }
+}
+
+impl Range {
+    /// First slot, last slot, master, replicas; a node begins with its host and its port.
+    fn read(range: &Value, by: &Node) -> Option<Self> {
+        let Value::Array(parts) = range else {
+            return None;
+        };
+        let [
+            Value::Int(first),
+            Value::Int(last),
+            Value::Array(master),
+            ..,
+        ] = &parts[..]
+        else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = &master[..] else {
+            return None;
+        };
+        let host = match host {
+            Value::BulkString(host) if !host.is_empty() => std::str::from_utf8(host).ok()?,
+            Value::SimpleString(host) if !host.is_empty() => host,
+            // The one that the question was sent to.
+            _ => &by.host,
+        };
+        Some(Self {
+            first: u16::try_from(*first).ok()?,
+            last: u16::try_from(*last).ok()?,
+            master: Node::new(host, u16::try_from(*port).ok()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As CLUSTER KEYSLOT says.
+    #[test]
+    fn slots_are_those_of_redis() {
+        for (tag, slot) in [("a", 15_495), ("b", 3_300), ("123456789", 12_739), ("", 0)] {
+            assert_eq!(Slot::of_tag(tag), Slot(slot), "{tag}");
+        }
+    }
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
+        let master = Value::Array(vec![host, Value::Int(port), bulk("its id")]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), master])
+    }
+
+    #[test]
+    fn a_node_without_a_host_is_at_that_of_the_node_asked() {
+        let asked = Node::new("seed", 1);
+        let answer = Value::Array(vec![
+            range(0, 8_000, bulk("one"), 7),
+            range(8_001, 16_000, Value::Nil, 8),
+        ]);
+        let map = SlotMap::read(&answer, &asked).unwrap();
+        assert_eq!(map.master_of(Slot(8_000)), Some(&Node::new("one", 7)));
+        assert_eq!(map.master_of(Slot(8_001)), Some(&Node::new("seed", 8)));
+        assert_eq!(map.master_of(Slot(16_001)), None);
+        assert_eq!(Node::parse(":9", &asked), Some(Node::new("seed", 9)));
+        assert_eq!(Node::parse("::1:9", &asked), Some(Node::new("::1", 9)));
+        assert_eq!(Node::parse("nothing", &asked), None);
+    }
+
+    #[test]
+    fn an_answer_of_another_shape_is_no_map() {
+        let node = Node::new("seed", 1);
+        for answer in [
+            Value::Nil,
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![range(-1, 2, bulk("one"), 7)]),
+            Value::Array(vec![range(0, 2, bulk("one"), 70_000)]),
+        ] {
+            assert!(SlotMap::read(&answer, &node).is_none(), "{answer:?}");
+        }
+    }
+}

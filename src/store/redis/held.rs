@@ -1,0 +1,112 @@
+//! A held connection: what goes over it, and how it is seen that nothing comes back any more.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+use tokio::time::Instant;
+
+use super::error::is_no_script;
+use super::lane::RECONNECT_PAUSE;
+use super::script::Scripted;
+
+/// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
+/// connection is taken for dead.
+const MOST_UNANSWERED: u32 = 3;
+/// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
+/// new connections than failures do.
+const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+
+pub(super) struct Held {
+    connection: MultiplexedConnection,
+    since: Instant,
+    /// The time of the last answer, in milliseconds after `since`.
+    answered_ms: AtomicU64,
+    /// Questions given up since the last answer.
+    unanswered: AtomicU32,
+}
+
+impl Held {
+    pub(super) fn new(connection: MultiplexedConnection) -> Self {
+        Self {
+            connection,
+            since: Instant::now(),
+            answered_ms: AtomicU64::new(0),
+            unanswered: AtomicU32::new(0),
+        }
+    }
+
+    /// How long it has been there.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// EVALSHA; when the server does not know the script, and so has run nothing, EVAL. Nothing
+    /// else is ever sent twice here: whether it ran cannot be known.
+    ///
+    /// With `is_asking` a node of a cluster is asked for a slot that it is still taking over.
+    pub(super) async fn ask(
+        &self,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> RedisResult<Value> {
+        let waiting = Waiting(self);
+        let mut reply = self.send(question.by_digest(), is_asking).await;
+        if reply.as_ref().is_err_and(is_no_script) {
+            reply = self.send(question.with_text(), is_asking).await;
+        }
+        waiting.answered();
+        reply
+    }
+
+    async fn send(&self, command: Cmd, is_asking: bool) -> RedisResult<Value> {
+        if !is_asking {
+            return self.command(command).await;
+        }
+        // Written in one piece, so that nobody else's question comes between.
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command);
+        let mut connection = self.connection.clone();
+        let mut replies = connection.send_packed_commands(&both, 1, 1).await?;
+        replies.pop().unwrap_or(Value::Nil).extract_error()
+    }
+
+    pub(super) async fn command(&self, command: Cmd) -> RedisResult<Value> {
+        let mut connection = self.connection.clone();
+        let reply = connection.send_packed_command(&command).await?;
+        reply.extract_error()
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        let silent_ms = || {
+            self.age_ms()
+                .saturating_sub(self.answered_ms.load(Ordering::Relaxed))
+        };
+        self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
+            && u128::from(silent_ms()) >= LONGEST_SILENCE.as_millis()
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A question under way on a connection. Dropped before the answer, it counts against the
+/// connection: a server that hangs, or a network that swallows everything, breaks no connection.
+struct Waiting<'a>(&'a Held);
+
+impl Waiting<'_> {
+    fn answered(self) {
+        let held = self.0;
+        held.answered_ms.store(held.age_ms(), Ordering::Relaxed);
+        held.unanswered.store(0, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.unanswered.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,81 @@
+//! What is tried at start-up: a script that calls every command that the scripts call.
+
+use std::sync::OnceLock;
+
+use redis::{Cmd, Value};
+
+use super::keys::Prefix;
+use super::script::Scripted;
+use crate::error::{StoreError, StoreErrorKind};
+
+const TEXT: &str = include_str!("../../../lua/self_test.lua");
+
+/// The question.
+pub(super) struct SelfTest(Vec<String>);
+
+impl SelfTest {
+    /// For one server. A server of a cluster refuses a question about two slots, whichever of them
+    /// it serves.
+    pub(super) fn of_server(prefix: &Prefix) -> Self {
+        Self(["a", "b"].map(|tag| prefix.own_key(tag)).into())
+    }
+
+    /// For the node of a cluster that has the slot of this tag.
+    pub(super) fn of_node(prefix: &Prefix, tag: &str) -> Self {
+        Self(vec![prefix.own_key(tag)])
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(self.0.len()).arg(&self.0);
+        command
+    }
+
+    /// # Errors
+    ///
+    /// Names the commands that are denied.
+    pub(super) fn read(reply: &Value) -> Result<(), StoreError> {
+        let denied: Vec<String> = redis::from_redis_value_ref(reply)
+            .map_err(|error| StoreError::with_source(StoreErrorKind::BadReply, error))?;
+        if denied.is_empty() {
+            return Ok(());
+        }
+        let rights: Vec<_> = denied.iter().map(|command| format!("+{command}")).collect();
+        Err(StoreError::with_source(
+            StoreErrorKind::Configuration,
+            format!(
+                "the server's user may not call {}: grant it {}",
+                denied.join(", "),
+                rights.join(" ")
+            ),
+        ))
+    }
+}
+
+impl Scripted for SelfTest {
+    fn by_digest(&self) -> Cmd {
+        static DIGEST: OnceLock<String> = OnceLock::new();
+        let digest = DIGEST.get_or_init(|| redis::Script::new(TEXT).get_hash().to_owned());
+        self.command("EVALSHA", digest)
+    }
+
+    fn with_text(&self) -> Cmd {
+        self.command("EVAL", TEXT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::script::commands;
+
+    #[test]
+    fn it_tries_every_command_that_the_scripts_call() {
+        let calls = TEXT.split("try(\"").skip(1);
+        let mut tried: Vec<_> = calls
+            .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
+            .collect();
+        tried.sort_unstable();
+        assert_eq!(tried, commands());
+    }
+}

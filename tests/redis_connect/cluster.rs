@@ -1,0 +1,402 @@
+//! Redis Cluster.
+
+use std::time::{Duration, Instant};
+
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{
+    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, Micros, Outcome, PolicyId, RedisStore,
+    Store, StoreError, StoreErrorKind, Subject,
+};
+
+use crate::load::{Load, taken};
+use crate::self_test::documented_rights;
+use crate::support::cluster::Cluster;
+use crate::support::redis::Server;
+use crate::support::sentinel::until;
+use crate::{GENEROUS, assert_counts, limiter, told};
+
+/// So many subjects that each of three nodes has some.
+const SUBJECTS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+
+#[tokio::test]
+async fn subjects_are_spread_over_all_nodes_and_counted_on_each() {
+    let cluster = Cluster::start();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    for _ in 0..3 {
+        for subject in SUBJECTS {
+            let decision = limiter.check("api", subject).await.unwrap();
+            assert_eq!(decision.store_failure(), None, "{subject}");
+        }
+    }
+    for subject in SUBJECTS {
+        assert_eq!(taken(&limiter, subject).await, 3, "{subject}");
+    }
+    let keys: Vec<_> = cluster
+        .masters
+        .iter()
+        .map(|master| master.keys().len())
+        .collect();
+    assert!(keys.iter().all(|keys| *keys > 0), "{keys:?}");
+    assert_eq!(keys.iter().sum::<usize>(), SUBJECTS.len());
+}
+
+#[tokio::test]
+async fn a_single_server_is_told_from_a_cluster() {
+    let server = Server::start();
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let error = RedisStore::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Configuration);
+    assert!(
+        told(&error).contains("not part of a cluster"),
+        "{}",
+        told(&error)
+    );
+}
+
+/// A user on every node, with the documented rights; one node may deny one.
+async fn connect_with_rights(cluster: &Cluster, denied: &str) -> Result<RedisStore, StoreError> {
+    for (position, node) in cluster.masters.iter().enumerate() {
+        let mut user = redis::cmd("ACL");
+        user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
+        for right in documented_rights() {
+            user.arg(right.replace("{prefix}", "throttle"));
+        }
+        user.arg("+cluster|slots").arg("+asking");
+        if position == 2 && !denied.is_empty() {
+            user.arg(denied);
+        }
+        node.query::<()>(user);
+    }
+    let port = cluster.masters[0].port();
+    RedisStore::connect(&format!("redis-cluster://limiter:secret@127.0.0.1:{port}")).await
+}
+
+#[tokio::test]
+async fn the_documented_rights_suffice_in_a_cluster() {
+    let cluster = Cluster::start();
+    let store = connect_with_rights(&cluster, "").await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    for subject in SUBJECTS {
+        let decision = limiter.check("api", subject).await.unwrap();
+        assert_eq!(decision.store_failure(), None, "{subject}");
+    }
+}
+
+/// A right that one node does not grant is found, whichever it is.
+#[tokio::test]
+async fn every_node_is_tried_at_start_up() {
+    let cluster = Cluster::start();
+    let error = connect_with_rights(&cluster, "-zadd").await.unwrap_err();
+    assert!(told(&error).contains("grant it +zadd"), "{}", told(&error));
+}
+
+/// One check of each of two subjects on different nodes.
+struct Pair {
+    cluster: Cluster,
+    store: RedisStore,
+    policy: PolicyId,
+    subjects: [&'static str; 2],
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let cluster = Cluster::start();
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        // Every question is to reach the servers.
+        let store = store.without_deny_cache();
+        let mut pair = Self {
+            cluster,
+            store,
+            policy: PolicyId::new("api"),
+            subjects: ["", ""],
+        };
+        let limit = Limit::fixed_window(1, DAY);
+        let mut first_on = None;
+        for subject in SUBJECTS {
+            pair.policy = PolicyId::new(subject);
+            let taken = pair.ask(&[(subject, limit, Action::take(1))]).await;
+            assert!(taken[0].is_allowed());
+            let (node, _) = pair.cluster.master_of(&format!(":{subject}"));
+            pair.ask(&[(subject, limit, Action::Reset)]).await;
+            let (known, first) = *first_on.get_or_insert((node, subject));
+            if known != node {
+                pair.subjects = [first, subject];
+                pair.policy = PolicyId::new("api");
+                return pair;
+            }
+        }
+        panic!("all subjects are on one node");
+    }
+
+    async fn ask(&self, asked: &[(&str, Limit, Action)]) -> Decisions {
+        self.answer(asked).await.unwrap()
+    }
+
+    fn answer(
+        &self,
+        asked: &[(&str, Limit, Action)],
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + use<> {
+        let checks: Vec<_> = asked
+            .iter()
+            .map(|(subject, limit, action)| Check {
+                policy: &self.policy,
+                subject: Subject::from(&Key::from(*subject)),
+                algorithm: Algorithm::try_from(limit).unwrap(),
+                action: *action,
+                is_shadow: false,
+                on_store_failure: FailureMode::Deny,
+            })
+            .collect();
+        match self.store.ask(&checks) {
+            Answer::Pending(answer) => answer,
+            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
+        }
+    }
+
+    async fn left(&self, subject: &str, limit: Limit) -> u32 {
+        self.ask(&[(subject, limit, Action::look())]).await[0].remaining()
+    }
+}
+
+#[tokio::test]
+async fn a_question_over_two_nodes_takes_all_or_nothing() {
+    let pair = Pair::new().await;
+    let [one, two] = pair.subjects;
+    let patient = |lease| {
+        Action::Take(Take {
+            cost: 2,
+            patience: Patience::UntilPaid(Micros::from(DAY)),
+            lease,
+        })
+    };
+    let single = Limit::fixed_window(1, 2 * DAY);
+    for (limit, action) in [
+        (Limit::fixed_window(10, DAY), Action::take(2)),
+        (Limit::gcra(10, DAY), patient(None)),
+        (Limit::sliding_log(10, DAY), Action::take(2)),
+        (Limit::concurrency(10), patient(Some(LeaseId::new()))),
+    ] {
+        let other = (two, single, Action::take(1));
+        let allowed = pair.ask(&[(one, limit, action), other]).await;
+        assert!(allowed.all_allow(), "{limit:?}: {allowed:?}");
+        assert_eq!([allowed[0].remaining(), allowed[1].remaining()], [8, 0]);
+        let again = match action {
+            Action::Take(Take { lease: Some(_), .. }) => patient(Some(LeaseId::new())),
+            action => action,
+        };
+        // The one that denies last, and first.
+        for asked in [[(one, limit, again), other], [other, (one, limit, again)]] {
+            let denied = pair.ask(&asked).await;
+            let position = asked
+                .iter()
+                .position(|(subject, ..)| *subject == one)
+                .unwrap();
+            assert_eq!(denied.denied_by(), Some(1 - position), "{limit:?}");
+            assert_eq!(
+                denied[position].remaining(),
+                8,
+                "{limit:?}: as it was before"
+            );
+            assert_eq!(pair.left(one, limit).await, 8, "{limit:?}: given back");
+        }
+        for (subject, limit) in [(one, limit), (two, single)] {
+            pair.ask(&[(subject, limit, Action::Reset)]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_taken_is_given_back_when_a_later_node_does_not_answer() {
+    let pair = Pair::new().await;
+    let [one, two] = pair.subjects;
+    let limit = Limit::fixed_window(10, DAY);
+    let take = Action::take(1);
+    pair.ask(&[(one, limit, take), (two, limit, take)]).await;
+    let hung = node_of(&pair, two).await;
+    pair.cluster.masters[hung].signal("STOP");
+    let asked = pair.answer(&[(one, limit, take), (two, limit, take)]);
+    let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
+    assert!(answer.is_err(), "the node hangs");
+    let started = Instant::now();
+    while pair.left(one, limit).await != 9 {
+        assert!(started.elapsed() < GENEROUS, "never given back");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    pair.cluster.masters[hung].signal("CONT");
+}
+
+/// Nor is it held up by one.
+#[tokio::test]
+async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs() {
+    let pair = Pair::new().await;
+    let [one, two] = pair.subjects;
+    let check = |subject: &str, is_shadow| Check {
+        policy: &pair.policy,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: Algorithm::try_from(&Limit::fixed_window(10, DAY)).unwrap(),
+        action: Action::take(1),
+        is_shadow,
+        on_store_failure: FailureMode::Deny,
+    };
+    let hung = node_of(&pair, two).await;
+    pair.cluster.masters[hung].signal("STOP");
+    let Answer::Pending(answer) = pair.store.ask(&[check(two, true), check(one, false)]) else {
+        panic!("Redis takes a trip");
+    };
+    let decisions = answer.await.unwrap();
+    let failed = Outcome::FailedOpen(StoreErrorKind::TimedOut);
+    assert_eq!(decisions[0].outcome(), failed);
+    assert_eq!(decisions[1].outcome(), Outcome::Allowed);
+    assert_eq!(decisions[1].remaining(), 9);
+    pair.cluster.masters[hung].signal("CONT");
+}
+
+/// The master that counts for a subject.
+async fn node_of(pair: &Pair, subject: &str) -> usize {
+    let mark = PolicyId::new("mark");
+    let check = Check {
+        policy: &mark,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: Algorithm::try_from(&Limit::fixed_window(1, DAY)).unwrap(),
+        action: Action::take(1),
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    };
+    let Answer::Pending(answer) = pair.store.ask(&[check]) else {
+        panic!("Redis takes a trip");
+    };
+    answer.await.unwrap();
+    pair.cluster.master_of(":mark").0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_under_load_is_followed_and_other_nodes_are_not_held_up() {
+    let mut cluster = Cluster::with_replicas();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    // A start-up while the cluster is busy may be slow; a decision is not.
+    let limiter = limiter(store, Duration::from_millis(500));
+    assert!(
+        limiter
+            .check("api", SUBJECTS[0])
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    let (node, _) = cluster.master_of(":api");
+    let mut elsewhere = None;
+    for subject in &SUBJECTS[1..] {
+        let before = cluster.masters[node].keys().len();
+        limiter.check("api", *subject).await.unwrap();
+        if cluster.masters[node].keys().len() == before {
+            elsewhere = Some(*subject);
+            break;
+        }
+    }
+    let elsewhere = elsewhere.expect("a subject on another node");
+    let before = [
+        taken(&limiter, SUBJECTS[0]).await,
+        taken(&limiter, elsewhere).await,
+    ];
+    let loads = [
+        Load::start(&limiter, SUBJECTS[0]),
+        Load::start(&limiter, elsewhere),
+    ];
+    tokio::task::block_in_place(|| {
+        loads.iter().for_each(Load::wait_for_more);
+        cluster.masters[node].kill();
+        until("the failure modes decide meanwhile", || {
+            loads[0].failed() > 0
+        });
+        loads[1].wait_for_more();
+        loads[0].wait_for_more();
+        loads[1].wait_for_more();
+    });
+    let [moved, stayed] = loads;
+    let [moved, stayed] = [moved.stop().await, stayed.stop().await];
+    let now = [
+        taken(&limiter, SUBJECTS[0]).await,
+        taken(&limiter, elsewhere).await,
+    ];
+    let [of_moved, of_stayed] = [now[0] - before[0], now[1] - before[1]];
+    assert!(
+        of_moved >= 100 && of_moved <= moved.most,
+        "{of_moved}: {moved:?}"
+    );
+    assert!(
+        (stayed.least..=stayed.most).contains(&of_stayed),
+        "{of_stayed}: {stayed:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() {
+    let cluster = Cluster::start();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    let load = Load::start(&limiter, "alice");
+    tokio::task::block_in_place(|| {
+        load.wait_for_more();
+        let (from, key) = cluster.master_of(":api");
+        let to = (from + 1) % 3;
+        let slot = cluster.begin_to_move(&key, from, to);
+        load.wait_for_more();
+        cluster.move_key(&key, from, to);
+        // Redirected by ASK.
+        load.wait_for_more();
+        cluster.end_move(slot, from, to);
+        // Redirected by MOVED.
+        load.wait_for_more();
+        assert_eq!(cluster.master_of(":api").0, to);
+    });
+    assert_eq!(load.failed(), 0, "every decision was taken");
+    let asked = load.stop().await;
+    assert_eq!(taken(&limiter, "alice").await, asked.least);
+}
+
+/// Scripts reach no keys of which some have moved: it waits until all have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
+    let pair = Pair::new().await;
+    let [one, _] = pair.subjects;
+    let limit = Limit::fixed_window(10, DAY);
+    let other = PolicyId::new("other");
+    let take = || {
+        let check = |policy| Check {
+            policy,
+            subject: Subject::from(&Key::from(one)),
+            algorithm: Algorithm::try_from(&limit).unwrap(),
+            action: Action::take(1),
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        };
+        match pair.store.ask(&[check(&pair.policy), check(&other)]) {
+            Answer::Pending(answer) => answer,
+            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
+        }
+    };
+    take().await.unwrap();
+    let (from, key) = pair.cluster.master_of(":other");
+    let (_, second) = pair.cluster.master_of(":api");
+    let to = (from + 1) % 3;
+    let slot = pair.cluster.begin_to_move(&key, from, to);
+    pair.cluster.move_key(&key, from, to);
+    let asked = tokio::spawn(take());
+    let refused = || {
+        pair.cluster.masters[from]
+            .info("errorstats")
+            .contains("TRYAGAIN")
+    };
+    tokio::task::block_in_place(|| until("it was refused once", refused));
+    pair.cluster.move_key(&second, from, to);
+    pair.cluster.end_move(slot, from, to);
+    let decisions = asked.await.unwrap().unwrap();
+    assert_eq!([decisions[0].remaining(), decisions[1].remaining()], [8, 8]);
+}
+
+#[tokio::test]
+async fn a_cluster_is_connected_to_when_it_is_needed() {
+    let cluster = Cluster::start();
+    let store = RedisStore::builder(&cluster.url()).connect_lazy().unwrap();
+    assert_counts(store).await;
+}

@@ -1,0 +1,52 @@
+//! The ways to a Redis server, and what is said about those that lead nowhere.
+#![cfg(feature = "redis")]
+
+mod cluster;
+mod load;
+mod self_test;
+mod sentinel;
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(feature = "redis-tls")]
+mod tls;
+mod urls;
+
+use std::error::Error;
+use std::time::Duration;
+
+use tower_throttle::{DAY, Decision, FailureMode, Limit, Limiter, Policy, RedisStore, StoreError};
+
+/// Far above what a decision takes here.
+const GENEROUS: Duration = Duration::from_secs(5);
+/// More than any test takes.
+const PLENTY: u32 = 1_000_000;
+
+/// One policy, `api`, that tells what was taken: [`PLENTY`] less what remains.
+fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
+    let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
+    let builder = Limiter::builder(store).policies([policy.on_store_failure(FailureMode::Deny)]);
+    builder.timeout(timeout).build().unwrap()
+}
+
+async fn take(limiter: &Limiter) -> Decision {
+    limiter.check("api", "alice").await.unwrap()
+}
+
+/// A store that works counts.
+async fn assert_counts(store: RedisStore) {
+    let limiter = limiter(store, GENEROUS);
+    let before = take(&limiter).await;
+    assert_eq!(before.store_failure(), None);
+    assert_eq!(take(&limiter).await.remaining(), before.remaining() - 1);
+}
+
+/// All that is said about an error.
+fn told(error: &StoreError) -> String {
+    let mut told = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        told = format!("{told}: {error}");
+        source = error.source();
+    }
+    format!("{told} {error:?}")
+}

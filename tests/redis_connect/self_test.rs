@@ -1,0 +1,136 @@
+//! What is wrong is said at start-up, with what to do about it.
+
+use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
+
+use crate::support::redis::{Server, free_port};
+use crate::told;
+
+/// Those in the documentation of `RedisStore`.
+pub(crate) fn documented_rights() -> Vec<&'static str> {
+    let source = include_str!("../../src/store/redis/mod.rs");
+    let (_, rights) = source.split_once("its user needs `").unwrap();
+    let (rights, _) = rights.split_once('`').unwrap();
+    let words = rights.split_whitespace().filter(|word| *word != "///");
+    words.collect()
+}
+
+/// A user with these rights and no others.
+fn user_with(server: &Server, rights: &[&str]) -> RedisStoreBuilder {
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER")
+        .arg("limiter")
+        .arg("reset")
+        .arg("on")
+        .arg(">secret");
+    for right in rights {
+        user.arg(right.replace("{prefix}", "throttle"));
+    }
+    server.query::<()>(user);
+    RedisStore::builder(&format!(
+        "redis://limiter:secret@127.0.0.1:{}",
+        server.port()
+    ))
+}
+
+/// Connecting fails as something that the operator has to change, and says so.
+async fn assert_told(builder: RedisStoreBuilder, words: &[&str]) {
+    let error = builder.connect().await.unwrap_err();
+    let told = told(&error);
+    assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
+    for word in words {
+        assert!(told.contains(word), "{word:?} is missing in {told}");
+    }
+    assert!(!told.contains("hunter2"), "{told}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_a_missing_one_are_told_apart() {
+    let server = Server::start_with(&["--requirepass", "right"]);
+    let url = format!("redis://:hunter2@127.0.0.1:{}", server.port());
+    assert_told(
+        RedisStore::builder(&url),
+        &["refuses the user or the password"],
+    )
+    .await;
+    assert_told(server.builder(), &["wants a password"]).await;
+}
+
+#[tokio::test]
+async fn every_right_that_is_missing_is_named() {
+    let server = Server::start();
+    let rights = documented_rights();
+    user_with(&server, &rights).connect().await.unwrap();
+    for missing in rights.iter().filter_map(|right| right.strip_prefix('+')) {
+        let kept = rights.iter().filter(|right| right[1..] != *missing);
+        let builder = user_with(&server, &kept.copied().collect::<Vec<_>>());
+        assert_told(builder, &[missing]).await;
+    }
+    assert_eq!(server.keys(), [""; 0], "the test left something behind");
+}
+
+#[tokio::test]
+async fn all_rights_that_are_missing_are_named_at_once() {
+    let server = Server::start();
+    let rights = documented_rights();
+    let kept = rights.iter().filter(|right| !right.starts_with("+z"));
+    let builder = user_with(&server, &kept.copied().collect::<Vec<_>>());
+    let wanted = "+zscore +zrangebyscore +zrevrange +zadd +zrem";
+    assert_told(builder, &[&format!("grant it {wanted}")]).await;
+}
+
+#[tokio::test]
+async fn a_prefix_that_the_user_may_not_use_is_a_right_that_is_missing() {
+    let server = Server::start();
+    let builder = user_with(&server, &documented_rights()).prefix("other");
+    assert_told(builder, &["lacks a right"]).await;
+}
+
+#[tokio::test]
+async fn a_replica_is_told_from_a_master() {
+    let server = Server::start();
+    let mut replicaof = redis::cmd("REPLICAOF");
+    replicaof.arg("127.0.0.1").arg(free_port());
+    server.query::<()>(replicaof);
+    let error = server.builder().connect().await.unwrap_err();
+    assert!(
+        told(&error).contains("is a replica: name its master"),
+        "{}",
+        told(&error)
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_scripts_is_told() {
+    let server = Server::start_with(&["--rename-command", "EVALSHA", ""]);
+    assert_told(server.builder(), &["does not run scripts"]).await;
+}
+
+/// Whichever slots the node has.
+#[tokio::test]
+async fn a_node_of_a_cluster_is_told_from_a_single_server() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]);
+    for slots in [None, Some("0 8000"), Some("8001 16383")] {
+        if let Some(slots) = slots {
+            let mut add = redis::cmd("CLUSTER");
+            add.arg("ADDSLOTSRANGE");
+            for slot in slots.split(' ') {
+                add.arg(slot);
+            }
+            server.query::<()>(add);
+        }
+        let error = server.builder().connect().await.unwrap_err();
+        assert!(
+            told(&error).contains("use redis-cluster://"),
+            "{}",
+            told(&error)
+        );
+    }
+}
+
+/// Trying it is no use of it.
+#[tokio::test]
+async fn a_server_that_is_full_is_found_at_start_up() {
+    let server = Server::start_with(&["--maxmemory", "1"]);
+    let error = server.builder().connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Full, "{}", told(&error));
+}

@@ -1,0 +1,129 @@
+//! Servers that Sentinel names.
+
+use std::time::Duration;
+
+use tower_throttle::{RedisStore, StoreErrorKind};
+
+use crate::load::{Load, taken};
+use crate::support::sentinel::{Watched, until};
+use crate::{assert_counts, limiter, told};
+
+#[tokio::test]
+async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() {
+    let options = ["--requirepass", "secret", "--masterauth", "secret"];
+    let lines = "sentinel auth-pass main secret\nrequirepass other";
+    // The server that the Sentinel runs on wants a password of its own.
+    let watched = Watched::start_with(&options, lines);
+    let url = watched.url();
+    let rest = url.strip_prefix("redis-sentinel://").unwrap();
+    let url = format!("redis-sentinel://:secret@{rest}/2?sentinel_password=other");
+    assert_counts(RedisStore::connect(&url).await.unwrap()).await;
+    assert!(watched.master.info("keyspace").contains("db2:keys=1"));
+    for wrong in [
+        format!("redis-sentinel://:hunter2@{rest}?sentinel_password=other"),
+        format!("redis-sentinel://:secret@{rest}?sentinel_password=hunter2"),
+    ] {
+        let error = RedisStore::connect(&wrong).await.unwrap_err();
+        assert_eq!(
+            error.kind(),
+            StoreErrorKind::Configuration,
+            "{}",
+            told(&error)
+        );
+        assert!(!told(&error).contains("hunter2"));
+    }
+}
+
+#[tokio::test]
+async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
+    let watched = Watched::start_with(&[], "");
+    let port = watched.sentinel_port();
+    let gone = crate::support::redis::free_port();
+    let url = |name: &str| format!("redis-sentinel://127.0.0.1:{gone},127.0.0.1:{port}/{name}");
+    assert_counts(RedisStore::connect(&url("main")).await.unwrap()).await;
+    let error = RedisStore::connect(&url("other")).await.unwrap_err();
+    assert!(
+        told(&error).contains("no master named \"other\""),
+        "{}",
+        told(&error)
+    );
+    let none = format!("redis-sentinel://127.0.0.1:{gone}/main");
+    let error = RedisStore::connect(&none).await.unwrap_err();
+    assert_eq!(
+        error.kind(),
+        StoreErrorKind::Unreachable,
+        "{}",
+        told(&error)
+    );
+}
+
+/// Kills the master under load; the successor has no more than was asked for.
+async fn assert_fails_over(mut watched: Watched, store: RedisStore) {
+    let limiter = limiter(store, Duration::from_millis(50));
+    let load = Load::start(&limiter, "alice");
+    tokio::task::block_in_place(|| {
+        load.wait_for_more();
+        watched.master.kill();
+        until("the failure modes decide meanwhile", || load.failed() > 0);
+        load.wait_for_more();
+    });
+    let asked = load.stop().await;
+    let taken = taken(&limiter, "alice").await;
+    assert!(taken >= 100, "the successor counts");
+    assert!(taken <= asked.most, "{taken} taken, {asked:?}");
+    assert_eq!(watched.replica.keys().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_under_load_is_followed_and_charges_nothing_twice() {
+    let watched = Watched::start_with(&[], "");
+    let store = RedisStore::connect(&watched.url()).await.unwrap();
+    assert_fails_over(watched, store).await;
+}
+
+#[cfg(feature = "deadpool-sentinel")]
+mod pool {
+    use deadpool_redis::sentinel::{Config, Pool, SentinelServerType};
+
+    use super::*;
+
+    fn pool(watched: &Watched) -> Pool {
+        let urls = vec![format!("redis://127.0.0.1:{}", watched.sentinel_port())];
+        let config = Config::from_urls(urls, "main".to_owned(), SentinelServerType::Master);
+        let runtime = deadpool_redis::Runtime::Tokio1;
+        config.create_pool(Some(runtime)).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_pool_of_ones_own_follows_a_failover() {
+        let watched = Watched::start_with(&[], "");
+        let pool = pool(&watched);
+        assert_fails_over(watched, RedisStore::from_sentinel_pool(pool)).await;
+    }
+
+    /// A pool keeps what was given back to it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_connection_to_a_demoted_master_that_a_pool_kept_is_let_go_of() {
+        let watched = Watched::start_with(&[], "");
+        let pool = pool(&watched);
+        let kept = [pool.get().await.unwrap(), pool.get().await.unwrap()];
+        drop(kept);
+        let mut failover = redis::cmd("SENTINEL");
+        failover.arg("FAILOVER").arg("main");
+        let port = watched.sentinel_port();
+        let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
+        let mut sentinel = client.get_connection().unwrap();
+        until("the replica is fit to be promoted", || {
+            failover.query::<()>(&mut sentinel).is_ok()
+        });
+        tokio::task::block_in_place(|| {
+            until("the master is demoted", || {
+                // Its clients are cut off at that moment.
+                let info = watched.master.try_info("replication");
+                info.is_ok_and(|info| info.contains("role:slave"))
+            });
+        });
+        assert_counts(RedisStore::from_sentinel_pool(pool)).await;
+        assert_eq!(watched.replica.keys().len(), 1);
+    }
+}

@@ -1,0 +1,41 @@
+//! Sockets, users and databases.
+
+use tower_throttle::{RedisStore, StoreErrorKind};
+
+use crate::support::redis::Server;
+use crate::{assert_counts, told};
+
+#[tokio::test]
+async fn a_unix_socket_is_connected_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let path = socket.to_str().unwrap();
+    let server = Server::start_with(&["--unixsocket", path]);
+    let store = RedisStore::connect(&format!("redis+unix://{path}")).await;
+    assert_counts(store.unwrap()).await;
+    assert_eq!(server.keys().len(), 1);
+}
+
+#[tokio::test]
+async fn the_database_of_the_url_is_counted_in() {
+    let server = Server::start();
+    let store = RedisStore::connect(&format!("{}/3", server.url())).await;
+    assert_counts(store.unwrap()).await;
+    assert_eq!(server.keys(), [""; 0], "nothing in the first database");
+    let missing = RedisStore::connect(&format!("{}/99", server.url())).await;
+    let error = missing.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Configuration);
+    assert!(
+        told(&error).contains("no database of this number"),
+        "{}",
+        told(&error)
+    );
+}
+
+/// As a password manager makes them.
+#[tokio::test]
+async fn a_password_of_any_characters_is_written_with_percent_signs() {
+    let server = Server::start_with(&["--requirepass", "a/b@c:d#e%f"]);
+    let url = format!("redis://:a%2Fb%40c%3Ad%23e%25f@127.0.0.1:{}", server.port());
+    assert_counts(RedisStore::connect(&url).await.unwrap()).await;
+}

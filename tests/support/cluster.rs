@@ -1,0 +1,140 @@
+//! A Redis Cluster of a test's own.
+
+use super::redis::Server;
+use super::sentinel::until;
+
+const SLOTS: usize = 16_384;
+
+pub struct Cluster {
+    pub masters: Vec<Server>,
+    /// Of the master at the same position; none in a cluster without replicas.
+    pub replicas: Vec<Server>,
+}
+
+impl Cluster {
+    /// Three masters that share the slots.
+    pub fn start() -> Self {
+        Self::start_with(0)
+    }
+
+    /// With a replica for each master.
+    pub fn with_replicas() -> Self {
+        Self::start_with(3)
+    }
+
+    fn start_with(replicas: usize) -> Self {
+        let start = |_| {
+            let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+            let quick = ["--repl-diskless-sync-delay", "0"];
+            Server::start_with(&[&options[..], &quick].concat())
+        };
+        let cluster = Self {
+            masters: (0..3).map(start).collect(),
+            replicas: (0..replicas).map(start).collect(),
+        };
+        for (position, master) in cluster.masters.iter().enumerate() {
+            let mut slots = cluster_command("ADDSLOTS");
+            let count = cluster.masters.len();
+            slots.arg(
+                (position * SLOTS / count..(position + 1) * SLOTS / count).collect::<Vec<_>>(),
+            );
+            master.query::<()>(slots);
+        }
+        for (position, node) in cluster.nodes().enumerate() {
+            let mut epoch = cluster_command("SET-CONFIG-EPOCH");
+            epoch.arg(position + 1);
+            node.query::<()>(epoch);
+            let mut meet = cluster_command("MEET");
+            meet.arg("127.0.0.1").arg(cluster.masters[0].port());
+            node.query::<()>(meet);
+        }
+        let known = format!("cluster_known_nodes:{}", 3 + replicas);
+        cluster.wait_until_each_says(&[&known]);
+        for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
+            let mut replicate = cluster_command("REPLICATE");
+            replicate.arg(id(master));
+            until("the replica knows its master", || {
+                replica.try_query::<()>(replicate.clone()).is_ok()
+            });
+            until("the replica follows", || {
+                replica
+                    .info("replication")
+                    .contains("master_link_status:up")
+            });
+        }
+        cluster.wait_until_each_says(&["cluster_state:ok", "cluster_slots_ok:16384"]);
+        cluster
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Server> {
+        self.masters.iter().chain(&self.replicas)
+    }
+
+    fn wait_until_each_says(&self, lines: &[&str]) {
+        for node in self.nodes() {
+            until("the cluster is ready", || {
+                let info: String = node.query(cluster_command("INFO"));
+                lines.iter().all(|line| info.contains(line))
+            });
+        }
+    }
+
+    /// Names one node; the others are found.
+    pub fn url(&self) -> String {
+        format!("redis-cluster://127.0.0.1:{}", self.masters[0].port())
+    }
+
+    /// The position of the master that has a key.
+    pub fn master_of(&self, key_ends: &str) -> (usize, String) {
+        let found = self
+            .masters
+            .iter()
+            .enumerate()
+            .find_map(|(position, master)| {
+                let mut keys = master.keys().into_iter();
+                Some((position, keys.find(|key| key.ends_with(key_ends))?))
+            });
+        found.unwrap_or_else(|| panic!("no master has a key that ends with {key_ends}"))
+    }
+
+    /// Begins to move the slot of a key from one master to another.
+    pub fn begin_to_move(&self, key: &str, from: usize, to: usize) -> u16 {
+        let mut keyslot = cluster_command("KEYSLOT");
+        keyslot.arg(key);
+        let slot: u16 = self.masters[from].query(keyslot);
+        let ids = [from, to].map(|position| id(&self.masters[position]));
+        self.set_slot(to, slot, &["IMPORTING", &ids[0]]);
+        self.set_slot(from, slot, &["MIGRATING", &ids[1]]);
+        slot
+    }
+
+    pub fn move_key(&self, key: &str, from: usize, to: usize) {
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg("127.0.0.1").arg(self.masters[to].port());
+        migrate.arg(key).arg(0).arg(5_000);
+        self.masters[from].query::<()>(migrate);
+    }
+
+    pub fn end_move(&self, slot: u16, from: usize, to: usize) {
+        let id = id(&self.masters[to]);
+        for position in [to, from] {
+            self.set_slot(position, slot, &["NODE", &id]);
+        }
+    }
+
+    fn set_slot(&self, position: usize, slot: u16, words: &[&str]) {
+        let mut set_slot = cluster_command("SETSLOT");
+        set_slot.arg(slot).arg(words);
+        self.masters[position].query::<()>(set_slot);
+    }
+}
+
+fn cluster_command(name: &str) -> redis::Cmd {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg(name);
+    command
+}
+
+fn id(server: &Server) -> String {
+    server.query(cluster_command("MYID"))
+}

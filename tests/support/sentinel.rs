@@ -1,0 +1,103 @@
+//! A Sentinel of a test's own over a master and a replica.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::redis::{PROGRAMS, Process, Server, free_port};
+
+/// The name that the Sentinel knows the master by.
+pub const NAME: &str = "main";
+
+pub struct Watched {
+    pub master: Server,
+    pub replica: Server,
+    port: u16,
+    password: Option<String>,
+    _sentinel: Process,
+    _directory: TempDir,
+}
+
+impl Watched {
+    /// Ready to fail over. With options for the servers, and lines for the Sentinel.
+    pub fn start_with(options: &[&str], lines: &str) -> Self {
+        let quick = [options, &["--repl-diskless-sync-delay", "0"]].concat();
+        let master = Server::start_with(&quick);
+        let port = master.port().to_string();
+        let replica =
+            Server::start_with(&[&quick, &["--replicaof", "127.0.0.1", &port][..]].concat());
+        until("the replica follows", || {
+            replica
+                .info("replication")
+                .contains("master_link_status:up")
+        });
+        let (sentinel, port, directory) = sentinel(master.port(), lines);
+        let watched = Self {
+            master,
+            replica,
+            port,
+            password: lines
+                .split_once("requirepass ")
+                .map(|(_, word)| word.to_owned()),
+            _sentinel: sentinel,
+            _directory: directory,
+        };
+        until("the sentinel knows the replica", || {
+            watched.info().is_ok_and(|info| info.contains("slaves=1"))
+        });
+        watched
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis-sentinel://127.0.0.1:{}/{NAME}", self.port)
+    }
+
+    pub fn sentinel_port(&self) -> u16 {
+        self.port
+    }
+
+    fn info(&self) -> redis::RedisResult<String> {
+        let password = self.password.as_ref().map(|word| format!(":{word}@"));
+        let login = password.unwrap_or_default();
+        let client = redis::Client::open(format!("redis://{login}127.0.0.1:{}", self.port))?;
+        let mut connection = client.get_connection()?;
+        redis::cmd("INFO").arg("sentinel").query(&mut connection)
+    }
+}
+
+fn sentinel(master: u16, lines: &str) -> (Process, u16, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let file = directory.path().join("sentinel.conf");
+    let text = format!(
+        "port {port}\nbind 127.0.0.1\nsentinel monitor {NAME} 127.0.0.1 {master} 1\n\
+         sentinel down-after-milliseconds {NAME} 300\nsentinel failover-timeout {NAME} 3000\n{lines}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let process = PROGRAMS.iter().find_map(|program| {
+        Command::new(program)
+            .arg(&file)
+            .arg("--sentinel")
+            .arg("--dir")
+            .arg(directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()
+    });
+    let process = process.expect("the program that runs the servers runs sentinels too");
+    (Process::of(process), port, directory)
+}
+
+/// Waits for something that takes a few seconds at most.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "{what}: not in time"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
