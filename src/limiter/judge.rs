@@ -201,7 +201,7 @@ pub(crate) enum Unjudged {
 }
 
 impl Refusal {
-    fn by(policy: &ReadyPolicy, reason: Unjudged) -> Self {
+    pub(super) fn by(policy: &ReadyPolicy, reason: Unjudged) -> Self {
         Self {
             policy: Some(policy.id.name().to_owned()),
             reason,

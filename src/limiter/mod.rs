@@ -127,6 +127,15 @@ impl Limiter {
         Some(Decision::unasked(outcome, policy.algorithm.quota()))
     }
 
+    /// The same for a key that asks for permits: who observes is told when it is refused.
+    fn taken_unasked(&self, policy: &ReadyPolicy, key: &Key, mode: Mode) -> Option<Decision> {
+        let decision = self.unasked(policy, key, mode)?;
+        if decision.outcome == Outcome::Refused {
+            self.report_refusal(&Refusal::by(policy, Unjudged::Listed));
+        }
+        Some(decision)
+    }
+
     /// Asks for permits, as this mode has it.
     async fn decide(
         &self,

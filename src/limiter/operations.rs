@@ -111,7 +111,8 @@ impl Limiter {
         // Once: it may be changed at any time.
         let mode = policy.mode();
         // Whoever only looks is shown what is there, whatever the mode.
-        match self.unasked(policy, key, mode).filter(|_| cost > 0) {
+        let unasked = (cost > 0).then(|| self.taken_unasked(policy, key, mode));
+        match unasked.flatten() {
             Some(decision) => decision,
             None => self.decide(policy, key, Action::take(cost), mode).await,
         }

@@ -170,7 +170,7 @@ impl Limiter {
         };
         let mut taken = Taken::asking(self.clone());
         let mode = policy.mode();
-        if let Some(decision) = self.unasked(&policy, key, mode) {
+        if let Some(decision) = self.taken_unasked(&policy, key, mode) {
             return Held::new(decision, taken);
         }
         let action = Action::Take(take);
