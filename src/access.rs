@@ -73,9 +73,13 @@ impl AccessList {
         Ok(false)
     }
 
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         // Most lists have none, and hashing a key takes time.
-        !self.keys.is_empty() && self.keys.contains(key)
+        self.has_keys() && self.keys.contains(key)
     }
 }
 

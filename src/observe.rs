@@ -21,8 +21,9 @@ pub trait Observer: Send + Sync + 'static {
         let _ = event;
     }
 
-    /// A policy could not be asked about a request, which was refused for that, unless the policy is
-    /// in shadow mode; `policy` is `None` when the request is refused whatever the policies say.
+    /// A policy could not be asked about a request, or about a key by
+    /// [`Limiter::check`](crate::Limiter::check) and its siblings. It was refused for that, unless the
+    /// policy is in shadow mode; `policy` is `None` when the request is refused whatever the policies say.
     fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
         let _ = (policy, reason);
     }

@@ -23,8 +23,9 @@ impl AddressRanges {
             .map(Self)
     }
 
-    /// Whether this address, in IPv4 where it can be, lies in one of the ranges.
+    /// Whether this address lies in one of the ranges, an IPv4-mapped one as the IPv4 one that it is.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|range| range.contains(&address))
     }
 }
@@ -80,6 +81,8 @@ mod tests {
             ("192.0.2.2", false),
             ("2001:db8:ffff::1", true),
             ("2001:db9::", false),
+            ("::ffff:192.0.2.1", true),
+            ("::ffff:192.0.2.2", false),
             ("172.31.255.255", true),
             ("172.32.0.0", false),
         ] {

@@ -12,8 +12,9 @@ use http::Extensions;
 use reqwest::{Client, Response};
 use support::web::serve;
 use tower_throttle::{
-    AlwaysAllow, AlwaysDeny, Decision, Header, Limit, Limiter, MINUTE, ManualClock, MemoryStore,
-    Mode, Penalty, Policy, RateLimitLayer, Route, Store, Verdict, per_minute,
+    AlwaysAllow, AlwaysDeny, Answer, Check, Decision, FailureMode, Header, Limit, Limiter, MINUTE,
+    ManualClock, MemoryStore, Mode, Penalty, Policy, RateLimitLayer, Route, Store, StoreError,
+    StoreErrorKind, Verdict, per_minute,
 };
 
 /// A store on a clock that stands still.
@@ -92,6 +93,30 @@ async fn a_decision_is_that_of_the_policy_closest_to_exhaustion() {
         assert_eq!(text(&url, "/decision").await, tightest);
         assert_eq!(text(&url, "/verdict").await, verdict);
     }
+}
+
+/// A store that never answers.
+struct Gone;
+
+impl Store for Gone {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        Answer::Ready(Err(StoreError::new(StoreErrorKind::Unreachable)))
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_nobody_judged_is_not_the_one_closest_to_exhaustion() {
+    let local = user(10).on_store_failure(FailureMode::Local { share: 1.0 });
+    let limits = layer(Gone, [all(100), local]).expose_decisions();
+    let url = serve(app().layer(limits)).await;
+    assert_eq!(text(&url, "/decision").await, "9");
+    let limits = layer(Gone, [all(100)]).expose_decisions();
+    let url = serve(app().layer(limits)).await;
+    assert_eq!(
+        text(&url, "/decision").await,
+        "0",
+        "where there is no other"
+    );
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ use support::bench::Bench;
 use support::{on_every_store, web};
 use tower_throttle::{
     AccessList, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter, LimiterBuilder, MINUTE,
-    MemoryStore, Mode, Observer, OnMissingKey, Policy, RateLimitLayer, RefusalReason, Store,
-    per_minute,
+    MemoryStore, Mode, Observer, OnMissingKey, Outcome, Policy, RateLimitLayer, RefusalReason,
+    Store, per_minute,
 };
 
 /// Writes down all that it is told.
@@ -159,7 +159,30 @@ async fn what_nobody_was_asked_about_is_not_told(bench: &Bench) {
     assert_eq!(notes.new_ones(), []);
 }
 
+async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
+    let policy = Policy::new("queue", Limit::gcra(100, MINUTE));
+    let denied = AccessList::new().keys([Key::from("mallory")]);
+    let (limiter, notes) = observed(bench.builder([policy]).deny(denied));
+    let refused = || Note::Refusal(Some("queue".to_owned()), RefusalReason::Listed);
+    let decisions = [
+        limiter.check("queue", "mallory").await,
+        limiter.acquire("queue", "mallory", 1).await,
+        limiter
+            .hold("queue", "mallory")
+            .await
+            .map(|held| *held.decision()),
+    ];
+    for decision in decisions {
+        assert_eq!(decision.unwrap().outcome(), Outcome::Refused);
+    }
+    assert_eq!(notes.new_ones(), [refused(), refused(), refused()]);
+    limiter.peek("queue", "mallory").await.unwrap();
+    limiter.charge("queue", "mallory", 1).await.unwrap();
+    assert_eq!(notes.new_ones(), []);
+}
+
 on_every_store! {
+    whoever_is_refused_outside_of_http_is_told_as_over_it
     each_question_outside_of_http_is_told_once
     what_asks_for_nothing_is_not_told
     a_shadow_policy_is_told_with_its_mode_and_whom_it_is_about

@@ -14,7 +14,7 @@ use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::mode::Mode;
 use crate::observe::RefusalReason;
-use crate::policy::Unreadable;
+use crate::policy::{ReadyPolicy, Unreadable};
 use crate::request::RequestHead;
 use crate::store::{Answer, Check, PendingAnswer};
 use crate::trace::Span;
@@ -41,8 +41,14 @@ impl Limiter {
         if is_listed(&rules.denied)? {
             return Err(Refusal::of_nobody(Unjudged::Listed));
         }
-        if rules.is_exempt(request) || is_listed(&rules.allowed)? {
+        if rules.is_exempt(request) {
             return Ok(Judging::by_nobody());
+        }
+        if is_listed(&rules.allowed)? {
+            return match rules.refuses_key_of(request) {
+                Some(policy) => Err(Refusal::by(policy, Unjudged::Listed)),
+                None => Ok(Judging::by_nobody()),
+            };
         }
         let mut asked = Asked::under(Arc::clone(&rules));
         let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
@@ -51,26 +57,16 @@ impl Limiter {
             if mode == Mode::Off || !policy.applies(request) {
                 continue;
             }
-            let refused = |reason| Refusal {
-                policy: Some(policy.id.name().to_owned()),
-                reason,
-            };
-            let read = match policy.read(request) {
+            let read = match rules.read(policy, request) {
                 Ok(Some(read)) => read,
                 Ok(None) => continue,
-                // What only counts does not refuse.
-                Err(reason) if mode == Mode::Shadow => {
-                    self.report_refusal(&refused(reason.into()));
+                // What only counts does not refuse; but the list is not the policy's.
+                Err(reason) if mode == Mode::Shadow && reason != Unjudged::Listed => {
+                    self.report_refusal(&Refusal::by(policy, reason));
                     continue;
                 }
-                Err(reason) => return Err(refused(reason.into())),
+                Err(reason) => return Err(Refusal::by(policy, reason)),
             };
-            if rules.denied.has_key(&read.key) {
-                return Err(refused(Unjudged::Listed));
-            }
-            if rules.allowed.has_key(&read.key) {
-                continue;
-            }
             let subject = self.subject(&read.key);
             let take = Take {
                 cost: read.cost,
@@ -205,6 +201,13 @@ pub(crate) enum Unjudged {
 }
 
 impl Refusal {
+    pub(super) fn by(policy: &ReadyPolicy, reason: Unjudged) -> Self {
+        Self {
+            policy: Some(policy.id.name().to_owned()),
+            reason,
+        }
+    }
+
     fn of_nobody(reason: Unjudged) -> Self {
         Self {
             policy: None,

@@ -112,10 +112,10 @@ impl Limiter {
         self.0.rules.load().named(name).cloned()
     }
 
-    /// The decision about a key that no store is asked about.
-    fn unasked(&self, policy: &ReadyPolicy, key: &Key) -> Option<Decision> {
+    /// The decision about a key that no store is asked about, while the policy is in this mode.
+    fn unasked(&self, policy: &ReadyPolicy, key: &Key, mode: Mode) -> Option<Decision> {
         let rules = self.0.rules.load();
-        let outcome = if !self.is_on() || policy.mode() == Mode::Off {
+        let outcome = if !self.is_on() || mode == Mode::Off {
             Outcome::Unlimited
         } else if rules.denied.has_key(key) {
             Outcome::Refused
@@ -127,9 +127,23 @@ impl Limiter {
         Some(Decision::unasked(outcome, policy.algorithm.quota()))
     }
 
-    /// Asks for permits, as the policy's mode has it.
-    async fn decide(&self, policy: &ReadyPolicy, key: &Key, action: Action) -> Decision {
-        let mode = policy.mode();
+    /// The same for a key that asks for permits: who observes is told when it is refused.
+    fn taken_unasked(&self, policy: &ReadyPolicy, key: &Key, mode: Mode) -> Option<Decision> {
+        let decision = self.unasked(policy, key, mode)?;
+        if decision.outcome == Outcome::Refused {
+            self.report_refusal(&Refusal::by(policy, Unjudged::Listed));
+        }
+        Some(decision)
+    }
+
+    /// Asks for permits, as this mode has it.
+    async fn decide(
+        &self,
+        policy: &ReadyPolicy,
+        key: &Key,
+        action: Action,
+        mode: Mode,
+    ) -> Decision {
         let subject = self.subject(key);
         let answer = self.ask(policy, subject, action, mode);
         let mut decision = policy.decision(&mut decisions(answer).await.iter());

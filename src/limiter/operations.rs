@@ -53,6 +53,9 @@ impl Limiter {
     /// Takes permits without asking; the limit may be passed, and what is over it has to come back
     /// before anything is allowed again. The decision tells what is left.
     ///
+    /// Of a key that is not limited (limiting or the policy is off, or it is on the list of those
+    /// who are let through) nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
+    ///
     /// # Errors
     ///
     /// As for [`check`](Self::check).
@@ -62,8 +65,13 @@ impl Limiter {
         key: impl Into<Key>,
         permits: u32,
     ) -> Result<Decision, CheckError> {
-        let action = Action::Charge(permits);
-        self.carry_out(policy, key.into(), action).await
+        let key = key.into();
+        let found = self.named(policy)?;
+        let unlimited = self.unasked(&found, &key, found.mode());
+        match unlimited.filter(Decision::is_allowed) {
+            Some(decision) => Ok(decision),
+            None => self.carry_out(policy, key, Action::Charge(permits)).await,
+        }
     }
 
     /// Gives permits back, at most as many as are taken. The decision tells what is left.
@@ -100,10 +108,13 @@ impl Limiter {
     }
 
     async fn take(&self, policy: &ReadyPolicy, key: &Key, cost: u32) -> Decision {
+        // Once: it may be changed at any time.
+        let mode = policy.mode();
         // Whoever only looks is shown what is there, whatever the mode.
-        match self.unasked(policy, key).filter(|_| cost > 0) {
+        let unasked = (cost > 0).then(|| self.taken_unasked(policy, key, mode));
+        match unasked.flatten() {
             Some(decision) => decision,
-            None => self.decide(policy, key, Action::take(cost)).await,
+            None => self.decide(policy, key, Action::take(cost), mode).await,
         }
     }
 

@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use super::Unjudged;
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
-use crate::policy::{Policy, ReadyPolicy};
+use crate::mode::Mode;
+use crate::policy::{Policy, Read, ReadyPolicy};
 use crate::request::{RequestHead, RequestMatcher};
 use crate::store::FailureMode;
 
@@ -121,6 +123,41 @@ impl ReadyRules {
 
     pub(super) fn is_exempt(&self, request: &RequestHead<'_>) -> bool {
         self.exempt.iter().any(|exempt| exempt.matches(request))
+    }
+
+    /// What a policy asks about a request; `None` when that is nothing.
+    pub(super) fn read(
+        &self,
+        policy: &ReadyPolicy,
+        request: &RequestHead<'_>,
+    ) -> Result<Option<Read>, Unjudged> {
+        let Some(key) = policy.key(request)? else {
+            return Ok(None);
+        };
+        // Before the cost: nothing that such a request says of it matters.
+        if self.denied.has_key(&key) {
+            return Err(Unjudged::Listed);
+        }
+        if self.allowed.has_key(&key) {
+            return Ok(None);
+        }
+        Ok(Some(policy.read(request, key)?))
+    }
+
+    /// The policy by whose key a request is refused that would be let through by its address.
+    pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<&ReadyPolicy> {
+        if !self.denied.has_keys() {
+            return None;
+        }
+        let is_refused = |policy: &&Arc<ReadyPolicy>| {
+            policy.mode() != Mode::Off
+                && policy.applies(request)
+                && matches!(policy.key(request), Ok(Some(key)) if self.denied.has_key(&key))
+        };
+        self.policies
+            .iter()
+            .find(is_refused)
+            .map(|policy| &**policy)
     }
 
     /// Takes the place of others: a mode that was set while they were in force stays, unless the

@@ -169,14 +169,15 @@ impl Limiter {
             lease: policy.algorithm.lease().map(|_| LeaseId::new()),
         };
         let mut taken = Taken::asking(self.clone());
-        if let Some(decision) = self.unasked(&policy, key) {
+        let mode = policy.mode();
+        if let Some(decision) = self.taken_unasked(&policy, key, mode) {
             return Held::new(decision, taken);
         }
         let action = Action::Take(take);
-        let is_shadow = policy.mode() == Mode::Shadow;
+        let is_shadow = mode == Mode::Shadow;
         let check = policy.check(self.subject(key), policy.algorithm, action);
         taken.add(&policy, &Check { is_shadow, ..check });
-        let decision = self.decide(&policy, key, action).await;
+        let decision = self.decide(&policy, key, action, mode).await;
         taken.answered(std::iter::once(&decision));
         Held::new(decision, taken)
     }

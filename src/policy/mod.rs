@@ -15,7 +15,7 @@ use crate::store::FailureMode;
 mod mutable;
 mod ready;
 
-pub(crate) use self::ready::{ReadyPolicy, Unreadable};
+pub(crate) use self::ready::{Read, ReadyPolicy, Unreadable};
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///

@@ -141,18 +141,22 @@ impl ReadyPolicy {
         on.is_empty() || on.iter().any(|on| on.matches(request))
     }
 
-    /// What of a request that the policy is about; `None` when it has no key and the policy does
-    /// not mind.
-    pub(crate) fn read(&self, request: &RequestHead<'_>) -> Result<Option<Read>, Unreadable> {
-        let key = match (self.policy.key.extract(request), self.policy.on_missing_key) {
-            (Ok(key), _) => key,
-            (Err(KeyError::Missing), OnMissingKey::Shared) => Key::missing(),
-            (Err(KeyError::Missing), OnMissingKey::Skip) => return Ok(None),
-            (Err(KeyError::Missing), OnMissingKey::Reject) => return Err(Unreadable::NoKey),
+    /// Whose quota a request uses that the policy is about; `None` when it has no key and the
+    /// policy does not mind.
+    pub(crate) fn key(&self, request: &RequestHead<'_>) -> Result<Option<Key>, Unreadable> {
+        match (self.policy.key.extract(request), self.policy.on_missing_key) {
+            (Ok(key), _) => Ok(Some(key)),
+            (Err(KeyError::Missing), OnMissingKey::Shared) => Ok(Some(Key::missing())),
+            (Err(KeyError::Missing), OnMissingKey::Skip) => Ok(None),
+            (Err(KeyError::Missing), OnMissingKey::Reject) => Err(Unreadable::NoKey),
             (Err(KeyError::Misconfigured(text)), _) => {
-                return Err(Unreadable::Misconfigured(text.into_owned()));
+                Err(Unreadable::Misconfigured(text.into_owned()))
             }
-        };
+        }
+    }
+
+    /// What else of a request with this key.
+    pub(crate) fn read(&self, request: &RequestHead<'_>, key: Key) -> Result<Read, Unreadable> {
         let cost = match &self.policy.cost {
             Cost::Fixed(cost) => *cost,
             Cost::Read(cost) => cost
@@ -160,11 +164,11 @@ impl ReadyPolicy {
                 .map_err(|error| Unreadable::BadCost(error.to_string()))?,
         };
         let algorithm = self.algorithm_for(request, &key)?;
-        Ok(Some(Read {
+        Ok(Read {
             key,
             algorithm,
             cost,
-        }))
+        })
     }
 
     fn algorithm_for(&self, request: &RequestHead<'_>, key: &Key) -> Result<Algorithm, Unreadable> {

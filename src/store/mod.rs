@@ -17,6 +17,7 @@ mod failover;
 mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
+mod owned;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 

@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use tower_throttle::{
-    AccessList, ClientAddr, Key, Limiter, LimiterBuilder, MemoryStore, Mode, Outcome, PeerAddr,
-    Route,
+    AccessList, ClientAddr, Header, HeaderCost, Key, Limit, Limiter, LimiterBuilder, MINUTE,
+    MemoryStore, Mode, OnMissingKey, Outcome, PeerAddr, Policy, Route,
 };
 
 use super::{App, one_a_minute};
@@ -124,6 +124,57 @@ async fn who_is_on_both_lists_is_refused() {
     for _ in 0..2 {
         assert_eq!(status_from(&app, "203.0.113.8").await, OK);
     }
+}
+
+#[tokio::test]
+async fn a_refused_key_is_refused_also_at_an_address_that_is_let_through() {
+    let limiter = builder()
+        .deny(users(&["mallory"]))
+        .allow(forwarded(&["203.0.113.9"]))
+        .build()
+        .unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    let from_the_office = async |user: &str| {
+        let headers = [("x-user", user), ("x-forwarded-for", "203.0.113.9")];
+        app.get("/", &headers).await.status()
+    };
+    for _ in 0..2 {
+        assert_eq!(from_the_office("mallory").await, REFUSED);
+        assert_eq!(from_the_office("alice").await, OK);
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_addresses_keeps_what_else_may_be_wrong_with_a_request_from_mattering() {
+    let insists = Policy::new("insists", Limit::gcra(1, MINUTE))
+        .by(Header::new("x-key"))
+        .on_missing_key(OnMissingKey::Reject);
+    let limiter = builder()
+        .policy(insists)
+        .deny(users(&["mallory"]))
+        .allow(forwarded(&["203.0.113.9"]))
+        .build()
+        .unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    assert_eq!(status_from(&app, "203.0.113.9").await, OK);
+}
+
+#[tokio::test]
+async fn the_lists_go_before_what_a_request_says_of_its_cost() {
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(one_a_minute("api").cost_by(HeaderCost::new("x-cost")))
+        .deny(users(&["mallory"]))
+        .allow(users(&["prober"]))
+        .build()
+        .unwrap();
+    let app = App::behind(&limiter).await;
+    let with_bad_cost = async |user: &str| {
+        let headers = [("x-user", user), ("x-cost", "much")];
+        app.get("/", &headers).await.status()
+    };
+    assert_eq!(with_bad_cost("alice").await, StatusCode::BAD_REQUEST);
+    assert_eq!(with_bad_cost("mallory").await, REFUSED);
+    assert_eq!(with_bad_cost("prober").await, OK);
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! Enforced, shadow, off; and the kill switch.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use futures_util::FutureExt;
 use tower_throttle::{
-    CheckError, DecisionEvent, DecisionResult, FailureMode, Header, Key, Limit, Limiter, MINUTE,
-    MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, per_second,
+    AccessList, CheckError, DecisionEvent, DecisionResult, FailureMode, Header, Key, Limit,
+    Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, per_second,
 };
 
 use super::support::bench;
@@ -159,6 +161,59 @@ async fn modes_change_while_the_limiter_is_at_work() {
 
     limiter.set_mode("api", Mode::Enforce).unwrap();
     assert_eq!(app.status("alice").await, DENIED);
+}
+
+/// A question that found its policy in shadow is not held to it because it is off by now.
+#[test]
+fn a_policy_that_is_switched_off_from_shadow_denies_nobody_on_the_way() {
+    let limiter = &limiter_in_shadow();
+    let is_over = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                limiter.set_mode("trial", Mode::Off).unwrap();
+                limiter.set_mode("trial", Mode::Shadow).unwrap();
+            }
+        });
+        let denied = (0..100_000).filter(|_| {
+            let decision = limiter.check("trial", "alice").now_or_never().unwrap();
+            let held = limiter.hold("trial", "alice").now_or_never().unwrap();
+            !decision.unwrap().is_allowed() || !held.unwrap().is_allowed()
+        });
+        let denied = denied.count();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(denied, 0);
+    });
+}
+
+fn limiter_in_shadow() -> Limiter {
+    let policy = Policy::new("trial", Limit::gcra(1, MINUTE)).mode(Mode::Shadow);
+    Limiter::new(MemoryStore::new(), [policy]).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_charged_while_nobody_is_limited_is_not_counted() {
+    let friends = AccessList::new().keys([Key::from("friend")]);
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(Policy::new("rows", Limit::gcra(10, MINUTE)))
+        .allow(friends)
+        .build()
+        .unwrap();
+    let charge = async |key: &'static str| {
+        let charged = limiter.charge("rows", key, 10).await.unwrap();
+        assert_eq!(charged.outcome(), Outcome::Unlimited);
+    };
+    charge("friend").await;
+    limiter.turn_off();
+    charge("alice").await;
+    limiter.turn_on();
+    limiter.set_mode("rows", Mode::Off).unwrap();
+    charge("alice").await;
+    limiter.set_mode("rows", Mode::Enforce).unwrap();
+    limiter.set_allowed(AccessList::new());
+    for key in ["friend", "alice"] {
+        assert_eq!(limiter.peek("rows", key).await.unwrap().remaining(), 10);
+    }
 }
 
 #[tokio::test]

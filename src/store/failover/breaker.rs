@@ -102,12 +102,13 @@ impl Breaker {
         })
     }
 
-    /// The question takes a trip.
-    pub(super) fn sent(self: &Arc<Self>, admission: Admission) -> Ticket {
+    /// The question takes a trip, for at most so long.
+    pub(super) fn sent(self: &Arc<Self>, admission: Admission, deadline: Duration) -> Ticket {
         match admission {
             Admission::Pass(pass) => self.ticket(pass),
             Admission::Probe(ticket) => {
-                self.change(|circuit| circuit.sent(ticket.pass));
+                let deadline = Instant::now() + deadline;
+                self.change(|circuit| circuit.sent(ticket.pass, deadline));
                 ticket
             }
         }

@@ -15,6 +15,9 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// How long the store is left alone at first; twice as long after each probe that fails.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A probe that is not over so long after its deadline is lost: it is one that nobody polls any more,
+/// as of a caller who gave up waiting and keeps what he waited for.
+const LOST_AFTER: Duration = LONGEST_PAUSE;
 /// Every pause is longer or shorter by up to so much of itself, in percent: a fleet that lost its
 /// store in one moment does not come back to it in one.
 const JITTER: u64 = 20;
@@ -89,7 +92,10 @@ enum Phase {
         /// Somebody is about to probe.
         is_claimed: bool,
     },
-    HalfOpen,
+    HalfOpen {
+        /// The probe is lost if it is not over by then.
+        until: Instant,
+    },
 }
 
 /// What has come of the questions since it closed.
@@ -119,7 +125,7 @@ impl Circuit {
         match self.phase {
             Phase::Closed(_) => BreakerState::Closed,
             Phase::Open { .. } => BreakerState::Open,
-            Phase::HalfOpen => BreakerState::HalfOpen,
+            Phase::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 
@@ -138,7 +144,8 @@ impl Circuit {
             Phase::Open {
                 until,
                 is_claimed: false,
-            } => Some(until),
+            }
+            | Phase::HalfOpen { until } => Some(until),
             _ => None,
         }
     }
@@ -147,22 +154,33 @@ impl Circuit {
     pub(super) fn admit(&mut self, now: Instant) -> Option<Pass> {
         match &mut self.phase {
             Phase::Closed(_) => Some(Pass::while_closed(self.epoch)),
-            Phase::Open { until, is_claimed } if !*is_claimed && now >= *until => {
-                *is_claimed = true;
+            Phase::Open {
+                until,
+                is_claimed: false,
+            }
+            | Phase::HalfOpen { until }
+                if now >= *until =>
+            {
+                self.phase = Phase::Open {
+                    until: *until,
+                    is_claimed: true,
+                };
                 self.epoch += 1;
                 Some(Pass {
                     epoch: self.epoch,
                     is_probe: true,
                 })
             }
-            Phase::Open { .. } | Phase::HalfOpen => None,
+            Phase::Open { .. } | Phase::HalfOpen { .. } => None,
         }
     }
 
-    /// The question is on its way.
-    pub(super) fn sent(&mut self, pass: Pass) {
+    /// The question is on its way, and answered by this time, one way or another.
+    pub(super) fn sent(&mut self, pass: Pass, deadline: Instant) {
         if pass.is_probe && self.is_current(pass) {
-            self.phase = Phase::HalfOpen;
+            self.phase = Phase::HalfOpen {
+                until: deadline + LOST_AFTER,
+            };
         }
     }
 

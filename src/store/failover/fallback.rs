@@ -5,11 +5,10 @@ use smallvec::SmallVec;
 use super::FailureMode;
 #[cfg(feature = "memory")]
 use super::local::Local;
-use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::StoreErrorKind;
-use crate::key::Subject;
-use crate::store::{Check, PolicyId};
+use crate::store::Check;
+use crate::store::owned::OwnedCheck;
 use crate::time::{Micros, SECOND};
 
 /// Clones share the local counts.
@@ -47,42 +46,15 @@ pub(super) fn failed(check: &Check<'_>, outcome: Outcome) -> Decision {
 }
 
 /// The checks of a question on its way, kept for the case that it gets no answer.
-pub(super) struct Kept(SmallVec<[KeptCheck; 2]>);
-
-struct KeptCheck {
-    policy: PolicyId,
-    subject: Subject,
-    algorithm: Algorithm,
-    action: Action,
-    is_shadow: bool,
-    on_store_failure: FailureMode,
-}
+pub(super) struct Kept(SmallVec<[OwnedCheck; 2]>);
 
 impl Kept {
     pub(super) fn of(checks: &[Check<'_>]) -> Self {
-        let keep = |check: &Check<'_>| KeptCheck {
-            policy: check.policy.clone(),
-            subject: check.subject,
-            algorithm: check.algorithm,
-            action: check.action,
-            is_shadow: check.is_shadow,
-            on_store_failure: check.on_store_failure,
-        };
-        Self(checks.iter().map(keep).collect())
+        Self(checks.iter().map(OwnedCheck::of).collect())
     }
 
     pub(super) fn checks(&self) -> SmallVec<[Check<'_>; 4]> {
-        fn check(kept: &KeptCheck) -> Check<'_> {
-            Check {
-                policy: &kept.policy,
-                subject: kept.subject,
-                algorithm: kept.algorithm,
-                action: kept.action,
-                is_shadow: kept.is_shadow,
-                on_store_failure: kept.on_store_failure,
-            }
-        }
-        self.0.iter().map(check).collect()
+        self.0.iter().map(OwnedCheck::check).collect()
     }
 
     pub(super) fn len(&self) -> usize {

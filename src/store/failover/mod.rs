@@ -75,7 +75,7 @@ impl<S: Store> Failover<S> {
         let trip = Trip {
             answer,
             deadline: self.deadline,
-            ticket: self.breaker.sent(admission),
+            ticket: self.breaker.sent(admission, self.deadline),
         };
         let (checks, fallback) = (Kept::of(checks), self.fallback.clone());
         Answer::Pending(Box::pin(trip.answer_or(checks, fallback)))

@@ -235,6 +235,23 @@ async fn a_probe_that_is_dropped_on_its_way_or_before_lets_the_next_question_pro
     assert_eq!(outcomes(&back), [Outcome::Allowed]);
 }
 
+/// As of a caller who has stopped to wait for it, and keeps it all the same.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_nobody_polls_keeps_the_store_from_being_asked_for_seconds_only() {
+    let (store, failover) = over(Way::Fails(GONE));
+    open(&failover).await;
+    tokio::time::sleep(SECOND).await;
+    store.now(Way::Works);
+    let stalled = question(&failover, &one(FailureMode::Deny));
+    assert_eq!(failover.breaker().state(), BreakerState::HalfOpen);
+    tokio::time::sleep(6 * SECOND).await;
+    let back = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&back), [Outcome::Allowed]);
+    assert_eq!(failover.breaker().state(), BreakerState::Closed);
+    drop(stalled);
+    assert_eq!(failover.breaker().state(), BreakerState::Closed);
+}
+
 #[tokio::test(start_paused = true)]
 async fn giving_back_while_it_is_open_fails_at_once() {
     let (store, failover) = over(Way::Fails(GONE));

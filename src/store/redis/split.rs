@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::Server;
-use crate::algorithm::{Action, Algorithm, Patience};
+use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
-use crate::store::{Check, FailureMode, PolicyId};
+use crate::store::Check;
+use crate::store::owned::OwnedCheck;
 
 /// How long a part that only counts may take: what is enforced is decided by then, and waits for it.
 const SHADOW_PATIENCE: Duration = Duration::from_millis(10);
@@ -23,17 +24,6 @@ pub(super) struct Part {
     subject: Subject,
     positions: SmallVec<[usize; 2]>,
     checks: SmallVec<[OwnedCheck; 2]>,
-}
-
-/// A check that outlives the question.
-#[derive(Clone)]
-struct OwnedCheck {
-    policy: PolicyId,
-    subject: Subject,
-    algorithm: Algorithm,
-    action: Action,
-    is_shadow: bool,
-    on_store_failure: FailureMode,
 }
 
 /// The parts of a question, in the order in which they are asked: those that only count come last,
@@ -190,30 +180,6 @@ impl Part {
         let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
         if !checks.is_empty() {
             let _ = server.trip(&checks, self.subject).await;
-        }
-    }
-}
-
-impl OwnedCheck {
-    fn of(check: &Check<'_>) -> Self {
-        Self {
-            policy: check.policy.clone(),
-            subject: check.subject,
-            algorithm: check.algorithm,
-            action: check.action,
-            is_shadow: check.is_shadow,
-            on_store_failure: check.on_store_failure,
-        }
-    }
-
-    fn check(&self) -> Check<'_> {
-        Check {
-            policy: &self.policy,
-            subject: self.subject,
-            algorithm: self.algorithm,
-            action: self.action,
-            is_shadow: self.is_shadow,
-            on_store_failure: self.on_store_failure,
         }
     }
 }

@@ -34,7 +34,8 @@ fn observed() -> (Arc<Breaker>, Arc<Notes>) {
 }
 
 fn ask(breaker: &Arc<Breaker>) -> Option<Ticket> {
-    breaker.admit().map(|admission| breaker.sent(admission))
+    let admission = breaker.admit()?;
+    Some(breaker.sent(admission, Duration::from_millis(50)))
 }
 
 fn answer(breaker: &Arc<Breaker>, failure: Option<StoreErrorKind>) {

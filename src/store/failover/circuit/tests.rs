@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+const DEADLINE: Duration = Duration::from_millis(50);
 const FAILS: Health = Health::Fails(StoreErrorKind::TimedOut);
 
 fn ms(ms: u64) -> Duration {
@@ -26,10 +27,14 @@ impl Told {
         self.circuit.admit(self.now)
     }
 
+    fn sent(&mut self, pass: Pass) {
+        self.circuit.sent(pass, self.now + DEADLINE);
+    }
+
     /// Asks, and is answered so at once.
     fn ask(&mut self, health: Health) {
         let pass = self.admit().expect("it may be asked");
-        self.circuit.sent(pass);
+        self.sent(pass);
         self.circuit.answered(pass, health, self.now);
     }
 
@@ -49,7 +54,7 @@ impl Told {
         self.now += self.pause();
         let probe = self.admit().expect("the pause is over");
         assert!(probe.is_probe());
-        self.circuit.sent(probe);
+        self.sent(probe);
         assert_eq!(self.circuit.state(), BreakerState::HalfOpen);
         probe
     }
@@ -151,8 +156,23 @@ fn one_probe_is_let_through_at_a_time() {
     let mut told = Told::new();
     told.fail_until_open();
     let _probe = told.probe();
-    told.now += 60 * WINDOW;
+    told.now += DEADLINE;
     assert_eq!(told.admit(), None);
+}
+
+#[test]
+fn a_probe_that_is_long_overdue_is_lost_and_nothing_that_comes_of_it_counts() {
+    let mut told = Told::new();
+    told.fail_until_open();
+    let overdue = told.probe();
+    told.now += DEADLINE + LOST_AFTER - ms(1);
+    assert_eq!(told.admit(), None);
+    let probe = told.probe();
+    told.circuit.answered(overdue, Health::Works, told.now);
+    told.circuit.given_up(overdue, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::HalfOpen);
+    told.circuit.answered(probe, Health::Works, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
 }
 
 #[test]
@@ -163,7 +183,7 @@ fn a_lost_probe_is_followed_by_another_at_once() {
         told.now += told.pause();
         let probe = told.admit().unwrap();
         if is_sent {
-            told.circuit.sent(probe);
+            told.sent(probe);
         }
         told.circuit.given_up(probe, told.now);
         assert_eq!(told.circuit.state(), BreakerState::Open);
@@ -285,12 +305,17 @@ proptest! {
                             changes += 1;
                             Some(true)
                         }
+                        Model::HalfOpen { pause } if is_due => {
+                            model = Model::Open { pause: *pause, is_claimed: true };
+                            changes += 1;
+                            Some(true)
+                        }
                         _ => None,
                     };
                     let pass = told.admit();
                     prop_assert_eq!(pass.map(|pass| pass.is_probe()), expected);
                     if let Some(pass) = pass {
-                        told.circuit.sent(pass);
+                        told.sent(pass);
                         if let Model::Open { pause, is_claimed: true } = model {
                             model = Model::HalfOpen { pause };
                         }

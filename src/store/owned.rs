@@ -1,0 +1,40 @@
+//! `OwnedCheck`: a check that outlives the question.
+
+use super::{Check, FailureMode, PolicyId};
+use crate::algorithm::{Action, Algorithm};
+use crate::key::Subject;
+
+/// A check that outlives the question.
+#[derive(Clone)]
+pub(super) struct OwnedCheck {
+    policy: PolicyId,
+    subject: Subject,
+    pub(super) algorithm: Algorithm,
+    pub(super) action: Action,
+    pub(super) is_shadow: bool,
+    on_store_failure: FailureMode,
+}
+
+impl OwnedCheck {
+    pub(super) fn of(check: &Check<'_>) -> Self {
+        Self {
+            policy: check.policy.clone(),
+            subject: check.subject,
+            algorithm: check.algorithm,
+            action: check.action,
+            is_shadow: check.is_shadow,
+            on_store_failure: check.on_store_failure,
+        }
+    }
+
+    pub(super) fn check(&self) -> Check<'_> {
+        Check {
+            policy: &self.policy,
+            subject: self.subject,
+            algorithm: self.algorithm,
+            action: self.action,
+            is_shadow: self.is_shadow,
+            on_store_failure: self.on_store_failure,
+        }
+    }
+}
