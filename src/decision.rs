@@ -13,6 +13,8 @@ use crate::time::Micros;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub(crate) outcome: Outcome,
+    /// Whether it was allowed, and a tenth or less is left of what there ever is at once.
+    pub(crate) is_near_limit: bool,
     pub(crate) limit: u32,
     pub(crate) window: Micros,
     pub(crate) remaining: u32,
@@ -173,6 +175,7 @@ impl Decision {
     pub(crate) fn unasked(outcome: Outcome, (limit, window): (u32, Micros)) -> Self {
         Self {
             outcome,
+            is_near_limit: false,
             limit,
             window,
             remaining: if outcome == Outcome::Unlimited {
@@ -222,11 +225,6 @@ impl Decision {
         self.renews_after = ban.max(self.retry_after);
         self.renews_whole = false;
         self
-    }
-
-    /// Whether it was allowed, and a tenth of the limit or less is left.
-    pub(crate) fn is_near_limit(&self) -> bool {
-        self.outcome == Outcome::Allowed && u64::from(self.remaining) * 10 <= u64::from(self.limit)
     }
 
     /// Why the store gave no answer, when it gave none.

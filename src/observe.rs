@@ -97,7 +97,7 @@ impl DecisionEvent<'_> {
             }
             _ if !decision.is_allowed() => DecisionResult::Denied,
             _ if !decision.delay().is_zero() => DecisionResult::Waited,
-            _ if decision.is_near_limit() => DecisionResult::NearLimit,
+            _ if decision.is_near_limit => DecisionResult::NearLimit,
             _ => DecisionResult::Allowed,
         }
     }
@@ -107,9 +107,10 @@ impl DecisionEvent<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecisionResult {
-    /// Allowed, with more than a tenth of the limit left.
+    /// Allowed, with more than a tenth left of what there ever is at once: the limit, its burst or
+    /// capacity.
     Allowed,
-    /// Allowed, with a tenth of the limit left or less.
+    /// Allowed, with a tenth of that left or less.
     NearLimit,
     /// Allowed, after it was held up.
     Waited,

@@ -73,6 +73,18 @@ fn observed<S: Store>(builder: LimiterBuilder<S>) -> (Limiter, Notes) {
 
 use DecisionResult::{Allowed, Denied, NearLimit, ShadowDenied, Waited};
 
+#[tokio::test]
+async fn near_the_limit_is_the_last_tenth_of_what_there_is_at_once() {
+    let limit = Limit::gcra(600, MINUTE).burst(30);
+    let builder = Limiter::builder(MemoryStore::new()).policy(Policy::new("api", limit));
+    let (limiter, notes) = observed(builder);
+    for cost in [20, 6, 1] {
+        let decision = limiter.check_cost("api", "alice", cost).await.unwrap();
+        assert!(decision.is_allowed());
+    }
+    notes.assert_decisions(&[("api", Allowed), ("api", Allowed), ("api", NearLimit)]);
+}
+
 async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
     let limit = Limit::gcra(2, MINUTE);
     let builder = bench.builder([

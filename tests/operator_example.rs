@@ -115,6 +115,14 @@ async fn who_is_denied_most_is_on_the_page_and_can_be_looked_at() {
     let hash = state["top_denied"][0]["subject"].as_str().unwrap();
     let answer = browser.text("#answer").await;
     assert!(answer.contains(hash), "{answer}");
+    // Nothing is denied for real by the policy that is in shadow mode.
+    let search = "[...document.querySelectorAll('#top-list li')]\
+                  .find(line => line.textContent.startsWith('search'))";
+    browser
+        .until(&format!(
+            "{search}?.textContent.includes('would be denied')"
+        ))
+        .await;
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 

@@ -298,8 +298,11 @@ impl Algorithm {
             renews_after = renews_after.min(retry_after);
         }
         let (limit, window) = self.quota();
+        // Of what there is at once, not of the limit: a small burst would always be near it.
+        let is_near = u64::from(remaining) * 10 <= u64::from(self.capacity());
         Decision {
             outcome,
+            is_near_limit: is_near && outcome == Outcome::Allowed,
             limit,
             window,
             remaining,

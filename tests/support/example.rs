@@ -9,9 +9,14 @@ use serde_json::Value;
 pub fn program(name: &str, needs: &[&str]) -> PathBuf {
     let mut features = needs.to_vec();
     for (feature, is_on) in [
+        ("redis-tls", cfg!(feature = "redis-tls")),
+        ("deadpool-sentinel", cfg!(feature = "deadpool-sentinel")),
         ("axum", cfg!(feature = "axum")),
         ("tonic", cfg!(feature = "tonic")),
+        ("tonic-tls", cfg!(feature = "tonic-tls")),
         ("config", cfg!(feature = "config")),
+        ("metrics", cfg!(feature = "metrics")),
+        ("tracing", cfg!(feature = "tracing")),
     ] {
         if is_on {
             features.push(feature);
