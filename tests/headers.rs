@@ -162,8 +162,10 @@ async fn a_denial_further_in_is_what_the_older_headers_tell() {
 #[tokio::test]
 async fn no_family_is_told_on_a_redirect_or_when_the_store_gives_no_answer() {
     let app = Router::new().route("/", get(|| async { Redirect::to("/there") }));
-    let url = serve(app.layer(layer([everybody("api", 5)]))).await;
-    let redirect = fetch(&url).await;
+    let nested = app
+        .layer(layer([everybody("api", 5)]))
+        .layer(layer([everybody("outer", 5)]));
+    let redirect = fetch(&serve(nested).await).await;
     assert_eq!(redirect.status(), 303);
     assert!(is_silent(redirect.headers()));
 

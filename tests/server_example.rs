@@ -379,3 +379,101 @@ async fn the_store_and_the_secret_stand_in_the_environment() {
         "{text}"
     );
 }
+
+/// `TWO` behind these fields of the file and with these of the policy.
+fn two_with(head: &str, policy: &str) -> String {
+    format!("{head}\n{TWO}{policy}\n")
+}
+
+#[tokio::test]
+async fn exempt_requests_and_a_policy_in_shadow_pass_and_are_not_told() {
+    let client = Client::new();
+    let server = Running::start(&two_with("exempt = [\"GET /health\"]", ""));
+    for (path, status) in [("/health", 200), ("/", 200), ("/", 200), ("/", 429)] {
+        let response = server.get(&client, path).await;
+        assert_eq!(response.status(), status, "{path}");
+        let is_told = response.headers().contains_key("ratelimit");
+        assert_eq!(is_told, path != "/health", "{path}");
+    }
+    assert_eq!(server.get(&client, "/health").await.status(), 200);
+
+    let server = Running::start(&two_with("", "mode = \"shadow\""));
+    for _ in 0..4 {
+        let response = server.get(&client, "/").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(!response.headers().contains_key("ratelimit"));
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_held_up_for_as_long_as_the_file_says() {
+    let server = Running::start(
+        "store = \"memory\"\n[[policy]]\nname = \"client\"\nalgorithm = \"gcra\"\nlimit = \"1/s\"\n\
+         burst = 1\nkey = \"peer\"\nmax_wait = \"60s\"\n",
+    );
+    let client = Client::new();
+    let start = std::time::Instant::now();
+    for _ in 0..2 {
+        assert_eq!(server.get(&client, "/").await.status(), StatusCode::OK);
+    }
+    assert!(start.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn without_its_store_a_server_does_what_the_file_says() {
+    let client = Client::new();
+    let quarter = "on_store_failure = { local = 0.25 }";
+    let deny = "on_store_failure = \"deny\"";
+    let allow = "on_store_failure = \"allow\"";
+    for (file, policy, expected) in [
+        (quarter, "", [200, 200, 429, 429]),
+        ("", quarter, [200, 200, 429, 429]),
+        (deny, "", [503; 4]),
+        (deny, allow, [200; 4]),
+    ] {
+        let mut redis = Redis::start();
+        let config = two_with(file, policy)
+            .replace("2/h", "8/h")
+            .replace("\"memory\"", &format!("{:?}", redis.url()));
+        let server = Running::start(&config);
+        redis.kill();
+        for status in expected {
+            let response = server.get(&client, "/").await;
+            assert_eq!(response.status(), status, "{file}: {policy}");
+        }
+    }
+}
+
+/// A field of each of three families, and the redirects that have none.
+#[tokio::test]
+async fn a_server_tells_the_headers_that_the_file_names() {
+    let client = Client::new();
+    for (headers, allowed, denied) in [
+        ("\"none\"", [false; 3], [false; 3]),
+        ("\"denials\"", [false; 3], [true, false, false]),
+        ("\"draft-6\"", [false, true, false], [false, true, false]),
+        (
+            "[\"x-ratelimit-epoch\", \"denials\"]",
+            [false; 3],
+            [false, false, true],
+        ),
+        (
+            "[\"draft-11\", \"x-ratelimit-delta\"]",
+            [true, false, true],
+            [true, false, true],
+        ),
+    ] {
+        let server = Running::start(&two_with(&format!("headers = {headers}"), ""));
+        for (path, status, told) in [
+            ("/", 200, allowed),
+            ("/status/302", 302, [false; 3]),
+            ("/", 429, denied),
+        ] {
+            let response = server.get(&client, path).await;
+            assert_eq!(response.status(), status);
+            let names = ["ratelimit", "ratelimit-reset", "x-ratelimit-reset"];
+            let has = names.map(|name| response.headers().contains_key(name));
+            assert_eq!(has, told, "{headers} on {status}");
+        }
+    }
+}

@@ -17,6 +17,7 @@ pub(super) type Known = &'static [&'static str];
 pub(super) struct Fields<'t> {
     place: Place<'t>,
     table: &'t DeTable<'t>,
+    known: Known,
 }
 
 /// An error about a text that is no TOML at all, with the field of its line when that has one.
@@ -49,7 +50,7 @@ impl<'t> Fields<'t> {
         known: Known,
     ) -> Result<Self, FileError> {
         let place = Place::of_file(text);
-        Self { place, table }.all_known(known)
+        Self::new(place, table, known).all_known(&[])
     }
 
     /// Each policy, named by its field `name`, or else by its number.
@@ -71,7 +72,7 @@ impl<'t> Fields<'t> {
             let name = table.get("name").and_then(|name| name.get_ref().as_str());
             let policy = name.map_or(PolicyPlace::Nameless(index + 1), PolicyPlace::Named);
             let place = self.place.at(item.span()).in_policy(policy);
-            Self { place, table }.all_known(known)
+            Self::new(place, table, known).all_known(self.known)
         };
         tables.iter().enumerate().map(read).collect()
     }
@@ -82,20 +83,33 @@ impl<'t> Fields<'t> {
         table: &'t DeTable<'t>,
         known: Known,
     ) -> Result<Self, FileError> {
-        Self { place, table }.all_known(known)
+        Self::new(place, table, known).all_known(&[])
     }
 
-    fn all_known(self, known: Known) -> Result<Self, FileError> {
+    fn new(place: Place<'t>, table: &'t DeTable<'t>, known: Known) -> Self {
+        Self {
+            place,
+            table,
+            known,
+        }
+    }
+
+    /// `of_file` are the fields of the file around it: whoever adds one at the end of the file adds
+    /// it to the last policy.
+    fn all_known(self, of_file: Known) -> Result<Self, FileError> {
         for name in self.table.keys() {
             let place = self.place.at(name.span());
             let name = name.get_ref().as_ref();
-            if !known.contains(&name) {
-                let names = known.join(", ");
-                return Err(place.refuse_field(
-                    name,
-                    format_args!("is no field here, expected one of {names}"),
-                ));
+            if self.known.contains(&name) {
+                continue;
             }
+            if of_file.contains(&name) {
+                let problem = "is a field of the whole file, write it above the first [[policy]]";
+                return Err(place.refuse_field(name, problem));
+            }
+            let names = self.known.join(", ");
+            let problem = format_args!("is no field here, expected one of {names}");
+            return Err(place.refuse_field(name, problem));
         }
         Ok(self)
     }

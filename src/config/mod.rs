@@ -37,7 +37,7 @@
 //! | `on_store_failure` | `"allow"`, `"deny"` or a share of the limit for this process, as `{ local = 0.25 }`: see [`FailureMode`]; a policy may say otherwise | `"allow"` |
 //! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
-//! | `trusted_hops` | how many proxies are in front, where their addresses are unknown; 1 to 64: see [`ClientAddr::trusted_hops`] | told by their addresses |
+//! | `trusted_hops` | how many proxies are in front, where their addresses are unknown, 1 to 64; `trusted_proxies` still says from where a header is believed at all: see [`ClientAddr::trusted_hops`] | told by their addresses |
 //! | `ipv6_prefix` | the bits by which IPv6 clients and peers are told apart, 32 to 128 | `64` |
 //! | `exempt` | requests that are not limited: a route or a list, as `on` of a policy | none |
 //! | `skip_preflights` | CORS preflights are not limited: `true` | `false` |

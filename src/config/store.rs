@@ -23,9 +23,7 @@ impl StoreChoice {
         fields: &Fields<'_>,
         environment: Environment<'_>,
     ) -> Result<Self, FileError> {
-        let prefix = fields.get("prefix");
-        let prefix_text = prefix.as_ref().map(|prefix| prefix.text("a text"));
-        let prefix_text = prefix_text.transpose()?;
+        let prefix = prefix(fields)?;
         let field = fields.need(
             "store",
             "store = \"memory\", or \"redis://127.0.0.1:6379\" for one count of a whole fleet",
@@ -42,14 +40,9 @@ impl StoreChoice {
         if let Err(error) = redis(address.text(), None).connect_lazy() {
             return Err(address.refuse(reason(&error)));
         }
-        if let (Some(field), Some(text)) = (prefix, prefix_text)
-            && let Err(error) = redis(address.text(), Some(text)).connect_lazy()
-        {
-            return Err(field.here(reason(&error)));
-        }
         Ok(Self::Redis {
             url: address.into_text(),
-            prefix: prefix_text.map(str::to_owned),
+            prefix: prefix.map(str::to_owned),
         })
     }
 }
@@ -68,6 +61,18 @@ impl StoreChoice {
             Self::Memory => None,
             Self::Redis { prefix, .. } => prefix.as_deref(),
         }
+    }
+}
+
+/// Refused over every store: a file that is tried in memory is used with a server.
+fn prefix<'t>(fields: &Fields<'t>) -> Result<Option<&'t str>, FileError> {
+    let Some(field) = fields.get("prefix") else {
+        return Ok(None);
+    };
+    let prefix = field.text("a text")?;
+    match redis("redis://localhost", Some(prefix)).connect_lazy() {
+        Ok(_) => Ok(Some(prefix)),
+        Err(error) => Err(field.here(reason(&error))),
     }
 }
 

@@ -158,19 +158,23 @@ async fn nested_layers_push_back_once() {
 }
 
 #[tokio::test]
-async fn twenty_policies_fit_into_a_small_answer() {
-    // As long as a name can be.
-    let policy = |number| Policy::new(format!("{number:064}"), Limit::gcra(1, MINUTE));
-    let layer = layer_of(Trip::None, (0..20).map(policy));
+async fn two_hundred_policies_fit_into_a_small_answer() {
+    // As long as a name can be, and each character with a mark before it.
+    let policy = |number| Policy::new(format!("{number:\"<64}"), Limit::gcra(1, MINUTE));
+    let layer = layer_of(Trip::None, (0..200).map(policy));
     let mut client = client(serve(layer, Counted::default()).await).await;
     check(&mut client).await.expect("allowed");
     let denied = check(&mut client).await.expect_err("denied");
     assert_eq!(denied.code(), Code::ResourceExhausted);
     assert_eq!(retry_delay(&denied), Some(MINUTE));
     let told = quota_ids(&denied).expect("there are some");
-    assert!((3..20).contains(&told.len()), "{told:?}");
+    assert!((3..200).contains(&told.len()), "{told:?}");
     assert!(denied.details().len() < 768, "{}", denied.details().len());
     assert_eq!(denied.message().len(), 256);
+    for list in ["ratelimit-policy", "ratelimit"] {
+        let told = denied.metadata().get(list).expect("some are told");
+        assert!((512..=1024).contains(&told.len()), "{list}: {}", told.len());
+    }
 }
 
 #[cfg(feature = "tonic")]

@@ -142,7 +142,9 @@ async fn a_servers_stream_is_one_decision_and_keeps_its_messages_and_trailers() 
     let service = Counted::default();
     let mut client = client(serve(layer(Trip::Short, 1), service.clone()).await).await;
     let watched = client.watch(HealthCheckRequest::default()).await;
-    let mut messages = watched.expect("allowed").into_inner();
+    let watched = watched.expect("allowed");
+    assert!(watched.metadata().contains_key("ratelimit"));
+    let mut messages = watched.into_inner();
     for _ in 0..2 {
         assert!(messages.message().await.expect("a message").is_some());
     }
@@ -151,6 +153,8 @@ async fn a_servers_stream_is_one_decision_and_keeps_its_messages_and_trailers() 
         .await
         .expect_err("the status of the service");
     assert_eq!(ending.code(), Code::DataLoss);
+    // The quota was told before, in the headers.
+    assert!(!ending.metadata().contains_key("ratelimit"));
     let denied = client.watch(HealthCheckRequest::default()).await;
     assert_eq!(denied.expect_err("denied").code(), Code::ResourceExhausted);
     assert_eq!(service.calls(), 1);

@@ -4,12 +4,19 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use super::seconds::{counts_in_time, renewal_secs, window_secs};
+use super::single::by_tightness;
 use crate::decision::Decision;
 
 pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(super) const QUOTA: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Both fields of one response: lists with an item for each policy.
+/// The longest that either field gets, in bytes. Proxies and clients drop a response whose headers
+/// are too large together: the former often have 4 KiB for all of them, gRPC clients 8 or 16.
+///
+/// Six policies with the longest names find room, and about thirty with ordinary ones.
+pub(super) const LONGEST: usize = 1_024;
+
+/// Both fields of one response: lists with an item for each policy, the same ones in both.
 #[derive(Debug, PartialEq)]
 pub(super) struct Lists {
     pub(super) policy: HeaderValue,
@@ -17,29 +24,63 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// `None` when no policy applied, or none was judged.
-    pub(super) fn of<'a>(each: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
-        let (mut policy, mut quota) = (Text::default(), Text::default());
-        for (name, decision) in each.filter(|(_, decision)| decision.is_judged()) {
-            policy.push_item(name, (";q=", decision.limit.into()));
-            quota.push_item(name, (";r=", decision.remaining.into()));
-            if counts_in_time(decision) {
-                policy.push_parameter((";w=", window_secs(decision)));
-                quota.push_parameter((";t=", renewal_secs(decision)));
-            } else {
-                policy.push(CONCURRENT);
-            }
+    /// In the order of the policies; where there is no room for all of them, those closest to
+    /// exhaustion, the closest first. `None` when no policy applied, or none was judged.
+    pub(super) fn of<'a>(
+        each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
+    ) -> Option<Self> {
+        let judged = each.filter(|(_, decision)| decision.is_judged());
+        let mut texts = Texts::default();
+        if !judged.clone().all(|policy| texts.push(policy)) {
+            let mut tightest: Vec<_> = judged.collect();
+            tightest.sort_by(|(_, a), (_, b)| by_tightness(b, a));
+            texts = Texts::default();
+            // Up to the first for which there is no room.
+            let _ = tightest.into_iter().all(|policy| texts.push(policy));
         }
-        Some(Self {
-            policy: policy.into_value()?,
-            quota: quota.into_value()?,
-        })
+        texts.into_lists()
     }
 
     /// Adds the items to those of layers further in.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
         headers.append(POLICY, self.policy);
         headers.append(QUOTA, self.quota);
+    }
+}
+
+/// Both fields while they are written.
+#[derive(Default)]
+struct Texts {
+    policy: Text,
+    quota: Text,
+}
+
+impl Texts {
+    /// Adds an item to both, or to none when there is no room for it.
+    fn push(&mut self, (name, decision): (&str, &Decision)) -> bool {
+        let before = (self.policy.0.len(), self.quota.0.len());
+        self.policy.push_item(name, (";q=", decision.limit.into()));
+        self.quota
+            .push_item(name, (";r=", decision.remaining.into()));
+        if counts_in_time(decision) {
+            self.policy.push_parameter((";w=", window_secs(decision)));
+            self.quota.push_parameter((";t=", renewal_secs(decision)));
+        } else {
+            self.policy.push(CONCURRENT);
+        }
+        let fits = self.policy.0.len().max(self.quota.0.len()) <= LONGEST;
+        if !fits {
+            self.policy.0.truncate(before.0);
+            self.quota.0.truncate(before.1);
+        }
+        fits
+    }
+
+    fn into_lists(self) -> Option<Lists> {
+        Some(Lists {
+            policy: self.policy.into_value()?,
+            quota: self.quota.into_value()?,
+        })
     }
 }
 

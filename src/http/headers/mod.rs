@@ -48,6 +48,9 @@ pub(super) use self::seconds::retry_after_secs;
 /// A [concurrency](crate::Limit::concurrency) limit knows no window: it has the parameter
 /// `qu="concurrent-requests"` instead of `w`, and no `t`.
 ///
+/// Of many policies as many are told as 1 KiB holds in each field: those closest to exhaustion, by the
+/// rule of the headers of one value. About thirty find room, or six with the longest names.
+///
 /// The fields are appended, so that nested layers each tell theirs.
 ///
 /// # Headers of one value

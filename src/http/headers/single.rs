@@ -39,7 +39,7 @@ pub(super) fn tightest<'a>(each: impl Iterator<Item = &'a Decision>) -> Option<&
 }
 
 /// By the wait of what denies, then as it shows.
-fn by_tightness(a: &Decision, b: &Decision) -> Ordering {
+pub(super) fn by_tightness(a: &Decision, b: &Decision) -> Ordering {
     let as_shown = || Values::with_delta(a).by_tightness(&Values::with_delta(b));
     wait(a).cmp(&wait(b)).then_with(as_shown)
 }
@@ -95,7 +95,9 @@ impl Values {
     /// By the share that remains, the least being the tightest, then by the reset, the last being
     /// so.
     fn by_tightness(&self, other: &Self) -> Ordering {
-        let share = |of: &Self, scale: &Self| u128::from(of.remaining) * u128::from(scale.limit);
+        // A limit of 0 would be as tight as any other, and the order none.
+        let share =
+            |of: &Self, scale: &Self| u128::from(of.remaining) * u128::from(scale.limit.max(1));
         share(other, self)
             .cmp(&share(self, other))
             .then(self.reset.cmp(&other.reset))

@@ -11,6 +11,7 @@ use crate::limit::Limit;
 use crate::time::{MINUTE, ManualClock, Micros, SECOND};
 
 mod families;
+mod lists;
 mod million;
 mod properties;
 mod single;

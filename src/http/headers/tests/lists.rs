@@ -1,0 +1,65 @@
+//! Lists of more policies than there is room for.
+
+use super::draft_11::LONGEST;
+use super::*;
+
+/// The names that both fields tell, in their order.
+fn told(each: &[(String, Decision)]) -> Vec<String> {
+    let each: Vec<_> = each
+        .iter()
+        .map(|(name, decision)| (&**name, *decision))
+        .collect();
+    let fields = lists(&each);
+    for field in [&fields.policy, &fields.quota] {
+        assert!(field.len() <= LONGEST, "{}", field.len());
+    }
+    let names = |field, keys| items(field, keys).into_iter().map(|(name, ..)| name);
+    let told: Vec<_> = names(&fields.quota, ["r", "t"]).collect();
+    assert!(names(&fields.policy, ["q", "w"]).eq(told.iter().cloned()));
+    told
+}
+
+/// A hundred policies, of which each has less left than the one before it.
+fn hundred() -> Vec<(String, Decision)> {
+    let one = |used| {
+        let decision = judged(Limit::gcra(100, MINUTE), &[used], 0, 0);
+        (format!("policy {used}"), decision)
+    };
+    (0..100).map(one).collect()
+}
+
+#[test]
+fn of_many_policies_the_tightest_are_told_the_tightest_first() {
+    let each = hundred();
+    let told = told(&each);
+    assert!((25..100).contains(&told.len()), "{}", told.len());
+    let tightest = each.iter().rev().map(|(name, _)| name.clone());
+    assert_eq!(told, tightest.take(told.len()).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_denies_is_told_before_what_has_nothing_left() {
+    let mut each = hundred();
+    let of_many = judged(Limit::gcra(1_000, MINUTE), &[999], 0, 2);
+    assert!(!of_many.is_allowed() && of_many.remaining() > 0);
+    each.insert(0, ("denies".to_owned(), of_many));
+    assert_eq!(told(&each)[..2], ["denies", "policy 99"]);
+}
+
+#[test]
+fn policies_that_all_fit_keep_their_order() {
+    let each = &hundred()[..20];
+    let names: Vec<_> = each.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(told(each), names);
+}
+
+#[test]
+fn six_policies_with_the_longest_names_and_numbers_are_told() {
+    let day = 24 * 60 * MINUTE;
+    let one = |letter| {
+        let name = format!("{letter}{}", "\"".repeat(63));
+        (name, judged(Limit::fixed_window(u32::MAX, day), &[], 0, 1))
+    };
+    let each: Vec<_> = ('a'..='f').map(one).collect();
+    assert_eq!(told(&each).len(), 6);
+}
