@@ -31,7 +31,7 @@ struct Drawn {
 fn drawn() -> &'static Drawn {
     static DRAWN: OnceLock<Drawn> = OnceLock::new();
     DRAWN.get_or_init(|| {
-        let program = support::example::program("compare", &[]);
+        let program = support::example::program("compare");
         let directory = tempfile::tempdir().unwrap();
         // In a directory that is not there yet.
         let file = directory.path().join("pictures/algorithms.svg");

@@ -21,7 +21,7 @@ fn printed() -> &'static str {
 
 fn run() -> String {
     let redis = Server::start();
-    let output = Command::new(support::example::program("fleet", &[]))
+    let output = Command::new(support::example::program("fleet"))
         .env("REDIS_URL", redis.url())
         .output()
         .unwrap();

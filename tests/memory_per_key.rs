@@ -24,7 +24,7 @@ const ALGORITHMS: [&str; 8] = [
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| support::example::program("memory_per_key", &[]))
+    PROGRAM.get_or_init(|| support::example::program("memory_per_key"))
 }
 
 fn run(url: &str, keys: &str) -> Output {

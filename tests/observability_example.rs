@@ -22,7 +22,7 @@ use support::redis::Server as Redis;
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| support::example::program("observability", &["metrics", "tracing"]))
+    PROGRAM.get_or_init(|| support::example::program("observability"))
 }
 
 /// A running example, stopped with its test.

@@ -316,8 +316,10 @@ async fn a_subject_is_the_key_that_the_extractors_make() {
         ),
         (json!({ "user": "7" }), Key::user("7")),
         (json!({ "user": 7 }), Key::user(7)),
+        (json!({ "user": u64::MAX }), Key::user(u64::MAX)),
         (json!({ "text": "+49 30" }), Key::from("+49 30")),
         (json!({ "number": -7 }), Key::from(-7)),
+        (json!({ "number": u64::MAX }), Key::from(u64::MAX)),
         (
             json!([{ "address": "203.0.113.9" }, { "user": 7 }]),
             Key::all([address("203.0.113.9"), Key::user(7)]),

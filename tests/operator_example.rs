@@ -15,7 +15,7 @@ use support::browser::Browser;
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| support::example::program("operator", &[]))
+    PROGRAM.get_or_init(|| support::example::program("operator"))
 }
 
 /// A running example, stopped with its test.

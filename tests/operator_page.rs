@@ -275,6 +275,35 @@ async fn the_store_and_its_breaker_are_shown() {
         .await;
 }
 
+/// A script reads a number of more than 53 bits as another one, which is somebody else.
+#[tokio::test]
+async fn nobody_else_is_reset_by_a_number_that_a_script_cannot_count() {
+    let site = Site::of([Policy::new("logins", Limit::sliding_log(5, HOUR))]).await;
+    let other = Key::user(9_007_199_254_740_992_u64);
+    for key in [other.clone(), Key::all([other])] {
+        site.limiter.check_cost("logins", &key, 3).await.unwrap();
+        let browser = site.open().await;
+        for (kind, value) in [
+            ("user-number", "9007199254740993"),
+            ("json", r#"{"user": 9007199254740993}"#),
+            ("json", r#"[{"user": 9007199254740993}]"#),
+        ] {
+            let page = "document.querySelector('#answer').replaceChildren()";
+            browser.run(page).await;
+            browser.click(&format!("#kind option[value={kind}]")).await;
+            browser.fill("#value", value).await;
+            browser.click("#subject button[value=reset]").await;
+            browser
+                .until("document.querySelector('#answer').textContent")
+                .await;
+            let answer = browser.text("#answer").await;
+            assert!(answer.contains("not a whole number below 2^53"), "{answer}");
+        }
+        let left = site.limiter.peek("logins", &key).await.unwrap().remaining();
+        assert_eq!(left, 2);
+    }
+}
+
 /// At the width of a phone nothing has to be scrolled to the side.
 #[tokio::test]
 async fn it_fits_a_phone_in_light_and_dark() {

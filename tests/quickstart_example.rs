@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +15,7 @@ use support::redis::Server as Redis;
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| support::example::program("quickstart", &[]))
+    PROGRAM.get_or_init(|| support::example::program("quickstart"))
 }
 
 /// A running quickstart, stopped with its test.
@@ -132,4 +133,17 @@ fn it_prints_lines_to_try_with_the_address_it_has() {
         assert!(line.contains(expected), "{line}");
         assert!(line.contains(&quickstart.url), "{line}");
     }
+}
+
+/// One that is not handed on would have the crate, and what it stands on, built once more for them.
+#[test]
+fn examples_are_built_with_every_feature_that_there_is() {
+    let manifest = include_str!("../Cargo.toml");
+    let section = manifest.split_once("[features]\n").unwrap().1;
+    let section = section.split_once("\n[").unwrap().0;
+    let names = section.lines().filter_map(|line| line.split_once(" = "));
+    let names: BTreeSet<_> = names.map(|(name, _)| name).collect();
+    let mut handed_on = BTreeSet::from(support::example::FEATURES.map(|(name, _)| name));
+    handed_on.insert("default");
+    assert_eq!(names, handed_on);
 }

@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| support::example::program("server", &["config"]))
+    PROGRAM.get_or_init(|| support::example::program("server"))
 }
 
 fn command(config: &str) -> (Command, NamedTempFile) {
@@ -73,10 +73,7 @@ impl Running {
     }
 
     fn terminate(&self) {
-        let kill = Command::new("kill")
-            .args(["-TERM", &self.process.id().to_string()])
-            .status();
-        assert!(kill.unwrap().success());
+        support::redis::send_signal(&self.process, "TERM");
     }
 
     /// Waits for its end; the harness's own deadline is the only one.

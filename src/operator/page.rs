@@ -31,7 +31,7 @@ const PAGE: &str = concat!(
 /// script may not even put text where it would be read as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-27gRidZg78yIFbQqfG1cbk2W8DeoTuEDiKVtTESJWio=",
+    "sha256-yOo5OlLgJicbCrHt05/dUdG0PKSH5+H8uj4umWWSsqU=",
     "'; style-src '",
     "sha256-QueDp6+VStw78m5l7xExnqBar2517Ws/u/2SdzvPJd8=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

@@ -22,7 +22,7 @@ enum Part {
     Header(Header),
     User(Id),
     Text(String),
-    Number(i64),
+    Number(Number),
 }
 
 #[derive(Deserialize)]
@@ -37,7 +37,24 @@ struct Header {
 #[serde(untagged, expecting = "a text or a whole number")]
 enum Id {
     Text(String),
-    Number(i64),
+    Number(Number),
+}
+
+/// As wide as the numbers that identify users are.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a whole number of 64 bits")]
+enum Number {
+    Signed(i64),
+    Unsigned(u64),
+}
+
+impl From<Number> for Key {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Signed(number) => number.into(),
+            Number::Unsigned(number) => number.into(),
+        }
+    }
 }
 
 /// Reads a subject; see [`Operator`](super::Operator) for how they are written.

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(feature = "memory")]
 use crate::algorithm::Ask;
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::Decisions;
@@ -111,7 +111,7 @@ impl PolicyId {
     }
 }
 
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(feature = "memory")]
 impl Check<'_> {
     /// What it asks of its key.
     pub(crate) fn ask(&self) -> Ask<'_> {

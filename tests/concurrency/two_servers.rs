@@ -232,7 +232,7 @@ async fn storm(servers: &[Running; 2]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_run_than_there_are_places_whoever_leaves_or_is_killed() {
-    let program = example::program("concurrency", &[]);
+    let program = example::program("concurrency");
     in_time(async {
         let (redis, told) = (Server::start(), Told::listen());
         let mut servers = [(); 2].map(|()| Running::start(&program, &redis, &told));

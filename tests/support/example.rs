@@ -1,28 +1,35 @@
 //! The examples as programs.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+macro_rules! features {
+    ($($name:literal)*) => { [$(($name, cfg!(feature = $name))),*] };
+}
+
+/// All features of the crate, and whether this test was built with them.
+pub const FEATURES: [(&str, bool); 10] = features![
+    "memory" "redis" "redis-tls" "deadpool-sentinel" "axum" "tonic" "tonic-tls" "metrics" "tracing"
+    "config"
+];
+
 /// The program of an example, built like this test, so that nothing is built twice.
-pub fn program(name: &str, needs: &[&str]) -> PathBuf {
-    let mut features = needs.to_vec();
-    for (feature, is_on) in [
-        ("redis-tls", cfg!(feature = "redis-tls")),
-        ("deadpool-sentinel", cfg!(feature = "deadpool-sentinel")),
-        ("axum", cfg!(feature = "axum")),
-        ("tonic", cfg!(feature = "tonic")),
-        ("tonic-tls", cfg!(feature = "tonic-tls")),
-        ("config", cfg!(feature = "config")),
-        ("metrics", cfg!(feature = "metrics")),
-        ("tracing", cfg!(feature = "tracing")),
-    ] {
-        if is_on {
-            features.push(feature);
+pub fn program(name: &str) -> PathBuf {
+    let features = FEATURES.iter().filter(|(_, is_on)| *is_on);
+    let features: Vec<_> = features.map(|(feature, _)| *feature).collect();
+    let mut build = Command::new(env!("CARGO"));
+    // What cargo tells a test about its package. Some build scripts run anew where it differs, and
+    // it is not there where the test was built.
+    for (variable, _) in env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            build.env_remove(variable);
         }
     }
-    let built = Command::new(env!("CARGO"))
+    let built = build
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["build", "--example", name, "--message-format", "json"])
         .args(["--features", &features.join(",")])

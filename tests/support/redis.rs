@@ -199,10 +199,7 @@ impl Server {
 
     /// Sends the process a signal: "STOP" makes it hang, "CONT" go on.
     pub fn signal(&self, signal: &str) {
-        let sent = Command::new("kill")
-            .args([format!("-{signal}"), self.process.0.id().to_string()])
-            .status();
-        assert!(sent.unwrap().success());
+        send_signal(&self.process.0, signal);
     }
 
     /// Starts again on the same port, with nothing remembered.
@@ -232,6 +229,14 @@ impl Drop for Server {
         self.kill();
         assert!(immortal.is_empty(), "keys without a TTL: {immortal:?}");
     }
+}
+
+/// By the shell, whose own command it is: a program named so is not on every machine.
+pub fn send_signal(process: &Child, signal: &str) {
+    let sent = Command::new("sh")
+        .args(["-c", &format!("kill -{signal} {}", process.id())])
+        .status();
+    assert!(sent.unwrap().success());
 }
 
 /// The value of an option.

@@ -358,19 +358,19 @@ function chooseKind() {
 function subject() {
   const kind = $("kind").value, value = $("value").value;
   // Of a number beyond what a script counts exactly, somebody else would be meant.
-  const number = () => {
-    if (!/^\s*-?\d+\s*$/.test(value) || !Number.isSafeInteger(Number(value))) {
-      throw new Error(`“${value}” is not a whole number below 2^53`);
-    }
-    return Number(value);
+  const exact = (number, text) => {
+    if (!Number.isSafeInteger(number)) throw new Error(`“${text}” is not a whole number below 2^53`);
+    return number;
   };
+  const number = () => exact(/^\s*-?\d+\s*$/.test(value) ? Number(value) : NaN, value);
+  const part = (_, value) => (typeof value === "number" ? exact(value, value) : value);
   switch (kind) {
     case "everybody": case "missing": return kind;
     case "header": return { header: { name: $("name").value, value } };
     case "user-text": return { user: value };
     case "user-number": return { user: number() };
     case "number": return { number: number() };
-    case "json": return JSON.parse(value);
+    case "json": return JSON.parse(value, part);
     case "address": case "hash": return { [kind]: value.trim() };
     default: return { [kind]: value };
   }

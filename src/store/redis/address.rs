@@ -48,8 +48,8 @@ impl Address {
         }
         match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Server(connection(url)?)),
-            "redis-cluster" | "rediss-cluster" => Several::split(rest).cluster(is_tls),
-            "redis-sentinel" | "rediss-sentinel" => Several::split(rest).sentinels(is_tls),
+            "redis-cluster" | "rediss-cluster" => Several::split(rest)?.cluster(is_tls),
+            "redis-sentinel" | "rediss-sentinel" => Several::split(rest)?.sentinels(is_tls),
             _ => Err("no store is named so".to_owned()),
         }
     }
@@ -66,7 +66,7 @@ struct Several<'a> {
 }
 
 impl<'a> Several<'a> {
-    fn split(rest: &'a str) -> Self {
+    fn split(rest: &'a str) -> Result<Self, String> {
         let (rest, options) = match rest.split_once('?') {
             Some((rest, options)) => (rest, Some(options)),
             None => (rest, None),
@@ -76,12 +76,19 @@ impl<'a> Several<'a> {
             Some((login, servers)) => (Some(login), servers),
             None => (None, servers),
         };
-        Self {
+        // Otherwise a part of a password would be taken for a server, or for the master's name.
+        if path.contains('@') || login.is_some_and(|login| login.contains('@')) {
+            return Err(
+                "user:password@ stands once, before all servers, with %40 for an @ and %2F for a /"
+                    .to_owned(),
+            );
+        }
+        Ok(Self {
             login,
             servers,
             path,
             options,
-        }
+        })
     }
 
     fn cluster(&self, is_tls: bool) -> Result<Address, String> {
@@ -224,6 +231,8 @@ mod tests {
             ("redis-cluster://:hunter2@host/1", "no database but 0"),
             ("redis-cluster://:hunter2@host,", "host"),
             ("redis-sentinel://:hunter2@host", "name of the master"),
+            ("redis-sentinel://me:1/hunter2@host/main", "%2F"),
+            ("redis-cluster://:hunter2@one,:hunter2@two", "before all"),
             (
                 "redis-sentinel://host/main?password=hunter2",
                 "sentinel_password",
