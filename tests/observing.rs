@@ -3,18 +3,23 @@
 
 mod support;
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
+use futures_util::poll;
+use http::{Request, Response};
 use reqwest::{Client, StatusCode};
 use support::bench::Bench;
 use support::{on_every_store, web};
+use tokio::sync::Semaphore;
+use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    AccessList, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter, LimiterBuilder, MINUTE,
-    MemoryStore, Mode, Observer, OnMissingKey, Outcome, Policy, RateLimitLayer, RefusalReason,
-    Store, per_minute,
+    AccessList, Answer, Check, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter,
+    LimiterBuilder, MINUTE, MemoryStore, Mode, Observer, OnMissingKey, Outcome, Policy,
+    RateLimitLayer, RefusalReason, Store, per_minute,
 };
 
 /// Writes down all that it is told.
@@ -284,6 +289,55 @@ mod over_http {
         over_http_each_policy_is_told_once_for_each_request
         a_request_that_is_held_up_is_told_once_when_it_is_decided
         a_refusal_is_told_with_the_policy_that_could_not_be_asked
+    }
+}
+
+/// A memory store whose answers are on their way until the gate lets them through.
+struct Slow {
+    store: MemoryStore,
+    gate: Arc<Semaphore>,
+}
+
+impl Store for Slow {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let (answer, gate) = (self.store.ask(checks), Arc::clone(&self.gate));
+        Answer::Pending(Box::pin(async move {
+            gate.acquire().await.expect("it stays open").forget();
+            match answer {
+                Answer::Ready(answer) => answer,
+                Answer::Pending(answer) => answer.await,
+            }
+        }))
+    }
+}
+
+/// Others wait behind a place in a queue, so its answer is awaited though the client has gone; that
+/// of a window is not, and of a request that nobody has decided there is nothing to tell.
+#[tokio::test]
+async fn a_decision_that_is_there_when_the_client_has_gone_is_told_once() {
+    let queue = Limit::leaky_bucket(5, per_minute(60));
+    for (limit, told) in [
+        (queue, &[("api", NearLimit)][..]),
+        (Limit::gcra(5, MINUTE), &[]),
+    ] {
+        let gate = Arc::new(Semaphore::new(0));
+        let store = Slow {
+            store: MemoryStore::new(),
+            gate: Arc::clone(&gate),
+        };
+        let builder = Limiter::builder(store).timeout(MINUTE);
+        let (limiter, notes) = observed(builder.policy(Policy::new("api", limit)));
+        let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("")));
+        let mut service = RateLimitLayer::new(limiter).layer(inner);
+        let mut response = Box::pin(service.call(Request::new(())));
+        assert!(poll!(response.as_mut()).is_pending());
+        drop(response);
+        notes.assert_decisions(&[]);
+        gate.add_permits(100);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        notes.assert_decisions(told);
     }
 }
 

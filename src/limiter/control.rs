@@ -17,7 +17,8 @@ impl Limiter {
     ///
     /// What was used stays used: the store knows it by the policy's name and the limit's algorithm.
     /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy itself says
-    /// another than it did before.
+    /// another than it did before. Lists do not: those of the new rules hold, whatever
+    /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have said before.
     ///
     /// # Errors
     ///

@@ -53,12 +53,12 @@ async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more(
     let clock = ManualClock::new();
     let store = server.builder().clock_for_tests(clock.clone());
     let store = store.connect().await.unwrap();
+    // A connection tries scripts out before it is used.
+    let connected = server.calls("evalsha");
     let algorithm = |limit| Algorithm::try_from(&limit).unwrap();
     let address = algorithm(Limit::gcra(10, HOUR));
     let name = algorithm(Limit::sliding_log(10, HOUR));
     let take = Action::take(1);
-    // Connecting has tried the server out.
-    let at_first = server.calls("evalsha");
     let mut calls = 0;
     for request in 0..2_000 {
         if request == 1_000 {
@@ -78,7 +78,7 @@ async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more(
     }
     let all_calls = server.calls("evalsha");
     assert!(all_calls - calls < 10, "{} in a second", all_calls - calls);
-    assert_eq!(store.deny_cache_hits(), 2_000 - (all_calls - at_first));
+    assert_eq!(store.deny_cache_hits(), 2_000 - (all_calls - connected));
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use axum::http::StatusCode;
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Policy, RateLimitLayer, Route, Rules, SECOND,
-    ThrottleLayer, per_second,
+    AccessList, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Outcome, Policy, RateLimitLayer,
+    Route, Rules, SECOND, ThrottleLayer, per_second,
 };
 
 use super::{App, one_a_minute};
@@ -88,6 +88,24 @@ fn a_mode_that_was_set_stays_until_the_policy_says_another() {
     assert_eq!(replaced_by(everybody(2).mode(Mode::Shadow)), Mode::Shadow);
     assert_eq!(replaced_by(everybody(3).mode(Mode::Shadow)), Mode::Shadow);
     assert_eq!(replaced_by(everybody(3)), Mode::Enforce);
+}
+
+#[tokio::test]
+async fn the_lists_are_those_of_the_new_rules() {
+    let limiter = limiter([everybody(1)]);
+    let outcome = async || {
+        let looked_up = limiter.check("everybody", "mallory").await;
+        looked_up.unwrap().outcome()
+    };
+    limiter.set_denied(AccessList::new().keys(["mallory"]));
+    assert_eq!(outcome().await, Outcome::Refused);
+    let allowing = Rules::new().allow(AccessList::new().keys(["mallory"]));
+    limiter.replace(allowing.policies([everybody(1)])).unwrap();
+    assert_eq!(outcome().await, Outcome::Unlimited);
+    limiter
+        .replace(Rules::new().policies([everybody(1)]))
+        .unwrap();
+    assert_eq!(outcome().await, Outcome::Allowed);
 }
 
 #[tokio::test]
