@@ -80,11 +80,14 @@ impl Machine {
     }
 
     fn run(&self) -> Output {
-        Command::new(self.path("checkout/scripts/test"))
-            .args(["--test", "http"])
-            .env("PATH", self.directory.path())
-            .output()
-            .unwrap()
+        self.command().output().unwrap()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.path("checkout/scripts/test"));
+        command.args(["--test", "http"]);
+        command.env("PATH", self.directory.path());
+        command
     }
 }
 
@@ -275,4 +278,23 @@ fn a_machine_without_rust_is_told_where_it_is() {
     let machine = Machine::with_everything();
     machine.lacks("cargo");
     assert_advised(&machine.run(), "https://rustup.rs");
+}
+
+/// Registries may lie behind one; a client that is sent there finds no server of a test.
+#[test]
+fn the_servers_of_the_tests_are_reached_through_no_proxy() {
+    let machine = Machine::with_everything();
+    machine.has("cargo", "echo \"$no_proxy $NO_PROXY\"");
+    let ours = "127.0.0.1,::1,localhost";
+    for (variable, given, expected) in [
+        ("HOME", "/", ours.to_owned()),
+        ("no_proxy", "intranet", format!("{ours},intranet")),
+        ("NO_PROXY", "intranet", format!("{ours},intranet")),
+    ] {
+        let mut command = machine.command();
+        command.env_remove("no_proxy").env_remove("NO_PROXY");
+        let run = command.env(variable, given).output().unwrap();
+        let (stdout, _) = printed(&run);
+        assert_eq!(stdout, format!("{expected} {expected}\n"), "{variable}");
+    }
 }
