@@ -36,7 +36,8 @@ impl AccessList {
     }
 
     /// Adds clients by their addresses, single ones and ranges, as `by` reads them from requests:
-    /// the address whole, not by the prefix that an IPv6 client's key has.
+    /// the address whole, not by the prefix that an IPv6 client's key has. Everybody is `0.0.0.0/0`
+    /// and `::/0`.
     ///
     /// # Errors
     ///
