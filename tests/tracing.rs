@@ -337,6 +337,30 @@ fn nor_does_it_of_an_address_of_four_bytes() {
 }
 
 #[tokio::test]
+async fn junk_in_the_place_of_an_address_is_not_said_after() {
+    let client = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).unwrap();
+    let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(client.clone());
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(policy)
+        .deny(
+            AccessList::new()
+                .addresses(client, ["203.0.113.9"])
+                .unwrap(),
+        )
+        .build()
+        .unwrap();
+    let (log, _listening) = Log::listen();
+    for status in [200, 429] {
+        let junk = &[("x-forwarded-for", "junk-of-mallory\t level=ERROR")];
+        let response = answer(&limiter, from(Some("10.0.0.5"), junk)).await;
+        assert_eq!(response.status(), status);
+        assert!(!format!("{response:?}").contains("mallory"), "{response:?}");
+    }
+    only(&log, Level::DEBUG, "denied");
+    assert!(!format!("{:?}", log.entries()).contains("mallory"));
+}
+
+#[tokio::test]
 async fn a_store_that_cannot_be_reached_keeps_its_password_to_itself() {
     let (log, _listening) = Log::listen();
     // Nobody listens there: the port was free a moment ago.
