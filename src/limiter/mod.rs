@@ -140,11 +140,10 @@ impl Limiter {
     async fn decide(
         &self,
         policy: &ReadyPolicy,
-        key: &Key,
+        subject: Subject,
         action: Action,
         mode: Mode,
     ) -> Decision {
-        let subject = self.subject(key);
         let answer = self.ask(policy, subject, action, mode);
         let mut decision = policy.decision(&mut decisions(answer).await.iter());
         // Looking decides nothing.
@@ -155,6 +154,12 @@ impl Limiter {
             self.report(policy, mode, subject, &decision);
         }
         decision
+    }
+
+    /// Does what is no question, whatever the policy's mode.
+    async fn carry_out(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
+        let answer = self.ask(policy, subject, action, Mode::Enforce);
+        policy.decision(&mut decisions(answer).await.iter())
     }
 
     fn ask(&self, policy: &ReadyPolicy, subject: Subject, action: Action, mode: Mode) -> Answer {

@@ -66,12 +66,13 @@ impl Limiter {
         permits: u32,
     ) -> Result<Decision, CheckError> {
         let key = key.into();
-        let found = self.named(policy)?;
-        let unlimited = self.unasked(&found, &key, found.mode());
-        match unlimited.filter(Decision::is_allowed) {
-            Some(decision) => Ok(decision),
-            None => self.carry_out(policy, key, Action::Charge(permits)).await,
+        let policy = self.named(policy)?;
+        let unlimited = self.unasked(&policy, &key, policy.mode());
+        if let Some(decision) = unlimited.filter(Decision::is_allowed) {
+            return Ok(decision);
         }
+        let action = Action::Charge(permits);
+        Ok(self.carry_out(&policy, self.subject(&key), action).await)
     }
 
     /// Gives permits back, at most as many as are taken. The decision tells what is left.
@@ -89,11 +90,13 @@ impl Limiter {
         key: impl Into<Key>,
         permits: u32,
     ) -> Result<Decision, CheckError> {
+        let policy = self.named(policy)?;
         let action = Action::Credit {
             permits,
             taken_at: None,
         };
-        self.carry_out(policy, key.into(), action).await
+        let subject = self.subject(&key.into());
+        Ok(self.carry_out(&policy, subject, action).await)
     }
 
     /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
@@ -104,7 +107,7 @@ impl Limiter {
     ///
     /// As for [`check`](Self::check).
     pub async fn reset(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
-        self.carry_out(policy, key.into(), Action::Reset).await
+        self.reset_subject(policy, self.subject(&key.into())).await
     }
 
     async fn take(&self, policy: &ReadyPolicy, key: &Key, cost: u32) -> Decision {
@@ -114,16 +117,10 @@ impl Limiter {
         let unasked = (cost > 0).then(|| self.taken_unasked(policy, key, mode));
         match unasked.flatten() {
             Some(decision) => decision,
-            None => self.decide(policy, key, Action::take(cost), mode).await,
+            None => {
+                let action = Action::take(cost);
+                self.decide(policy, self.subject(key), action, mode).await
+            }
         }
-    }
-
-    async fn carry_out(
-        &self,
-        policy: &str,
-        key: Key,
-        action: Action,
-    ) -> Result<Decision, CheckError> {
-        self.carry_out_on(policy, self.subject(&key), action).await
     }
 }

@@ -30,9 +30,7 @@ impl Quota {
 
     /// The check that does something with them.
     pub(super) fn check(&self, action: Action) -> Check<'_> {
-        Check {
-            is_shadow: self.is_shadow,
-            ..self.policy.check(self.subject, self.algorithm, action)
-        }
+        let policy = &self.policy;
+        policy.check(self.subject, self.algorithm, action, self.is_shadow)
     }
 }

@@ -1,12 +1,11 @@
 //! Looking and forgetting by the hash of a key, for whoever has only that: an operator who found it
 //! in a log, a metric or a stored key.
 
-use super::{Limiter, decisions};
+use super::Limiter;
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::{Key, Subject};
-use crate::mode::Mode;
 
 impl Limiter {
     /// What a key is known by in the store, in logs and to observers.
@@ -24,7 +23,8 @@ impl Limiter {
         policy: &str,
         subject: Subject,
     ) -> Result<Decision, CheckError> {
-        self.carry_out_on(policy, subject, Action::look()).await
+        let policy = self.named(policy)?;
+        Ok(self.carry_out(&policy, subject, Action::look()).await)
     }
 
     /// As [`reset`](Self::reset), of a subject.
@@ -37,17 +37,7 @@ impl Limiter {
         policy: &str,
         subject: Subject,
     ) -> Result<Decision, CheckError> {
-        self.carry_out_on(policy, subject, Action::Reset).await
-    }
-
-    pub(super) async fn carry_out_on(
-        &self,
-        policy: &str,
-        subject: Subject,
-        action: Action,
-    ) -> Result<Decision, CheckError> {
         let policy = self.named(policy)?;
-        let answer = self.ask(&policy, subject, action, Mode::Enforce);
-        Ok(policy.decision(&mut decisions(answer).await.iter()))
+        Ok(self.carry_out(&policy, subject, Action::Reset).await)
     }
 }

@@ -13,7 +13,6 @@ use crate::error::CheckError;
 use crate::key::Key;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
-use crate::store::Check;
 use crate::time::Micros;
 
 /// A policy whose permits can be waited for.
@@ -174,10 +173,11 @@ impl Limiter {
             return Held::new(decision, taken);
         }
         let action = Action::Take(take);
+        let subject = self.subject(key);
         let is_shadow = mode == Mode::Shadow;
-        let check = policy.check(self.subject(key), policy.algorithm, action);
-        taken.add(&policy, &Check { is_shadow, ..check });
-        let decision = self.decide(&policy, key, action, mode).await;
+        let check = policy.check(subject, policy.algorithm, action, is_shadow);
+        taken.add(&policy, &check);
+        let decision = self.decide(&policy, subject, action, mode).await;
         taken.answered(std::iter::once(&decision));
         Held::new(decision, taken)
     }

@@ -206,13 +206,14 @@ impl ReadyPolicy {
         subject: Subject,
         algorithm: Algorithm,
         action: Action,
+        is_shadow: bool,
     ) -> Check<'_> {
         Check {
             policy: &self.id,
             subject,
             algorithm,
             action,
-            is_shadow: false,
+            is_shadow,
             on_store_failure: self.on_store_failure,
         }
     }
@@ -225,10 +226,8 @@ impl ReadyPolicy {
         action: Action,
         mode: Mode,
     ) -> impl Iterator<Item = Check<'_>> {
-        let check = move |algorithm, action| Check {
-            is_shadow: mode == Mode::Shadow,
-            ..self.check(subject, algorithm, action)
-        };
+        let is_shadow = mode == Mode::Shadow;
+        let check = move |algorithm, action| self.check(subject, algorithm, action, is_shadow);
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,

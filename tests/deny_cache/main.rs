@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use support::bench::answer;
+use support::bench::{answer, ask};
 use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
 use tower_throttle::{
-    Answer, Check, DAY, Decision, DenyCache, FailureMode, Key, Limit, MINUTE, ManualClock,
-    MemoryStore, Micros, Outcome, PolicyId, SECOND, Store, StoreError, StoreErrorKind, Subject,
+    Answer, Check, DAY, Decision, DenyCache, Limit, MINUTE, ManualClock, MemoryStore, Micros,
+    Outcome, SECOND, Store, StoreError, StoreErrorKind,
 };
 
 const MICROSECOND: Duration = Duration::from_micros(1);
@@ -110,32 +110,6 @@ impl Bench {
     async fn drain(&self, limit: Limit) {
         while self.take(limit, 1).await.is_allowed() {}
     }
-}
-
-fn ask(store: &impl Store, asked: &[support::bench::Done<'_>]) -> Answer {
-    ask_in_shadow(store, asked, |_| false)
-}
-
-/// The same, some of the policies in shadow.
-fn ask_in_shadow(
-    store: &impl Store,
-    asked: &[support::bench::Done<'_>],
-    is_shadow: impl Fn(&str) -> bool,
-) -> Answer {
-    let policies: Vec<_> = asked.iter().map(|asked| PolicyId::new(asked.0)).collect();
-    let checks: Vec<_> = asked
-        .iter()
-        .zip(&policies)
-        .map(|((_, algorithm, key, action), policy)| Check {
-            policy,
-            subject: Subject::from(&Key::from(*key)),
-            algorithm: *algorithm,
-            action: *action,
-            is_shadow: is_shadow(policy.name()),
-            on_store_failure: FailureMode::Deny,
-        })
-        .collect();
-    store.ask(&checks)
 }
 
 /// All that is said to users, but where it comes from.

@@ -146,28 +146,11 @@ impl Bench {
         done: &[Done<'_>],
         is_shadow: impl Fn(&str) -> bool,
     ) -> Decisions {
-        answer(self.asking_in_shadow(done, is_shadow)).await
+        answer(ask_in_shadow(self.store(), done, is_shadow)).await
     }
 
     fn asking(&self, done: &[Done<'_>]) -> Answer {
-        self.asking_in_shadow(done, |_| false)
-    }
-
-    fn asking_in_shadow(&self, done: &[Done<'_>], is_shadow: impl Fn(&str) -> bool) -> Answer {
-        let policies: Vec<_> = done.iter().map(|done| PolicyId::new(done.0)).collect();
-        let checks: Vec<_> = done
-            .iter()
-            .zip(&policies)
-            .map(|((_, algorithm, key, action), policy)| Check {
-                policy,
-                subject: Subject::from(&Key::from(*key)),
-                algorithm: *algorithm,
-                action: *action,
-                is_shadow: is_shadow(policy.name()),
-                on_store_failure: FailureMode::Deny,
-            })
-            .collect();
-        self.store().ask(&checks)
+        ask(self.store(), done)
     }
 
     /// Asks until it is denied; how many permits were had.
@@ -192,6 +175,33 @@ impl Bench {
         let into = self.clock.now().get() % window.as_micros() as u64;
         self.advance_us(window.as_micros() as u64 - into);
     }
+}
+
+/// Does several things at once.
+pub fn ask(store: &dyn Store, done: &[Done<'_>]) -> Answer {
+    ask_in_shadow(store, done, |_| false)
+}
+
+/// The same, with some of the policies in shadow.
+pub fn ask_in_shadow(
+    store: &dyn Store,
+    done: &[Done<'_>],
+    is_shadow: impl Fn(&str) -> bool,
+) -> Answer {
+    let policies: Vec<_> = done.iter().map(|done| PolicyId::new(done.0)).collect();
+    let checks: Vec<_> = done
+        .iter()
+        .zip(&policies)
+        .map(|((_, algorithm, key, action), policy)| Check {
+            policy,
+            subject: Subject::from(&Key::from(*key)),
+            algorithm: *algorithm,
+            action: *action,
+            is_shadow: is_shadow(policy.name()),
+            on_store_failure: FailureMode::Deny,
+        })
+        .collect();
+    store.ask(&checks)
 }
 
 pub async fn answer(answer: Answer) -> Decisions {
