@@ -20,6 +20,8 @@ mod gcra;
 mod known;
 mod leaky_bucket;
 mod penalty;
+#[cfg(feature = "redis")]
+mod plain;
 mod question;
 mod share;
 mod sliding_counter;
@@ -31,6 +33,8 @@ mod token_bucket;
 pub use self::action::{Action, LeaseId, Patience, Take};
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
+#[cfg(feature = "redis")]
+pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "memory")]
 pub(crate) use self::question::all_enforced_fit;
 pub use self::question::{Ask, committed, decide};
@@ -269,6 +273,16 @@ impl Algorithm {
                 &untouched
             }
             _ => reading,
+        };
+        let timeless;
+        let reading = if action.is_final() {
+            timeless = Reading {
+                at: Micros::ZERO,
+                ..*reading
+            };
+            &timeless
+        } else {
+            reading
         };
         let outcome = match action {
             _ if reading.fits => Outcome::Allowed,

@@ -72,6 +72,7 @@ impl Limiter {
                 cost: read.cost,
                 patience: policy.patience,
                 lease: read.algorithm.lease().map(|_| LeaseId::new()),
+                is_final: !policy.may_give_back(&read.algorithm),
             };
             checks.extend(policy.checks(subject, read.algorithm, Action::Take(take), mode));
             asked.add(position, subject, mode);

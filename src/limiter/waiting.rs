@@ -166,6 +166,7 @@ impl Limiter {
             cost,
             patience,
             lease: policy.algorithm.lease().map(|_| LeaseId::new()),
+            is_final: false,
         };
         let mut taken = Taken::asking(self.clone());
         let mode = policy.mode();

@@ -291,6 +291,7 @@ impl Act {
                 cost,
                 patience,
                 lease: None,
+                is_final: false,
             }),
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit(permits) => Action::Credit {

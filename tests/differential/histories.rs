@@ -41,6 +41,7 @@ pub(crate) enum Act {
         cost: u32,
         patience: Patience,
         lease: Option<LeaseId>,
+        is_final: bool,
     },
     Charge(u32),
     Credit {
@@ -152,11 +153,13 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         cost.clone(),
         patience,
         prop::option::weighted(0.8, id.clone()),
+        any::<bool>(),
     )
-        .prop_map(|(cost, patience, lease)| Act::Take {
+        .prop_map(|(cost, patience, lease, is_final)| Act::Take {
             cost,
             patience,
             lease,
+            is_final,
         });
     let takes = prop_oneof![10 => take, 1 => cost.clone().prop_map(Act::Charge)];
     let gives_back = prop_oneof![
@@ -192,6 +195,15 @@ fn steps() -> impl Strategy<Value = Step> {
         [act.clone(), act.clone(), act]
     });
     let acts = prop_oneof![2 => take, 1 => give_back];
+    // Often about one policy alone: most requests are.
+    let only = prop::option::weighted(0.4, 0..POLICIES);
+    let acts = (acts, only).prop_map(|(mut acts, only)| {
+        if let Some(only) = only {
+            let others = acts.iter_mut().enumerate().filter(|(at, _)| *at != only);
+            others.for_each(|(_, act)| *act = None);
+        }
+        acts
+    });
     let shadows = prop_oneof![
         3 => Just([false; POLICIES]),
         3 => any::<[bool; POLICIES]>(),
@@ -287,8 +299,12 @@ impl<'a> Course<'a> {
 /// What was taken of each policy, if anything was asked for.
 pub(crate) fn receipts(checks: &[Check<'_>], decisions: &Decisions) -> Vec<(usize, Receipt)> {
     let each = checks.iter().zip(decisions.iter());
+    let has_receipt = |action: &Action| match action {
+        Action::Take(take) => take.cost > 0 && !take.is_final,
+        action => action.takes() > 0,
+    };
     let taken =
-        each.filter(|(check, _)| check.action.takes() > 0 && check.algorithm.name() != "penalty");
+        each.filter(|(check, _)| has_receipt(&check.action) && check.algorithm.name() != "penalty");
     taken
         .map(|(check, decision)| (policy_of(check), decision.receipt()))
         .collect()
@@ -308,10 +324,12 @@ impl Act {
                 cost,
                 patience,
                 lease,
+                is_final,
             } => Action::Take(Take {
                 cost,
                 patience,
                 lease,
+                is_final,
             }),
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit { permits, known } => Action::Credit {

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Value;
+
 use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Store};
 use crate::decision::Decisions;
@@ -20,6 +22,7 @@ mod error;
 mod held;
 mod keys;
 mod lane;
+mod plain;
 mod reply;
 mod script;
 mod self_test;
@@ -30,9 +33,10 @@ mod tls;
 use cluster::Cluster;
 use connect::Connector;
 use keys::Prefix;
-use lane::Lane;
+use lane::{Failed, Lane};
+use plain::{Plain, is_other_form};
 use reply::Expected;
-use script::Question;
+use script::{Question, Scripted};
 use self_test::SelfTest;
 
 pub use builder::RedisStoreBuilder;
@@ -86,8 +90,8 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +del +llen
-/// +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +incrby +del
+/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
 ///
@@ -235,6 +239,8 @@ impl Store for Server {
             && checks.iter().any(|check| check.subject != first.subject);
         Answer::Pending(if is_split {
             Box::pin(split::ask(self.clone(), split::parts(checks)))
+        } else if let Some(plain) = Plain::of(checks, &self.0.prefix, self.now()) {
+            Box::pin(self.clone().plain_trip(plain))
         } else {
             Box::pin(self.trip(checks, first.subject))
         })
@@ -248,25 +254,43 @@ impl Server {
         checks: &[Check<'_>],
         subject: Subject,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send + use<> {
-        let Shared {
-            servers,
-            prefix,
-            clock,
-        } = &*self.0;
-        // Zero asks the server's clock.
-        let now = match clock {
-            Some(clock) => clock.now(),
-            None => Micros::ZERO,
-        };
-        let question = Question::new(checks, prefix, now);
+        let question = Question::new(checks, &self.0.prefix, self.now());
         let expected = Expected::of(checks);
-        let servers = servers.clone();
-        async move {
-            let reply = match servers {
-                Servers::One(lane) => lane.send(question).await?,
-                Servers::Cluster(cluster) => cluster.send(question, subject).await?,
-            };
-            expected.read(reply)
+        let servers = self.0.servers.clone();
+        async move { expected.read(servers.send(&question, subject).await?) }
+    }
+
+    /// The same of a plain take, by the script for such; where the key's state has another form, by
+    /// the one for everything.
+    async fn plain_trip(self, plain: Plain) -> Result<Decisions, StoreError> {
+        let subject = plain.check().subject;
+        match self.0.servers.send(&plain, subject).await {
+            Ok(reply) => {
+                if let Some(decisions) = plain.read(&reply) {
+                    return Ok(decisions);
+                }
+            }
+            Err(Failed::Answer(error)) if is_other_form(&error) => {}
+            Err(failed) => return Err(failed.into()),
+        }
+        self.trip(&[plain.check()], subject).await
+    }
+
+    /// Zero asks the server's clock.
+    fn now(&self) -> Micros {
+        self.0
+            .clock
+            .as_ref()
+            .map_or(Micros::ZERO, |clock| clock.now())
+    }
+}
+
+impl Servers {
+    /// Sends a question, in a cluster one about this subject.
+    async fn send(&self, question: &impl Scripted, subject: Subject) -> Result<Value, Failed> {
+        match self {
+            Self::One(lane) => lane.send(question).await,
+            Self::Cluster(cluster) => cluster.send(question, subject).await,
         }
     }
 }
