@@ -212,7 +212,10 @@ async fn a_key_that_is_counted_up_never_expires_before_it_is_paid() {
     for (limit, cost) in [
         (Limit::gcra(4, SECOND).burst(1_000), 1),
         (Limit::gcra(4, SECOND).burst(1_000), 9),
-        (Limit::token_bucket(1_000, tower_throttle::per_second(1_000)), 1),
+        (
+            Limit::token_bucket(1_000, tower_throttle::per_second(1_000)),
+            1,
+        ),
         (Limit::leaky_bucket(1_000, RATE).without_delay(), 1),
     ] {
         bench.act(limit, Action::Reset).await;

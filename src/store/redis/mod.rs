@@ -10,13 +10,14 @@ use redis::Value;
 use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Store};
 use crate::decision::Decisions;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::time::{Clock, Micros};
 
 mod address;
 mod builder;
 mod cluster;
+mod coalesce;
 mod connect;
 mod error;
 mod held;
@@ -31,6 +32,7 @@ mod split;
 mod tls;
 
 use cluster::Cluster;
+use coalesce::{Coalescing, Told, Turn};
 use connect::Connector;
 use keys::Prefix;
 use lane::{Failed, Lane};
@@ -119,6 +121,7 @@ struct Shared {
     servers: Servers,
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
+    coalescing: Coalescing,
 }
 
 /// Who is asked. Clones share the connections.
@@ -203,6 +206,7 @@ impl RedisStore {
                 servers,
                 prefix,
                 clock,
+                coalescing: Coalescing::default(),
             })),
         }
     }
@@ -264,16 +268,38 @@ impl Server {
     /// the one for everything.
     async fn plain_trip(self, plain: Plain) -> Result<Decisions, StoreError> {
         let subject = plain.check().subject;
-        match self.0.servers.send(&plain, subject).await {
-            Ok(reply) => {
-                if let Some(decisions) = plain.read(&reply) {
-                    return Ok(decisions);
-                }
+        let debt = match Coalescing::enter(&self, &plain)? {
+            Turn::Go(trip) => {
+                let debt = self.ask_plain(&plain, subject).await;
+                drop(trip);
+                debt?
             }
-            Err(Failed::Answer(error)) if is_other_form(&error) => {}
-            Err(failed) => return Err(failed.into()),
+            Turn::Wait(told) => match told.await {
+                Ok(Told::Debt(debt)) => Some(debt),
+                Ok(Told::OtherForm) => None,
+                Ok(Told::Failed(error)) => return Err(error),
+                Err(gone) => {
+                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
+                }
+            },
+        };
+        match debt.and_then(|debt| plain.decide(debt)) {
+            Some(decisions) => Ok(decisions),
+            None => self.trip(&[plain.check()], subject).await,
         }
-        self.trip(&[plain.check()], subject).await
+    }
+
+    /// What the key of plain takes owed; `None` when its state has another form.
+    async fn ask_plain(
+        &self,
+        question: &impl Scripted,
+        subject: Subject,
+    ) -> Result<Option<u64>, StoreError> {
+        match self.0.servers.send(question, subject).await {
+            Ok(reply) => Ok(plain::debt(&reply)),
+            Err(Failed::Answer(error)) if is_other_form(&error) => Ok(None),
+            Err(failed) => Err(failed.into()),
+        }
     }
 
     /// Zero asks the server's clock.

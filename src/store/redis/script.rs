@@ -246,7 +246,8 @@ pub(super) fn commands() -> Vec<String> {
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
-        .chain([STATES, DECIDE, SHADOW, super::plain::TEXT])
+        .chain([STATES, DECIDE, SHADOW])
+        .chain([super::plain::TEXT, super::plain::QUEUE_TEXT])
         .flat_map(|text| text.split("call(\"").skip(1));
     let mut commands: Vec<_> = calls
         .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
