@@ -79,6 +79,8 @@ const SOURCES: [Source; 9] = [
     },
 ];
 
+/// Where their states stand, whatever asks for them.
+const STATES: &str = include_str!("../../../lua/states.lua");
 const DECIDE: &str = include_str!("../../../lua/decide.lua");
 /// The same where some checks are in shadow, so that questions without such cost no more.
 const SHADOW: &str = include_str!("../../../lua/shadow.lua");
@@ -132,35 +134,39 @@ impl Parts {
 struct Script {
     text: String,
     digest: String,
-    /// How many arguments each check has room for, with the algorithm's name.
+    /// How many arguments each check has room for, with the algorithm's name and the field.
     stride: usize,
 }
 
 impl Script {
     fn new(parts: Parts) -> Self {
-        let stride = 1 + parts
+        let stride = 2 + parts
             .sources()
             .map(|source| source.arguments)
             .max()
             .unwrap_or(0);
-        let mut text = String::new();
+        let mut text = format!("local stride = {stride}\n");
         for source in parts.sources() {
             if !text.contains(source.builds_on) {
                 text.push_str(source.builds_on);
             }
             text.push_str(source.text);
         }
-        let mut judges: Vec<_> = parts
+        let judges: Vec<_> = parts
             .sources()
             .map(|source| format!("{0} = {0}", source.name))
             .collect();
-        if parts.tell_rates_apart() {
-            let further = parts.sources();
-            judges.extend(further.map(|source| format!("[\"+{0}\"] = {0}", source.name)));
-        }
         // Writing to a string never fails.
         let _ = writeln!(text, "local judges = {{{}}}", judges.join(", "));
-        let _ = writeln!(text, "local stride = {stride}");
+        text.push_str(STATES);
+        for source in parts.sources().filter(|_| parts.tell_rates_apart()) {
+            let further = format!("[\"+{}\"]", source.name);
+            let name = source.name;
+            let _ = writeln!(
+                text,
+                "judges{further}, own_type{further} = {name}, own_type.{name}"
+            );
+        }
         text.push_str(parts.deciding());
         Self {
             digest: redis::Script::new(&text).get_hash().to_owned(),
@@ -203,8 +209,8 @@ impl Question {
         let mut arguments = Vec::with_capacity(checks.len() * script.stride);
         for check in checks {
             let numbers = check.algorithm.arguments(&check.action);
-            // The algorithm's name and the verb stand before them.
-            let room = (script.stride - 2).min(MOST_ARGUMENTS);
+            // The algorithm's name and the verb stand before them, the field behind them.
+            let room = (script.stride - 3).min(MOST_ARGUMENTS);
             let name = check.algorithm.name();
             let is_further = tell_rates_apart && check.policy.further_rate().is_some();
             arguments.push(match (check.is_shadow, is_further) {
@@ -215,6 +221,7 @@ impl Question {
             });
             arguments.push(Argument::Name(check.algorithm.verb(&check.action)));
             arguments.extend(numbers[..room].iter().copied().map(Argument::Number));
+            arguments.push(Argument::Name(""));
         }
         let keys = checks.iter().map(|check| prefix.key(check).to_string());
         Self {
@@ -257,7 +264,7 @@ pub(super) fn commands() -> Vec<String> {
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
-        .chain([DECIDE, SHADOW])
+        .chain([STATES, DECIDE, SHADOW])
         .flat_map(|text| text.split("redis.call(\"").skip(1));
     let mut commands: Vec<_> = calls
         .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
