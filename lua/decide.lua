@@ -1,13 +1,14 @@
 -- decide: judge all checks of one request, and carry out all of them or none.
 -- KEYS[i]       the state key of check i; all of one hash slot
 -- ARGV[1]       now_us           integer; 0 asks the server's clock
--- ARGV[at]      algorithm        the name of the function that judges check i,
---                                at = 2 + (i - 1) * stride; its arguments follow, see there, and last
---                                what states has of it
+-- ARGV[at]      algorithm        the name of the function that judges check i, behind "+" when it is
+--                                about a further rate of the limit before it and a penalty is among
+--                                the checks; at = 2 + (i - 1) * stride; its arguments follow, see
+--                                there, and last what states has of it
 -- Returns       four integers a check: fits 0|1, wait_us, and two that tell the state, before permits
 --               are taken and after they are given back, see the algorithm; then now_us
--- Writes        what the checks are to keep, only when every check fits; but that of penalty when the
---               check before it is denied and it fits itself
+-- Writes        what the checks are to keep, only when every check fits; but that of penalty when a
+--               rate of the limit before it is denied and it fits itself
 -- Mirrors       src/store/memory
 -- Before it stands states.
 local now = tonumber(ARGV[1])
@@ -32,7 +33,12 @@ local unwritten = {}
 for i = 1, #KEYS do
   local at, committed = 2 + (i - 1) * stride, all_fit
   if ARGV[at] == "penalty" and ARGV[at + 1] ~= "reset" then
-    committed = i > 1 and reply[(i - 1) * 4 - 3] == 0 and reply[(i - 1) * 4 + 1] == 1
+    local rate, denied = i, false
+    repeat
+      rate = rate - 1
+      denied = denied or reply[(rate - 1) * 4 + 1] == 0
+    until rate <= 1 or string.sub(ARGV[2 + (rate - 1) * stride], 1, 1) ~= "+"
+    committed = denied and reply[(i - 1) * 4 + 1] == 1
   end
   if committed and kept[i] ~= nil then
     unwritten[#unwritten + 1] = keep(i, at, kept[i], expires[i])

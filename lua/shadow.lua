@@ -2,13 +2,15 @@
 -- depends on them, and carry out all others or none. Stands in place of decide.
 -- KEYS[i]       the state key of check i; all of one hash slot
 -- ARGV[1]       now_us           integer; 0 asks the server's clock
--- ARGV[at]      algorithm        the name of the function that judges check i, behind "shadow:" when
---                                it is in shadow; at = 2 + (i - 1) * stride; its arguments follow, and
---                                last what states has of it
+-- ARGV[at]      algorithm        the name of the function that judges check i, behind "+" when it is
+--                                about a further rate of the limit before it, and that behind
+--                                "shadow:" when it is in shadow; at = 2 + (i - 1) * stride; its
+--                                arguments follow, and last what states has of it
 -- Returns       as decide; but of a check in shadow that fails, in place of fits, 2 for a value that is
 --               not ours and 3 for anything else
--- Writes        what is not in shadow as decide; then what is, when all others fit and it fits itself,
---               with the penalty behind it; but penalty when the check before it is denied and it fits
+-- Writes        what is not in shadow as decide; then what is, when all others fit and all rates of the
+--               limit fit, with the penalty behind it; but penalty when a rate of the limit before it
+--               is denied and it fits
 -- Mirrors       src/algorithm/question.rs
 -- Before it stands states.
 local now = tonumber(ARGV[1])
@@ -65,14 +67,31 @@ for i = 1, #KEYS do
 end
 reply[#KEYS * 4 + 1] = now
 
+local function is_further_rate(i)
+  return string.find(ARGV[at(i)] or "", "+", 1, true)
+end
+-- Whether all rates of the limit that check i is about fit, whether one is denied, and the last of them.
+local function limit(i)
+  while i > 1 and is_further_rate(i) do
+    i = i - 1
+  end
+  local all, denied = fits(i) == 1, fits(i) == 0
+  while is_further_rate(i + 1) do
+    i = i + 1
+    all, denied = all and fits(i) == 1, denied or fits(i) == 0
+  end
+  return all, denied, i
+end
 local function is_committed(i)
   if kept[i] == nil then
     return false
   elseif is_penalty(i) then
-    return i > 1 and fits(i - 1) == 0 and fits(i) == 1
+    local _, denied = limit(i - 1)
+    return i > 1 and denied and fits(i) == 1
   end
-  local is_banned = is_penalty(i + 1) and fits(i + 1) == 0
-  return all_fit and (not is_shadow(i) or (fits(i) == 1 and not is_banned))
+  local all, _, last = limit(i)
+  local is_banned = is_penalty(last + 1) and fits(last + 1) == 0
+  return all_fit and (not is_shadow(i) or (all and not is_banned))
 end
 -- Every read came before the first write, so that an error here means that nothing happened; and what
 -- is in shadow is written last.

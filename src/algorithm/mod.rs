@@ -7,6 +7,8 @@
 //! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
 //! the crate, into the [`Decisions`](crate::Decisions).
 
+use smallvec::SmallVec;
+
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
@@ -438,9 +440,24 @@ impl State {
     }
 }
 
+impl Algorithm {
+    /// One for each rate of a limit, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As for one rate; or says why these make no sense together.
+    pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
+        limit.refuse_rates_together()?;
+        let each = limit.rates();
+        each.map(|rate| Self::try_from(&rate)).collect()
+    }
+}
+
 impl TryFrom<&Limit> for Algorithm {
     type Error = ConfigError;
 
+    /// Of a limit of one rate; [`Limit::rates`] takes others apart.
+    ///
     /// # Errors
     ///
     /// Names the field of the limit that is out of range, or that another algorithm has.

@@ -86,8 +86,9 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
-/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. All
-/// of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
+/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`, and
+/// so has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
+/// `gcra1+3600s`. All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
 ///
 /// # Rights
