@@ -167,18 +167,6 @@ impl Debt {
         is_plain.then(|| [cost_us, self.tolerance.us - cost_us])
     }
 
-    /// The reading of so much debt in whole microseconds, at an instant that is not known.
-    pub(super) fn read_debt(&self, us: u64, take: &Take) -> Reading {
-        let debt = Span { us, part: 0 };
-        let (fits, wait) = self.judge(debt, take);
-        Reading {
-            fits,
-            wait,
-            level: [us, 0],
-            at: Micros::ZERO,
-        }
-    }
-
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
     fn judge(&self, debt: Span, take: &Take) -> (bool, Micros) {
         if take.cost == 0 {

@@ -388,6 +388,11 @@ impl Algorithm {
         )
     }
 
+    /// Whether its state is a text, which a store may keep beside others in one place.
+    pub fn packs(&self) -> bool {
+        !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))
+    }
+
     /// Whether it holds up what it allows, though nobody asked to wait.
     pub(crate) fn delays(&self) -> bool {
         matches!(&self.0, Which::LeakyBucket(bucket) if bucket.queues())

@@ -1,7 +1,7 @@
 //! `PlainTake`: the take that most requests are, of which one integer tells all.
 
-use super::{Action, Algorithm, Take, Which};
-use crate::decision::Decision;
+use super::{Action, Algorithm, Reading, Which};
+use crate::time::Micros;
 
 /// A take for good of a key whose whole state is a debt in whole microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -15,28 +15,26 @@ pub(crate) struct PlainTake {
 impl PlainTake {
     /// `None` of a take that is none of these: one that waits or may be given back, that only looks or
     /// never fits, of a queue, of another algorithm, or of a rate that needs a fraction.
-    pub(crate) fn of(algorithm: &Algorithm, take: &Take) -> Option<Self> {
-        let (Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt)) =
-            &algorithm.0
+    pub(crate) fn of(algorithm: &Algorithm, action: &Action) -> Option<Self> {
+        let (
+            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt),
+            Action::Take(take),
+        ) = (&algorithm.0, action)
         else {
             return None;
         };
         let [cost_us, room_us] = debt.plain(take)?;
         Some(Self { cost_us, room_us })
     }
-}
 
-impl Algorithm {
-    /// The answer to a plain take of a key that owed so much; `None` to any other action.
-    pub(crate) fn decide_plain(&self, debt_us: u64, action: &Action) -> Option<Decision> {
-        let (Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt)) = &self.0
-        else {
-            return None;
-        };
-        let Action::Take(take) = action else {
-            return None;
-        };
-        let reading = debt.read_debt(debt_us, take);
-        Some(self.decide(&reading, action, reading.fits))
+    /// What a key that owes so much says about it.
+    pub(crate) fn read(self, debt_us: u64) -> Reading {
+        Reading {
+            fits: debt_us <= self.room_us,
+            wait: Micros::new(debt_us.saturating_sub(self.room_us)),
+            level: [debt_us, 0],
+            // Nobody asks when it was: it is for good.
+            at: Micros::ZERO,
+        }
     }
 }

@@ -46,6 +46,7 @@ pub struct Policy {
     limit_by: Option<Arc<dyn LimitExtractor>>,
     max_wait: Option<Duration>,
     penalty: Option<Penalty>,
+    group: Option<String>,
     settle: Option<Settle>,
     mode: Mode,
 }
@@ -98,6 +99,7 @@ impl Policy {
             limit_by: None,
             max_wait: None,
             penalty: None,
+            group: None,
             settle: None,
             mode: Mode::default(),
         }
@@ -161,6 +163,30 @@ impl Policy {
     #[must_use]
     pub fn max_wait(mut self, longest: Duration) -> Self {
         self.max_wait = Some(longest);
+        self
+    }
+
+    /// Keeps what is known of a subject in one place with the other policies of this group: a store
+    /// that has such places, as Redis, then decides about all of them for little more than about one.
+    ///
+    /// For policies about the same subject that mostly judge the same requests. Policies can join a
+    /// group and leave it, and the others forget nothing; one that joins or leaves starts its own counts
+    /// anew. Several rates of one limit, [`Limit::and`], are kept so anyway.
+    ///
+    /// 1 to 64 printable ASCII characters. For all limits but [`sliding_log`](Limit::sliding_log) and
+    /// [`concurrency`](Limit::concurrency).
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, MINUTE, Policy, Route, SECOND};
+    ///
+    /// let policies = [
+    ///     Policy::new("requests", Limit::gcra(100, MINUTE)).group("client"),
+    ///     Policy::new("searches", Limit::gcra(1, SECOND)).on(Route::get("/search")).group("client"),
+    /// ];
+    /// ```
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
         self
     }
 

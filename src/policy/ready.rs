@@ -24,18 +24,23 @@ impl Policy {
     }
 
     fn ready_unnamed(self, otherwise: FailureMode) -> Result<ReadyPolicy, ConfigError> {
-        let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(printable) {
-            return Err(ConfigError::out_of_range(
-                "name",
-                format_args!("{:?}", self.name),
-                "1 to 64 printable ASCII characters",
-            ));
+        sound_name("name", &self.name)?;
+        if let Some(group) = &self.group {
+            sound_name("group", group)?;
         }
         self.key.validate()?;
         self.on.iter().try_for_each(|on| on.validate())?;
-        let id = PolicyId::new(&self.name);
+        let id = match &self.group {
+            Some(group) => PolicyId::new(&self.name).in_group(group),
+            None => PolicyId::new(&self.name),
+        };
         let (algorithm, further_rates) = rates::of_policy(&id, &self.limit)?;
+        if self.group.is_some() && !algorithm.packs() {
+            return Err(ConfigError::not_for(
+                "group",
+                "all limits but sliding_log and concurrency",
+            ));
+        }
         let capacity = least_capacity(&algorithm, &further_rates);
         let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
         let patience = self.sound_patience(&algorithm)?;
@@ -98,6 +103,18 @@ impl Policy {
 fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u32 {
     let further = further.iter().map(FurtherRate::capacity);
     further.fold(first.capacity(), u32::min)
+}
+
+fn sound_name(field: &'static str, name: &str) -> Result<(), ConfigError> {
+    let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(printable) {
+        return Err(ConfigError::out_of_range(
+            field,
+            format_args!("{name:?}"),
+            "1 to 64 printable ASCII characters",
+        ));
+    }
+    Ok(())
 }
 
 /// A policy that was found sound.

@@ -89,6 +89,7 @@ pub struct Check<'a> {
 pub struct PolicyId {
     name: Arc<str>,
     further_rate: Option<Micros>,
+    group: Option<Arc<str>>,
     fingerprint: u128,
 }
 
@@ -98,7 +99,17 @@ impl PolicyId {
         Self {
             name: name.into(),
             further_rate: None,
+            group: None,
             fingerprint: Subject::of_text(name).to_u128(),
+        }
+    }
+
+    /// The same policy in a [group](crate::Policy::group).
+    #[must_use]
+    pub fn in_group(self, group: &str) -> Self {
+        Self {
+            group: Some(group.into()),
+            ..self
         }
     }
 
@@ -111,6 +122,7 @@ impl PolicyId {
         Self {
             name: Arc::clone(&self.name),
             further_rate: Some(period),
+            group: self.group.clone(),
             fingerprint: Subject::of_text(&text).to_u128(),
         }
     }
@@ -127,6 +139,12 @@ impl PolicyId {
     /// The period of the further rate that this is about; `None` of a policy's first or only rate.
     pub fn further_rate(&self) -> Option<Micros> {
         self.further_rate
+    }
+
+    /// The group of policies that keep what they know of a subject in one place, where a store has
+    /// such places.
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_deref()
     }
 
     /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.

@@ -22,6 +22,8 @@ pub(crate) struct History {
     pub further_rates: [Option<Limit>; POLICIES],
     /// The penalty that each policy has, if it has one.
     pub penalties: [Option<Penalty>; POLICIES],
+    /// The policies that are in a group.
+    pub in_group: [bool; POLICIES],
     pub steps: Vec<Step>,
 }
 
@@ -226,14 +228,25 @@ pub(crate) fn histories() -> impl Strategy<Value = History> {
         [limits(), limits(), limits()],
         [(); POLICIES].map(|()| prop::option::weighted(0.3, limits())),
         [penalties(), penalties(), penalties()],
+        any::<[bool; POLICIES]>(),
         prop::collection::vec(steps(), STEPS),
     )
-        .prop_map(|(limits, further_rates, penalties, steps)| History {
-            limits,
-            further_rates,
-            penalties,
-            steps,
-        })
+        .prop_map(
+            |(limits, further_rates, penalties, in_group, steps)| History {
+                limits,
+                further_rates,
+                penalties,
+                in_group,
+                steps,
+            },
+        )
+}
+
+impl History {
+    /// Whether several states may share a key.
+    pub(crate) fn shares_keys(&self) -> bool {
+        self.in_group.contains(&true) || self.further_rates.iter().any(Option::is_some)
+    }
 }
 
 /// A history while it is told of one subject.
@@ -248,10 +261,17 @@ pub(crate) struct Course<'a> {
 
 impl<'a> Course<'a> {
     pub(crate) fn of(history: &'a History) -> Self {
+        let policy = |at: usize| {
+            let policy = PolicyId::new(NAMES[at]);
+            match history.in_group[at] {
+                true => policy.in_group("g"),
+                false => policy,
+            }
+        };
         Self {
             history,
-            policies: NAMES.map(PolicyId::new),
-            further_rates: NAMES.map(|name| PolicyId::new(name).with_further_rate(HOUR.into())),
+            policies: std::array::from_fn(policy),
+            further_rates: std::array::from_fn(|at| policy(at).with_further_rate(HOUR.into())),
             limits: history.limits,
             receipts: [Receipt::default(); 2 * POLICIES],
         }

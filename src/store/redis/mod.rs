@@ -24,6 +24,7 @@ mod held;
 mod keys;
 mod lane;
 mod plain;
+mod plain_pack;
 mod reply;
 mod script;
 mod self_test;
@@ -37,6 +38,7 @@ use connect::Connector;
 use keys::Prefix;
 use lane::{Failed, Lane};
 use plain::{Plain, is_other_form};
+use plain_pack::PlainPack;
 use reply::Expected;
 use script::{Question, Scripted};
 use self_test::SelfTest;
@@ -246,6 +248,8 @@ impl Store for Server {
             Box::pin(split::ask(self.clone(), split::parts(checks)))
         } else if let Some(plain) = Plain::of(checks, &self.0.prefix, self.now()) {
             Box::pin(self.clone().plain_trip(plain))
+        } else if let Some(pack) = PlainPack::of(checks, &self.0.prefix, self.now()) {
+            Box::pin(self.clone().plain_pack_trip(pack))
         } else {
             Box::pin(self.trip(checks, first.subject))
         })
@@ -284,9 +288,23 @@ impl Server {
                 }
             },
         };
-        match debt.and_then(|debt| plain.decide(debt)) {
-            Some(decisions) => Ok(decisions),
+        match debt {
+            Some(debt) => Ok(plain.decide(debt)),
             None => self.trip(&[plain.check()], subject).await,
+        }
+    }
+
+    /// The same of plain takes whose states share a key.
+    async fn plain_pack_trip(self, pack: PlainPack) -> Result<Decisions, StoreError> {
+        let subject = pack.subject();
+        let answer = match self.0.servers.send(&pack, subject).await {
+            Ok(reply) => pack.read(&reply),
+            Err(Failed::Answer(error)) if is_other_form(&error) => None,
+            Err(failed) => return Err(failed.into()),
+        };
+        match answer {
+            Some(decisions) => Ok(decisions),
+            None => self.trip(&pack.checks(), subject).await,
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use redis::{Cmd, RedisError, Value};
 
-use super::keys::Prefix;
+use super::keys::{Prefix, field};
 use super::script::Scripted;
-use crate::algorithm::{Action, Algorithm, PlainTake};
+use crate::algorithm::{Algorithm, Ask, PlainTake, decide};
 use crate::decision::Decisions;
 use crate::key::Subject;
 use crate::store::Check;
@@ -39,16 +39,13 @@ impl Plain {
     /// `None` when the checks ask for something else.
     pub(super) fn of(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Option<Self> {
         let [check] = checks else { return None };
-        let Action::Take(take) = &check.action else {
-            return None;
-        };
-        if check.is_shadow {
+        if check.is_shadow || !field(check).is_empty() {
             return None;
         }
         Some(Self {
             asked: Asked {
-                take: PlainTake::of(&check.algorithm, take)?,
-                key: prefix.key(check).to_string().into(),
+                take: PlainTake::of(&check.algorithm, &check.action)?,
+                key: prefix.key(check).into(),
                 subject: check.subject,
                 now,
             },
@@ -57,9 +54,9 @@ impl Plain {
     }
 
     /// The decision, when the key owed so much.
-    pub(super) fn decide(&self, debt_us: u64) -> Option<Decisions> {
-        let (algorithm, action) = (&self.check.algorithm, &self.check.action);
-        Some(algorithm.decide_plain(debt_us, action)?.into())
+    pub(super) fn decide(&self, debt_us: u64) -> Decisions {
+        let ask = Ask::enforced(&self.check.algorithm, &self.check.action);
+        decide(std::iter::once(ask), &[self.asked.take.read(debt_us)])
     }
 
     /// What its key is known by in this process.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use redis::Cmd;
 
-use super::keys::Prefix;
+use super::keys::{Prefix, field};
 use crate::algorithm::MOST_ARGUMENTS;
 use crate::store::Check;
 use crate::time::Micros;
@@ -193,12 +193,12 @@ pub(super) struct Question {
     arguments: Vec<Argument>,
 }
 
-#[derive(Clone, Copy)]
 enum Argument {
     Name(&'static str),
     /// That of an algorithm, behind what its script has to know of the check.
     Marked(&'static str, &'static str),
     Number(u64),
+    Field(String),
 }
 
 impl Question {
@@ -221,9 +221,9 @@ impl Question {
             });
             arguments.push(Argument::Name(check.algorithm.verb(&check.action)));
             arguments.extend(numbers[..room].iter().copied().map(Argument::Number));
-            arguments.push(Argument::Name(""));
+            arguments.push(Argument::Field(field(check)));
         }
-        let keys = checks.iter().map(|check| prefix.key(check).to_string());
+        let keys = checks.iter().map(|check| prefix.key(check));
         Self {
             script,
             keys: keys.collect(),
@@ -241,6 +241,7 @@ impl Question {
                 Argument::Name(name) => command.arg(*name),
                 Argument::Marked(mark, name) => command.arg(format!("{mark}{name}")),
                 Argument::Number(number) => command.arg(*number),
+                Argument::Field(field) => command.arg(field),
             };
         }
         command
@@ -265,7 +266,11 @@ pub(super) fn commands() -> Vec<String> {
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
         .chain([STATES, DECIDE, SHADOW])
-        .chain([super::plain::TEXT, super::plain::QUEUE_TEXT])
+        .chain([
+            super::plain::TEXT,
+            super::plain::QUEUE_TEXT,
+            super::plain_pack::TEXT,
+        ])
         .flat_map(|text| text.split("call(\"").skip(1));
     let mut commands: Vec<_> = calls
         .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))

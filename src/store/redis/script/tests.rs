@@ -6,9 +6,10 @@ use crate::store::{FailureMode, PolicyId};
 use crate::time::SECOND;
 
 /// The scripts that are sent as they are.
-const WHOLE: [&str; 3] = [
+const WHOLE: [&str; 4] = [
     super::super::plain::TEXT,
     super::super::plain::QUEUE_TEXT,
+    super::super::plain_pack::TEXT,
     super::super::self_test::TEXT,
 ];
 
@@ -182,7 +183,7 @@ fn numbers_are_passed_as_arguments_and_keys_are_keys() {
     let question = Question::new(&checks, &Prefix::default(), Micros::ZERO);
     assert_eq!(question.keys.len(), checks.len());
     for (key, check) in question.keys.iter().zip(&checks) {
-        assert_eq!(*key, Prefix::default().key(check).to_string());
+        assert_eq!(*key, Prefix::default().key(check));
     }
 }
 
