@@ -118,10 +118,9 @@ impl Key {
     }
 
     fn open(domain: Domain, length: usize) -> Self {
-        let mut encoded = SmallVec::new();
-        encoded.push(domain as u8);
-        encoded.extend_from_slice(&(length as u64).to_le_bytes());
-        Self(encoded)
+        let [a, b, c, d, e, f, g, h] = (length as u64).to_le_bytes();
+        let head = [domain as u8, a, b, c, d, e, f, g, h];
+        Self(SmallVec::from_slice(&head))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::reply::Question;
 use super::reserving::Reserving;
 use super::taken::Taken;
 use super::{Held, Limiter};
@@ -169,7 +170,8 @@ impl Limiter {
         };
         let mut taken = Taken::asking(self.clone());
         let mode = policy.mode();
-        if let Some(decision) = self.taken_unasked(&policy, key, mode) {
+        let unasked = self.taken_unasked(&self.0.rules.load(), &policy, key, mode);
+        if let Some(decision) = unasked {
             return Held::new(decision, taken);
         }
         let action = Action::Take(take);
@@ -177,7 +179,12 @@ impl Limiter {
         let is_shadow = mode == Mode::Shadow;
         let check = policy.check(subject, policy.algorithm, action, is_shadow);
         taken.add(&policy, &check);
-        let decision = self.decide(&policy, subject, action, mode).await;
+        let question = Question {
+            subject,
+            action,
+            mode,
+        };
+        let decision = self.decide(&policy, question).decision().await;
         taken.answered(std::iter::once(&decision));
         Held::new(decision, taken)
     }
