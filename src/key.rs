@@ -101,6 +101,10 @@ impl Key {
         Self::encode(Domain::All, &joined)
     }
 
+    pub(crate) fn encoded(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The 128-bit BLAKE3 hash of the encoding, keyed when there is a secret.
     pub(crate) fn subject(&self, secret: Option<&Secret>) -> Subject {
         let hash = match secret {
@@ -193,6 +197,8 @@ impl Secret {
 pub struct Subject(u128);
 
 impl Subject {
+    pub(crate) const ZERO: Self = Self(0);
+
     /// As a number, uniformly distributed.
     pub fn to_u128(self) -> u128 {
         self.0

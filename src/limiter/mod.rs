@@ -9,10 +9,11 @@ use arc_swap::ArcSwap;
 use self::leases::Leases;
 use self::reply::Question;
 use self::rules::ReadyRules;
+use self::subjects::Subjects;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
-use crate::key::{Key, Secret, Subject};
+use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
@@ -32,6 +33,7 @@ mod report;
 mod reserving;
 mod rules;
 mod subject;
+mod subjects;
 mod summary;
 mod taken;
 mod waiting;
@@ -87,7 +89,7 @@ struct Shared {
     changing_rules: Mutex<()>,
     is_off: AtomicBool,
     observers: Observers,
-    secret: Option<Secret>,
+    subjects: Subjects,
     leases: Leases,
 }
 
@@ -162,7 +164,7 @@ impl Limiter {
     }
 
     fn subject(&self, key: &Key) -> Subject {
-        key.subject(self.0.secret.as_ref())
+        self.0.subjects.of(key)
     }
 }
 
