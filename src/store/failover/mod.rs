@@ -51,13 +51,11 @@ impl<S: Store> Failover<S> {
         let Some(admission) = self.breaker.admit() else {
             return self.decided(checks, StoreErrorKind::BreakerOpen);
         };
-        // One variable from here to the end, so that an answer from memory stays in the place where
-        // the store has put it: copies of it were a good part of what a decision costs.
-        let mut answer = self.inner.ask(checks);
-        if !is_usable_at_once(&answer, checks) {
-            answer = self.later_or_otherwise(checks, admission, answer);
+        let answer = self.inner.ask(checks);
+        if is_usable_at_once(&answer, checks) {
+            return answer;
         }
-        answer
+        self.later_or_otherwise(checks, admission, answer)
     }
 
     // Out of line, as all that a store which answers from memory has no use for.
