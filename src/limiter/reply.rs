@@ -14,10 +14,6 @@ use crate::store::{Answer, Check, PendingAnswer};
 
 /// What one policy decides. A decision from memory is there before anything is awaited: what it
 /// takes to wait for one from elsewhere is made only for that.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would be an allocation on the memory path"
-)]
 pub(super) enum Reply {
     Decided(Decision),
     Asked(Trip),
