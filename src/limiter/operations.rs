@@ -124,7 +124,7 @@ impl Limiter {
             None => {
                 let question = Question {
                     subject: self.subject(key),
-                    action: Action::take(cost),
+                    action: Action::spend(cost),
                     mode,
                 };
                 self.decide(policy, question)

@@ -75,19 +75,21 @@ impl Limiter {
             action,
             mode,
         } = *question;
-        if policy.penalty.is_none() {
-            let is_shadow = mode == Mode::Shadow;
-            let only = policy.check(subject, policy.algorithm, action, is_shadow);
+        let judges = policy.judges();
+        let mut checks = policy.checks(subject, &judges, action, mode);
+        if policy.penalty.is_none()
+            && policy.count_rates() == 1
+            && let Some(only) = checks.next()
+        {
             return self.0.store.ask(&[only]);
         }
-        let checks = policy.checks(subject, policy.algorithm, action, mode);
         self.0
             .store
-            .ask(&checks.collect::<SmallVec<[Check<'_>; 2]>>())
+            .ask(&checks.collect::<SmallVec<[Check<'_>; 4]>>())
     }
 
     /// The policy's decision, as its mode has it.
-    fn decided(
+    pub(super) fn decided(
         &self,
         policy: &ReadyPolicy,
         question: &Question,
