@@ -6,7 +6,7 @@
 
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
-use super::{Arguments, Reading, Share, Twin};
+use super::{Arguments, Left, Reading, Share, Twin};
 use crate::decision::{Decision, Receipt};
 use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
@@ -267,19 +267,16 @@ impl Twin for Debt {
         (self.limit, self.period)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let debt = self.debt_read(reading, charged);
         let slack = self.interval.difference(self.tolerance, debt);
-        (self.interval.fit_into(slack), debt.ceil())
-    }
-
-    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
-        self.over(self.debt_read(reading, charged), 1).ceil()
-    }
-
-    fn mark(&self, reading: &Reading, charged: u32) -> [u64; 2] {
-        let debt = self.debt_read(reading, charged);
-        [reading.at.get().saturating_add(debt.us), debt.part.into()]
+        Left {
+            remaining: self.interval.fit_into(slack),
+            reset_after: debt.ceil(),
+            renews_after: self.over(debt, 1).ceil(),
+            renews_whole: false,
+            mark: [reading.at.get().saturating_add(debt.us), debt.part.into()],
+        }
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

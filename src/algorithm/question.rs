@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Action, Algorithm, Reading};
-use crate::decision::Decisions;
+use crate::decision::{Decision, Decisions};
 
 /// What one check asks of its key.
 #[derive(Clone, Copy, Debug)]
@@ -83,4 +83,12 @@ pub fn decide<'a>(asks: impl Iterator<Item = Ask<'a>> + Clone, readings: &[Readi
     let each = asks.zip(readings.iter().zip(committed));
     each.map(|(ask, (reading, committed))| ask.algorithm.decide(reading, ask.action, committed))
         .collect()
+}
+
+/// As [`decide`], of a question of one check: it is carried out when it fits, and a penalty never, as
+/// nobody before it was denied.
+#[cfg(feature = "memory")]
+pub(crate) fn decide_alone(ask: Ask<'_>, reading: &Reading) -> Decision {
+    let committed = reading.fits && !ask.is_penalty();
+    ask.algorithm.decide(reading, ask.action, committed)
 }

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use super::leases::Leases;
 use super::rules::Rules;
+use super::subjects::Subjects;
 use super::{Limiter, Shared};
 use crate::access::AccessList;
 use crate::error::ConfigError;
@@ -161,7 +162,7 @@ impl<S: Store> LimiterBuilder<S> {
             breaker: store.breaker(),
             store: Box::new(store),
             observers,
-            secret: self.secret.as_deref().map(Secret::new),
+            subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
         })))
     }

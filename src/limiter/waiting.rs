@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::reply::Question;
 use super::reserving::Reserving;
 use super::taken::Taken;
 use super::{Held, Limiter, decisions};
@@ -172,7 +173,8 @@ impl Limiter {
         };
         let mut taken = Taken::asking(self.clone());
         let mode = policy.mode();
-        if let Some(decision) = self.taken_unasked(&policy, key, mode) {
+        let unasked = self.taken_unasked(&self.0.rules.load(), &policy, key, mode);
+        if let Some(decision) = unasked {
             return Held::new(decision, taken);
         }
         let action = Action::Take(take);
@@ -185,7 +187,12 @@ impl Limiter {
             self.0.store.ask(&checks)
         };
         let answers = decisions(answer).await;
-        let decision = self.decided(&policy, subject, action, mode, &answers);
+        let question = Question {
+            subject,
+            action,
+            mode,
+        };
+        let decision = self.decided(&policy, &question, &answers);
         let rates = answers.iter().take(policy.count_rates());
         taken.answered(rates.map(|rate| (&decision, rate.receipt)));
         Held::new(decision, taken)
