@@ -190,7 +190,8 @@ pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId, Store,
+    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId,
+    Recovered, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};

@@ -12,10 +12,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::circuit::{Circuit, Health, Pass};
+use super::circuit::{Circuit, Health, Pass, is_answered};
 use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, Observer as _, Observers};
 use crate::trace;
+
+/// Between two lines of the log about what only an operator mends.
+const WARN_PAUSE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,
@@ -33,6 +36,8 @@ struct Inner {
     /// Changes that are still to be told, oldest first.
     untold: VecDeque<Change>,
     is_telling: bool,
+    /// When the log last had a line about what only an operator mends.
+    warned: Option<Instant>,
 }
 
 /// A change of the breaker's state.
@@ -63,6 +68,7 @@ impl Breaker {
                 circuit: Circuit::new(seed),
                 untold: VecDeque::new(),
                 is_telling: false,
+                warned: None,
             }),
             word: AtomicU64::new(0),
             probe_at_us: AtomicU64::new(0),
@@ -112,6 +118,18 @@ impl Breaker {
                 ticket
             }
         }
+    }
+
+    /// Whether it is open for want of an answer; not if the store answers that it refuses.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let why = self.lock().circuit.why();
+        self.state() != BreakerState::Closed && why.is_some_and(|why| !is_answered(why))
+    }
+
+    /// The store was heard to answer again: the next question may probe.
+    pub(super) fn recovered(&self) {
+        let now = Instant::now();
+        self.change(|circuit| circuit.recovered(now));
     }
 
     fn ticket(self: &Arc<Self>, pass: Pass) -> Ticket {
@@ -165,9 +183,19 @@ impl Breaker {
     }
 
     /// The one place where a change becomes known. The log has a line for the beginning of an outage
-    /// and one for its end; the changes between them are probes.
+    /// and one for its end; the changes between them are probes. What does not mend itself is said
+    /// again, once a minute.
     fn announce(&self, change: Change) {
         match (change.from, change.to, change.why) {
+            (_, BreakerState::Open, Some(why @ StoreErrorKind::Configuration)) => {
+                if self.is_time_to_warn() {
+                    trace::warn!(
+                        reason = %why,
+                        "the store refuses this process: it is left alone and the failure modes \
+                         decide until its address, password and rights are right"
+                    );
+                }
+            }
             (BreakerState::Closed, _, Some(why)) => trace::warn!(
                 reason = %why,
                 "the store failed too often: it is left alone and the failure modes decide"
@@ -178,6 +206,16 @@ impl Breaker {
             _ => {}
         }
         self.observers.on_breaker(change.to);
+    }
+
+    fn is_time_to_warn(&self) -> bool {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let is_time = inner.warned.is_none_or(|last| now >= last + WARN_PAUSE);
+        if is_time {
+            inner.warned = Some(now);
+        }
+        is_time
     }
 }
 

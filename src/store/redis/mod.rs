@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::deny_cache::denials::Denials;
-use super::{Answer, Check, Store};
+use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
@@ -224,6 +224,10 @@ impl Store for RedisStore {
             None => self.server.ask(checks),
         }
     }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        self.server.recovered(within)
+    }
 }
 
 impl Store for Server {
@@ -237,6 +241,13 @@ impl Store for Server {
             Box::pin(split::ask(self.clone(), split::parts(checks)))
         } else {
             Box::pin(self.trip(checks, first.subject))
+        })
+    }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        Some(match self.0.servers.clone() {
+            Servers::One(lane) => Box::pin(lane.recovered(within)),
+            Servers::Cluster(cluster) => Box::pin(cluster.recovered(within)),
         })
     }
 }
