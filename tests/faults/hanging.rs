@@ -46,7 +46,7 @@ async fn a_server_that_lets_all_commands_wait() {
         .endures(
             "CLIENT PAUSE ALL",
             &[TimedOut, Unreachable],
-            |server, _| client(server, &["PAUSE", "2200", "ALL"]),
+            |server, _| client(server, &["PAUSE", "2000", "ALL"]),
             |server, _| drop(server.info("server")),
         )
         .await;
@@ -64,7 +64,7 @@ async fn a_server_that_is_busy_with_a_slow_command() {
                 let mut connection = server.connection().unwrap();
                 asleep = Some(std::thread::spawn(move || {
                     let mut sleep = redis::cmd("DEBUG");
-                    sleep.arg("SLEEP").arg("2.2");
+                    sleep.arg("SLEEP").arg("2");
                     sleep.query::<()>(&mut connection).unwrap();
                 }));
             },

@@ -66,7 +66,10 @@ impl Proxy {
         // Keeps the port while nobody listens on it: connections are refused then.
         let kept = bound(0).unwrap();
         let port = kept.local_addr().unwrap().port();
-        let listener = runtime.block_on(async { listen(port) });
+        let listener = {
+            let _within = runtime.enter();
+            listen(port)
+        };
         let serving = Arc::clone(&shared);
         runtime.spawn(async move {
             serving.serve(listener, port).await;
