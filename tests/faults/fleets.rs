@@ -1,9 +1,10 @@
 //! Clusters, and servers that Sentinel names.
 
-use tower_throttle::{RedisStore, SECOND};
+use tower_throttle::{RedisStore, SECOND, StoreErrorKind};
 
 use crate::stage::{SOON, limiter, outage, recovery};
 use crate::support::cluster::Cluster;
+use crate::support::redis::Server;
 use crate::support::sentinel::{Watched, until};
 
 #[tokio::test]
@@ -29,6 +30,36 @@ async fn a_cluster_that_hangs() {
     });
     let recovery = recovery(&limiter).await;
     outage.print("a cluster that hangs", recovery);
+    assert!(recovery < SOON, "{recovery:?}");
+}
+
+/// As long as one slot has no master, a cluster serves none.
+#[tokio::test]
+async fn a_cluster_that_is_down() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]);
+    let slots = |command: &str, slots: std::ops::Range<u16>| {
+        let mut slots_of = redis::cmd("CLUSTER");
+        slots_of.arg(command).arg(slots.collect::<Vec<_>>());
+        server.query::<()>(slots_of);
+    };
+    let info = || {
+        let mut info = redis::cmd("CLUSTER");
+        info.arg("INFO");
+        server.query::<String>(info)
+    };
+    slots("ADDSLOTS", 0..16_384);
+    until("it is a cluster", || info().contains("cluster_state:ok"));
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let limiter = limiter(RedisStore::connect(&url).await.unwrap());
+    recovery(&limiter).await;
+    slots("DELSLOTS", 0..1);
+    until("it is down", || info().contains("cluster_state:fail"));
+    let outage = outage(&limiter, 2 * SECOND).await;
+    slots("ADDSLOTS", 0..1);
+    until("it is up", || info().contains("cluster_state:ok"));
+    let recovery = recovery(&limiter).await;
+    outage.print("CLUSTERDOWN", recovery);
+    outage.assert_reasons(&[StoreErrorKind::Busy]);
     assert!(recovery < SOON, "{recovery:?}");
 }
 

@@ -1,10 +1,13 @@
 //! A server, a way to it that can be broken, and a limiter with a policy of each failure mode; what
 //! all faults have in common.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tower_throttle::{
-    DAY, Decision, FailureMode, Limit, Limiter, Outcome, Policy, RedisStore, SECOND, StoreErrorKind,
+    BreakerState, DAY, Decision, FailureMode, Limit, Limiter, Observer, Outcome, Policy,
+    RedisStore, SECOND, StoreErrorKind,
 };
 
 use crate::support::proxy::Proxy;
@@ -25,6 +28,18 @@ pub(crate) struct Stage {
     pub(crate) server: Server,
     pub(crate) proxy: Proxy,
     pub(crate) limiter: Limiter,
+    openings: Openings,
+}
+
+/// How often the circuit breaker opened.
+#[derive(Clone, Default)]
+struct Openings(Arc<AtomicUsize>);
+
+impl Observer for Openings {
+    fn on_breaker(&self, state: BreakerState) {
+        let opened = usize::from(state == BreakerState::Open);
+        self.0.fetch_add(opened, Ordering::SeqCst);
+    }
 }
 
 /// What there was in an outage.
@@ -45,13 +60,26 @@ impl Stage {
     pub(crate) async fn over(server: Server) -> Self {
         let proxy = Proxy::to(server.port());
         let store = RedisStore::connect(&proxy.url()).await.unwrap();
-        let limiter = limiter(store);
+        let openings = Openings::default();
+        let limiter = observed(store, openings.clone());
         recovery(&limiter).await;
         Self {
             server,
             proxy,
             limiter,
+            openings,
         }
+    }
+
+    /// Asks until the circuit breaker has just begun a pause of more than [`SOON`].
+    pub(crate) async fn long_outage(&self) -> Outage {
+        // 250, 500, 1000, 2000, 4000 ms.
+        let long = self.openings.0.load(Ordering::SeqCst) + 5;
+        let before = self.proxy.accepted().len();
+        let is_long = || self.openings.0.load(Ordering::SeqCst) >= long;
+        let mut outage = outage_until(&self.limiter, is_long).await;
+        outage.connections = self.proxy.accepted().len() - before;
+        outage
     }
 
     /// Breaks something, asks for a while, mends it, and waits for the store: decisions were in
@@ -84,6 +112,10 @@ impl Stage {
 }
 
 pub(crate) fn limiter(store: RedisStore) -> Limiter {
+    observed(store, Openings::default())
+}
+
+fn observed(store: RedisStore, openings: Openings) -> Limiter {
     let limit = Limit::fixed_window(PLENTY, DAY);
     let policies = [
         ("open", FailureMode::Allow),
@@ -92,13 +124,20 @@ pub(crate) fn limiter(store: RedisStore) -> Limiter {
     ];
     let policies = policies.map(|(name, mode)| Policy::new(name, limit).on_store_failure(mode));
     let builder = Limiter::builder(store).policies(policies);
-    builder.timeout(DEADLINE).build().unwrap()
+    let builder = builder.timeout(DEADLINE).observe(openings);
+    builder.build().unwrap()
 }
 
 pub(crate) async fn outage(limiter: &Limiter, length: Duration) -> Outage {
     let started = Instant::now();
+    outage_until(limiter, || started.elapsed() >= length).await
+}
+
+async fn outage_until(limiter: &Limiter, is_over: impl Fn() -> bool) -> Outage {
+    let started = Instant::now();
     let mut outage = Outage::default();
-    while started.elapsed() < length {
+    while !is_over() {
+        assert!(started.elapsed() < 10 * GENEROUS, "the outage has no end");
         for policy in ["open", "closed", "local"] {
             let asked = Instant::now();
             let decision = limiter.check(policy, "alice").await.unwrap();

@@ -188,13 +188,7 @@ impl Breaker {
     fn announce(&self, change: Change) {
         match (change.from, change.to, change.why) {
             (_, BreakerState::Open, Some(why @ StoreErrorKind::Configuration)) => {
-                if self.is_time_to_warn() {
-                    trace::warn!(
-                        reason = %why,
-                        "the store refuses this process: it is left alone and the failure modes \
-                         decide until its address, password and rights are right"
-                    );
-                }
+                self.warn_once_a_minute(why);
             }
             (BreakerState::Closed, _, Some(why)) => trace::warn!(
                 reason = %why,
@@ -208,14 +202,20 @@ impl Breaker {
         self.observers.on_breaker(change.to);
     }
 
-    fn is_time_to_warn(&self) -> bool {
+    fn warn_once_a_minute(&self, why: StoreErrorKind) {
         let now = Instant::now();
         let mut inner = self.lock();
-        let is_time = inner.warned.is_none_or(|last| now >= last + WARN_PAUSE);
-        if is_time {
-            inner.warned = Some(now);
+        let is_told = inner.warned.is_some_and(|last| now < last + WARN_PAUSE);
+        if is_told {
+            return;
         }
-        is_time
+        inner.warned = Some(now);
+        drop(inner);
+        trace::warn!(
+            reason = %why,
+            "the store refuses this process: it is left alone and the failure modes decide until \
+             its address, password and rights are right"
+        );
     }
 }
 
