@@ -7,6 +7,7 @@ mod counting;
 mod fleets;
 mod hanging;
 mod network;
+mod recovered;
 mod refusing;
 mod stage;
 mod stopped;
