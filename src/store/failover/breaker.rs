@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::circuit::{Circuit, Health, Pass, is_answered};
 use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, Observer as _, Observers};
-use crate::trace;
 
-/// Between two lines of the log about what only an operator mends.
-const WARN_PAUSE: Duration = Duration::from_secs(60);
+mod telling;
+
+use telling::{Change, Telling};
 
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,
@@ -38,15 +38,6 @@ struct Inner {
     is_telling: bool,
     /// When the log last had a line about what only an operator mends.
     warned: Option<Instant>,
-}
-
-/// A change of the breaker's state.
-#[derive(Clone, Copy)]
-struct Change {
-    from: BreakerState,
-    to: BreakerState,
-    /// Why it opened, or had opened.
-    why: Option<StoreErrorKind>,
 }
 
 /// A question may be asked.
@@ -180,70 +171,6 @@ impl Breaker {
     fn micros(&self, at: Instant) -> u64 {
         let after = at.saturating_duration_since(self.since);
         u64::try_from(after.as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// The one place where a change becomes known. The log has a line for the beginning of an outage
-    /// and one for its end; the changes between them are probes. What does not mend itself is said
-    /// again, once a minute.
-    fn announce(&self, change: Change) {
-        match (change.from, change.to, change.why) {
-            (_, BreakerState::Open, Some(why @ StoreErrorKind::Configuration)) => {
-                self.warn_once_a_minute(why);
-            }
-            (BreakerState::Closed, _, Some(why)) => trace::warn!(
-                reason = %why,
-                "the store failed too often: it is left alone and the failure modes decide"
-            ),
-            (_, BreakerState::Closed, Some(why)) => {
-                trace::info!(reason = %why, "the store is back after it had failed too often");
-            }
-            _ => {}
-        }
-        self.observers.on_breaker(change.to);
-    }
-
-    fn warn_once_a_minute(&self, why: StoreErrorKind) {
-        let now = Instant::now();
-        let mut inner = self.lock();
-        let is_told = inner.warned.is_some_and(|last| now < last + WARN_PAUSE);
-        if is_told {
-            return;
-        }
-        inner.warned = Some(now);
-        drop(inner);
-        trace::warn!(
-            reason = %why,
-            "the store refuses this process: it is left alone and the failure modes decide until \
-             its address, password and rights are right"
-        );
-    }
-}
-
-/// Who tells the changes, one at a time and in their order, and not under the lock: observers may
-/// ask whatever they like.
-struct Telling<'a>(&'a Breaker);
-
-impl Telling<'_> {
-    fn tell(self) {
-        while let Some(change) = self.next() {
-            self.0.announce(change);
-        }
-    }
-
-    fn next(&self) -> Option<Change> {
-        let mut inner = self.0.lock();
-        let next = inner.untold.pop_front();
-        inner.is_telling = next.is_some();
-        next
-    }
-}
-
-/// An observer that panics keeps nobody from being told of what comes next.
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().is_telling = false;
-        }
     }
 }
 

@@ -9,7 +9,6 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::watch;
@@ -20,6 +19,8 @@ use super::error::{is_connection_lost, is_demoted, of_connecting, of_question};
 use super::held::Held;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
+
+mod recovery;
 
 /// Beyond so many questions under way a further one fails at once: nothing waits in a queue
 /// without bound.
@@ -105,27 +106,6 @@ impl Lane {
         self.0.ask(question, is_asking).await
     }
 
-    /// Ends when the server answers again within this time. Sees to it that there is a connection,
-    /// and asks on it, again and again; not when a login was refused, which does not mend itself.
-    pub(super) async fn recovered(self, within: Duration) {
-        loop {
-            match self.0.held().await {
-                Ok(held) => {
-                    if self.0.beats(&held, within).await {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == StoreErrorKind::Configuration => {
-                    return std::future::pending().await;
-                }
-                Err(_) => {}
-            }
-            if let Some(next) = self.0.look_again_at() {
-                tokio::time::sleep_until(next).await;
-            }
-        }
-    }
-
     /// Sends a command that is no question.
     pub(super) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
@@ -165,28 +145,6 @@ impl Shared {
             self.lose_if_lost(&held, &error);
             Failed::Answer(error)
         })
-    }
-
-    /// Whether a server has answered within this time. A connection that is silent for longer than
-    /// connections may be is given up.
-    async fn beats(self: &Arc<Self>, held: &Arc<Held>, within: Duration) -> bool {
-        let asked = Instant::now();
-        let patience = within.max(pause()).min(CONNECT_TIMEOUT);
-        match tokio::time::timeout(patience, held.beat()).await {
-            Ok(Ok(())) => return asked.elapsed() <= within,
-            Ok(Err(error)) => self.lose_if_lost(held, &error),
-            Err(_elapsed) => self.give_up(held, StoreError::new(StoreErrorKind::Unreachable)),
-        }
-        false
-    }
-
-    /// When [`Lane::recovered`] goes on; at once where there is something to wait for.
-    fn look_again_at(&self) -> Option<Instant> {
-        match &*self.link.borrow() {
-            Link::Down(failure) => failure.as_ref().map(|failure| failure.until),
-            Link::Connecting => None,
-            Link::Up(_) => Some(Instant::now() + pause()),
-        }
     }
 
     fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) {
