@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    Answer, Check, DAY, DenyCache, FailureMode, Key, Limit, Limiter, MINUTE, ManualClock,
+    Answer, Check, DAY, DenyCache, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, ManualClock,
     MemoryStore, Policy, SECOND, Store, StoreError, StoreErrorKind, Subject,
 };
 #[cfg(feature = "metrics")]
@@ -65,9 +65,14 @@ fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.get() - before
 }
 
-fn limits() -> [Limit; 3] {
+fn limits() -> [Limit; 5] {
     [
         Limit::gcra(10, SECOND),
+        Limit::gcra(10, SECOND).and(100_000, HOUR),
+        Limit::fixed_window(10, SECOND)
+            .and(10_000, MINUTE)
+            .and(100_000, HOUR)
+            .and(1_000_000, DAY),
         Limit::fixed_window(10, SECOND),
         Limit::sliding_log(10, SECOND),
     ]

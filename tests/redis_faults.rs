@@ -256,9 +256,10 @@ async fn the_documented_rights_suffice() {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
-    for right in "~throttle:* +eval +evalsha +time +get +set +del +llen +lindex +lset +lpush \
+    for right in
+        "~throttle:* +eval +evalsha +time +get +set +incrby +del +llen +lindex +lset +lpush \
                   +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat"
-        .split_whitespace()
+            .split_whitespace()
     {
         user.arg(right);
     }

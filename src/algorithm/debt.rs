@@ -155,6 +155,30 @@ impl Debt {
         u32::try_from(part).ok().filter(is_part).unwrap_or(0)
     }
 
+    /// What a take costs in time, and the most debt with which it fits, in whole microseconds: when
+    /// the debt is, the take is for good and could fit, and nobody waits for it.
+    pub(super) fn plain(&self, take: &Take) -> Option<[u64; 2]> {
+        let is_plain = self.interval.scale() == 1
+            && !self.queues
+            && take.is_final
+            && take.patience == Patience::None
+            && (1..=self.capacity).contains(&take.cost);
+        let cost_us = self.price(take.cost).us;
+        is_plain.then(|| [cost_us, self.tolerance.us - cost_us])
+    }
+
+    /// The reading of so much debt in whole microseconds, at an instant that is not known.
+    pub(super) fn read_debt(&self, us: u64, take: &Take) -> Reading {
+        let debt = Span { us, part: 0 };
+        let (fits, wait) = self.judge(debt, take);
+        Reading {
+            fits,
+            wait,
+            level: [us, 0],
+            at: Micros::ZERO,
+        }
+    }
+
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
     fn judge(&self, debt: Span, take: &Take) -> (bool, Micros) {
         if take.cost == 0 {

@@ -7,6 +7,8 @@
 //! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
 //! the crate, into the [`Decisions`](crate::Decisions).
 
+use smallvec::SmallVec;
+
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
@@ -20,6 +22,8 @@ mod gcra;
 mod known;
 mod leaky_bucket;
 mod penalty;
+#[cfg(feature = "redis")]
+mod plain;
 mod question;
 mod share;
 mod sliding_counter;
@@ -31,6 +35,8 @@ mod token_bucket;
 pub use self::action::{Action, LeaseId, Patience, Take};
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
+#[cfg(feature = "redis")]
+pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "memory")]
 pub(crate) use self::question::all_enforced_fit;
 pub use self::question::{Ask, committed, decide};
@@ -270,6 +276,16 @@ impl Algorithm {
             }
             _ => reading,
         };
+        let timeless;
+        let reading = if action.is_final() {
+            timeless = Reading {
+                at: Micros::ZERO,
+                ..*reading
+            };
+            &timeless
+        } else {
+            reading
+        };
         let outcome = match action {
             _ if reading.fits => Outcome::Allowed,
             Action::Take(take) if self.never_fits(take) => Outcome::NeverFits,
@@ -424,9 +440,24 @@ impl State {
     }
 }
 
+impl Algorithm {
+    /// One for each rate of a limit, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As for one rate; or says why these make no sense together.
+    pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
+        limit.refuse_rates_together()?;
+        let each = limit.rates();
+        each.map(|rate| Self::try_from(&rate)).collect()
+    }
+}
+
 impl TryFrom<&Limit> for Algorithm {
     type Error = ConfigError;
 
+    /// Of a limit of one rate; [`Limit::rates`] takes others apart.
+    ///
     /// # Errors
     ///
     /// Names the field of the limit that is out of range, or that another algorithm has.

@@ -1,8 +1,8 @@
 //! Penalty box: a subject that is denied too often is banned for a time. Mirrors
 //! `lua/penalty.lua`.
 //!
-//! It stands behind the check that it guards, in the same question: a denial of that check is what
-//! it counts, see [`committed`](super::committed).
+//! It stands behind the check that it guards, or behind those of all rates of a limit, in the same
+//! question: a denial of these is what it counts, see [`committed`](super::committed).
 
 use std::collections::VecDeque;
 use std::time::Duration;

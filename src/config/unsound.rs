@@ -2,6 +2,7 @@
 //! words.
 
 use super::FileError;
+use super::field::Field;
 use super::fields::Fields;
 use crate::error::ConfigError;
 
@@ -16,17 +17,19 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
         ConfigError::OutOfRange {
             field, expected, ..
         } => {
-            let (name, expected) = match *field {
-                length @ ("period" | "window") => ("limit", format!("a {length} of {expected}")),
-                "limit" => ("limit", format!("{expected} permits")),
-                field => (field, (*expected).to_owned()),
-            };
+            let (name, expected) = in_the_files_words(field, expected);
             return out_of_range(fields, name, &expected, &error);
         }
         ConfigError::NotForThisAlgorithm { field, belongs_to } => {
             let algorithms = belongs_to.replace('_', "-");
             (*field, format!("is an option of {algorithms}"))
         }
+        // Of one of several rates.
+        ConfigError::Malformed {
+            field: "and",
+            given,
+            reason,
+        } => ("limit", format!("{given}: {reason}")),
         ConfigError::Malformed {
             field: "count_if",
             reason,
@@ -38,6 +41,26 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
     match fields.get(name) {
         Some(field) => field.refuse(problem),
         None => fields.refuse(error),
+    }
+}
+
+/// What is refused of one of several rates.
+pub(super) fn rate(rate: &Field<'_>, error: ConfigError) -> FileError {
+    match error {
+        ConfigError::OutOfRange {
+            field, expected, ..
+        } => rate.expected(in_the_files_words(field, expected).1),
+        error => rate.refuse(error),
+    }
+}
+
+fn in_the_files_words(field: &'static str, expected: &str) -> (&'static str, String) {
+    match field {
+        length @ ("period" | "window") => ("limit", format!("a {length} of {expected}")),
+        "limit" => ("limit", format!("{expected} permits")),
+        // How the library adds a rate.
+        "and" => ("limit", expected.to_owned()),
+        field => (field, expected.to_owned()),
     }
 }
 

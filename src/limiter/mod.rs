@@ -144,8 +144,20 @@ impl Limiter {
         action: Action,
         mode: Mode,
     ) -> Decision {
-        let answer = self.ask(policy, subject, action, mode);
-        let mut decision = policy.decision(&mut decisions(answer).await.iter());
+        let answers = decisions(self.ask(policy, subject, action, mode)).await;
+        self.decided(policy, subject, action, mode, &answers)
+    }
+
+    /// The policy's decision, of the answers to its checks.
+    fn decided(
+        &self,
+        policy: &ReadyPolicy,
+        subject: Subject,
+        action: Action,
+        mode: Mode,
+        answers: &Decisions,
+    ) -> Decision {
+        let mut decision = policy.decision(&mut answers.iter());
         // Looking decides nothing.
         if action.takes() > 0 {
             if mode == Mode::Shadow {
@@ -163,8 +175,9 @@ impl Limiter {
     }
 
     fn ask(&self, policy: &ReadyPolicy, subject: Subject, action: Action, mode: Mode) -> Answer {
-        let checks = policy.checks(subject, policy.algorithm, action, mode);
-        let checks: SmallVec<[Check<'_>; 2]> = checks.collect();
+        let judges = policy.judges();
+        let checks = policy.checks(subject, &judges, action, mode);
+        let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
         self.0.store.ask(&checks)
     }
 

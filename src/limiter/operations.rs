@@ -118,7 +118,7 @@ impl Limiter {
         match unasked.flatten() {
             Some(decision) => decision,
             None => {
-                let action = Action::take(cost);
+                let action = Action::spend(cost);
                 self.decide(policy, self.subject(key), action, mode).await
             }
         }

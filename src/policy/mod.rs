@@ -13,14 +13,18 @@ use crate::response::ResponseHead;
 use crate::store::FailureMode;
 
 mod mutable;
+mod rates;
+mod read;
 mod ready;
 
-pub(crate) use self::ready::{Read, ReadyPolicy, Unreadable};
+pub(crate) use self::read::{Read, Unreadable};
+pub(crate) use self::ready::ReadyPolicy;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///
 /// The name appears in quota headers, rejections and stored keys. Renaming a policy, or changing
-/// its algorithm, starts its counts anew; changing the numbers does not.
+/// its algorithm, starts its counts anew; changing the numbers does not, but for the period of a
+/// [further rate](Limit::and), which is known by it.
 ///
 /// ```
 /// use tower_throttle::{FailureMode, Header, Limit, MINUTE, Policy, Route};
@@ -134,7 +138,8 @@ impl Policy {
     /// window, or, where permits come back one by one ([`gcra`](Limit::gcra),
     /// [`token_bucket`](Limit::token_bucket), [`leaky_bucket`](Limit::leaky_bucket)), as the time
     /// until all of them are back. So let tiers differ in permits; under a shorter window, what was
-    /// taken before it is over at once.
+    /// taken before it is over at once. A limit of several rates stands for one of as many, each for
+    /// the one in its place.
     ///
     /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is
     /// denied, and is not told to come back. Outside of HTTP, where there is no request, the

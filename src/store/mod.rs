@@ -12,6 +12,7 @@ use crate::algorithm::{Action, Algorithm};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
+use crate::time::Micros;
 
 mod deny_cache;
 mod failover;
@@ -36,7 +37,7 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
 ///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
 ///    check before it. [Shadow checks](Check::is_shadow) are none of these: each is carried out when
-///    all others fit and it fits itself. Where no atomic step reaches all of them, as in a Redis
+///    all others fit and it fits itself, with those of all rates of its limit. Where no atomic step reaches all of them, as in a Redis
 ///    Cluster, those of one subject are decided in one, and what was taken is given back when those
 ///    of another deny.
 /// 2. The decisions come in the order of the checks.
@@ -44,7 +45,8 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
 ///    microsecond, on one clock for all who share the store.
 /// 5. Parameters travel with the check: a changed limit judges what was used before.
-/// 6. A policy's name and a subject make a key of their own; keys never influence each other.
+/// 6. A policy's name, the period of a further rate of its limit and a subject make a key of their
+///    own; keys never influence each other.
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
 ///    before.
 /// 8. An error means that no decision was taken here; whether the permits were, says its
@@ -73,7 +75,8 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// One policy's question about one request.
+/// One policy's question about one request; of a limit of several rates, one of them. The checks
+/// of further rates come right behind that of the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     /// The policy that asks.
@@ -85,8 +88,9 @@ pub struct Check<'a> {
     /// What to do.
     pub action: Action,
     /// Whether it only counts: it is carried out when it fits and all checks that are none fit, and
-    /// it holds up nothing if it does not fit. A [`Penalty`](crate::Penalty) is in shadow exactly if
-    /// the check before it is, and then bans in shadow.
+    /// it holds up nothing if it does not fit. The rates of one limit are all in shadow, or none of
+    /// them is; a [`Penalty`](crate::Penalty) is exactly if the check before it is, and then bans in
+    /// shadow.
     pub is_shadow: bool,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
@@ -96,6 +100,7 @@ pub struct Check<'a> {
 #[derive(Clone)]
 pub struct PolicyId {
     name: Arc<str>,
+    further_rate: Option<Micros>,
     fingerprint: u128,
 }
 
@@ -104,7 +109,21 @@ impl PolicyId {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
+            further_rate: None,
             fingerprint: Subject::of_text(name).to_u128(),
+        }
+    }
+
+    /// The same policy, of whose limit a [further rate](crate::Limit::and) has this period. What is
+    /// used under it is stored apart.
+    #[must_use]
+    pub fn with_further_rate(&self, period: Micros) -> Self {
+        // No policy's name has a control character in it.
+        let text = format!("{}\0{}", self.name, period.get());
+        Self {
+            name: Arc::clone(&self.name),
+            further_rate: Some(period),
+            fingerprint: Subject::of_text(&text).to_u128(),
         }
     }
 
@@ -117,7 +136,12 @@ impl PolicyId {
         Arc::clone(&self.name)
     }
 
-    /// 128 bits that stand for the name, uniformly distributed.
+    /// The period of the further rate that this is about; `None` of a policy's first or only rate.
+    pub fn further_rate(&self) -> Option<Micros> {
+        self.further_rate
+    }
+
+    /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.
     pub fn fingerprint(&self) -> u128 {
         self.fingerprint
     }
@@ -131,13 +155,18 @@ impl Check<'_> {
             algorithm: &self.algorithm,
             action: &self.action,
             is_shadow: self.is_shadow,
+            is_further_rate: self.policy.further_rate.is_some(),
         }
     }
 }
 
 impl fmt::Debug for PolicyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.name, f)
+        fmt::Debug::fmt(&self.name, f)?;
+        match self.further_rate {
+            Some(period) => write!(f, "+{period:?}"),
+            None => Ok(()),
+        }
     }
 }
 

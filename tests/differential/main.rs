@@ -23,7 +23,7 @@ use tower_throttle::{
 
 /// The specification: a map of states, and the twins over it.
 #[derive(Default)]
-struct Twins(HashMap<(String, &'static str, u128), State>);
+struct Twins(HashMap<(u128, &'static str, u128), State>);
 
 impl Twins {
     fn ask(&mut self, checks: &[Check<'_>], now: Micros) -> Decisions {
@@ -31,6 +31,7 @@ impl Twins {
             algorithm: &check.algorithm,
             action: &check.action,
             is_shadow: check.is_shadow,
+            is_further_rate: check.policy.further_rate().is_some(),
         });
         let mut readings: Vec<_> = checks
             .iter()
@@ -50,9 +51,9 @@ impl Twins {
     }
 
     fn state(&mut self, check: &Check<'_>) -> &mut State {
-        let name = check.policy.name().to_owned();
+        let policy = check.policy.fingerprint();
         self.0
-            .entry((name, check.algorithm.name(), check.subject.to_u128()))
+            .entry((policy, check.algorithm.name(), check.subject.to_u128()))
             .or_insert_with(|| check.algorithm.untouched())
     }
 }

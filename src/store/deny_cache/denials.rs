@@ -1,5 +1,6 @@
 //! What is remembered, and which questions it answers.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -89,7 +90,7 @@ impl Denials {
     /// The decisions on a question that is known to change nothing.
     ///
     /// One enforced check that is denied denies them all, and keeps also those in shadow from being
-    /// carried out; where all are in shadow, each must be denied. But every [penalty] among those
+    /// carried out; where all are in shadow, a rate of each limit must be denied. But every [penalty] among those
     /// must be known to be in force: one that is not may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
@@ -113,9 +114,10 @@ impl Denials {
         let is_penalty = |check: &Check<'_>| check.algorithm.is_penalty();
         let mut deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
         let changes_nothing = |position: usize| {
-            let is_guarded = checks.get(position + 1).is_some_and(is_penalty);
+            let mut limit = limit_of(position, checks);
+            let is_guarded = checks.get(limit.end).is_some_and(is_penalty);
             let has_to_be_denied = is_penalty(&checks[position]) || (all_in_shadow && !is_guarded);
-            !has_to_be_denied || is_denied(position)
+            !has_to_be_denied || limit.any(is_denied)
         };
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
@@ -144,6 +146,17 @@ impl Denials {
             }
         }
     }
+}
+
+/// The positions of the checks of one limit: of all its rates.
+fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
+    let is_further = |&at: &usize| {
+        let check = checks.get(at);
+        check.is_some_and(|check| check.policy.further_rate().is_some())
+    };
+    let before = (1..=position).rev().take_while(is_further).count();
+    let behind = (position + 1..).take_while(is_further).count();
+    position - before..position + 1 + behind
 }
 
 /// What a key is found by: uniformly distributed, because the subject is.

@@ -1,4 +1,5 @@
-//! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`.
+//! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`, and of a further rate of a limit
+//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`.
 //!
 //! Only this file writes braces, so that all policies of one subject share a Cluster slot. The
 //! layout names the algorithm and the version of its state: another algorithm under the same
@@ -8,6 +9,7 @@ use std::fmt;
 
 use crate::error::ConfigError;
 use crate::store::Check;
+use crate::time::Micros;
 
 /// What all keys of one application begin with.
 #[derive(Clone, Debug)]
@@ -57,11 +59,13 @@ impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prefix, check } = self;
         let (algorithm, subject) = (check.algorithm.name(), check.subject);
-        write!(
-            f,
-            "{prefix}:{algorithm}1:{{{subject}}}:{}",
-            check.policy.name()
-        )
+        write!(f, "{prefix}:{algorithm}1")?;
+        match check.policy.further_rate().map(Micros::get) {
+            Some(us) if us.is_multiple_of(1_000_000) => write!(f, "+{}s", us / 1_000_000)?,
+            Some(us) => write!(f, "+{us}us")?,
+            None => {}
+        }
+        write!(f, ":{{{subject}}}:{}", check.policy.name())
     }
 }
 
@@ -90,6 +94,19 @@ mod tests {
             Prefix::default().key(&check).to_string(),
             "throttle:gcra1:{163f98975bceebf5cf65f87d866b0917}:login"
         );
+        for (period, layout) in [
+            (3_600_000_000, "gcra1+3600s"),
+            (1_500_000, "gcra1+1500000us"),
+        ] {
+            let check = Check {
+                policy: &policy.with_further_rate(Micros::new(period)),
+                ..check
+            };
+            assert_eq!(
+                Prefix::default().key(&check).to_string(),
+                format!("throttle:{layout}:{{163f98975bceebf5cf65f87d866b0917}}:login")
+            );
+        }
     }
 
     #[test]

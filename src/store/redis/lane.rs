@@ -6,7 +6,6 @@
 //! decision may is still made; questions wait for it only as long as their deadline lets them. One
 //! that is lost is made anew at once.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
-use super::error::{is_connection_lost, is_demoted, of_connecting, of_question};
+use super::error::{is_connection_lost, is_demoted, kind, of_connecting, of_question};
 use super::held::Held;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
@@ -75,24 +74,15 @@ impl Lane {
         }
     }
 
-    /// Sends a question. The future owns all it needs and may be dropped at any time; the server
-    /// may count the question all the same.
-    pub(super) fn send<Q: Scripted>(
-        &self,
-        question: Q,
-    ) -> impl Future<Output = Result<Value, StoreError>> + Send + use<Q> {
-        let shared = Arc::clone(&self.0);
-        async move {
-            let _place = Place::take(&shared)?;
-            match shared.ask(&question, false).await {
-                // Nothing ran, and its successor may be known already. Once: a server that was just
-                // connected to is not left again before the pause is over.
-                Err(Failed::Answer(error)) if is_demoted(&error) => {
-                    shared.ask(&question, false).await
-                }
-                answer => answer,
-            }
-            .map_err(StoreError::from)
+    /// Sends a question. The future may be dropped at any time; the server may count the question
+    /// all the same.
+    pub(super) async fn send(&self, question: &impl Scripted) -> Result<Value, Failed> {
+        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
+        match self.0.ask(question, false).await {
+            // Nothing ran, and its successor may be known already. Once: a server that was just
+            // connected to is not left again before the pause is over.
+            Err(Failed::Answer(error)) if is_demoted(&error) => self.0.ask(question, false).await,
+            answer => answer,
         }
     }
 
@@ -122,6 +112,21 @@ pub(super) enum Failed {
     NotAsked(StoreError),
     /// The server, or the way to it, said so.
     Answer(RedisError),
+}
+
+impl Failed {
+    pub(super) fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::NotAsked(error) => error.kind(),
+            Self::Answer(error) => kind(error),
+        }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::NotAsked(error)
+    }
 }
 
 impl From<Failed> for StoreError {

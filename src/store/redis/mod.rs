@@ -5,21 +5,25 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Value;
+
 use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::time::{Clock, Micros};
 
 mod address;
 mod builder;
 mod cluster;
+mod coalesce;
 mod connect;
 mod error;
 mod held;
 mod keys;
 mod lane;
+mod plain;
 mod reply;
 mod script;
 mod self_test;
@@ -28,11 +32,13 @@ mod split;
 mod tls;
 
 use cluster::Cluster;
+use coalesce::{Coalescing, Told, Turn};
 use connect::Connector;
 use keys::Prefix;
-use lane::Lane;
+use lane::{Failed, Lane};
+use plain::{Plain, is_other_form};
 use reply::Expected;
-use script::Question;
+use script::{Question, Scripted};
 use self_test::SelfTest;
 
 pub use builder::RedisStoreBuilder;
@@ -80,14 +86,15 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
-/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. All
-/// of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
+/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`, and
+/// so has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
+/// `gcra1+3600s`. All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +del +llen
-/// +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +incrby +del
+/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
 ///
@@ -115,6 +122,7 @@ struct Shared {
     servers: Servers,
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
+    coalescing: Coalescing,
 }
 
 /// Who is asked. Clones share the connections.
@@ -199,6 +207,7 @@ impl RedisStore {
                 servers,
                 prefix,
                 clock,
+                coalescing: Coalescing::default(),
             })),
         }
     }
@@ -239,6 +248,8 @@ impl Store for Server {
             && checks.iter().any(|check| check.subject != first.subject);
         Answer::Pending(if is_split {
             Box::pin(split::ask(self.clone(), split::parts(checks)))
+        } else if let Some(plain) = Plain::of(checks, &self.0.prefix, self.now()) {
+            Box::pin(self.clone().plain_trip(plain))
         } else {
             Box::pin(self.trip(checks, first.subject))
         })
@@ -259,25 +270,65 @@ impl Server {
         checks: &[Check<'_>],
         subject: Subject,
     ) -> impl Future<Output = Result<Decisions, StoreError>> + Send + use<> {
-        let Shared {
-            servers,
-            prefix,
-            clock,
-        } = &*self.0;
-        // Zero asks the server's clock.
-        let now = match clock {
-            Some(clock) => clock.now(),
-            None => Micros::ZERO,
-        };
-        let question = Question::new(checks, prefix, now);
+        let question = Question::new(checks, &self.0.prefix, self.now());
         let expected = Expected::of(checks);
-        let servers = servers.clone();
-        async move {
-            let reply = match servers {
-                Servers::One(lane) => lane.send(question).await?,
-                Servers::Cluster(cluster) => cluster.send(question, subject).await?,
-            };
-            expected.read(reply)
+        let servers = self.0.servers.clone();
+        async move { expected.read(servers.send(&question, subject).await?) }
+    }
+
+    /// The same of a plain take, by the script for such; where the key's state has another form, by
+    /// the one for everything.
+    async fn plain_trip(self, plain: Plain) -> Result<Decisions, StoreError> {
+        let subject = plain.check().subject;
+        let debt = match Coalescing::enter(&self, &plain)? {
+            Turn::Go(trip) => {
+                let debt = self.ask_plain(&plain, subject).await;
+                drop(trip);
+                debt?
+            }
+            Turn::Wait(told) => match told.await {
+                Ok(Told::Debt(debt)) => Some(debt),
+                Ok(Told::OtherForm) => None,
+                Ok(Told::Failed(error)) => return Err(error),
+                Err(gone) => {
+                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
+                }
+            },
+        };
+        match debt.and_then(|debt| plain.decide(debt)) {
+            Some(decisions) => Ok(decisions),
+            None => self.trip(&[plain.check()], subject).await,
+        }
+    }
+
+    /// What the key of plain takes owed; `None` when its state has another form.
+    async fn ask_plain(
+        &self,
+        question: &impl Scripted,
+        subject: Subject,
+    ) -> Result<Option<u64>, StoreError> {
+        match self.0.servers.send(question, subject).await {
+            Ok(reply) => Ok(plain::debt(&reply)),
+            Err(Failed::Answer(error)) if is_other_form(&error) => Ok(None),
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    /// Zero asks the server's clock.
+    fn now(&self) -> Micros {
+        self.0
+            .clock
+            .as_ref()
+            .map_or(Micros::ZERO, |clock| clock.now())
+    }
+}
+
+impl Servers {
+    /// Sends a question, in a cluster one about this subject.
+    async fn send(&self, question: &impl Scripted, subject: Subject) -> Result<Value, Failed> {
+        match self {
+            Self::One(lane) => lane.send(question).await,
+            Self::Cluster(cluster) => cluster.send(question, subject).await,
         }
     }
 }

@@ -61,11 +61,12 @@ pub(super) struct Policy {
     name: String,
     /// How it counts.
     algorithm: Algorithm,
-    /// Permits in a time, as "100/min" or "5/15min"; of concurrency, requests at the same time, as
-    /// 20.
-    limit: RateOrNumber,
-    /// gcra: permits that can be taken at once; as many as the limit unless said.
-    burst: Option<Permits>,
+    /// Permits in a time, as "100/min" or "5/15min", or a list of up to four of these, which all have
+    /// to hold; of concurrency, requests at the same time, as 20.
+    limit: Limit,
+    /// gcra: permits that can be taken at once; as many as the limit unless said. A list, when the
+    /// limit is one: a number for each rate.
+    burst: Option<OneOrMore<Permits>>,
     /// token-bucket, leaky-bucket: permits that the bucket holds; as many as the limit unless said.
     capacity: Option<Permits>,
     /// leaky-bucket: whether requests leave one after the other; so unless said.
@@ -176,10 +177,14 @@ struct Time(#[schemars(regex(pattern = r"^[0-9]+(ms|s|min|h|day)$"))] String);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum RateOrNumber {
-    Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String),
+enum Limit {
+    Rate(Rate),
+    Rates(#[schemars(length(min = 1, max = 4))] Vec<Rate>),
     Number(Permits),
 }
+
+#[derive(Deserialize, JsonSchema)]
+struct Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String);
 
 #[derive(Deserialize, JsonSchema)]
 struct Permits(#[schemars(range(min = 1, max = 4_294_967_295_u32))] u32);

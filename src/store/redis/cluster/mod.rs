@@ -13,10 +13,10 @@ use redis::{ConnectionInfo, RedisError, Value};
 use tokio::task::JoinSet;
 
 use super::connect::pause;
-use super::error::{is_demoted, of_question};
+use super::error::is_demoted;
 use super::keys::Prefix;
 use super::lane::Failed;
-use super::script::{Question, Scripted};
+use super::script::Scripted;
 use super::self_test::SelfTest;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -56,22 +56,22 @@ impl Cluster {
 
     /// Sends a question about one subject. The future may be dropped at any time.
     pub(super) async fn send(
-        self,
-        question: Question,
+        &self,
+        question: &impl Scripted,
         subject: Subject,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<Value, Failed> {
         let slot = Slot::of_tag(&subject.to_string());
         let refresh = RefreshUnlessAnswered(Some(self.0.clone()));
-        let answer = self.follow(&question, slot).await;
+        let answer = self.follow(question, slot).await;
         match &answer {
             // Its node may be gone, and have a successor.
-            Err(error) if is_about_the_node(error.kind()) => {}
+            Err(failed) if is_about_the_node(failed.kind()) => {}
             _ => refresh.not_needed(),
         }
         answer
     }
 
-    async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, StoreError> {
+    async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, Failed> {
         let mut route = Route::Master;
         let mut wait = FIRST_WAIT;
         for _ in 0..MOST_HOPS {
@@ -82,8 +82,8 @@ impl Cluster {
             };
             let error = match self.0.lane(&node)?.ask(question, is_asking).await {
                 Ok(value) => return Ok(value),
-                Err(Failed::NotAsked(error)) => return Err(error),
                 Err(Failed::Answer(error)) => error,
+                failed => return failed,
             };
             route = if let Some(route) = redirection(&error, &node) {
                 if matches!(route, Route::To(_)) {
@@ -98,13 +98,13 @@ impl Cluster {
                 self.0.refreshed().await;
                 Route::Master
             } else {
-                return Err(of_question(error));
+                return Err(Failed::Answer(error));
             };
         }
-        Err(StoreError::with_source(
+        Err(Failed::NotAsked(StoreError::with_source(
             StoreErrorKind::Busy,
             "the cluster's nodes do not agree on who has the slot",
-        ))
+        )))
     }
 
     async fn master_of(&self, slot: Slot) -> Result<Node, StoreError> {
