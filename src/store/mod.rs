@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "memory")]
 use crate::algorithm::Ask;
@@ -61,6 +62,17 @@ pub trait Store: Send + Sync + 'static {
     /// Their keys are distinct, unless all of them renew leases. Actions that give something back
     /// never stand beside one that asks, so that they are never held up by a denial.
     fn ask(&self, checks: &[Check<'_>]) -> Answer;
+
+    /// Finds out when the store answers again: the future ends as soon as an answer took no longer
+    /// than `within`, the deadline of a decision. Until then it does what that takes, as connecting,
+    /// at the pace that is good for the store.
+    ///
+    /// Asked for by who leaves the store alone because it gave no answers, and dropped when that is
+    /// over. A store that cannot tell says `None`, and is asked a question now and then instead.
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        let _ = within;
+        None
+    }
 }
 
 /// One policy's question about one request; of a limit of several rates, one of them. The checks
@@ -193,6 +205,9 @@ pub enum Answer {
 /// The future of an [`Answer`] that takes a trip.
 pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Decisions, StoreError>> + Send>>;
 
+/// The future of [`Store::recovered`]. It owns all it needs, and may be dropped at any time.
+pub type Recovered = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -205,5 +220,9 @@ impl fmt::Debug for Answer {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         (**self).ask(checks)
+    }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        (**self).recovered(within)
     }
 }

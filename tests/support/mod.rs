@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod example;
 pub mod limits;
 pub mod prometheus;
+pub mod proxy;
 pub mod redis;
 pub mod sentinel;
 pub mod virtual_time;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use self::breaker::{Admission, Ticket};
 use self::fallback::{Fallback, Kept};
+use self::watch::Watch;
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
@@ -20,6 +21,7 @@ mod fallback;
 #[cfg(feature = "memory")]
 mod local;
 mod mode;
+mod watch;
 
 pub(crate) use self::breaker::Breaker;
 pub use self::mode::FailureMode;
@@ -29,6 +31,7 @@ pub(crate) struct Failover<S> {
     inner: S,
     deadline: Duration,
     breaker: Arc<Breaker>,
+    watch: Arc<Watch>,
     fallback: Fallback,
 }
 
@@ -38,6 +41,7 @@ impl<S: Store> Failover<S> {
             inner,
             deadline,
             breaker: Arc::new(Breaker::new(observers)),
+            watch: Arc::default(),
             fallback: Fallback::default(),
         }
     }
@@ -49,7 +53,7 @@ impl<S: Store> Failover<S> {
     #[inline]
     fn ask_store(&self, checks: &[Check<'_>]) -> Answer {
         let Some(admission) = self.breaker.admit() else {
-            return self.decided(checks, StoreErrorKind::BreakerOpen);
+            return self.left_alone(checks);
         };
         let answer = self.inner.ask(checks);
         if is_usable_at_once(&answer, checks) {
@@ -98,6 +102,14 @@ impl<S: Store> Failover<S> {
             Some(left) => self.ask_store(&left),
             None => self.ask_store(checks),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn left_alone(&self, checks: &[Check<'_>]) -> Answer {
+        self.watch
+            .not_asked(&self.breaker, || self.inner.recovered(self.deadline));
+        self.decided(checks, StoreErrorKind::BreakerOpen)
     }
 
     #[cold]

@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 use tokio::time::Instant;
 
+use super::connect::RECONNECT_PAUSE;
 use super::error::is_no_script;
-use super::lane::RECONNECT_PAUSE;
 use super::script::Scripted;
 
 /// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
@@ -78,6 +78,20 @@ impl Held {
         reply.extract_error()
     }
 
+    /// Has a script run that does nothing. A server answers a PING also while it lets scripts wait.
+    pub(super) async fn beat(&self) -> RedisResult<()> {
+        let mut script = redis::cmd("EVAL");
+        script.arg("return 1").arg(0);
+        self.command(script).await?;
+        self.has_answered();
+        Ok(())
+    }
+
+    fn has_answered(&self) {
+        self.answered_ms.store(self.age_ms(), Ordering::Relaxed);
+        self.unanswered.store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn is_dead(&self) -> bool {
         let silent_ms = || {
             self.age_ms()
@@ -98,9 +112,7 @@ struct Waiting<'a>(&'a Held);
 
 impl Waiting<'_> {
     fn answered(self) {
-        let held = self.0;
-        held.answered_ms.store(held.age_ms(), Ordering::Relaxed);
-        held.unanswered.store(0, Ordering::Relaxed);
+        self.0.has_answered();
         std::mem::forget(self);
     }
 }

@@ -3,35 +3,34 @@
 //!
 //! No question checks a connection out, and none waits for a timer: the client writes what there
 //! is to write. A connection is made by a task of its own, so that one that takes longer than a
-//! decision may is still made; questions wait for it only as long as their deadline lets them.
+//! decision may is still made; questions wait for it only as long as their deadline lets them. One
+//! that is lost is made anew at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::connect::{CONNECT_TIMEOUT, Connector};
+use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
 use super::error::{is_connection_lost, is_demoted, kind, of_connecting, of_question};
 use super::held::Held;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 
+mod recovery;
+
 /// Beyond so many questions under way a further one fails at once: nothing waits in a queue
 /// without bound.
 pub(super) const MOST_IN_FLIGHT: usize = 1_024;
-/// After a failed attempt to connect, questions fail at once for so long before the next one; so
-/// they do when a connection is lost within this time of being made.
-pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Clones share the connection.
 #[derive(Clone)]
 pub(super) struct Lane(Arc<Shared>);
 
 struct Shared {
-    connector: Connector,
+    connector: Arc<Connector>,
     link: watch::Sender<Link>,
     in_flight: AtomicUsize,
 }
@@ -47,14 +46,15 @@ enum Link {
 
 #[derive(Clone)]
 struct Failure {
-    at: Instant,
+    /// Until then questions fail at once, and nobody connects.
+    until: Instant,
     error: Arc<StoreError>,
 }
 
 impl Lane {
     pub(super) fn new(connector: Connector) -> Self {
         Self(Arc::new(Shared {
-            connector,
+            connector: Arc::new(connector),
             link: watch::Sender::new(Link::Down(None)),
             in_flight: AtomicUsize::new(0),
         }))
@@ -152,7 +152,7 @@ impl Shared {
         })
     }
 
-    fn lose_if_lost(&self, held: &Arc<Held>, error: &RedisError) {
+    fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) {
         if is_connection_lost(error) {
             self.give_up(held, of_connecting(error.clone()));
         }
@@ -173,7 +173,7 @@ impl Shared {
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
                 Link::Up(held) => return Ok(held),
-                Link::Down(Some(failure)) if failure.at.elapsed() < RECONNECT_PAUSE => {
+                Link::Down(Some(failure)) if Instant::now() < failure.until => {
                     let kind = failure.error.kind();
                     return Err(StoreError::with_source(kind, failure.error));
                 }
@@ -196,10 +196,11 @@ impl Shared {
         if mine {
             let attempt = Attempt(Arc::clone(self));
             tokio::spawn(async move {
-                let link = match attempt.0.connector.connect().await {
+                let (begun, made) = Arc::clone(&attempt.0.connector).connect_soon().await;
+                let link = match made {
                     Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
                     Err(error) => Link::Down(Some(Failure {
-                        at: Instant::now(),
+                        until: begun + pause(),
                         error: Arc::new(error),
                     })),
                 };
@@ -208,21 +209,26 @@ impl Shared {
         }
     }
 
-    /// Lets go of a connection, unless another one has taken its place already.
-    fn give_up(&self, lost: &Arc<Held>, why: StoreError) {
+    /// Lets go of a connection, unless another one has taken its place already, and begins to make
+    /// one.
+    fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
         // A server that takes every connection and serves none is not to be asked for a new one by
         // every question.
         let failure = (lost.age() < RECONNECT_PAUSE).then(|| Failure {
-            at: Instant::now(),
+            until: Instant::now() + pause(),
             error: Arc::new(why),
         });
-        self.link.send_if_modified(|link| {
+        let is_old = failure.is_none();
+        let mine = self.link.send_if_modified(|link| {
             let held = matches!(link, Link::Up(held) if Arc::ptr_eq(held, lost));
             if held {
                 *link = Link::Down(failure);
             }
             held
         });
+        if mine && is_old {
+            self.start_connecting();
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::deny_cache::denials::Denials;
-use super::{Answer, Check, Store};
+use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -235,6 +235,10 @@ impl Store for RedisStore {
             None => self.server.ask(checks),
         }
     }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        self.server.recovered(within)
+    }
 }
 
 impl Store for Server {
@@ -252,6 +256,13 @@ impl Store for Server {
             Box::pin(self.clone().plain_pack_trip(pack))
         } else {
             Box::pin(self.trip(checks, first.subject))
+        })
+    }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        Some(match self.0.servers.clone() {
+            Servers::One(lane) => Box::pin(lane.recovered(within)),
+            Servers::Cluster(cluster) => Box::pin(cluster.recovered(within)),
         })
     }
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionInfo, RedisError, Value};
+use tokio::task::JoinSet;
 
+use super::connect::pause;
 use super::error::is_demoted;
 use super::keys::Prefix;
 use super::lane::Failed;
@@ -30,6 +32,8 @@ const MOST_HOPS: u32 = 8;
 /// How long to wait before asking again about keys of which some have moved and some have not;
 /// doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(2);
+/// For so long the masters are waited for before it is asked who they are now.
+const RECOVERY_ROUND: Duration = Duration::from_secs(1);
 
 /// All nodes of a cluster. Clones share them.
 #[derive(Clone)]
@@ -114,6 +118,28 @@ impl Cluster {
                 ))
             }
         }
+    }
+
+    /// Ends when all masters answer again within this time, whichever they are by then.
+    pub(super) async fn recovered(self, within: Duration) {
+        loop {
+            self.0.refresh();
+            match tokio::time::timeout(RECOVERY_ROUND, self.all_recovered(within)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(_)) => tokio::time::sleep(pause()).await,
+                Err(_elapsed) => {}
+            }
+        }
+    }
+
+    async fn all_recovered(&self, within: Duration) -> Result<(), StoreError> {
+        let slots = self.0.slots().await?;
+        let mut masters = JoinSet::new();
+        for master in slots.masters() {
+            masters.spawn(self.0.lane(master)?.recovered(within));
+        }
+        while masters.join_next().await.is_some() {}
+        Ok(())
     }
 
     /// Tries what decisions do on every master: each has users of its own.
