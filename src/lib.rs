@@ -190,7 +190,8 @@ pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId, Store,
+    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId,
+    QuotaLease, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
@@ -220,6 +221,8 @@ mod pages {
     struct Operations;
     #[doc = include_str!("../docs/proxies.md")]
     struct Proxies;
+    #[doc = include_str!("../docs/quota-leases.md")]
+    struct QuotaLeases;
     #[doc = include_str!("../docs/security.md")]
     struct Security;
     #[cfg(feature = "metrics")]

@@ -12,7 +12,7 @@ use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::request::{KeyError, RequestHead};
 use crate::response::ResponseHead;
-use crate::store::{Check, FailureMode, PolicyId};
+use crate::store::{Check, FailureMode, PolicyId, QuotaLease};
 use crate::time::DAY;
 
 impl Policy {
@@ -60,7 +60,7 @@ impl Policy {
             Cost::Read(cost) => cost.validate()?,
         }
         Ok(ReadyPolicy {
-            id: PolicyId::new(&self.name),
+            id: PolicyId::new(&self.name).with_quota_lease(self.sound_quota_lease(&algorithm)?),
             algorithm,
             patience,
             penalty,
@@ -88,6 +88,36 @@ impl Policy {
             ));
         }
         Ok(Patience::UntilItFits(longest.into()))
+    }
+
+    fn sound_quota_lease(&self, algorithm: &Algorithm) -> Result<Option<QuotaLease>, ConfigError> {
+        let Some(lease) = self.quota_lease else {
+            return Ok(None);
+        };
+        if !algorithm.can_be_late() {
+            return Err(ConfigError::not_for(
+                "quota_lease",
+                "gcra, token_bucket, fixed_window and a leaky_bucket without delay",
+            ));
+        }
+        let others = [
+            ("max_wait", self.max_wait.is_some()),
+            ("penalty", self.penalty.is_some()),
+            (
+                self.settle
+                    .as_ref()
+                    .map_or("settle", |settle| settle.option),
+                self.settle.is_some(),
+            ),
+        ];
+        if let Some((other, _)) = others.into_iter().find(|(_, is_said)| *is_said) {
+            return Err(ConfigError::malformed(
+                "quota_lease",
+                format!("a policy with {other}"),
+                format!("{other} needs the store for each request, leave one of the two out"),
+            ));
+        }
+        lease.sound().map(Some)
     }
 }
 

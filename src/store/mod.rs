@@ -18,6 +18,7 @@ mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 mod owned;
+mod quota;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
@@ -25,6 +26,8 @@ pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
 pub(crate) use failover::{Breaker, Failover};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
+pub(crate) use quota::Leased;
+pub use quota::QuotaLease;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 
@@ -85,6 +88,7 @@ pub struct Check<'a> {
 pub struct PolicyId {
     name: Arc<str>,
     fingerprint: u128,
+    quota_lease: Option<QuotaLease>,
 }
 
 impl PolicyId {
@@ -93,6 +97,15 @@ impl PolicyId {
         Self {
             name: name.into(),
             fingerprint: Subject::of_text(name).to_u128(),
+            quota_lease: None,
+        }
+    }
+
+    /// The same policy, whose permits may be taken in batches.
+    pub(crate) fn with_quota_lease(self, quota_lease: Option<QuotaLease>) -> Self {
+        Self {
+            quota_lease,
+            ..self
         }
     }
 
@@ -103,6 +116,11 @@ impl PolicyId {
 
     pub(crate) fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.name)
+    }
+
+    /// How its permits may be taken in batches, if they may.
+    pub(crate) fn quota_lease(&self) -> Option<QuotaLease> {
+        self.quota_lease
     }
 
     /// 128 bits that stand for the name, uniformly distributed.
