@@ -5,7 +5,7 @@ use tokio::time::advance;
 
 use self::fleet::{DEADLINE, Fleet, Subject, ask, in_hand, settle};
 use super::{Leased, QuotaLease};
-use crate::algorithm::{Action, Algorithm};
+use crate::algorithm::Action;
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
 use crate::store::memory::MemoryStore;
@@ -260,10 +260,7 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     let (process, _) = fleet.process();
     let old = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
     warm_up(&process, &old, 500).await;
-    let new = Subject {
-        algorithm: Algorithm::try_from(&Limit::fixed_window(20_000, MINUTE)).unwrap(),
-        ..old.clone()
-    };
+    let new = Subject::under(Limit::fixed_window(20_000, MINUTE), Some(QuotaLease::new()));
     let decision = ask(&process, &new, Action::take(1)).await.unwrap();
     assert_eq!(decision.limit(), 20_000);
     settle().await;
