@@ -64,7 +64,7 @@ async fn a_hot_policy_takes_few_commands() {
 async fn three_processes_hand_out_exactly_the_limit_together() {
     let server = Server::start();
     for limit in [
-        Limit::gcra(10, 366 * DAY).burst(20_000),
+        Limit::gcra(1_000, 366 * DAY).burst(20_000),
         Limit::fixed_window(20_000, 366 * DAY),
     ] {
         let mut processes = Vec::new();
