@@ -32,6 +32,8 @@ enum Step {
         cost: u32,
         pause: Duration,
     },
+    /// Somebody without leases takes all that there is.
+    Drain,
     /// Trips take so long from now on, in milliseconds.
     Slow {
         there: u64,
@@ -70,6 +72,7 @@ fn histories() -> impl Strategy<Value = History> {
             there: there.saturating_sub(50),
             back,
         }),
+        2 => Just(Step::Drain),
         1 => Just(Step::Crash),
         1 => Just(Step::Restart),
         2 => micros(0..400_000).prop_map(Step::Wait),
@@ -147,6 +150,12 @@ async fn run(history: &History) -> HandedOut {
                     }
                     tokio::task::yield_now().await;
                 }
+            }
+            Step::Drain => {
+                let (now, look) = (fleet.clock.now(), fleet.look(&plain));
+                let take = Action::take(look.remaining);
+                let decisions = fleet.memory.decide(&[plain.check(take)]).unwrap();
+                handed_out.note(now, look.remaining, &decisions[0], &look);
             }
             Step::Slow { there, back } => {
                 *way.there.lock().unwrap() = Duration::from_millis(*there);
