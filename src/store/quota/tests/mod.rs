@@ -317,3 +317,38 @@ async fn of_a_store_that_answers_at_once_nothing_is_taken_in_advance() {
         assert_eq!(look.remaining(), 10_000 - used);
     }
 }
+
+/// Had it given back what it holds, others could take it a second time: permits that were taken
+/// after it are paid back no sooner for that.
+#[tokio::test(start_paused = true)]
+async fn what_one_process_gives_back_is_not_there_twice() {
+    let fleet = Fleet::new();
+    let (early, _) = fleet.process();
+    let (late, _) = fleet.process();
+    let lease = QuotaLease::new().share(0.4).max_age(2 * SECOND);
+    let subject = Subject::under(Limit::gcra(1_000, SECOND), Some(lease));
+    for process in [&early, &late] {
+        for _ in 0..200 {
+            ask(process, &subject, Action::take(1)).await.unwrap();
+            settle().await;
+        }
+    }
+    let owed = 1_000 - u64::from(fleet.look(&subject).remaining());
+    // One falls silent, and its time to give back comes.
+    for _ in 0..7 {
+        tokio::time::sleep(50 * MILLISECOND).await;
+        assert!(in_hand(&late, &subject, 1).is_some());
+    }
+    // A moment before all is paid back.
+    let rest = Duration::from_millis(owed - 20) - 350 * MILLISECOND;
+    tokio::time::sleep(rest).await;
+    let drained = fleet.look(&subject).remaining();
+    let take = subject.check(Action::take(drained));
+    assert!(fleet.memory.decide(&[take]).unwrap().all_allow());
+    let mut late_ones = 0;
+    while in_hand(&late, &subject, 1).is_some() {
+        late_ones += 1;
+    }
+    assert!(late_ones > 0);
+    assert!(drained + late_ones <= 1_000, "{drained} and {late_ones}");
+}
