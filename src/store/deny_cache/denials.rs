@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use super::table::{Recalled, Table};
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::store::{Answer, Check, Store};
-use crate::time::{Clock, Micros};
+use crate::time::{Clock, Micros, SinceStart};
 
 /// How long a denial is remembered unless said otherwise.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(in crate::store) struct Denials {
 impl Denials {
     /// On a clock of its own unless the store has one that tests move.
     pub(in crate::store) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
-        let clock = clock.unwrap_or_else(|| Arc::new(SinceStart(Instant::now())));
+        let clock = clock.unwrap_or_else(|| Arc::new(SinceStart::new()));
         Self::empty(clock, DEFAULT_MAX_AGE.into())
     }
 
@@ -168,14 +168,5 @@ fn not_asked(algorithm: &Algorithm) -> Decision {
     Decision {
         is_remembered: true,
         ..Decision::unasked(Outcome::NotAsked, algorithm.quota())
-    }
-}
-
-/// Never steps back, as the system's clock may.
-struct SinceStart(Instant);
-
-impl Clock for SinceStart {
-    fn now(&self) -> Micros {
-        self.0.elapsed().into()
     }
 }

@@ -102,6 +102,10 @@ fn the_schema_has_the_fields_that_are_read_and_no_others() {
             made_of::<types::Penalty>(),
             refusal(&with_field("penalty = { x = 1 }")),
         ),
+        (
+            made_of::<types::QuotaLeaseTerms>(),
+            refusal(&with_field("quota_lease = { x = 1 }")),
+        ),
         (made_of::<types::Variable>(), refusal("store = { x = 1 }\n")),
         (
             made_of::<types::Local>(),
@@ -229,6 +233,10 @@ fn what_has_the_wrong_structure_is_neither_allowed_nor_read() {
         "penalty = \"1h\"",
         "penalty = { denials = 10, within = \"15min\" }",
         "penalty = { denials = 101, within = \"15min\", ban = \"1h\" }",
+        "quota_lease = \"1s\"",
+        "quota_lease = { share = 0 }",
+        "quota_lease = { share = 1.5 }",
+        "quota_lease = { max_age = 1 }",
         "on_missing_key = \"allow\"",
         "on_store_failure = true",
         "on_store_failure = \"local\"",
