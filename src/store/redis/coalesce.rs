@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::Server;
 use super::lane::MOST_IN_FLIGHT;
 use super::plain::{Asked, Plain, PlainQueue};
+use super::server::Server;
 use crate::algorithm::Algorithm;
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -68,7 +68,7 @@ impl Coalescing {
     ///
     /// When too many wait already.
     pub(super) fn enter(server: &Server, plain: &Plain) -> Result<Turn, StoreError> {
-        let this = &server.0.coalescing;
+        let this = server.coalescing();
         let key = plain.fingerprint();
         let go = |key| {
             let server = server.clone();
@@ -166,7 +166,7 @@ impl Trip {
 impl Drop for Trip {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
-        let waiting = self.server.0.coalescing.next(key);
+        let waiting = self.server.coalescing().next(key);
         if waiting.is_empty() {
             return;
         }

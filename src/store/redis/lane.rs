@@ -65,8 +65,8 @@ impl Lane {
     pub(super) async fn try_out(&self, question: &impl Scripted) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
         let in_both_ways = async {
-            held.command(question.with_text()).await?;
-            held.command(question.by_digest()).await
+            held.command(&question.with_text()).await?;
+            held.command(&question.by_digest()).await
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, in_both_ways).await {
             Ok(reply) => reply.map_err(of_question),
@@ -81,7 +81,9 @@ impl Lane {
         match self.0.ask(question, false).await {
             // Nothing ran, and its successor may be known already. Once: a server that was just
             // connected to is not left again before the pause is over.
-            Err(Failed::Answer(error)) if is_demoted(&error) => self.0.ask(question, false).await,
+            Err(Failed::Answer(error)) if is_demoted(&error) => {
+                Box::pin(self.0.ask(question, false)).await
+            }
             answer => answer,
         }
     }
@@ -99,7 +101,7 @@ impl Lane {
     /// Sends a command that is no question.
     pub(super) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
-        held.command(command).await.map_err(|error| {
+        held.command(&command).await.map_err(|error| {
             self.0.lose_if_lost(&held, &error);
             of_question(error)
         })
@@ -144,7 +146,10 @@ impl Shared {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        let held = self.held().await.map_err(Failed::NotAsked)?;
+        let held = match self.live() {
+            Some(held) => held,
+            None => Box::pin(self.held()).await.map_err(Failed::NotAsked)?,
+        };
         let reply = held.ask(question, is_asking).await;
         reply.map_err(|error| {
             self.lose_if_lost(&held, &error);
@@ -158,13 +163,16 @@ impl Shared {
         }
     }
 
+    /// The held connection, as far as it is known to be of use.
+    fn live(&self) -> Option<Arc<Held>> {
+        match &*self.link.borrow() {
+            Link::Up(held) if !held.is_dead() => Some(Arc::clone(held)),
+            _ => None,
+        }
+    }
+
     /// The held connection; makes one when there is none.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
-        if let Link::Up(held) = &*self.link.borrow()
-            && !held.is_dead()
-        {
-            return Ok(Arc::clone(held));
-        }
         let mut link = self.link.subscribe();
         loop {
             let current = link.borrow_and_update().clone();
