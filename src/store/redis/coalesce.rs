@@ -6,17 +6,15 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::lane::MOST_IN_FLIGHT;
 use super::plain::{Asked, Plain, PlainQueue};
 use super::server::Server;
 use crate::algorithm::Algorithm;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// So many trips about one key are under way at once, at most.
 const MOST_TRIPS: usize = 2;
@@ -26,8 +24,6 @@ const SHARDS: usize = 32;
 #[derive(Default)]
 pub(super) struct Coalescing {
     shards: [Mutex<HashMap<u128, Busy>>; SHARDS],
-    /// Of all keys.
-    waiting: AtomicUsize,
 }
 
 /// A key of which takes are under way.
@@ -63,16 +59,12 @@ pub(super) enum Turn {
 
 impl Coalescing {
     /// Lets a take go, or wait for the next trip.
-    ///
-    /// # Errors
-    ///
-    /// When too many wait already.
-    pub(super) fn enter(server: &Server, plain: &Plain) -> Result<Turn, StoreError> {
+    pub(super) fn enter(server: &Server, plain: &Plain) -> Turn {
         let this = server.coalescing();
         let key = plain.fingerprint();
         let go = |key| {
             let server = server.clone();
-            Ok(Turn::Go(Trip { server, key }))
+            Turn::Go(Trip { server, key })
         };
         let mut busy = this.lock(key);
         match busy.entry(key) {
@@ -90,14 +82,10 @@ impl Coalescing {
                 go(Some(key))
             }
             Entry::Occupied(mut busy) => {
-                if this.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_IN_FLIGHT {
-                    this.waiting.fetch_sub(1, Ordering::Relaxed);
-                    return Err(StoreError::new(StoreErrorKind::Overloaded));
-                }
                 let (told, turn) = oneshot::channel();
                 let asked = plain.asked.clone();
                 busy.get_mut().waiting.push(Waiting { asked, told });
-                Ok(Turn::Wait(turn))
+                Turn::Wait(turn)
             }
         }
     }
@@ -109,7 +97,6 @@ impl Coalescing {
             return Vec::new();
         };
         let waiting = std::mem::take(&mut busy.get_mut().waiting);
-        self.waiting.fetch_sub(waiting.len(), Ordering::Relaxed);
         if waiting.is_empty() {
             busy.get_mut().trips -= 1;
             if busy.get().trips == 0 {

@@ -7,7 +7,6 @@
 //! that is lost is made anew at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::watch;
@@ -21,10 +20,6 @@ use crate::error::{StoreError, StoreErrorKind};
 
 mod recovery;
 
-/// Beyond so many questions under way a further one fails at once: nothing waits in a queue
-/// without bound.
-pub(super) const MOST_IN_FLIGHT: usize = 1_024;
-
 /// Clones share the connection.
 #[derive(Clone)]
 pub(super) struct Lane(Arc<Shared>);
@@ -32,7 +27,6 @@ pub(super) struct Lane(Arc<Shared>);
 struct Shared {
     connector: Arc<Connector>,
     link: watch::Sender<Link>,
-    in_flight: AtomicUsize,
 }
 
 /// The state of the held connection.
@@ -56,7 +50,6 @@ impl Lane {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
             link: watch::Sender::new(Link::Down(None)),
-            in_flight: AtomicUsize::new(0),
         }))
     }
 
@@ -77,7 +70,6 @@ impl Lane {
     /// Sends a question. The future may be dropped at any time; the server may count the question
     /// all the same.
     pub(super) async fn send(&self, question: &impl Scripted) -> Result<Value, Failed> {
-        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
         match self.0.ask(question, false).await {
             // Nothing ran, and its successor may be known already. Once: a server that was just
             // connected to is not left again before the pause is over.
@@ -94,7 +86,6 @@ impl Lane {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
         self.0.ask(question, is_asking).await
     }
 
@@ -253,25 +244,5 @@ impl Drop for Attempt {
             }
             open
         });
-    }
-}
-
-/// One of the places for questions under way; given back when dropped.
-struct Place(Arc<Shared>);
-
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Result<Self, StoreError> {
-        let before = shared.in_flight.fetch_add(1, Ordering::Relaxed);
-        let place = Self(Arc::clone(shared));
-        if before >= MOST_IN_FLIGHT {
-            return Err(StoreError::new(StoreErrorKind::Overloaded));
-        }
-        Ok(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -18,6 +18,7 @@ mod error;
 mod held;
 mod keys;
 mod lane;
+mod places;
 mod plain;
 mod plain_pack;
 mod reply;

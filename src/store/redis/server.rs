@@ -10,6 +10,7 @@ use super::cluster::Cluster;
 use super::coalesce::{Coalescing, Told, Turn};
 use super::keys::Prefix;
 use super::lane::{Failed, Lane};
+use super::places::Places;
 use super::plain::{self, Plain, is_other_form};
 use super::plain_pack::PlainPack;
 use super::reply::Expected;
@@ -30,6 +31,7 @@ struct Shared {
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
     coalescing: Coalescing,
+    places: Places,
 }
 
 /// Who is asked. Clones share the connections.
@@ -69,6 +71,7 @@ impl Server {
             prefix,
             clock,
             coalescing: Coalescing::default(),
+            places: Places::default(),
         }))
     }
 
@@ -137,7 +140,7 @@ impl Server {
     }
 
     async fn answer_plain(&self, plain: &Plain) -> Result<Decisions, StoreError> {
-        let debt = match Coalescing::enter(self, plain)? {
+        let debt = match Coalescing::enter(self, plain) {
             Turn::Go(turn) => {
                 let debt = self.ask_plain(plain, plain.subject()).await;
                 drop(turn);
@@ -209,6 +212,7 @@ impl Trip {
     /// The answer. The future may be dropped at any time.
     pub(super) async fn answer(self) -> Result<Decisions, StoreError> {
         let server = &self.server;
+        let _place = server.0.places.take()?;
         match self.asked {
             Asked::Nothing => Ok(Decisions::default()),
             Asked::Plain(plain) => server.answer_plain(&plain).await,
