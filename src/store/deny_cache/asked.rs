@@ -16,7 +16,7 @@ pub(in crate::store) struct Asked {
     denials: Arc<Denials>,
     /// On the clock of the denials; the store has decided no earlier.
     sent: Micros,
-    checks: SmallVec<[AskedCheck; 2]>,
+    checks: SmallVec<[AskedCheck; 1]>,
 }
 
 struct AskedCheck {
