@@ -32,6 +32,14 @@ impl Ours {
         Self::of(store, policy(POLICY, allowance))
     }
 
+    /// Charges so many permits of each key.
+    pub async fn owe(&self, keys: u64, permits: u32) {
+        for key in 0..keys {
+            let charged = self.0.charge(POLICY, key, permits).await;
+            charged.expect("a policy");
+        }
+    }
+
     fn of(store: impl Store, policy: Policy) -> Self {
         let limiter = Limiter::builder(store).policy(policy);
         // Late is not wrong here: other programs keep the machine busy, too.

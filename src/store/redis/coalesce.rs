@@ -17,7 +17,7 @@ use crate::algorithm::Algorithm;
 use crate::error::StoreError;
 
 /// So many trips about one key are under way at once, at most.
-const MOST_TRIPS: usize = 2;
+const MOST_TRIPS: usize = 1;
 const SHARDS: usize = 32;
 
 /// The keys of which takes are under way.
