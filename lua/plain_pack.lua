@@ -15,6 +15,9 @@ end
 
 local text, takes = redis.call("GET", KEYS[1]), cmsgpack.unpack(ARGV[2])
 local pack = text and cmsgpack.unpack(text) or {}
+if pack[1] then
+  error("foreign value")
+end
 local debts, count, all_fit = {}, 0, true
 for take = 1, #takes, 3 do
   local debt = math.max((pack[takes[take]] or 0) - now, 0)
