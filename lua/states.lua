@@ -20,11 +20,12 @@ local packs = {}
 -- So long after its expiry a state is kept beside others that live on: a clock that is corrected finds it.
 local grace_us = 3600000000
 
-local function read(key)
+local function read(key, field)
   local text = redis.call("GET", key)
   if not text then
     return {}
-  elseif string.find(text, "^%d") then
+  elseif string.find(text, "^%d") and not string.find(field, "^%a") then
+    -- No state of a group stands alone: its field begins with a letter.
     return { [""] = string.find(text, "^%d+$") and tonumber(text) or text }
   end
   local is_pack, pack = pcall(cmsgpack.unpack, text)
@@ -32,15 +33,19 @@ local function read(key)
     error("foreign value")
   end
   for field, entry in pairs(pack) do
-    local expires = type(entry) == "table" and entry[2] or entry
-    if type(field) ~= "string" or type(expires) ~= "number" then
+    local state, expires = entry, entry
+    if type(entry) == "table" then
+      state, expires = entry[1], entry[2]
+    end
+    local is_state = type(state) == "number" or type(state) == "string"
+    if type(field) ~= "string" or not is_state or type(expires) ~= "number" then
       error("foreign value")
     end
   end
   return pack
 end
 local function state_of(key, field)
-  packs[key] = packs[key] or read(key)
+  packs[key] = packs[key] or read(key, field)
   local entry = packs[key][field]
   if type(entry) == "table" then
     return entry[1]
@@ -52,7 +57,7 @@ end
 -- server's clock, whatever the question's is.
 local function expiry_of_key(key)
   local clock = redis.call("TIME")
-  return clock[1] * 1000000 + clock[2] + redis.call("PTTL", key) * 1000
+  return (clock[1] * 1000 + math.floor(clock[2] / 1000) + redis.call("PTTL", key)) * 1000
 end
 local function write(key, now)
   local pack, latest, is_alone = packs[key], 0, true
