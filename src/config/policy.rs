@@ -30,6 +30,7 @@ pub(super) const FIELDS: Known = &[
     "count_status",
     "mode",
     "max_wait",
+    "group",
     "penalty",
     "quota_lease",
     "on_missing_key",
@@ -62,6 +63,9 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     }
     if let Some(field) = fields.get("max_wait") {
         policy = policy.max_wait(rate::time(&field)?);
+    }
+    if let Some(field) = fields.get("group") {
+        policy = policy.group(field.text("a text, as \"client\"")?);
     }
     if let Some(field) = fields.get("penalty") {
         policy = policy.penalty(penalty::read(&field)?);

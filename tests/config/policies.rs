@@ -1,4 +1,4 @@
-//! `max_wait`, `penalty`, `quota_lease`, `count_status` and `on_store_failure`.
+//! `max_wait`, `group`, `penalty`, `quota_lease`, `count_status` and `on_store_failure`.
 
 use super::{read, refusal, refusal_of, with_field};
 
@@ -18,6 +18,34 @@ fn a_wait_of_up_to_a_day_is_taken() {
         assert_eq!(
             refusal_of(&format!("max_wait = {wait}")),
             format!("line 4: policy \"client\": max_wait: {refused}")
+        );
+    }
+}
+
+#[test]
+fn a_group_is_taken_of_all_limits_that_can_be_in_one() {
+    is_taken("group = \"client\"");
+    for (group, refused) in [
+        (
+            "\"\"",
+            "got \"\", expected 1 to 64 printable ASCII characters",
+        ),
+        ("true", "got true, expected a text, as \"client\""),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("group = {group}")),
+            format!("line 4: policy \"client\": group: {refused}")
+        );
+    }
+    for (algorithm, limit) in [("sliding-log", "\"5/min\""), ("concurrency", "20")] {
+        let text = format!(
+            "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
+             algorithm = \"{algorithm}\"\nlimit = {limit}\ngroup = \"client\"\n"
+        );
+        assert_eq!(
+            refusal(&text),
+            "line 7: policy \"client\": group: is an option of all limits but sliding-log and \
+             concurrency"
         );
     }
 }

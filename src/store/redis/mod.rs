@@ -80,15 +80,17 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
-/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`, and
-/// so has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
-/// `gcra1+3600s`. All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
+/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. The
+/// [further rates](crate::Limit::and) of a limit are in the key of the first, but for those of a sliding
+/// log, whose keys have their periods in the layout: `sliding_log1+3600s`. The policies of a
+/// [group](crate::Policy::group) have one key together, `{prefix}:group1:{<hash of the subject>}:{group}`.
+/// All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
 ///
 /// # Rights
 ///
 /// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +incrby +del
-/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
+/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
 ///

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 
 use super::keys::{Prefix, field};
 use super::script::Scripted;
@@ -16,8 +16,8 @@ use crate::time::Micros;
 pub(super) const TEXT: &str = include_str!("../../../lua/plain.lua");
 pub(super) const QUEUE_TEXT: &str = include_str!("../../../lua/plain_queue.lua");
 
-/// What a debt is below: that which is not, is none.
-const MOST_DEBT_US: i64 = 1 << 53;
+/// What a debt is below, as nobody owes more than 120 years: that which is not, is none.
+const MOST_DEBT_US: i64 = 1 << 52;
 
 /// About so long is a command beside its script: to be made in one piece.
 const MOST_BYTES: usize = 160;
@@ -172,15 +172,4 @@ impl Scripted for PlainQueue {
     fn with_text(&self) -> Cmd {
         self.command("EVAL", QUEUE_TEXT)
     }
-}
-
-/// Whether the key holds another form of the state, or something else: nothing was written.
-pub(super) fn is_other_form(error: &RedisError) -> bool {
-    let texts = [
-        "attempt to perform arithmetic",
-        "not an integer",
-        "out of range",
-    ];
-    let detail = error.detail().unwrap_or_default();
-    texts.iter().any(|text| detail.contains(text))
 }

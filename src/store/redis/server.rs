@@ -8,10 +8,11 @@ use redis::Value;
 
 use super::cluster::Cluster;
 use super::coalesce::{Coalescing, Told, Turn};
+use super::error::is_other_form;
 use super::keys::Prefix;
 use super::lane::{Failed, Lane};
 use super::places::Places;
-use super::plain::{self, Plain, is_other_form};
+use super::plain::{self, Plain};
 use super::plain_pack::PlainPack;
 use super::reply::Expected;
 use super::script::{Question, Scripted};

@@ -230,6 +230,8 @@ fn what_has_the_wrong_structure_is_neither_allowed_nor_read() {
         "count_status = \"401\"",
         "mode = \"on\"",
         "max_wait = 2",
+        "group = \"\"",
+        "group = [\"client\"]",
         "penalty = \"1h\"",
         "penalty = { denials = 10, within = \"15min\" }",
         "penalty = { denials = 101, within = \"15min\", ban = \"1h\" }",
