@@ -50,6 +50,14 @@ impl Asked {
         }
     }
 
+    /// It is sent later than it was asked, and decided after what has changed until now.
+    pub(in crate::store) fn is_sent_now(&mut self) {
+        self.sent = self.denials.now();
+        for check in &mut self.checks {
+            check.ticket = self.denials.table.ticket(check.key);
+        }
+    }
+
     pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
         let Ok(decisions) = answer else { return };
         let each = || self.checks.iter().zip(decisions.iter());

@@ -206,15 +206,7 @@ impl Store for RedisStore {
                 Err(noted) => noted,
             },
         };
-        let trip = self.server.trip(checks);
-        // One future for both: each box is an allocation, and a copy of what it holds.
-        Answer::Pending(Box::pin(async move {
-            let answer = trip.answer().await;
-            if let Some(noted) = noted {
-                noted.answered(&answer);
-            }
-            answer
-        }))
+        Answer::Pending(Box::pin(self.server.trip(checks, noted).answer()))
     }
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {

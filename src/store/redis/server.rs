@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::cluster::Cluster;
-use super::coalesce::{Coalescing, Told, Turn};
+use super::coalesce::{Coalescing, Take, Told, Turn};
 use super::error::is_other_form;
 use super::keys::Prefix;
 use super::lane::{Failed, Lane};
@@ -20,7 +20,8 @@ use super::split::{self, Part};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
-use crate::store::{Answer, Check, Recovered, Store};
+use crate::store::deny_cache::asked::Asked as Noted;
+use crate::store::{Check, Recovered};
 use crate::time::{Clock, Micros};
 
 /// The servers, without a memory of denials. Clones share the connections.
@@ -46,6 +47,8 @@ pub(super) enum Servers {
 pub(super) struct Trip {
     server: Server,
     asked: Asked,
+    /// Who remembers what is denied.
+    noted: Option<Noted>,
 }
 
 /// What is asked, from the leanest to what can ask everything. What is rare is boxed: the size of all
@@ -92,10 +95,11 @@ impl Server {
         &self.0.coalescing
     }
 
-    pub(super) fn trip(&self, checks: &[Check<'_>]) -> Trip {
+    pub(super) fn trip(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Trip {
         Trip {
             server: self.clone(),
             asked: self.asked(checks),
+            noted,
         }
     }
 
@@ -140,26 +144,27 @@ impl Server {
         any.expected.read(reply)
     }
 
-    async fn answer_plain(&self, plain: &Plain) -> Result<Decisions, StoreError> {
-        let debt = match Coalescing::enter(self, plain) {
-            Turn::Go(turn) => {
-                let debt = self.ask_plain(plain, plain.subject()).await;
+    async fn answer_plain(&self, take: Take) -> Result<Decisions, StoreError> {
+        let take = match Coalescing::enter(self, take) {
+            Turn::Go(turn, take) => {
+                let debt = self.ask_plain(&take.plain, take.plain.subject()).await?;
+                if let Some(debt) = debt {
+                    return Ok(take.decided(debt));
+                }
                 drop(turn);
-                debt?
+                take
             }
             Turn::Wait(told) => match told.await {
-                Ok(Told::Debt(debt)) => Some(debt),
-                Ok(Told::OtherForm) => None,
+                Ok(Told::Decided(decisions)) => return Ok(decisions),
+                Ok(Told::OtherForm(take)) => take,
                 Ok(Told::Failed(error)) => return Err(error),
                 Err(gone) => {
                     return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
                 }
             },
         };
-        match debt {
-            Some(debt) => Ok(plain.decide(debt)),
-            None => Box::pin(self.ask_any(&[plain.check()])).await,
-        }
+        let answer = Box::pin(self.ask_any(&[take.plain.check()])).await;
+        told(take.noted, answer)
     }
 
     async fn answer_plain_pack(&self, pack: &PlainPack) -> Result<Decisions, StoreError> {
@@ -212,24 +217,26 @@ impl Server {
 impl Trip {
     /// The answer. The future may be dropped at any time.
     pub(super) async fn answer(self) -> Result<Decisions, StoreError> {
-        let server = &self.server;
+        let (server, noted) = (&self.server, self.noted);
         let _place = server.0.places.take()?;
-        match self.asked {
+        let answer = match self.asked {
             Asked::Nothing => Ok(Decisions::default()),
-            Asked::Plain(plain) => server.answer_plain(&plain).await,
+            Asked::Plain(plain) => return server.answer_plain(Take { plain, noted }).await,
             Asked::PlainPack(pack) => Box::pin(server.answer_plain_pack(&pack)).await,
             Asked::Any(any) => Box::pin(server.answer_any(&any)).await,
             Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
-        }
+        };
+        told(noted, answer)
     }
 }
 
-impl Store for Server {
-    fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        Answer::Pending(Box::pin(self.trip(checks).answer()))
+/// An answer, after the memory of denials was told of it.
+fn told(
+    noted: Option<Noted>,
+    answer: Result<Decisions, StoreError>,
+) -> Result<Decisions, StoreError> {
+    if let Some(noted) = noted {
+        noted.answered(&answer);
     }
-
-    fn recovered(&self, within: Duration) -> Option<Recovered> {
-        Some(self.recovered(within))
-    }
+    answer
 }
