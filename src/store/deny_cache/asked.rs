@@ -59,7 +59,12 @@ impl Asked {
     }
 
     pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
-        let Ok(decisions) = answer else { return };
+        if let Ok(decisions) = answer {
+            self.decided(decisions);
+        }
+    }
+
+    pub(in crate::store) fn decided(self, decisions: &Decisions) {
         let each = || self.checks.iter().zip(decisions.iter());
         let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
         let received = self.denials.now();

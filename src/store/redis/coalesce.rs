@@ -46,7 +46,6 @@ struct Waiting {
 }
 
 /// What a trip has brought for one take.
-#[expect(clippy::large_enum_variant, reason = "all but a few are decisions")]
 pub(super) enum Told {
     Decided(Decisions),
     /// It has to be asked about by the script for everything.
@@ -164,11 +163,11 @@ impl Trip {
 impl Take {
     /// The decision, when the key owed so much.
     pub(super) fn decided(self, debt: u64) -> Decisions {
-        let answer = Ok(self.plain.decide(debt));
+        let decisions = self.plain.decide(debt);
         if let Some(noted) = self.noted {
-            noted.answered(&answer);
+            noted.decided(&decisions);
         }
-        answer.unwrap_or_default()
+        decisions
     }
 }
 

@@ -53,6 +53,10 @@ pub(super) struct Trip {
 
 /// What is asked, from the leanest to what can ask everything. What is rare is boxed: the size of all
 /// trips is that of the largest.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a plain take is what most questions are, and a box an allocation"
+)]
 enum Asked {
     Nothing,
     Plain(Plain),
