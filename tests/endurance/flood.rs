@@ -7,7 +7,8 @@ use tower_throttle::{Limiter, Policy, SECOND, Store};
 
 use super::support::memory::resident;
 
-/// What a process may grow by for other reasons: buffers, and how the allocator lays things out.
+/// What a process may grow by for other reasons: buffers, and how the allocator lays things out. A
+/// page is as large as this where the system gives large ones.
 const OTHER_REASONS: u64 = 2 << 20;
 
 /// Ten million where that is wanted, else so many.
