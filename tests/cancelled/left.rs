@@ -1,6 +1,7 @@
 //! What requests may leave behind.
 
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,7 +9,8 @@ use futures_util::poll;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tower_throttle::{
-    DAY, Decision, FailureMode, HOUR, Key, Limit, Limiter, Policy, Route, SECOND, StoreErrorKind,
+    DAY, Decision, FailureMode, HOUR, Held, Key, Limit, Limiter, Policy, Route, SECOND,
+    StoreErrorKind,
 };
 
 use super::support::redis::Server;
@@ -65,32 +67,34 @@ pub(crate) async fn looked_at(times: usize, future: impl Future) -> bool {
 /// What there was before.
 pub(crate) struct Before {
     tasks: usize,
+    /// Held for as long as it takes: the task that renews leases is over with the last of them.
+    first: Held,
 }
 
 impl Before {
-    /// When all is there that stays, among it the task that renews leases.
+    /// When all is there that stays.
     pub(crate) async fn now(server: &Server, limiter: &Limiter) -> Self {
-        let held = limiter.hold("places", "first").await.unwrap();
-        let tasks = tasks();
-        drop(held);
-        until(|| "one lease".to_owned(), || leases(server) == 0).await;
+        let first = limiter.hold("places", "first").await.unwrap();
+        assert_eq!(leases(server), 1);
         nobody_else_is_connected(server).await;
-        Self { tasks }
+        let tasks = tasks();
+        Self { tasks, first }
     }
 
     /// Waits until all is as it was, which comes by itself.
-    pub(crate) async fn is_back(&self, server: &Server, limiter: &Limiter) {
-        until(
-            || format!("{} leases", leases(server)),
-            || leases(server) == 0,
-        )
-        .await;
+    pub(crate) async fn is_back(self, server: &Server, limiter: &Limiter) {
+        let more = || format!("{} leases, one before", leases(server));
+        until(more, || leases(server) == 1).await;
         nobody_waits(limiter).await;
-        let Self { tasks: before } = self;
+        let before = self.tasks;
+        eprintln!("TASKS before {before}");
         let more = || format!("{} tasks, {before} before", tasks());
-        until(more, || tasks() <= *before).await;
+        until(more, || tasks() <= before).await;
+        eprintln!("TASKS {}", tasks());
         all_places_are_free(server, limiter).await;
         nobody_else_is_connected(server).await;
+        drop(self.first);
+        until(|| "the first lease".to_owned(), || leases(server) == 0).await;
     }
 }
 
@@ -115,8 +119,10 @@ async fn all_places_are_free(server: &Server, limiter: &Limiter) {
     pause(server);
     let ask = |number| Box::pin(limiter.check("rate", number as u64));
     let mut all: Vec<_> = (0..MOST_IN_FLIGHT).map(ask).collect();
-    for asked in &mut all {
-        assert!(poll!(asked).is_pending(), "it is not sent");
+    for (number, asked) in all.iter_mut().enumerate() {
+        if let Poll::Ready(answer) = poll!(asked) {
+            panic!("question {number} is not sent: {answer:?}");
+        }
     }
     let one_more = ask(MOST_IN_FLIGHT).await.unwrap();
     assert_eq!(one_more.store_failure(), Some(StoreErrorKind::Overloaded));
