@@ -50,7 +50,7 @@ impl Grown {
     /// Four fifths of the keys have left next to nothing.
     pub(crate) fn assert_flat(&self) {
         let Self { early, late } = *self;
-        let most = early + early / 50 + OTHER_REASONS;
+        let most = early + early / 25 + OTHER_REASONS;
         assert!(late <= most, "{early} bytes, then {late}: it grows");
     }
 
