@@ -50,5 +50,5 @@ async fn ten_thousand_questions_dropped_at_whatever_point_leave_nothing_behind()
         }
     }
     assert!(0 < done && done < ROUNDS * EACH, "{done} had an answer");
-    before.is_back(&server, &limiter).await;
+    before.comes_back(&server, &limiter).await;
 }

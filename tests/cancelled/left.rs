@@ -82,7 +82,7 @@ impl Before {
     }
 
     /// Waits until all is as it was, which comes by itself.
-    pub(crate) async fn is_back(self, server: &Server, limiter: &Limiter) {
+    pub(crate) async fn comes_back(self, server: &Server, limiter: &Limiter) {
         let more = || format!("{} leases, one before", leases(server));
         until(more, || leases(server) == 1).await;
         nobody_waits(limiter).await;

@@ -82,7 +82,7 @@ async fn ten_thousand_clients_that_go_away_while_they_are_served_or_held_up_leav
         requests.shutdown().await;
         stage.service.inside(0).await;
     }
-    before.is_back(&stage.server, &stage.limiter).await;
+    before.comes_back(&stage.server, &stage.limiter).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,5 +100,5 @@ async fn ten_thousand_clients_that_go_away_while_they_are_judged_leave_nothing_b
         }
         stage.service.inside(0).await;
     }
-    before.is_back(&stage.server, &stage.limiter).await;
+    before.comes_back(&stage.server, &stage.limiter).await;
 }
