@@ -1,4 +1,5 @@
-//! What the layer adds to a service that does nothing, beside that service in the same run.
+//! What the layer adds to a service that does nothing, beside that service in the same run; of
+//! denials, beside a service that answers every request with a bare 429.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -6,7 +7,7 @@ use std::hint::black_box;
 use std::task::{Context, Poll};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use tower::{Layer, Service, ServiceExt};
@@ -20,8 +21,9 @@ use http_store::{TestStore, Trip};
 
 type Body = Empty<Bytes>;
 
+/// Answers with this status and no more.
 #[derive(Clone)]
-struct Nothing;
+struct Nothing(StatusCode);
 
 impl Service<Request<Body>> for Nothing {
     type Response = Response<Body>;
@@ -33,7 +35,9 @@ impl Service<Request<Body>> for Nothing {
     }
 
     fn call(&mut self, _: Request<Body>) -> Self::Future {
-        ready(Ok(Response::default()))
+        let mut response = Response::default();
+        *response.status_mut() = self.0;
+        ready(Ok(response))
     }
 }
 
@@ -75,18 +79,26 @@ fn layer_overhead(criterion: &mut Criterion) {
     let scarce = Limit::gcra(1, 366 * 86_400 * SECOND);
     let silent = QuotaHeaders::NONE;
 
-    bench(criterion, "bare", Nothing);
+    let service = Nothing(StatusCode::OK);
+    bench(criterion, "bare", service.clone());
     let allowed = layer(MemoryStore::new(), ample);
-    bench(criterion, "allowed", allowed.layer(Nothing));
+    bench(criterion, "allowed", allowed.layer(service.clone()));
     let allowed = allowed.headers(silent);
-    bench(criterion, "allowed, no headers", allowed.layer(Nothing));
-    let by_trip = layer(TestStore::new(Trip::Short), ample).headers(silent);
-    bench(criterion, "allowed by a trip", by_trip.layer(Nothing));
     bench(
         criterion,
-        "denied",
-        layer(MemoryStore::new(), scarce).layer(Nothing),
+        "allowed, no headers",
+        allowed.layer(service.clone()),
     );
+    let by_trip = layer(TestStore::new(Trip::Short), ample).headers(silent);
+    bench(
+        criterion,
+        "allowed by a trip",
+        by_trip.layer(service.clone()),
+    );
+    let denying = Nothing(StatusCode::TOO_MANY_REQUESTS);
+    bench(criterion, "bare 429", denying);
+    let denied = layer(MemoryStore::new(), scarce);
+    bench(criterion, "denied", denied.layer(service));
 }
 
 criterion_group!(benches, layer_overhead);

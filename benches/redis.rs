@@ -1,10 +1,11 @@
 //! A Redis decision beside its floor: a raw `EVALSHA` of `return 1` over the same kind of
-//! connection, at concurrency 1 and 64. Compare ratios within one run only.
+//! connection. Compare ratios within one run only; `comparison/` measures side by side, and with
+//! others.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::future::join_all;
 use redis::IntoConnectionInfo;
 use redis::aio::MultiplexedConnection;
@@ -18,23 +19,59 @@ mod server;
 
 const KEYS: u64 = 100_000;
 
-/// The time of `rounds` questions, so many under way at any time.
-async fn timed<F: Future>(rounds: u64, at_once: u64, ask: impl Fn(u64) -> F) -> Duration {
-    let ask = &ask;
-    let started = Instant::now();
-    join_all((0..at_once).map(|lane| async move {
-        // Each goes on by itself, as requests do; the last rounds are shared out unevenly.
-        let mut number = lane;
-        while number < rounds {
-            black_box(ask(number).await);
-            number += at_once;
-        }
-    }))
-    .await;
-    started.elapsed()
+/// What the benches ask of.
+struct Asked {
+    runtime: Runtime,
+    limiter: Limiter,
+    floor: MultiplexedConnection,
+    digest: String,
+    _server: server::Server,
 }
 
-async fn raw_connection(url: &str) -> (MultiplexedConnection, String) {
+impl Asked {
+    fn new() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let server = server::Server::start();
+        let (floor, digest) = runtime.block_on(floor(&server.url()));
+        let store = runtime.block_on(server.store());
+        let limiter = Limiter::builder(store)
+            .policies(policies())
+            .timeout(10 * SECOND);
+        Self {
+            limiter: limiter.build().unwrap(),
+            runtime,
+            floor,
+            digest,
+            _server: server,
+        }
+    }
+
+    async fn decide(&self, policy: &str, key: u64) {
+        let decision = self.limiter.check(policy, key).await.unwrap();
+        assert_eq!(decision.store_failure(), None);
+        black_box(decision);
+    }
+
+    async fn touch_floor(&self, key: u64) {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.digest).arg(1).arg(key);
+        let mut connection = self.floor.clone();
+        black_box(connection.send_packed_command(&command).await.unwrap());
+    }
+}
+
+/// At these rates a key that was asked about stays in Redis: none of them is new.
+fn policies() -> [Policy; 4] {
+    [
+        Policy::new("gcra", Limit::gcra(1, SECOND).burst(1_000_000)),
+        Policy::new("fixed_window", Limit::fixed_window(1_000_000, 60 * SECOND)),
+        Policy::new("sliding_log", Limit::sliding_log(10, SECOND)),
+        Policy::new("hot", Limit::gcra(1_000_000, SECOND).burst(100_000_000)),
+    ]
+}
+
+/// A bare connection, and the digest of a script that does nothing.
+async fn floor(url: &str) -> (MultiplexedConnection, String) {
     // Without delay, as the store's own.
     let tcp = TcpSettings::default().set_nodelay(true);
     let server = url.into_connection_info().unwrap().set_tcp_settings(tcp);
@@ -46,39 +83,36 @@ async fn raw_connection(url: &str) -> (MultiplexedConnection, String) {
     (connection, digest)
 }
 
-fn redis_decision(criterion: &mut Criterion) {
-    let runtime = Runtime::new().unwrap();
-    let server = server::Server::start();
-    let (connection, digest) = runtime.block_on(raw_connection(&server.url()));
-    let policies = [
-        Policy::new("gcra", Limit::gcra(1_000_000, SECOND)),
-        Policy::new("fixed_window", Limit::fixed_window(1_000_000, SECOND)),
-        Policy::new("sliding_log", Limit::sliding_log(10, SECOND)),
-    ];
-    let store = runtime.block_on(server.store());
-    let limiter = Limiter::builder(store)
-        .policies(policies)
-        .timeout(10 * SECOND);
-    let limiter = limiter.build().unwrap();
+/// The time of `rounds` questions, so many under way at any time.
+async fn timed<F: Future>(rounds: u64, at_once: u64, ask: impl Fn(u64) -> F) -> Duration {
+    let ask = &ask;
+    let started = Instant::now();
+    join_all((0..at_once).map(|lane| async move {
+        // Each goes on by itself, as requests do; the last rounds are shared out unevenly.
+        let mut number = lane;
+        while number < rounds {
+            ask(number).await;
+            number += at_once;
+        }
+    }))
+    .await;
+    started.elapsed()
+}
 
-    for at_once in [1, 64] {
+fn many_keys(criterion: &mut Criterion) {
+    let asked = Asked::new();
+    for at_once in [1, 64, 1_024] {
         let mut group = criterion.benchmark_group(format!("redis, {at_once} at once"));
         group.bench_function("floor: EVALSHA of return 1", |bencher| {
-            bencher.to_async(&runtime).iter_custom(|rounds| {
-                timed(rounds, at_once, |number| {
-                    let mut connection = connection.clone();
-                    let mut command = redis::cmd("EVALSHA");
-                    command.arg(&digest).arg(1).arg(number % KEYS);
-                    async move { connection.send_packed_command(&command).await.unwrap() }
-                })
+            bencher.to_async(&asked.runtime).iter_custom(|rounds| {
+                timed(rounds, at_once, |number| asked.touch_floor(number % KEYS))
             });
         });
         for policy in ["gcra", "fixed_window", "sliding_log"] {
-            let id = BenchmarkId::new("decision", policy);
-            group.bench_function(id, |bencher| {
-                bencher.to_async(&runtime).iter_custom(|rounds| {
+            group.bench_function(policy, |bencher| {
+                bencher.to_async(&asked.runtime).iter_custom(|rounds| {
                     timed(rounds, at_once, |number| {
-                        limiter.check(policy, number % KEYS)
+                        asked.decide(policy, number % KEYS)
                     })
                 });
             });
@@ -87,12 +121,27 @@ fn redis_decision(criterion: &mut Criterion) {
     }
 }
 
+fn hot_key(criterion: &mut Criterion) {
+    const AT_ONCE: u64 = 256;
+    let asked = Asked::new();
+    let mut group = criterion.benchmark_group(format!("redis, one hot key, {AT_ONCE} at once"));
+    group.bench_function("floor: EVALSHA of return 1", |bencher| {
+        let asking = |rounds| timed(rounds, AT_ONCE, |_| asked.touch_floor(0));
+        bencher.to_async(&asked.runtime).iter_custom(asking);
+    });
+    group.bench_function("gcra", |bencher| {
+        let asking = |rounds| timed(rounds, AT_ONCE, |_| asked.decide("hot", 0));
+        bencher.to_async(&asked.runtime).iter_custom(asking);
+    });
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2));
-    targets = redis_decision
+    targets = many_keys, hot_key
 }
 criterion_main!(benches);

@@ -88,7 +88,7 @@ local function concurrency(key, at, now)
       redis.call("ZADD", key, text(renewed), lease)
       local latest = redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2]
       redis.call("PEXPIREAT", key, math.ceil(tonumber(latest) / 1000))
-    end
+    end or nil
   end
   if verb == "credit" or verb == "release" then
     -- A lease is ended by its holder, whole.
@@ -96,7 +96,7 @@ local function concurrency(key, at, now)
     local empties_in = empty_in(back == permits and lease or nil)
     return true, 0, held - back, empties_in, back > 0 and function()
       hold(permits - back, lapses)
-    end
+    end or nil
   end
   if verb == "take" and cost > 0 and held + cost > limit then
     local freed, wait_us = 0, lease_us
@@ -117,5 +117,5 @@ local function concurrency(key, at, now)
   local new_permits = math.min(permits + cost, 4294967295 - (held - permits))
   return true, 0, held, empty_in(), cost > 0 and new_permits > 0 and function()
     hold(new_permits, math.max(lapses, now + lease_us))
-  end
+  end or nil
 end

@@ -1,7 +1,7 @@
 -- debt: what GCRA, token bucket and leaky bucket share: how long it takes until all that was taken
 -- of a key is paid back, and what an action makes of that.
--- KEYS[i]       state key        string: paid_us, or paid_us:part:scale for paid_us + part/scale, the
---                                instant at which nothing is owed any more
+-- state         string           paid_us, or paid_us:part:scale for paid_us + part/scale, the instant at
+--                                which nothing is owed any more
 -- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
 -- ARGV[at + 2]  cost_us          integer >= 0; what the permits take in time; 0 and no part: looks
 -- ARGV[at + 3]  cost_part        integer >= 0, < scale
@@ -10,8 +10,8 @@
 -- ARGV[at + 6]  scale            integer > 0; the parts of a microsecond that the rate needs
 -- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel, credit: the paid_us
 -- ARGV[at + 8]  mark_part        and part that taking the permits has left; credit: 0 when not known
--- Returns       fits, wait_us, debt_us, debt_part
--- Writes        KEYS[i] in its commit; expires when nothing is owed
+-- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, which expires when nothing
+--                is owed
 -- Mirrors       src/algorithm/debt.rs
 -- What is left of us + part/scale less the other, at least nothing.
 local function minus(us, part, less_us, less_part, scale)
@@ -24,7 +24,7 @@ local function minus(us, part, less_us, less_part, scale)
   end
   return us, part
 end
-local function debt(key, at, now, queues)
+local function debt(state, at, now, queues)
   local verb, scale = ARGV[at + 1], tonumber(ARGV[at + 6])
   local cost_us, cost_part = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local tolerance_us, tolerance_part = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
@@ -33,7 +33,6 @@ local function debt(key, at, now, queues)
 
   local paid_us, paid_part, is_last = 0, 0, false
   local old_scale = scale
-  local state = redis.call("GET", key)
   if state then
     paid_us = tonumber(state)
     if not paid_us then
@@ -61,16 +60,12 @@ local function debt(key, at, now, queues)
   end
 
   local function owe(us, part)
-    return function()
-      if us == 0 and part == 0 then
-        redis.call("DEL", key)
-      elseif part == 0 then
-        redis.call("SET", key, now + us, "PXAT", math.ceil((now + us) / 1000))
-      else
-        local fraction = string.format("%.0f:%.0f:%.0f", now + us, part, scale)
-        redis.call("SET", key, fraction, "PXAT", math.ceil((now + us + 1) / 1000))
-      end
+    if us == 0 and part == 0 then
+      return false
+    elseif part == 0 then
+      return now + us, now + us
     end
+    return string.format("%.0f:%.0f:%.0f", now + us, part, scale), now + us + 1
   end
 
   local debt_us, debt_part = minus(paid_us, paid_part, now, 0, scale)

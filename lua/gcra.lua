@@ -1,5 +1,5 @@
 -- gcra: judge a cost against a key's theoretical arrival time, and advance it.
--- KEYS[i]       state key        string: tat_us, or tat_us:part:scale for tat_us + part/scale
+-- state         string           tat_us, or tat_us:part:scale for tat_us + part/scale
 -- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
 -- ARGV[at + 2]  cost_us          integer >= 0
 -- ARGV[at + 3]  cost_part        integer >= 0, < scale
@@ -8,9 +8,8 @@
 -- ARGV[at + 6]  scale            integer > 0
 -- ARGV[at + 7]  longest_us       integer >= 0
 -- ARGV[at + 8]  mark_part        integer >= 0; the arguments so far are those of debt
--- Returns       fits, wait_us, debt_us, debt_part
--- Writes        KEYS[i] in its commit; expires when nothing is owed
+-- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, and when it expires
 -- Mirrors       src/algorithm/gcra.rs
-local function gcra(key, at, now)
-  return debt(key, at, now, false)
+local function gcra(state, at, now)
+  return debt(state, at, now, false)
 end

@@ -1,5 +1,5 @@
 -- leaky_bucket: pour a cost into a bucket that runs out at a constant rate.
--- KEYS[i]       state key        string: the instant at which the bucket is empty, as debt has it
+-- state         string           the instant at which the bucket is empty, as debt has it
 -- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
 -- ARGV[at + 2]  cost_us          integer >= 0
 -- ARGV[at + 3]  cost_part        integer >= 0, < scale
@@ -9,9 +9,8 @@
 -- ARGV[at + 7]  longest_us       integer >= 0
 -- ARGV[at + 8]  mark_part        integer >= 0; the arguments so far are those of debt
 -- ARGV[at + 9]  queues           0: lets in at once what fits; 1: one after the other
--- Returns       fits, wait_us, debt_us, debt_part
--- Writes        KEYS[i] in its commit; expires when nothing is owed
+-- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, and when it expires
 -- Mirrors       src/algorithm/leaky_bucket.rs
-local function leaky_bucket(key, at, now)
-  return debt(key, at, now, ARGV[at + 9] == "1")
+local function leaky_bucket(state, at, now)
+  return debt(state, at, now, ARGV[at + 9] == "1")
 end

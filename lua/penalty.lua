@@ -1,5 +1,5 @@
 -- penalty: tell whether a subject is banned, and count denials of the check before.
--- KEYS[i]       state key        string: expires_us:banned_until_us:ban_us, then the instant of each
+-- state         string           expires_us:banned_until_us:ban_us, then the instant of each
 --                                denial, oldest first, all with a colon between
 -- ARGV[at + 1]  verb             take
 -- ARGV[at + 2]  cost             1; 0 only looks
@@ -7,16 +7,15 @@
 -- ARGV[at + 4]  within_us        integer > 0; in any interval of this length
 -- ARGV[at + 5]  ban_us           integer > 0; the first ban
 -- ARGV[at + 6]  longest_us       integer >= ban_us; up to which bans double
--- Returns       fits, rest_us of the ban, denials, next_ban_us
--- Writes        KEYS[i] in its commit, which counts a denial; expires when all is forgotten
+-- Returns       fits, rest_us of the ban, denials, next_ban_us; the state to keep, if any, which counts a
+--                denial and expires when all is forgotten
 -- Mirrors       src/algorithm/penalty.rs
-local function penalty(key, at, now)
+local function penalty(state, at, now)
   local looks, most = ARGV[at + 1] ~= "take" or ARGV[at + 2] == "0", tonumber(ARGV[at + 3])
   local within_us, first_ban = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local longest_us = tonumber(ARGV[at + 6])
 
   local banned_until, ban, denials = 0, 0, {}
-  local state = redis.call("GET", key)
   if state then
     local expires, until_us, length, instants = string.match(state, "^(%d+):(%d+):(%d+)([%d:]*)$")
     if not expires then
@@ -40,24 +39,26 @@ local function penalty(key, at, now)
     return false, rest_us, #denials, next_ban
   end
 
-  return true, rest_us, #denials, next_ban, not looks and function()
-    -- A clock that stepped back stands still.
-    local newest = math.max(denials[#denials] or now, now)
-    denials[#denials + 1] = newest
-    local expires = newest + within_us
-    if #denials >= most then
-      denials, banned_until, ban, expires = {}, now + next_ban, next_ban, 0
-    end
-    if ban > 0 then
-      expires = math.max(expires, banned_until + longest_us)
-    end
-    local text = {}
-    for _, number in ipairs({expires, banned_until, ban}) do
-      text[#text + 1] = string.format("%.0f", number)
-    end
-    for _, instant in ipairs(denials) do
-      text[#text + 1] = string.format("%.0f", instant)
-    end
-    redis.call("SET", key, table.concat(text, ":"), "PXAT", math.ceil(expires / 1000))
+  local counted = #denials
+  if looks then
+    return true, rest_us, counted, next_ban
   end
+  -- A clock that stepped back stands still.
+  local newest = math.max(denials[counted] or now, now)
+  denials[counted + 1] = newest
+  local expires = newest + within_us
+  if #denials >= most then
+    denials, banned_until, ban, expires = {}, now + next_ban, next_ban, 0
+  end
+  if ban > 0 then
+    expires = math.max(expires, banned_until + longest_us)
+  end
+  local text = {}
+  for _, number in ipairs({expires, banned_until, ban}) do
+    text[#text + 1] = string.format("%.0f", number)
+  end
+  for _, instant in ipairs(denials) do
+    text[#text + 1] = string.format("%.0f", instant)
+  end
+  return true, rest_us, counted, next_ban, table.concat(text, ":"), expires
 end

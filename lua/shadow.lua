@@ -2,21 +2,24 @@
 -- depends on them, and carry out all others or none. Stands in place of decide.
 -- KEYS[i]       the state key of check i; all of one hash slot
 -- ARGV[1]       now_us           integer; 0 asks the server's clock
--- ARGV[at]      algorithm        the name of the function that judges check i, behind "shadow:" when
---                                it is in shadow; at = 2 + (i - 1) * stride; its arguments follow
--- ARGV[at + 1]  verb             what to do; reset is done here: it forgets the key
+-- ARGV[at]      algorithm        the name of the function that judges check i, behind "+" when it is
+--                                about a further rate of the limit before it, and that behind
+--                                "shadow:" when it is in shadow; at = 2 + (i - 1) * stride; its
+--                                arguments follow, and last what states has of it
 -- Returns       as decide; but of a check in shadow that fails, in place of fits, 2 for a value that is
 --               not ours and 3 for anything else
--- Writes        what is not in shadow as decide; then what is, when all others fit and it fits itself,
---               with the penalty behind it; but penalty when the check before it is denied and it fits
+-- Writes        what is not in shadow as decide; then what is, when all others fit and all rates of the
+--               limit fit, with the penalty behind it; but penalty when a rate of the limit before it
+--               is denied and it fits
 -- Mirrors       src/algorithm/question.rs
+-- Before it stands states.
 local now = tonumber(ARGV[1])
 if now == 0 then
   local clock = redis.call("TIME")
   now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 end
 
-local reply, commits, all_fit, all_in_shadow = {}, {}, true, true
+local reply, kept, expires, all_fit, all_in_shadow = {}, {}, {}, true, true
 local function at(i)
   return 2 + (i - 1) * stride
 end
@@ -35,9 +38,9 @@ local function try(i, what)
   if not is_shadow(i) then
     return what(i)
   end
-  local done, fit, wait_us, level, more, commit = pcall(what, i)
+  local done, fit, wait_us, level, more, state, ends = pcall(what, i)
   if done then
-    return fit, wait_us, level, more, commit
+    return fit, wait_us, level, more, state, ends
   end
   local problem = fit
   local text = tostring(type(problem) == "table" and problem.err or problem)
@@ -49,42 +52,67 @@ local function try(i, what)
   end
   return 3, 0, 0, 0
 end
-local function judge(i)
-  if ARGV[at(i) + 1] == "reset" then
-    return true, 0, 0, 0, function()
-      redis.call("DEL", KEYS[i])
-    end
-  end
-  return judges[string.match(ARGV[at(i)], "[%w_]+$")](KEYS[i], at(i), now)
-end
 for i = 1, #KEYS do
   all_in_shadow = all_in_shadow and is_shadow(i)
 end
 for i = 1, #KEYS do
-  local fit, wait_us, level, more, commit = try(i, judge)
+  local fit, wait_us, level, more
+  fit, wait_us, level, more, kept[i], expires[i] = try(i, function()
+    return judge(i, string.match(ARGV[at(i)], "[%w_]+$"), at(i), now)
+  end)
   all_fit = all_fit and (fit or is_shadow(i))
-  commits[i] = commit
   local row = (i - 1) * 4
   reply[row + 1], reply[row + 2] = fit == true and 1 or fit or 0, wait_us
   reply[row + 3], reply[row + 4] = level, more
 end
 reply[#KEYS * 4 + 1] = now
 
-local function is_committed(i)
-  if is_penalty(i) then
-    return i > 1 and fits(i - 1) == 0 and fits(i) == 1
+local function is_further_rate(i)
+  return string.find(ARGV[at(i)] or "", "+", 1, true)
+end
+-- Whether all rates of the limit that check i is about fit, whether one is denied, and the last of them.
+local function limit(i)
+  while i > 1 and is_further_rate(i) do
+    i = i - 1
   end
-  local is_banned = is_penalty(i + 1) and fits(i + 1) == 0
-  return all_fit and (not is_shadow(i) or (fits(i) == 1 and not is_banned))
+  local all, denied = fits(i) == 1, fits(i) == 0
+  while is_further_rate(i + 1) do
+    i = i + 1
+    all, denied = all and fits(i) == 1, denied or fits(i) == 0
+  end
+  return all, denied, i
+end
+local function is_committed(i)
+  if kept[i] == nil then
+    return false
+  elseif is_penalty(i) then
+    local _, denied = limit(i - 1)
+    return i > 1 and denied and fits(i) == 1
+  end
+  local all, _, last = limit(i)
+  local is_banned = is_penalty(last + 1) and fits(last + 1) == 0
+  return all_fit and (not is_shadow(i) or (all and not is_banned))
 end
 -- Every read came before the first write, so that an error here means that nothing happened; and what
 -- is in shadow is written last.
-for _, in_shadow in ipairs({ false, true }) do
-  for i = 1, #KEYS do
-    if is_shadow(i) == in_shadow and commits[i] and is_committed(i) then
-      local failure = try(i, commits[i])
-      reply[(i - 1) * 4 + 1] = failure or fits(i)
-    end
+local unwritten = {}
+for i = 1, #KEYS do
+  if not is_shadow(i) and is_committed(i) then
+    unwritten[#unwritten + 1] = keep(i, at(i), kept[i], expires[i])
+  end
+end
+for i, key in ipairs(unwritten) do
+  if key ~= unwritten[i + 1] then
+    write(key, now)
+  end
+end
+for i = 1, #KEYS do
+  if is_shadow(i) and is_committed(i) then
+    local failure = try(i, function()
+      local key = keep(i, at(i), kept[i], expires[i])
+      return key and write(key, now)
+    end)
+    reply[(i - 1) * 4 + 1] = failure or fits(i)
   end
 end
 return reply

@@ -1,14 +1,14 @@
 -- sliding_counter: judge a cost against the counts of two windows, and add to the current one.
--- KEYS[i]       state key        string: opened_us:window_us:current:previous
+-- state         string           opened_us:window_us:current:previous
 -- ARGV[at + 1]  verb             take | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
--- Returns       fits, wait_us, used, gone_in_us; more than a window away when the current one counts
--- Writes        KEYS[i] in its commit; expires when both counts are gone
+-- Returns       fits, wait_us, used, gone_in_us; more than a window away when the current one counts;
+--                the state to keep, if any, which expires when both counts are gone
 -- Mirrors       src/algorithm/sliding_counter.rs
-local function sliding_counter(key, at, now)
+local function sliding_counter(state, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local window_us = tonumber(ARGV[at + 4])
 
@@ -25,7 +25,6 @@ local function sliding_counter(key, at, now)
   end
 
   local opened, length, current, previous = 0, window_us, 0, 0
-  local state = redis.call("GET", key)
   if state then
     opened, length, current, previous = string.match(state, "^(%d+):(%d+):(%d+):(%d+)$")
     opened, length = tonumber(opened), tonumber(length)
@@ -63,13 +62,10 @@ local function sliding_counter(key, at, now)
   local function keep(this, last)
     local most = 4294967295
     if this == 0 and last == 0 then
-      redis.call("DEL", key)
-      return
+      return false
     end
-    local counts = string.format(
-      "%.0f:%.0f:%.0f:%.0f", opened, window_us, math.min(this, most), math.min(last, most)
-    )
-    redis.call("SET", key, counts, "PXAT", math.ceil((now + gone_in(this)) / 1000))
+    this, last = math.min(this, most), math.min(last, most)
+    return string.format("%.0f:%.0f:%.0f:%.0f", opened, window_us, this, last), now + gone_in(this)
   end
   if verb == "credit" then
     -- Those of this window first, unless it is known when they were taken; those of a window
@@ -81,10 +77,11 @@ local function sliding_counter(key, at, now)
     if taken == 0 or (taken >= opened - window_us and taken < opened) then
       back_last = math.min(previous, cost - back)
     end
-    current, previous = current - back, previous - back_last
-    return true, 0, used_of(current, previous), gone_in(current), back + back_last > 0 and function()
-      keep(current, previous)
+    if back + back_last == 0 then
+      return true, 0, used_of(current, previous), gone_in(current)
     end
+    current, previous = current - back, previous - back_last
+    return true, 0, used_of(current, previous), gone_in(current), keep(current, previous)
   end
   if denied then
     local counted, room = previous, limit - current - cost
@@ -98,7 +95,8 @@ local function sliding_counter(key, at, now)
     return false, from - math.min(overlap, length) - now, used, gone_in(current)
   end
 
-  return true, 0, used, gone_in(current), cost > 0 and function()
-    keep(current + cost, previous)
+  if cost == 0 then
+    return true, 0, used, gone_in(current)
   end
+  return true, 0, used, gone_in(current), keep(current + cost, previous)
 end

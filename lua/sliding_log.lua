@@ -105,5 +105,5 @@ local function sliding_log(key, at, now)
     local added = math.min(used + cost, 4294967295) - used
     redis.call("LPUSH", key, taken(0, total + added), at_us + window_us)
     redis.call("PEXPIREAT", key, math.ceil((at_us + window_us) / 1000))
-  end
+  end or nil
 end

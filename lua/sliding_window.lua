@@ -1,5 +1,5 @@
 -- sliding_window: judge a cost against the counts of the slices of the last window, and add to one.
--- KEYS[i]       state key        string: expires_us, then ends_us:used of each slice, oldest first, all
+-- state         string           expires_us, then ends_us:used of each slice, oldest first, all
 --                                with a colon between
 -- ARGV[at + 1]  verb             take | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
@@ -7,16 +7,15 @@
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- ARGV[at + 6]  slice_us         integer > 0
--- Returns       fits, wait_us, used, empty_in_us
--- Writes        KEYS[i] in its commit; expires when the newest slice lapses
+-- Returns       fits, wait_us, used, empty_in_us; the state to keep, if any, which expires when the newest
+--                slice lapses
 -- Mirrors       src/algorithm/sliding_window.rs
-local function sliding_window(key, at, now)
+local function sliding_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local window_us, slice_us = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 6])
 
   -- The slices that still count: their ends, their counts, and how many they are.
   local ends, counts, live, used = {}, {}, 0, 0
-  local state = redis.call("GET", key)
   if state then
     local expires, slices = string.match(state, "^(%d+)(:[%d:]+)$")
     if not expires then
@@ -34,11 +33,12 @@ local function sliding_window(key, at, now)
     return instant - instant % slice_us + slice_us
   end
   local function keep(from)
-    local text = {string.format("%.0f", ends[live] + window_us)}
+    local expires = ends[live] + window_us
+    local text = {string.format("%.0f", expires)}
     for slice = from, live do
       text[#text + 1] = string.format("%.0f:%.0f", ends[slice], counts[slice])
     end
-    redis.call("SET", key, table.concat(text, ":"), "PXAT", math.ceil((ends[live] + window_us) / 1000))
+    return table.concat(text, ":"), expires
   end
   local empty_in = live > 0 and ends[live] + window_us - now or 0
 
@@ -48,18 +48,15 @@ local function sliding_window(key, at, now)
       return true, 0, used, empty_in
     end
     -- The oldest permits: those that stay lapse no earlier than those given back would have.
-    return true, 0, used - back, back < used and empty_in or 0, function()
-      local oldest, rest = 1, back
-      while oldest <= live and counts[oldest] <= rest do
-        oldest, rest = oldest + 1, rest - counts[oldest]
-      end
-      if oldest > live then
-        redis.call("DEL", key)
-      else
-        counts[oldest] = counts[oldest] - rest
-        keep(oldest)
-      end
+    local oldest, rest = 1, back
+    while oldest <= live and counts[oldest] <= rest do
+      oldest, rest = oldest + 1, rest - counts[oldest]
     end
+    if oldest > live then
+      return true, 0, 0, 0, false
+    end
+    counts[oldest] = counts[oldest] - rest
+    return true, 0, used - back, empty_in, keep(oldest)
   end
   if verb == "take" and cost > 0 and used + cost > limit then
     local freed, wait_us = 0, window_us
@@ -73,15 +70,16 @@ local function sliding_window(key, at, now)
     return false, wait_us, used, empty_in
   end
 
-  return true, 0, used, empty_in, cost > 0 and function()
-    -- Into the newest slice also on a clock that stepped back, and where slices were made shorter.
-    local added = math.min(used + cost, 4294967295) - used
-    if live > 0 and ends[live] >= end_of_slice(now) then
-      counts[live] = counts[live] + added
-    else
-      live = live + 1
-      ends[live], counts[live] = end_of_slice(now), added
-    end
-    keep(1)
+  if cost == 0 then
+    return true, 0, used, empty_in
   end
+  -- Into the newest slice also on a clock that stepped back, and where slices were made shorter.
+  local added = math.min(used + cost, 4294967295) - used
+  if live > 0 and ends[live] >= end_of_slice(now) then
+    counts[live] = counts[live] + added
+  else
+    live = live + 1
+    ends[live], counts[live] = end_of_slice(now), added
+  end
+  return true, 0, used, empty_in, keep(1)
 end

@@ -9,6 +9,8 @@ use smallvec::SmallVec;
 use crate::error::StoreErrorKind;
 use crate::time::Micros;
 
+mod rates;
+
 /// The answer to one check: whether the request may pass, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -105,7 +107,9 @@ impl Decision {
         self.outcome
     }
 
-    /// The permits that the policy gives in each [`window`](Self::window), or at the same time.
+    /// The permits that the policy gives in each [`window`](Self::window), or at the same time. Of
+    /// a limit of [several rates](crate::Limit::and) those of one: of the rate that denies for
+    /// longest, or else of the one that leaves the fewest permits now.
     pub fn limit(&self) -> u32 {
         self.limit
     }
@@ -154,7 +158,8 @@ impl Decision {
     }
 
     /// By which what this decision has taken can be given back: see
-    /// [`Action::Refund`](crate::algorithm::Action::Refund).
+    /// [`Action::Refund`](crate::algorithm::Action::Refund). Of a limit of several rates, what it has
+    /// taken under the first.
     pub fn receipt(&self) -> Receipt {
         self.receipt
     }
@@ -263,16 +268,12 @@ impl Decisions {
     /// The position of the decision that a rejection is about: of those that deny, the one with
     /// the longest wait, the first of equals; one that never fits outlasts every wait.
     pub fn denied_by(&self) -> Option<usize> {
-        let wait = |decision: &Decision| match decision.outcome {
-            Outcome::NeverFits => Micros::new(u64::MAX),
-            _ => decision.retry_after,
-        };
         self.0
             .iter()
             .enumerate()
             .rev()
             .filter(|(_, decision)| !decision.is_allowed())
-            .max_by_key(|(_, decision)| wait(decision))
+            .max_by_key(|(_, decision)| decision.wait())
             .map(|(position, _)| position)
     }
 }

@@ -71,9 +71,10 @@
 //! least 20 answers within a second are failures, a circuit breaker opens, and the failure modes
 //! decide at once, without a trip. After 250 ms one request asks the store again, while the others
 //! go on without it: an answer closes the breaker, a failure doubles the pause, to 5 s at most (each
-//! give or take a fifth; at once to 5 s where a password or a right is wrong). Keys that hold
-//! something else and a full memory are no failures of that kind. [`Limiter::breaker`] tells the
-//! state.
+//! give or take a fifth; to 0.8 s where the store answers that it refuses; at once to 5 s where a
+//! password or a right is wrong). A store that can tell when it is back is asked within a second of
+//! that, whatever is left of the pause: see [`Store::recovered`]. Keys that hold something else and a
+//! full memory are no failures of that kind. [`Limiter::breaker`] tells the state.
 //!
 //! # What if there are proxies
 //!
@@ -190,7 +191,8 @@ pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId, Store,
+    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId,
+    QuotaLease, Recovered, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
@@ -220,6 +222,8 @@ mod pages {
     struct Operations;
     #[doc = include_str!("../docs/proxies.md")]
     struct Proxies;
+    #[doc = include_str!("../docs/quota-leases.md")]
+    struct QuotaLeases;
     #[doc = include_str!("../docs/security.md")]
     struct Security;
     #[cfg(feature = "metrics")]

@@ -5,7 +5,10 @@ use std::time::Duration;
 use crate::error::ConfigError;
 use crate::time::{DAY, HOUR, MINUTE, Micros, SECOND};
 
+mod rates;
 mod words;
+
+use self::rates::Rates;
 
 /// An algorithm with its parameters: how many permits, in what time, judged how.
 ///
@@ -29,14 +32,13 @@ mod words;
 /// | [`Limit::sliding_window`] | never more than `limit` in any window, a slice of it late at most | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
 /// | [`Limit::concurrency`] | never more than `limit` at the same time | one entry for each request in flight |
+///
+/// [`and`](Limit::and) adds further rates: 10 a second, but no more than 1000 an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     kind: Kind,
-    permits: u32,
-    period: Duration,
-    /// The most permits at once, under the name that its algorithm has for it.
+    rates: Rates,
     capacity: Option<u32>,
-    burst: Option<u32>,
     aligned: bool,
     slices: Option<u32>,
     without_delay: bool,
@@ -216,10 +218,8 @@ impl Limit {
     const fn of(kind: Kind, permits: u32, period: Duration) -> Self {
         Self {
             kind,
-            permits,
-            period,
+            rates: Rates::one(permits, period),
             capacity: None,
-            burst: None,
             aligned: false,
             slices: None,
             without_delay: false,
@@ -228,10 +228,16 @@ impl Limit {
     }
 
     /// How many permits can be taken at once after idling; as many as the limit, unless said.
-    /// For [`gcra`](Self::gcra).
+    /// For [`gcra`](Self::gcra). Of several rates, that of the one said last:
+    ///
+    /// ```
+    /// use tower_throttle::{HOUR, Limit, SECOND};
+    /// // 20 at once of the 10 a second, 100 at once of the 1000 an hour
+    /// let limit = Limit::gcra(10, SECOND).burst(20).and(1_000, HOUR).burst(100);
+    /// ```
     #[must_use]
     pub const fn burst(mut self, permits: u32) -> Self {
-        self.burst = Some(permits);
+        self.rates = self.rates.burst(permits);
         self
     }
 
@@ -272,17 +278,23 @@ impl Limit {
         self
     }
 
-    /// Checks every field and every combination.
+    /// Checks every field and every combination of a limit of one rate.
     pub(crate) fn sound(&self) -> Result<SoundLimit, ConfigError> {
         self.refuse_options_of_others()?;
-        if self.permits == 0 {
+        self.refuse_rates_together()?;
+        if self.rates.are_several() {
+            let reason = "expected one rate; see `Limit::rates`";
+            return Err(ConfigError::malformed("limit", self.to_string(), reason));
+        }
+        let rate = self.rates.first();
+        if rate.permits == 0 {
             return Err(ConfigError::out_of_range("limit", 0, ANY_PERMITS));
         }
-        let period = self.lease.unwrap_or(self.period);
+        let period = self.lease.unwrap_or(rate.period);
         let period = sound_time(self.kind.name_of_length(), period)?;
         Ok(SoundLimit {
             kind: self.kind,
-            permits: self.permits,
+            permits: rate.permits,
             period,
             capacity: self.sound_capacity()?,
             aligned: self.aligned,
@@ -293,7 +305,7 @@ impl Limit {
 
     fn refuse_options_of_others(&self) -> Result<(), ConfigError> {
         for (given, option, kind, name) in [
-            (self.burst.is_some(), "burst", Kind::Gcra, "gcra"),
+            (self.has_burst(), "burst", Kind::Gcra, "gcra"),
             (self.aligned, "aligned", Kind::FixedWindow, "fixed_window"),
             (
                 self.slices.is_some(),
@@ -321,18 +333,23 @@ impl Limit {
         Ok(())
     }
 
+    fn has_burst(&self) -> bool {
+        self.rates.iter().any(|rate| rate.burst.is_some())
+    }
+
     fn sound_capacity(&self) -> Result<u32, ConfigError> {
+        let rate = self.rates.first();
         let (field, given) = match self.kind {
-            Kind::Gcra => ("burst", self.burst),
+            Kind::Gcra => ("burst", rate.burst),
             _ => ("capacity", self.capacity),
         };
         let Some(capacity) = given else {
-            return Ok(self.permits);
+            return Ok(rate.permits);
         };
         if capacity == 0 {
             return Err(ConfigError::out_of_range(field, 0, ANY_PERMITS));
         }
-        if capacity > most_capacity(self.permits, self.period.into()) {
+        if capacity > most_capacity(rate.permits, rate.period.into()) {
             return Err(ConfigError::out_of_range(
                 field,
                 capacity,

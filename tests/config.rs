@@ -113,6 +113,13 @@ max_wait = "2s"
 on_missing_key = "shared"
 
 [[policy]]
+name = "rates"
+algorithm = "gcra"
+limit = ["10/s", "1000/h"]
+burst = [20, 30]
+key = "peer"
+
+[[policy]]
 name = "login"
 algorithm = "sliding-log"
 limit = "5/15min"
@@ -146,6 +153,7 @@ algorithm = "token-bucket"
 limit = "50/s"
 capacity = 100
 key = "everybody"
+quota_lease = { share = 0.2, max_age = "500ms" }
 
 [[policy]]
 name = "partner"
@@ -177,6 +185,7 @@ async fn every_field_of_the_format_is_taken() {
     let limiter = config.connect().await.unwrap();
     for (policy, remaining) in [
         ("client", 20),
+        ("rates", 20),
         ("login", 5),
         ("everybody", 1000),
         ("user", 20),

@@ -1,15 +1,13 @@
-//! A store that gives no answer: the deadline, the failure modes, and the way back.
+//! A store that gives no answer, or none of use: what is said of it, and that nothing is counted. What
+//! becomes of decisions in each outage, and when it is over, is in `tests/faults`.
 
 mod support;
 
 use std::error::Error;
-use std::future::pending;
 use std::time::{Duration, Instant};
 
+use support::proxy::{Proxy, Way};
 use support::redis::{Server, free_port};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
     Answer, Check, Decision, FailureMode, Key, Limit, Limiter, MINUTE, Outcome, Policy, PolicyId,
@@ -78,89 +76,19 @@ async fn a_server_that_is_not_there_fails_at_once_and_is_found_when_it_comes() {
     assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
 }
 
-#[tokio::test]
-async fn a_killed_server_is_followed_by_its_successor() {
-    let mut server = Server::start();
-    let limiter = limiter(server.store().await, SECOND);
-    assert_eq!(both(&limiter).await[0].outcome(), Outcome::Allowed);
-    server.kill();
-    let gone = [StoreErrorKind::Interrupted, StoreErrorKind::Unreachable];
-    for _ in 0..3 {
-        assert_failed(&limiter, &gone).await;
-    }
-    server.restart();
-    assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
-}
-
-#[tokio::test]
-async fn a_server_that_hangs_is_given_up_at_the_deadline() {
-    let server = Server::start();
-    let limiter = limiter(server.store().await, Duration::from_millis(50));
-    recovers(&limiter).await;
-    server.signal("STOP");
-    // After three in a row the connection is given up; the new one is not answered either.
-    let kinds = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable];
-    for _ in 0..6 {
-        assert_failed(&limiter, &kinds).await;
-    }
-    server.signal("CONT");
-    assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
-}
-
-/// A proxy to this port, and a switch: connections made before it is thrown stay open, and nothing
-/// comes out of them any more.
-async fn swallowing_proxy(port: u16) -> (u16, watch::Sender<bool>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let own_port = listener.local_addr().unwrap().port();
-    let switch = watch::Sender::new(false);
-    let thrown = switch.clone();
-    tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            let mut thrown = thrown.subscribe();
-            let swallows_new = *thrown.borrow_and_update();
-            tokio::spawn(async move {
-                let mut server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-                tokio::select! {
-                    _ = copy_bidirectional(&mut client, &mut server) => {}
-                    _ = thrown.changed(), if !swallows_new => pending().await,
-                }
-            });
-        }
-    });
-    (own_port, switch)
-}
-
 /// Also with a deadline that is shorter than most.
 #[tokio::test]
 async fn a_connection_that_swallows_everything_is_replaced() {
     let server = Server::start();
-    for timeout in [3, 50].map(Duration::from_millis) {
-        let (port, switch) = swallowing_proxy(server.port()).await;
-        let store = RedisStore::connect(&format!("redis://127.0.0.1:{port}")).await;
-        let limiter = limiter(store.unwrap(), timeout);
-        recovers(&limiter).await;
-        switch.send_replace(true);
-        assert_failed(&limiter, &[StoreErrorKind::TimedOut]).await;
-        recovers(&limiter).await;
-    }
-}
-
-#[tokio::test]
-async fn a_paused_server_is_given_up_at_the_deadline() {
-    let server = Server::start();
-    let limiter = limiter(server.store().await, Duration::from_millis(50));
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let limiter = limiter(store, Duration::from_millis(3));
     recovers(&limiter).await;
-    let client = |words: &[&str]| {
-        let mut command = redis::cmd("CLIENT");
-        command.arg(words);
-        server.query::<()>(command);
-    };
-    // Scripts wait, as writes do; the end of the pause does not.
-    client(&["PAUSE", "600000", "WRITE"]);
-    let kinds = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable];
-    assert_failed(&limiter, &kinds).await;
-    client(&["UNPAUSE"]);
-    assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
+    proxy.set(Way::Blackhole);
+    assert_failed(&limiter, &[StoreErrorKind::TimedOut]).await;
+    // New connections pass.
+    proxy.set(Way::Pass);
+    recovers(&limiter).await;
 }
 
 /// A worker may be in less of a hurry than a request.
@@ -328,9 +256,10 @@ async fn the_documented_rights_suffice() {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
-    for right in "~throttle:* +eval +evalsha +time +get +set +del +llen +lindex +lset +lpush \
+    for right in
+        "~throttle:* +eval +evalsha +time +get +set +incrby +del +llen +lindex +lset +lpush \
                   +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat"
-        .split_whitespace()
+            .split_whitespace()
     {
         user.arg(right);
     }

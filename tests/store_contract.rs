@@ -136,6 +136,7 @@ async fn one_question_renews_many_leases_of_a_key(bench: &Bench) {
             cost: 1,
             patience: Patience::None,
             lease: Some(lease(number)),
+            is_final: false,
         };
         assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
     }

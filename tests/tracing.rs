@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt as _, service_fn};
 use tower_throttle::{
     AccessList, Answer, Check, ClientAddr, DecisionEvent, FailureMode, Header, HeaderCost, Key,
     Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Peer, PeerAddr, Penalty, Policy,
-    RateLimitLayer, RedisStore, Store,
+    RateLimitLayer, RedisStore, SECOND, Store, StoreError, StoreErrorKind,
 };
 use tracing::Level;
 
@@ -424,5 +424,33 @@ async fn an_outage_is_warned_of_once_and_so_is_its_end() {
     for event in [began, ended] {
         assert_eq!(event.names(), ["reason"]);
         assert_eq!(event.field("reason"), "the store cannot be reached");
+    }
+}
+
+/// A wrong password is somebody's to change, who may have missed the first line.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_configured_wrongly_is_warned_of_once_a_minute() {
+    struct Refusing;
+
+    impl Store for Refusing {
+        fn ask(&self, _: &[Check<'_>]) -> Answer {
+            let refused = StoreError::new(StoreErrorKind::Configuration);
+            Answer::Pending(Box::pin(async { Err(refused) }))
+        }
+    }
+
+    let (log, _listening) = Log::listen();
+    let limiter = Limiter::new(Refusing, [one_a_minute("api")]).unwrap();
+    // Half a minute after the third line, and long before the next.
+    for _ in 0..150 {
+        check(&limiter, "api", 5).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    let mut warnings = log.events();
+    warnings.retain(|event| event.level == Level::WARN);
+    assert_eq!(warnings.len(), 3, "{warnings:#?}");
+    for warning in warnings {
+        assert!(warning.name.starts_with("the store refuses this process"));
+        assert_eq!(warning.field("reason"), "the store is configured wrongly");
     }
 }

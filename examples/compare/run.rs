@@ -52,6 +52,7 @@ pub(crate) async fn through(
             cost: 1,
             patience: Patience::None,
             lease: Some(lease),
+            is_final: false,
         };
         let decision = client.act(at, Action::Take(take)).await?;
         if decision.is_allowed() {

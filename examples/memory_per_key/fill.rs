@@ -31,6 +31,7 @@ pub(crate) async fn fill(
             cost: used.cost,
             patience: Patience::None,
             lease: NonZeroU64::new(number).map(LeaseId::from),
+            is_final: false,
         });
         act(store, limit, take, keys).await?;
     }

@@ -58,6 +58,9 @@ pub struct Take {
     /// The lease that holds them, for an algorithm that has leases. All permits without one are
     /// held together until they lapse, a whole life after the last was taken.
     pub lease: Option<LeaseId>,
+    /// Whether nobody is going to give them back by their [`Receipt`], which then says nothing: a
+    /// store need not tell when they were taken, which is cheaper.
+    pub is_final: bool,
 }
 
 /// What to do with a cost that does not fit yet. Only algorithms that
@@ -90,6 +93,17 @@ impl Action {
             cost,
             patience: Patience::None,
             lease: None,
+            is_final: false,
+        })
+    }
+
+    /// Takes permits if they fit now, for good: [`Take::is_final`].
+    pub const fn spend(cost: u32) -> Self {
+        Self::Take(Take {
+            cost,
+            patience: Patience::None,
+            lease: None,
+            is_final: true,
         })
     }
 
@@ -105,6 +119,11 @@ impl Action {
             Self::Charge(permits) => *permits,
             _ => 0,
         }
+    }
+
+    /// Whether it takes permits for good.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Take(Take { is_final: true, .. }))
     }
 
     /// Whether it gives something back.
@@ -177,6 +196,7 @@ impl Take {
             cost: 0,
             patience: Patience::None,
             lease: None,
+            is_final: false,
         }
     }
 }

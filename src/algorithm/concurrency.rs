@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::fixed_window::remaining;
-use super::{Action, Arguments, LeaseId, Reading, Share, Take, Twin};
+use super::{Action, Arguments, LeaseId, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -193,14 +193,14 @@ impl Twin for Concurrency {
         (self.limit, Micros::ZERO)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [held, empty_in] = reading.level;
         let mut empty_in = Micros::new(empty_in);
         if charged > 0 {
             empty_in = empty_in.max(self.lease);
         }
         let held = held.saturating_add(charged.into());
-        (remaining(self.limit, held), empty_in)
+        Left::all_after(remaining(self.limit, held), empty_in)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

@@ -6,7 +6,7 @@
 
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
-use super::{Arguments, Reading, Share, Twin};
+use super::{Arguments, Left, Reading, Share, Twin};
 use crate::decision::{Decision, Receipt};
 use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
@@ -140,6 +140,19 @@ impl Debt {
         self.interval.difference(self.paid_at(receipt), now)
     }
 
+    /// How many whole permits are still owed of all that was taken up to this receipt.
+    pub(super) fn permits_unpaid(&self, receipt: &Receipt, now: Micros) -> u32 {
+        self.interval.fit_into(self.unpaid(receipt, now))
+    }
+
+    /// How many whole permits come back in this time.
+    pub(super) fn permits_in(&self, time: Micros) -> u32 {
+        self.interval.fit_into(Span {
+            us: time.get(),
+            part: 0,
+        })
+    }
+
     /// The instant at which all that was taken up to this receipt is paid back.
     fn paid_at(&self, receipt: &Receipt) -> Span {
         let [us, part] = receipt.mark;
@@ -153,6 +166,18 @@ impl Debt {
     fn part(&self, part: u64) -> u32 {
         let is_part = |part: &u32| *part < self.interval.scale();
         u32::try_from(part).ok().filter(is_part).unwrap_or(0)
+    }
+
+    /// What a take costs in time, and the most debt with which it fits, in whole microseconds: when
+    /// the debt is, the take is for good and could fit, and nobody waits for it.
+    pub(super) fn plain(&self, take: &Take) -> Option<[u64; 2]> {
+        let is_plain = self.interval.scale() == 1
+            && !self.queues
+            && take.is_final
+            && take.patience == Patience::None
+            && (1..=self.capacity).contains(&take.cost);
+        let cost_us = self.price(take.cost).us;
+        is_plain.then(|| [cost_us, self.tolerance.us - cost_us])
     }
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
@@ -255,19 +280,16 @@ impl Twin for Debt {
         (self.limit, self.period)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let debt = self.debt_read(reading, charged);
         let slack = self.interval.difference(self.tolerance, debt);
-        (self.interval.fit_into(slack), debt.ceil())
-    }
-
-    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
-        self.over(self.debt_read(reading, charged), 1).ceil()
-    }
-
-    fn mark(&self, reading: &Reading, charged: u32) -> [u64; 2] {
-        let debt = self.debt_read(reading, charged);
-        [reading.at.get().saturating_add(debt.us), debt.part.into()]
+        Left {
+            remaining: self.interval.fit_into(slack),
+            reset_after: debt.ceil(),
+            renews_after: self.over(debt, 1).ceil(),
+            renews_whole: false,
+            mark: [reading.at.get().saturating_add(debt.us), debt.part.into()],
+        }
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

@@ -3,7 +3,7 @@
 //! The state tells when its window ends, so that nothing leans on a store noticing an expiry in
 //! time, and when it opened, so that a window that was made shorter ends earlier at once.
 
-use super::{Action, Arguments, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::decision::Decision;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -113,20 +113,15 @@ impl Twin for FixedWindow {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [used, ends_in] = reading.level;
         let used = used.saturating_add(charged.into());
         let reset_after = if used == 0 { 0 } else { ends_in };
-        (remaining(self.limit, used), Micros::new(reset_after))
-    }
-
-    fn renews_after(&self, reading: &Reading, _charged: u32) -> Micros {
-        let [_used, ends_in] = reading.level;
-        Micros::new(ends_in)
-    }
-
-    fn renews_whole(&self) -> bool {
-        true
+        Left {
+            renews_after: Micros::new(ends_in),
+            renews_whole: true,
+            ..Left::all_after(remaining(self.limit, used), Micros::new(reset_after))
+        }
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

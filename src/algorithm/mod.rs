@@ -7,6 +7,8 @@
 //! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
 //! the crate, into the [`Decisions`](crate::Decisions).
 
+use smallvec::SmallVec;
+
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
@@ -18,8 +20,11 @@ mod debt;
 mod fixed_window;
 mod gcra;
 mod known;
+mod late;
 mod leaky_bucket;
 mod penalty;
+#[cfg(feature = "redis")]
+mod plain;
 mod question;
 mod share;
 mod sliding_counter;
@@ -31,9 +36,11 @@ mod token_bucket;
 pub use self::action::{Action, LeaseId, Patience, Take};
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
-#[cfg(feature = "memory")]
-pub(crate) use self::question::all_enforced_fit;
+#[cfg(feature = "redis")]
+pub(crate) use self::plain::PlainTake;
 pub use self::question::{Ask, committed, decide};
+#[cfg(feature = "memory")]
+pub(crate) use self::question::{all_enforced_fit, decide_alone};
 use self::share::Share;
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
@@ -122,21 +129,8 @@ trait Twin {
     /// The same with a share of its permits.
     fn scaled(&self, share: Share) -> Self;
     fn quota(&self) -> (u32, Micros);
-    /// `(remaining, reset_after)` once `charged` permits were taken from what was read.
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros);
-    /// How long until there are more permits, at the latest, once `charged` were taken.
-    fn renews_after(&self, reading: &Reading, charged: u32) -> Micros {
-        // A state does not always tell when the next one comes; all of them is never too early.
-        self.left(reading, charged).1
-    }
-    /// Whether all permits are back then.
-    fn renews_whole(&self) -> bool {
-        false
-    }
-    /// What a reservation that took so many permits is known by; see [`Receipt`].
-    fn mark(&self, _reading: &Reading, _charged: u32) -> [u64; 2] {
-        [0; 2]
-    }
+    /// What is left once `charged` permits were taken from what was read.
+    fn left(&self, reading: &Reading, charged: u32) -> Left;
     fn arguments(&self, action: &Action) -> Arguments;
     /// The level that was read, by the decision that was made of it and has taken nothing.
     fn level(&self, decision: &Decision) -> [u64; 2] {
@@ -158,6 +152,32 @@ trait Twin {
             level: [used, back_in.saturating_sub(elapsed.get())],
             at: reading.at.saturating_add(elapsed),
         })
+    }
+}
+
+/// What is left of a key's permits.
+struct Left {
+    remaining: u32,
+    /// How long until all are back.
+    reset_after: Micros,
+    /// How long until there are more, at the latest.
+    renews_after: Micros,
+    /// Whether all are back then.
+    renews_whole: bool,
+    /// What a reservation that took the last of them is known by; see [`Receipt`].
+    mark: [u64; 2],
+}
+
+impl Left {
+    /// Where the state does not tell when the next one comes back: all of them is never too early.
+    fn all_after(remaining: u32, reset_after: Micros) -> Self {
+        Self {
+            remaining,
+            reset_after,
+            renews_after: reset_after,
+            renews_whole: false,
+            mark: [0; 2],
+        }
     }
 }
 
@@ -270,6 +290,16 @@ impl Algorithm {
             }
             _ => reading,
         };
+        let timeless;
+        let reading = if action.is_final() {
+            timeless = Reading {
+                at: Micros::ZERO,
+                ..*reading
+            };
+            &timeless
+        } else {
+            reading
+        };
         let outcome = match action {
             _ if reading.fits => Outcome::Allowed,
             Action::Take(take) if self.never_fits(take) => Outcome::NeverFits,
@@ -280,10 +310,10 @@ impl Algorithm {
             Outcome::Allowed if self.can_wait() => (Micros::ZERO, reading.wait),
             Outcome::Allowed | Outcome::NeverFits => (Micros::ZERO, Micros::ZERO),
             // One that is full denies also whom it would not have held up for too long.
-            _ if self.delays() && action.patience() != Patience::None => {
-                let (_, empty_in) = twin!(self, twin => twin.left(reading, 0));
-                (reading.wait, empty_in)
-            }
+            _ if self.delays() && action.patience() != Patience::None => (
+                reading.wait,
+                twin!(self, twin => twin.left(reading, 0)).reset_after,
+            ),
             _ if self.can_wait() && action.patience() != Patience::None => {
                 let wait = reading.wait.saturating_add(action.patience().longest());
                 (reading.wait, wait)
@@ -291,8 +321,13 @@ impl Algorithm {
             _ => (reading.wait, Micros::ZERO),
         };
         let taken = if committed { action.takes() } else { 0 };
-        let (remaining, reset_after) = twin!(self, twin => twin.left(reading, taken));
-        let mut renews_after = twin!(self, twin => twin.renews_after(reading, taken));
+        let Left {
+            remaining,
+            reset_after,
+            mut renews_after,
+            renews_whole,
+            mark,
+        } = twin!(self, twin => twin.left(reading, taken));
         if matches!(outcome, Outcome::Denied) {
             // Whatever fits after this wait, a single permit does.
             renews_after = renews_after.min(retry_after);
@@ -310,7 +345,7 @@ impl Algorithm {
             delay,
             reset_after,
             renews_after,
-            renews_whole: twin!(self, twin => twin.renews_whole()),
+            renews_whole,
             // What of a penalty passes with time is its ban.
             ban: if self.is_penalty() {
                 reset_after
@@ -319,7 +354,7 @@ impl Algorithm {
             },
             receipt: Receipt {
                 at: reading.at,
-                mark: twin!(self, twin => twin.mark(reading, taken)),
+                mark,
                 is_local: false,
             },
             judged_locally: None,
@@ -364,12 +399,33 @@ impl Algorithm {
         }
     }
 
+    /// The same as a number.
+    #[cfg(feature = "memory")]
+    pub(crate) fn number(&self) -> u8 {
+        match self.0 {
+            Which::Gcra(_) => 0,
+            Which::TokenBucket(_) => 1,
+            Which::LeakyBucket(_) => 2,
+            Which::FixedWindow(_) => 3,
+            Which::SlidingLog(_) => 4,
+            Which::SlidingWindow(_) => 5,
+            Which::SlidingCounter(_) => 6,
+            Which::Concurrency(_) => 7,
+            Which::Penalty(_) => 8,
+        }
+    }
+
     /// Whether permits can be taken before they are there, so that a caller may wait for them.
     pub fn can_wait(&self) -> bool {
         matches!(
             self.0,
             Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_)
         )
+    }
+
+    /// Whether its state is a text, which a store may keep beside others in one place.
+    pub fn packs(&self) -> bool {
+        !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))
     }
 
     /// Whether it holds up what it allows, though nobody asked to wait.
@@ -424,9 +480,24 @@ impl State {
     }
 }
 
+impl Algorithm {
+    /// One for each rate of a limit, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As for one rate; or says why these make no sense together.
+    pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
+        limit.refuse_rates_together()?;
+        let each = limit.rates();
+        each.map(|rate| Self::try_from(&rate)).collect()
+    }
+}
+
 impl TryFrom<&Limit> for Algorithm {
     type Error = ConfigError;
 
+    /// Of a limit of one rate; [`Limit::rates`] takes others apart.
+    ///
     /// # Errors
     ///
     /// Names the field of the limit that is out of range, or that another algorithm has.

@@ -1,13 +1,13 @@
 //! Penalty box: a subject that is denied too often is banned for a time. Mirrors
 //! `lua/penalty.lua`.
 //!
-//! It stands behind the check that it guards, in the same question: a denial of that check is what
-//! it counts, see [`committed`](super::committed).
+//! It stands behind the check that it guards, or behind those of all rates of a limit, in the same
+//! question: a denial of these is what it counts, see [`committed`](super::committed).
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Action, Arguments, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::error::ConfigError;
 use crate::limit::sound_time;
 use crate::time::Micros;
@@ -192,7 +192,7 @@ impl Twin for PenaltyBox {
 
     /// How many more denials bring a ban; and the rest of the ban that is in force, or that this
     /// denial has brought.
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [denials, next_ban] = reading.level;
         let denials = denials.saturating_add(charged.min(1).into());
         let left = u64::from(self.denials).saturating_sub(denials);
@@ -201,7 +201,7 @@ impl Twin for PenaltyBox {
         } else {
             reading.wait
         };
-        (u32::try_from(left).unwrap_or(u32::MAX), ban)
+        Left::all_after(u32::try_from(left).unwrap_or(u32::MAX), ban)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Action, Algorithm, Reading};
-use crate::decision::Decisions;
+use crate::decision::{Decision, Decisions};
 
 /// What one check asks of its key.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,8 @@ pub struct Ask<'a> {
     pub action: &'a Action,
     /// Whether it holds up nothing when it does not fit.
     pub is_shadow: bool,
+    /// Whether it is about a further rate of the limit that the check before it is about.
+    pub is_further_rate: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -23,10 +25,11 @@ impl<'a> Ask<'a> {
             algorithm,
             action,
             is_shadow: false,
+            is_further_rate: false,
         }
     }
 
-    /// Whether it counts the denials of the check before it. A reset of those is none of them.
+    /// Whether it counts the denials of the limit before it. A reset of those is none of them.
     fn is_penalty(&self) -> bool {
         self.algorithm.is_penalty() && *self.action != Action::Reset
     }
@@ -34,10 +37,10 @@ impl<'a> Ask<'a> {
 
 /// Which checks of a question are carried out, by what was read of each.
 ///
-/// Of those that are enforced, all or none. One in shadow, when they are and it fits itself, with
-/// the [`Penalty`](super::Penalty) behind it: so it counts as it would if it were enforced, and
-/// nothing depends on it. But a penalty is carried out, which means that it counts a denial, when
-/// the check before it is denied and no ban is in force.
+/// Of those that are enforced, all or none. Those in shadow, when they are and all rates of the
+/// limit fit, with the [`Penalty`](super::Penalty) behind them: so it counts as it would if it were
+/// enforced, and nothing depends on it. But a penalty is carried out, which means that it counts a
+/// denial, when a rate of the limit before it is denied and no ban is in force.
 pub fn committed<'a>(
     asks: impl Iterator<Item = Ask<'a>> + Clone,
     readings: &[Reading],
@@ -45,18 +48,22 @@ pub fn committed<'a>(
     let all_fit = all_enforced_fit(asks.clone(), readings);
     let mut each = asks.zip(readings).peekable();
     let mut committed = SmallVec::new();
-    let mut guarded_fits = true;
-    while let Some((ask, reading)) = each.next() {
-        let mut is_banned = || {
-            let behind = each.peek();
-            behind.is_some_and(|(ask, reading)| ask.is_penalty() && !reading.fits)
-        };
-        committed.push(if ask.is_penalty() {
-            !guarded_fits && reading.fits
+    while let Some((first, reading)) = each.next() {
+        let (mut limit_fits, mut rates) = (reading.fits, 1);
+        while let Some((_, reading)) = each.next_if(|(ask, _)| ask.is_further_rate) {
+            limit_fits &= reading.fits;
+            rates += 1;
+        }
+        let penalty = each.next_if(|(ask, _)| ask.is_penalty());
+        let is_banned = penalty.is_some_and(|(_, reading)| !reading.fits);
+        let is_committed = if first.is_penalty() {
+            // It stands behind none.
+            false
         } else {
-            all_fit && (!ask.is_shadow || (reading.fits && !is_banned()))
-        });
-        guarded_fits = reading.fits;
+            all_fit && (!first.is_shadow || (limit_fits && !is_banned))
+        };
+        committed.extend(std::iter::repeat_n(is_committed, rates));
+        committed.extend(penalty.map(|(_, reading)| !limit_fits && reading.fits));
     }
     committed
 }
@@ -76,4 +83,12 @@ pub fn decide<'a>(asks: impl Iterator<Item = Ask<'a>> + Clone, readings: &[Readi
     let each = asks.zip(readings.iter().zip(committed));
     each.map(|(ask, (reading, committed))| ask.algorithm.decide(reading, ask.action, committed))
         .collect()
+}
+
+/// As [`decide`], of a question of one check: it is carried out when it fits, and a penalty never, as
+/// nobody before it was denied.
+#[cfg(feature = "memory")]
+pub(crate) fn decide_alone(ask: Ask<'_>, reading: &Reading) -> Decision {
+    let committed = reading.fits && !ask.is_penalty();
+    ask.algorithm.decide(reading, ask.action, committed)
 }

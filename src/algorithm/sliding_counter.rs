@@ -7,7 +7,7 @@
 
 use super::fixed_window::{added, remaining};
 use super::sliding_log::window_arguments;
-use super::{Action, Arguments, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -227,7 +227,7 @@ impl Twin for SlidingCounter {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [used, gone_in] = reading.level;
         let gone_in = Micros::new(gone_in);
         let used = used.saturating_add(charged.into());
@@ -239,7 +239,7 @@ impl Twin for SlidingCounter {
         } else {
             gone_in
         };
-        (remaining(self.limit, used), reset_after)
+        Left::all_after(remaining(self.limit, used), reset_after)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::fixed_window::{added, remaining};
-use super::{Action, Arguments, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -198,7 +198,7 @@ impl Twin for SlidingLog {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [used, empty_in] = reading.level;
         let empty_in = Micros::new(empty_in);
         // A charge on a clock that stepped back is entered at the newest entry's instant.
@@ -208,7 +208,7 @@ impl Twin for SlidingLog {
             empty_in.max(self.window)
         };
         let used = used.saturating_add(charged.into());
-        (remaining(self.limit, used), reset_after)
+        Left::all_after(remaining(self.limit, used), reset_after)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::fixed_window::{added, remaining};
-use super::{Action, Arguments, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -168,13 +168,13 @@ impl Twin for SlidingWindow {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> (u32, Micros) {
+    fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [used, empty_in] = reading.level;
         let mut empty_in = Micros::new(empty_in);
         if charged > 0 {
             empty_in = empty_in.max(self.lapses_in(self.end_of_slice(reading.at), reading.at));
         }
-        (remaining(self.limit, added(used, charged)), empty_in)
+        Left::all_after(remaining(self.limit, added(used, charged)), empty_in)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

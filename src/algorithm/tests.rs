@@ -104,6 +104,7 @@ fn take(cost: u32, patience: Patience) -> Take {
         cost,
         patience,
         lease: None,
+        is_final: false,
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::FileError;
+use super::field::Field;
 use super::fields::Fields;
 use super::rate::{rate, time};
+use super::{FileError, unsound};
+use crate::algorithm::Algorithm;
 use crate::limit::{Limit, Rate};
 
+type Make = fn(u32, Duration) -> Limit;
 type Read = fn(&Fields<'_>) -> Result<Limit, FileError>;
 
 /// Algorithms by the names that the file has for them.
@@ -34,6 +37,7 @@ const OPTIONS: [(&str, &[&str]); 6] = [
 ];
 
 const PERMITS: &str = "1 to 4294967295";
+const A_RATE: &str = "limit = \"100/min\"";
 
 pub(super) fn read(fields: &Fields<'_>) -> Result<Limit, FileError> {
     let algorithm = fields.need("algorithm", "algorithm = \"gcra\"")?;
@@ -57,11 +61,27 @@ fn refuse_options_of_others(fields: &Fields<'_>, algorithm: &str) -> Result<(), 
 }
 
 fn gcra(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let limit = in_time(fields, Limit::gcra)?;
-    Ok(match fields.get("burst") {
-        Some(burst) => limit.burst(burst.number(PERMITS)?),
-        None => limit,
-    })
+    let Some(burst) = fields.get("burst") else {
+        return in_time(fields, Limit::gcra);
+    };
+    let limit = fields.need("limit", A_RATE)?;
+    let rates = one_or_more_rates(&limit, Limit::gcra)?;
+    let expected = match rates.len() {
+        1 => PERMITS.to_owned(),
+        rates => format!("a list of {rates} numbers, one for each rate of the limit"),
+    };
+    let number = |burst: &Field<'_>| burst.number(PERMITS);
+    let bursts = match burst.items() {
+        Some(bursts) => bursts.iter().map(number).collect::<Result<_, _>>()?,
+        None if rates.len() == 1 => vec![burst.number(PERMITS)?],
+        None => Vec::new(),
+    };
+    if bursts.len() != rates.len() {
+        return Err(burst.expected(expected));
+    }
+    let each = rates.into_iter().zip(bursts);
+    let each = each.map(|((permits, period), burst)| (permits, period, Some(burst)));
+    Ok(all_of(Limit::gcra, each))
 }
 
 fn leaky_bucket(fields: &Fields<'_>) -> Result<Limit, FileError> {
@@ -98,10 +118,41 @@ fn concurrency(fields: &Fields<'_>) -> Result<Limit, FileError> {
     })
 }
 
-/// A limit of so many permits in so much time.
-fn in_time(fields: &Fields<'_>, make: fn(u32, Duration) -> Limit) -> Result<Limit, FileError> {
-    let (permits, period) = stated_rate(fields)?;
-    Ok(make(permits, period))
+/// A limit of so many permits in so much time, or of several such rates.
+fn in_time(fields: &Fields<'_>, make: Make) -> Result<Limit, FileError> {
+    let rates = one_or_more_rates(&fields.need("limit", A_RATE)?, make)?;
+    let each = rates.into_iter();
+    Ok(all_of(
+        make,
+        each.map(|(permits, period)| (permits, period, None)),
+    ))
+}
+
+fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration)>, FileError> {
+    let one = |rate: &Field<'_>| {
+        let (permits, period) = self::rate(rate)?;
+        // Each by itself, so that what is refused is refused with its own place.
+        let limit_of_one = Algorithm::try_from(&make(permits, period));
+        limit_of_one.map_err(|error| unsound::rate(rate, error))?;
+        Ok((permits, period))
+    };
+    match limit.items() {
+        Some(_) => limit.one_or_more(one, "it has no rate"),
+        None => Ok(vec![self::rate(limit)?]),
+    }
+}
+
+/// A limit of these rates, of which there is one at least, with their bursts.
+fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32>)>) -> Limit {
+    let with_burst = |limit: Limit, burst: Option<u32>| match burst {
+        Some(burst) => limit.burst(burst),
+        None => limit,
+    };
+    let (permits, period, burst) = rates.next().unwrap_or_default();
+    let first = with_burst(make(permits, period), burst);
+    rates.fold(first, |limit, (permits, period, burst)| {
+        with_burst(limit.and(permits, period), burst)
+    })
 }
 
 /// A limit whose `limit` is a rate, and that holds as many permits as come with it in its time
@@ -116,5 +167,5 @@ fn bucket(fields: &Fields<'_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, Fi
 }
 
 fn stated_rate(fields: &Fields<'_>) -> Result<(u32, Duration), FileError> {
-    rate(&fields.need("limit", "limit = \"100/min\"")?)
+    rate(&fields.need("limit", A_RATE)?)
 }

@@ -86,8 +86,8 @@
 //! |---|---|---|
 //! | `name` | its name in headers, answers and stored keys | an error |
 //! | `algorithm` | `"gcra"`, `"token-bucket"`, `"leaky-bucket"`, `"fixed-window"`, `"sliding-counter"`, `"sliding-window"`, `"sliding-log"`, `"concurrency"`: see [`Limit`](crate::Limit) | an error |
-//! | `limit` | permits in a time: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; concurrency: requests at the same time, as `20` | an error |
-//! | `burst` | gcra: permits that can be taken at once | as many as the limit |
+//! | `limit` | permits in a time: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; concurrency: requests at the same time, as `20`; the others: also a list of up to four rates, as `["10/s", "1000/h"]`, see [`Limit::and`] | an error |
+//! | `burst` | gcra: permits that can be taken at once; a list of them, when `limit` is one | as many as the limit |
 //! | `capacity` | token-bucket, leaky-bucket: permits that the bucket holds | as many as the limit |
 //! | `delay` | leaky-bucket: requests leave one after the other; `false`: each that fits passes at once | `true` |
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
@@ -100,6 +100,7 @@
 //! | `mode` | `"enforce"`; `"shadow"` counts and denies nobody; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long, 1 ms to 24 h | it is denied |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
+//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of subjects that are often asked for are taken in batches: see [`QuotaLease`](crate::QuotaLease) | each request is a question |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //!
@@ -162,6 +163,7 @@
 //! [`Policy`]: crate::Policy
 //! [`Policy::settle`]: crate::Policy::settle
 //! [`Policy::limit_by`]: crate::Policy::limit_by
+//! [`Limit::and`]: crate::Limit::and
 //! [`QuotaHeaders::DRAFT_11`]: crate::QuotaHeaders::DRAFT_11
 //! [`QuotaHeaders::DRAFT_6`]: crate::QuotaHeaders::DRAFT_6
 //! [`QuotaHeaders::X_RATELIMIT_DELTA`]: crate::QuotaHeaders::X_RATELIMIT_DELTA
@@ -186,6 +188,7 @@ mod penalty;
 mod place;
 mod policy;
 mod proxies;
+mod quota_lease;
 mod rate;
 mod rejection;
 mod routes;

@@ -2,6 +2,7 @@
 //! words.
 
 use super::FileError;
+use super::field::Field;
 use super::fields::Fields;
 use crate::error::ConfigError;
 
@@ -16,22 +17,29 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
         ConfigError::OutOfRange {
             field, expected, ..
         } => {
-            let (name, expected) = match *field {
-                length @ ("period" | "window") => ("limit", format!("a {length} of {expected}")),
-                "limit" => ("limit", format!("{expected} permits")),
-                field => (field, (*expected).to_owned()),
-            };
+            let (name, expected) = in_the_files_words(field, expected);
             return out_of_range(fields, name, &expected, &error);
         }
         ConfigError::NotForThisAlgorithm { field, belongs_to } => {
             let algorithms = belongs_to.replace('_', "-");
             (*field, format!("is an option of {algorithms}"))
         }
+        // Of one of several rates.
+        ConfigError::Malformed {
+            field: "and",
+            given,
+            reason,
+        } => ("limit", format!("{given}: {reason}")),
         ConfigError::Malformed {
             field: "count_if",
             reason,
             ..
         } => ("count_status", format!("{reason}, leave it out")),
+        ConfigError::Malformed {
+            field: "quota_lease",
+            reason,
+            ..
+        } => ("quota_lease", reason.replace("count_if", "count_status")),
         ConfigError::Malformed { field, .. } => return fields.refuse_at(field, error),
         _ => return fields.refuse_at("name", error),
     };
@@ -41,15 +49,44 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
     }
 }
 
+/// What is refused of one of several rates.
+pub(super) fn rate(rate: &Field<'_>, error: ConfigError) -> FileError {
+    match error {
+        ConfigError::OutOfRange {
+            field, expected, ..
+        } => rate.expected(in_the_files_words(field, expected).1),
+        error => rate.refuse(error),
+    }
+}
+
+fn in_the_files_words(field: &'static str, expected: &str) -> (&'static str, String) {
+    match field {
+        length @ ("period" | "window") => ("limit", format!("a {length} of {expected}")),
+        "limit" => ("limit", format!("{expected} permits")),
+        // How the library adds a rate.
+        "and" => ("limit", expected.to_owned()),
+        field => (field, expected.to_owned()),
+    }
+}
+
 /// What is refused of a policy's penalty.
 pub(super) fn penalty(fields: &Fields<'_>, error: ConfigError) -> FileError {
+    in_table(fields, "penalty.", error)
+}
+
+/// What is refused of a policy's leases of quota.
+pub(super) fn quota_lease(fields: &Fields<'_>, error: ConfigError) -> FileError {
+    in_table(fields, "quota_lease.", error)
+}
+
+fn in_table(fields: &Fields<'_>, table: &str, error: ConfigError) -> FileError {
     let ConfigError::OutOfRange {
         field, expected, ..
     } = &error
     else {
         return fields.refuse(error);
     };
-    let name = field.strip_prefix("penalty.").unwrap_or(field);
+    let name = field.strip_prefix(table).unwrap_or(field);
     out_of_range(fields, name, expected, &error)
 }
 

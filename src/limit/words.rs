@@ -3,17 +3,36 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::rates::Said;
 use super::{DEFAULT_LEASE, DEFAULT_SLICES, Kind, Limit};
 
-/// The numbers in words, without the algorithm's name: `100 in 1 min, burst 20`.
+/// The numbers in words, without the algorithm's name: `100 in 1 min, burst 20`. Of several rates
+/// each: `10 in 1 s and 1000 in 1 h`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let permits = self.permits;
-        let period = Words(self.period);
+        for (position, rate) in self.rates.iter().enumerate() {
+            f.write_str(if position > 0 { " and " } else { "" })?;
+            self.write_rate(rate, f)?;
+        }
+        // Of all its rates.
+        match self.kind {
+            Kind::FixedWindow if self.aligned => f.write_str(", aligned"),
+            Kind::SlidingWindow => {
+                write!(f, ", {} slices", self.slices.unwrap_or(DEFAULT_SLICES))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Limit {
+    fn write_rate(&self, rate: &Said, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let permits = rate.permits;
+        let period = Words(rate.period);
         match self.kind {
             Kind::Gcra => {
                 write!(f, "{permits} in {period}")?;
-                let burst = self.burst;
+                let burst = rate.burst;
                 burst.map_or(Ok(()), |burst| write!(f, ", burst {burst}"))
             }
             Kind::TokenBucket | Kind::LeakyBucket => {
@@ -27,15 +46,8 @@ impl fmt::Display for Limit {
                     ""
                 })
             }
-            Kind::FixedWindow => {
-                write!(f, "{permits} in each window of {period}")?;
-                f.write_str(if self.aligned { ", aligned" } else { "" })
-            }
-            Kind::SlidingLog => write!(f, "{permits} in any {period}"),
-            Kind::SlidingWindow => {
-                let slices = self.slices.unwrap_or(DEFAULT_SLICES);
-                write!(f, "{permits} in any {period}, {slices} slices")
-            }
+            Kind::FixedWindow => write!(f, "{permits} in each window of {period}"),
+            Kind::SlidingLog | Kind::SlidingWindow => write!(f, "{permits} in any {period}"),
             Kind::SlidingCounter => write!(f, "about {permits} in any {period}"),
             Kind::Concurrency => {
                 let lease = Words(self.lease.unwrap_or(DEFAULT_LEASE));
@@ -105,6 +117,18 @@ mod tests {
             (
                 Limit::sliding_counter(7, Duration::from_millis(250)),
                 "about 7 in any 250 ms",
+            ),
+            (
+                Limit::gcra(10, SECOND).burst(20).and(1_000, HOUR),
+                "10 in 1 s, burst 20 and 1000 in 1 h",
+            ),
+            (
+                Limit::sliding_window(5, SECOND).and(20, MINUTE),
+                "5 in any 1 s and 20 in any 1 min, 10 slices",
+            ),
+            (
+                Limit::fixed_window(5, SECOND).and(20, MINUTE).aligned(),
+                "5 in each window of 1 s and 20 in each window of 1 min, aligned",
             ),
             (
                 Limit::concurrency(20),

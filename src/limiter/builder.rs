@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use super::leases::Leases;
 use super::rules::Rules;
+use super::subjects::Subjects;
 use super::{Limiter, Shared};
 use crate::access::AccessList;
 use crate::error::ConfigError;
@@ -15,7 +16,7 @@ use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
 use crate::policy::Policy;
 use crate::request::RequestMatcher;
-use crate::store::{Failover, FailureMode, Store};
+use crate::store::{Failover, FailureMode, Leased, Store};
 
 /// The time that a decision may take unless said otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
@@ -153,7 +154,8 @@ impl<S: Store> LimiterBuilder<S> {
             ));
         }
         let observers = Observers::new(self.observers);
-        let store = Failover::new(self.store, self.timeout, observers.clone());
+        let leased = Leased::new(self.store, self.timeout);
+        let store = Failover::new(leased, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
             rules: ArcSwap::from_pointee(self.rules.ready()?),
             changing_rules: Mutex::new(()),
@@ -161,7 +163,7 @@ impl<S: Store> LimiterBuilder<S> {
             breaker: store.breaker(),
             store: Box::new(store),
             observers,
-            secret: self.secret.as_deref().map(Secret::new),
+            subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
         })))
     }

@@ -71,12 +71,14 @@ impl Limiter {
             let take = Take {
                 cost: read.cost,
                 patience: policy.patience,
-                lease: read.algorithm.lease().map(|_| LeaseId::new()),
+                lease: read.judges.first.lease().map(|_| LeaseId::new()),
+                is_final: !policy.may_give_back(&read.judges.first),
             };
-            checks.extend(policy.checks(subject, read.algorithm, Action::Take(take), mode));
+            let action = Action::Take(take);
+            checks.extend(policy.checks(subject, &read.judges, action, mode));
             asked.add(position, subject, mode);
-            asked.has_penalties |= policy.penalty.is_some();
-            asked.may_give_back |= policy.may_give_back(&read.algorithm);
+            asked.has_several_checks |= policy.count_checks() > 1;
+            asked.may_give_back |= policy.may_give_back(&read.judges.first);
         }
         if checks.is_empty() {
             return Ok(Judging::by_nobody());
@@ -85,9 +87,10 @@ impl Limiter {
         let taken = asked.may_give_back.then(|| {
             let mut taken = Box::new(Taken::asking(self.clone()));
             let is_policys_own = |check: &&Check<'_>| !check.algorithm.is_penalty();
-            let own = checks.iter().filter(is_policys_own);
-            for (policy, check) in asked.each.iter().zip(own) {
-                taken.add(asked.policy(policy), check);
+            let mut own = checks.iter().filter(is_policys_own);
+            for policy in &asked.each {
+                let policy = asked.policy(policy);
+                taken.add(policy, own.by_ref().take(policy.count_rates()));
             }
             taken
         });

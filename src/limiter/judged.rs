@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Limiter;
 use super::rules::ReadyRules;
 use super::taken::TakenByRequest;
-use crate::decision::{Decision, Decisions, Verdict};
+use crate::decision::{Decision, Decisions, Receipt, Verdict};
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
@@ -17,7 +17,7 @@ use crate::time::Micros;
 pub(super) struct Asked {
     pub(super) rules: Arc<ReadyRules>,
     pub(super) each: SmallVec<[AskedPolicy; 4]>,
-    pub(super) has_penalties: bool,
+    pub(super) has_several_checks: bool,
     pub(super) has_shadows: bool,
     pub(super) may_give_back: bool,
 }
@@ -34,7 +34,7 @@ impl Asked {
         Self {
             rules,
             each: SmallVec::new(),
-            has_penalties: false,
+            has_several_checks: false,
             has_shadows: false,
             may_give_back: false,
         }
@@ -58,14 +58,16 @@ impl Asked {
         mut self,
         limiter: &Limiter,
         mut taken: TakenByRequest,
-        decisions: Decisions,
+        answers: Decisions,
     ) -> Judged {
-        let mut decisions = self.of_policies(decisions);
+        let of_policies = self.of_policies(&answers);
+        if let Some(taken) = &mut taken {
+            let decisions = of_policies.as_ref().unwrap_or(&answers);
+            taken.answered(self.of_rates(decisions, &answers));
+        }
+        let mut decisions = of_policies.unwrap_or(answers);
         for (asked, decision) in self.each.iter().zip(decisions.iter()) {
             limiter.report(self.policy(asked), asked.mode, asked.subject, decision);
-        }
-        if let Some(taken) = &mut taken {
-            taken.answered(decisions.iter());
         }
         if self.has_shadows {
             // Clients are not told of them.
@@ -84,22 +86,37 @@ impl Asked {
         }
     }
 
-    /// One decision for each policy, whatever the number of its checks, as its mode has it.
-    fn of_policies(&self, decisions: Decisions) -> Decisions {
-        if !self.has_penalties && !self.has_shadows {
-            return decisions;
+    /// One decision for each policy, as its mode has it; `None` when the answers are these.
+    fn of_policies(&self, answers: &Decisions) -> Option<Decisions> {
+        if !self.has_several_checks && !self.has_shadows {
+            return None;
         }
-        let mut each = decisions.iter();
+        let mut each = answers.iter();
         let policies = self.each.iter();
-        policies
-            .map(|asked| {
-                let decision = self.policy(asked).decision(&mut each);
-                match asked.mode {
-                    Mode::Shadow => decision.in_shadow(),
-                    _ => decision,
-                }
-            })
-            .collect()
+        let decisions = policies.map(|asked| {
+            let decision = self.policy(asked).decision(&mut each);
+            match asked.mode {
+                Mode::Shadow => decision.in_shadow(),
+                _ => decision,
+            }
+        });
+        Some(decisions.collect())
+    }
+
+    /// For each rate of each policy, the decision of the policy and the receipt of the rate.
+    fn of_rates<'a>(
+        &'a self,
+        decisions: &'a Decisions,
+        answers: &'a Decisions,
+    ) -> impl Iterator<Item = (&'a Decision, Receipt)> + Clone {
+        let mut next = 0;
+        let policies = self.each.iter().zip(decisions.iter());
+        policies.flat_map(move |(asked, decision)| {
+            let policy = self.policy(asked);
+            let rates = &answers[next..next + policy.count_rates()];
+            next += policy.count_checks();
+            rates.iter().map(move |rate| (decision, rate.receipt))
+        })
     }
 }
 

@@ -5,18 +5,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use smallvec::SmallVec;
 
 use self::leases::Leases;
+use self::reply::Question;
 use self::rules::ReadyRules;
+use self::subjects::Subjects;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
-use crate::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
-use crate::key::{Key, Secret, Subject};
+use crate::error::{CheckError, ConfigError, StoreErrorKind};
+use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Breaker, Check, Store};
+use crate::store::{Answer, Breaker, Store};
 
 mod builder;
 mod control;
@@ -27,10 +28,12 @@ mod leases;
 mod operations;
 mod quota;
 mod renewals;
+mod reply;
 mod report;
 mod reserving;
 mod rules;
 mod subject;
+mod subjects;
 mod summary;
 mod taken;
 mod waiting;
@@ -86,7 +89,7 @@ struct Shared {
     changing_rules: Mutex<()>,
     is_off: AtomicBool,
     observers: Observers,
-    secret: Option<Secret>,
+    subjects: Subjects,
     leases: Leases,
 }
 
@@ -113,8 +116,13 @@ impl Limiter {
     }
 
     /// The decision about a key that no store is asked about, while the policy is in this mode.
-    fn unasked(&self, policy: &ReadyPolicy, key: &Key, mode: Mode) -> Option<Decision> {
-        let rules = self.0.rules.load();
+    fn unasked(
+        &self,
+        rules: &ReadyRules,
+        policy: &ReadyPolicy,
+        key: &Key,
+        mode: Mode,
+    ) -> Option<Decision> {
         let outcome = if !self.is_on() || mode == Mode::Off {
             Outcome::Unlimited
         } else if rules.denied.has_key(key) {
@@ -128,48 +136,35 @@ impl Limiter {
     }
 
     /// The same for a key that asks for permits: who observes is told when it is refused.
-    fn taken_unasked(&self, policy: &ReadyPolicy, key: &Key, mode: Mode) -> Option<Decision> {
-        let decision = self.unasked(policy, key, mode)?;
+    fn taken_unasked(
+        &self,
+        rules: &ReadyRules,
+        policy: &ReadyPolicy,
+        key: &Key,
+        mode: Mode,
+    ) -> Option<Decision> {
+        let decision = self.unasked(rules, policy, key, mode)?;
         if decision.outcome == Outcome::Refused {
             self.report_refusal(&Refusal::by(policy, Unjudged::Listed));
         }
         Some(decision)
     }
 
-    /// Asks for permits, as this mode has it.
-    async fn decide(
-        &self,
-        policy: &ReadyPolicy,
-        subject: Subject,
-        action: Action,
-        mode: Mode,
-    ) -> Decision {
-        let answer = self.ask(policy, subject, action, mode);
-        let mut decision = policy.decision(&mut decisions(answer).await.iter());
-        // Looking decides nothing.
-        if action.takes() > 0 {
-            if mode == Mode::Shadow {
-                decision = decision.in_shadow();
-            }
-            self.report(policy, mode, subject, &decision);
-        }
-        decision
-    }
-
     /// Does what is no question, whatever the policy's mode.
     async fn carry_out(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
-        let answer = self.ask(policy, subject, action, Mode::Enforce);
+        let answer = self.ask(
+            policy,
+            &Question {
+                subject,
+                action,
+                mode: Mode::Enforce,
+            },
+        );
         policy.decision(&mut decisions(answer).await.iter())
     }
 
-    fn ask(&self, policy: &ReadyPolicy, subject: Subject, action: Action, mode: Mode) -> Answer {
-        let checks = policy.checks(subject, policy.algorithm, action, mode);
-        let checks: SmallVec<[Check<'_>; 2]> = checks.collect();
-        self.0.store.ask(&checks)
-    }
-
     fn subject(&self, key: &Key) -> Subject {
-        key.subject(self.0.secret.as_ref())
+        self.0.subjects.of(key)
     }
 }
 
@@ -187,7 +182,7 @@ async fn decisions(answer: Answer) -> Decisions {
 }
 
 /// `Failover` stands outermost and turns every error into a decision.
-fn answered(answer: Result<Decisions, StoreError>) -> Decisions {
+fn answered<D, E: fmt::Debug>(answer: Result<D, E>) -> D {
     answer.expect("the failure modes answer when the store does not")
 }
 

@@ -1,11 +1,11 @@
 //! What a limiter is asked outside of HTTP: `check` and its siblings, none of which waits.
 
 use super::Limiter;
+use super::reply::{Question, Reply};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::policy::ReadyPolicy;
 
 impl Limiter {
     /// Asks for one request's permits (the policy's cost) of this key.
@@ -20,9 +20,8 @@ impl Limiter {
     ///
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
-        let policy = self.named(policy)?;
-        let cost = policy.default_cost();
-        Ok(self.take(&policy, &key.into(), cost).await)
+        let reply = self.take(policy, &key.into(), None)?;
+        Ok(reply.decision().await)
     }
 
     /// As [`check`](Self::check), for this many permits; 0 only looks.
@@ -36,8 +35,8 @@ impl Limiter {
         key: impl Into<Key>,
         cost: u32,
     ) -> Result<Decision, CheckError> {
-        let policy = self.named(policy)?;
-        Ok(self.take(&policy, &key.into(), cost).await)
+        let reply = self.take(policy, &key.into(), Some(cost))?;
+        Ok(reply.decision().await)
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
@@ -67,7 +66,7 @@ impl Limiter {
     ) -> Result<Decision, CheckError> {
         let key = key.into();
         let policy = self.named(policy)?;
-        let unlimited = self.unasked(&policy, &key, policy.mode());
+        let unlimited = self.unasked(&self.0.rules.load(), &policy, &key, policy.mode());
         if let Some(decision) = unlimited.filter(Decision::is_allowed) {
             return Ok(decision);
         }
@@ -110,17 +109,26 @@ impl Limiter {
         self.reset_subject(policy, self.subject(&key.into())).await
     }
 
-    async fn take(&self, policy: &ReadyPolicy, key: &Key, cost: u32) -> Decision {
+    /// Asks for this cost, the policy's unless said. No async function, so that nothing of it is
+    /// kept while a trip is awaited.
+    fn take(&self, policy: &str, key: &Key, cost: Option<u32>) -> Result<Reply, CheckError> {
+        let rules = self.0.rules.load();
+        let policy = rules.named(policy)?;
+        let cost = cost.unwrap_or_else(|| policy.default_cost());
         // Once: it may be changed at any time.
         let mode = policy.mode();
         // Whoever only looks is shown what is there, whatever the mode.
-        let unasked = (cost > 0).then(|| self.taken_unasked(policy, key, mode));
-        match unasked.flatten() {
-            Some(decision) => decision,
+        let unasked = (cost > 0).then(|| self.taken_unasked(&rules, policy, key, mode));
+        Ok(match unasked.flatten() {
+            Some(decision) => Reply::Decided(decision),
             None => {
-                let action = Action::take(cost);
-                self.decide(policy, self.subject(key), action, mode).await
+                let question = Question {
+                    subject: self.subject(key),
+                    action: Action::spend(cost),
+                    mode,
+                };
+                self.decide(policy, question)
             }
-        }
+        })
     }
 }

@@ -13,15 +13,18 @@ use crate::store::Check;
 #[derive(Clone)]
 pub(super) struct Quota {
     pub(super) policy: Arc<ReadyPolicy>,
+    /// Of which of its rates, counted from 0.
+    pub(super) rate: usize,
     pub(super) algorithm: Algorithm,
     subject: Subject,
     is_shadow: bool,
 }
 
 impl Quota {
-    pub(super) fn of(policy: &Arc<ReadyPolicy>, check: &Check<'_>) -> Self {
+    pub(super) fn of(policy: &Arc<ReadyPolicy>, rate: usize, check: &Check<'_>) -> Self {
         Self {
             policy: Arc::clone(policy),
+            rate,
             algorithm: check.algorithm,
             subject: check.subject,
             is_shadow: check.is_shadow,
@@ -30,7 +33,7 @@ impl Quota {
 
     /// The check that does something with them.
     pub(super) fn check(&self, action: Action) -> Check<'_> {
-        let policy = &self.policy;
-        policy.check(self.subject, self.algorithm, action, self.is_shadow)
+        let (policy, subject) = (&self.policy, self.subject);
+        policy.check(self.rate, subject, self.algorithm, action, self.is_shadow)
     }
 }

@@ -13,7 +13,7 @@ pub struct PolicySummary {
     pub name: String,
     /// The name of its algorithm, as in stored keys: `gcra`, `fixed_window`.
     pub algorithm: &'static str,
-    /// The numbers of its limit in words: `100 in 1 min, burst 20`.
+    /// The numbers of its limit in words: `100 in 1 min, burst 20`, or `10 in 1 s and 1000 in 1 h`.
     pub limit: String,
     /// The most permits that there ever are at once.
     pub capacity: u32,
@@ -54,7 +54,7 @@ impl PolicySummary {
             name: policy.id.name().to_owned(),
             algorithm: policy.algorithm.name(),
             limit: policy.limit().to_string(),
-            capacity: policy.algorithm.capacity(),
+            capacity: policy.capacity(),
             mode: policy.mode(),
         }
     }

@@ -67,28 +67,37 @@ impl Taken {
         }
     }
 
-    /// Adds a check that is about to be asked.
-    pub(super) fn add(&mut self, policy: &Arc<ReadyPolicy>, check: &Check<'_>) {
-        self.entries.push(Entry {
-            quota: Quota::of(policy, check),
+    /// Adds the checks of a policy's rates, which are about to be asked.
+    pub(super) fn add<'a>(
+        &mut self,
+        policy: &Arc<ReadyPolicy>,
+        rates: impl Iterator<Item = &'a Check<'a>>,
+    ) {
+        let entries = rates.enumerate().map(|(rate, check)| Entry {
+            quota: Quota::of(policy, rate, check),
             cost: check.action.takes(),
             receipt: None,
             is_queued: check.algorithm.delays() || is_patient(&check.action),
             lease: check.action.lease(),
             is_in_store: true,
         });
+        self.entries.extend(entries);
     }
 
-    /// The answers are there, one for each check that was added.
-    pub(super) fn answered<'a>(&mut self, decisions: impl Iterator<Item = &'a Decision> + Clone) {
-        let all_allow = decisions.clone().all(Decision::is_allowed);
+    /// The answers are there: for each check that was added, the decision of its policy and the
+    /// receipt of its own.
+    pub(super) fn answered<'a>(
+        &mut self,
+        answers: impl Iterator<Item = (&'a Decision, Receipt)> + Clone,
+    ) {
+        let all_allow = answers.clone().all(|(decision, _)| decision.is_allowed());
         let mut doubtful: SmallVec<[Entry; 1]> = SmallVec::new();
         let entries = std::mem::take(&mut self.entries);
-        for (mut entry, decision) in entries.into_iter().zip(decisions) {
+        for (mut entry, (decision, receipt)) in entries.into_iter().zip(answers) {
             let failure = decision.store_failure();
             entry.is_in_store = failure.is_none_or(StoreErrorKind::may_have_counted);
             if all_allow && decision.outcome == Outcome::Allowed {
-                entry.receipt = Some(decision.receipt);
+                entry.receipt = Some(receipt);
                 self.entries.push(entry);
             } else if failure.is_some() && entry.is_in_store {
                 doubtful.push(entry);
@@ -124,8 +133,12 @@ impl Taken {
 
     /// Charges, or gives back, what the request turned out to cost more, or less.
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
+        let mut actual = 0;
         let settle = |entry: &Entry| {
-            let actual = entry.quota.policy.settled_cost(response, entry.cost);
+            // Asked once for all rates.
+            if entry.quota.rate == 0 {
+                actual = entry.quota.policy.settled_cost(response, entry.cost);
+            }
             let receipt = entry.receipt?;
             match actual.cmp(&entry.cost) {
                 Ordering::Greater => Some(Action::Charge(actual - entry.cost)),
@@ -180,7 +193,11 @@ impl Taken {
     }
 
     /// Asks for the action that each entry has, if any has one.
-    fn ask(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) -> Option<Answer> {
+    fn ask(
+        &self,
+        entries: &[Entry],
+        mut action: impl FnMut(&Entry) -> Option<Action>,
+    ) -> Option<Answer> {
         let checks: SmallVec<[Check<'_>; 4]> = entries
             .iter()
             .filter_map(|entry| {

@@ -4,15 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
+use super::reply::Question;
 use super::reserving::Reserving;
 use super::taken::Taken;
-use super::{Held, Limiter};
+use super::{Held, Limiter, decisions};
 use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
+use crate::store::Check;
 use crate::time::Micros;
 
 /// A policy whose permits can be waited for.
@@ -103,7 +106,7 @@ impl Limiter {
         let cost = cost.unwrap_or_else(|| policy.default_cost());
         let longest = Micros::from(Duration::MAX);
         // A queue lets one out at a time whoever waits, and would deny those that find it full.
-        let patience = if policy.algorithm.delays() || cost > policy.algorithm.capacity() {
+        let patience = if policy.algorithm.delays() || cost > policy.capacity() {
             Patience::UntilPaid(longest)
         } else {
             Patience::UntilItFits(longest)
@@ -166,19 +169,32 @@ impl Limiter {
             cost,
             patience,
             lease: policy.algorithm.lease().map(|_| LeaseId::new()),
+            is_final: false,
         };
         let mut taken = Taken::asking(self.clone());
         let mode = policy.mode();
-        if let Some(decision) = self.taken_unasked(&policy, key, mode) {
+        let unasked = self.taken_unasked(&self.0.rules.load(), &policy, key, mode);
+        if let Some(decision) = unasked {
             return Held::new(decision, taken);
         }
         let action = Action::Take(take);
         let subject = self.subject(key);
-        let is_shadow = mode == Mode::Shadow;
-        let check = policy.check(subject, policy.algorithm, action, is_shadow);
-        taken.add(&policy, &check);
-        let decision = self.decide(&policy, subject, action, mode).await;
-        taken.answered(std::iter::once(&decision));
+        let answer = {
+            let judges = policy.judges();
+            let checks = policy.checks(subject, &judges, action, mode);
+            let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
+            taken.add(&policy, checks.iter().take(policy.count_rates()));
+            self.0.store.ask(&checks)
+        };
+        let answers = decisions(answer).await;
+        let question = Question {
+            subject,
+            action,
+            mode,
+        };
+        let decision = self.decided(&policy, &question, &answers);
+        let rates = answers.iter().take(policy.count_rates());
+        taken.answered(rates.map(|rate| (&decision, rate.receipt)));
         Held::new(decision, taken)
     }
 }

@@ -10,17 +10,21 @@ use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::request::{CostExtractor, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher};
 use crate::response::ResponseHead;
-use crate::store::FailureMode;
+use crate::store::{FailureMode, QuotaLease};
 
 mod mutable;
+mod rates;
+mod read;
 mod ready;
 
-pub(crate) use self::ready::{Read, ReadyPolicy, Unreadable};
+pub(crate) use self::read::{Read, Unreadable};
+pub(crate) use self::ready::ReadyPolicy;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///
 /// The name appears in quota headers, rejections and stored keys. Renaming a policy, or changing
-/// its algorithm, starts its counts anew; changing the numbers does not.
+/// its algorithm, starts its counts anew; changing the numbers does not, but for the period of a
+/// [further rate](Limit::and), which is known by it.
 ///
 /// ```
 /// use tower_throttle::{FailureMode, Header, Limit, MINUTE, Policy, Route};
@@ -42,7 +46,9 @@ pub struct Policy {
     limit_by: Option<Arc<dyn LimitExtractor>>,
     max_wait: Option<Duration>,
     penalty: Option<Penalty>,
+    group: Option<String>,
     settle: Option<Settle>,
+    quota_lease: Option<QuotaLease>,
     mode: Mode,
 }
 
@@ -94,7 +100,9 @@ impl Policy {
             limit_by: None,
             max_wait: None,
             penalty: None,
+            group: None,
             settle: None,
+            quota_lease: None,
             mode: Mode::default(),
         }
     }
@@ -134,7 +142,8 @@ impl Policy {
     /// window, or, where permits come back one by one ([`gcra`](Limit::gcra),
     /// [`token_bucket`](Limit::token_bucket), [`leaky_bucket`](Limit::leaky_bucket)), as the time
     /// until all of them are back. So let tiers differ in permits; under a shorter window, what was
-    /// taken before it is over at once.
+    /// taken before it is over at once. A limit of several rates stands for one of as many, each for
+    /// the one in its place.
     ///
     /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is
     /// denied, and is not told to come back. Outside of HTTP, where there is no request, the
@@ -156,6 +165,30 @@ impl Policy {
     #[must_use]
     pub fn max_wait(mut self, longest: Duration) -> Self {
         self.max_wait = Some(longest);
+        self
+    }
+
+    /// Keeps what is known of a subject in one place with the other policies of this group: a store
+    /// that has such places, as Redis, then decides about all of them for little more than about one.
+    ///
+    /// For policies about the same subject that mostly judge the same requests. Policies can join a
+    /// group and leave it, and the others forget nothing; one that joins or leaves starts its own counts
+    /// anew. Several rates of one limit, [`Limit::and`], are kept so anyway.
+    ///
+    /// 1 to 64 printable ASCII characters. For all limits but [`sliding_log`](Limit::sliding_log) and
+    /// [`concurrency`](Limit::concurrency).
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, MINUTE, Policy, Route, SECOND};
+    ///
+    /// let policies = [
+    ///     Policy::new("requests", Limit::gcra(100, MINUTE)).group("client"),
+    ///     Policy::new("searches", Limit::gcra(1, SECOND)).on(Route::get("/search")).group("client"),
+    /// ];
+    /// ```
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = Some(name.into());
         self
     }
 
@@ -233,6 +266,28 @@ impl Policy {
             option: "settle",
             cost: Arc::new(move |response, _| cost(response)),
         });
+        self
+    }
+
+    /// Takes permits of subjects that are often asked for in batches, and hands them out from memory:
+    /// for a hot policy over a [`RedisStore`](crate::RedisStore). [`QuotaLease`] says what that changes.
+    ///
+    /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket),
+    /// [`fixed_window`](Limit::fixed_window) and a [`leaky_bucket`](Limit::leaky_bucket) that is no
+    /// queue: permits of what slides cannot be handed out later than they were taken, and the limit
+    /// hold in every window. Not together with [`max_wait`](Self::max_wait),
+    /// [`penalty`](Self::penalty), [`count_if`](Self::count_if) and [`settle`](Self::settle), which
+    /// need the store for each request.
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, Policy, QuotaLease, SECOND};
+    ///
+    /// let everybody = Policy::new("everybody", Limit::gcra(50_000, SECOND))
+    ///     .quota_lease(QuotaLease::new());
+    /// ```
+    #[must_use]
+    pub fn quota_lease(mut self, lease: QuotaLease) -> Self {
+        self.quota_lease = Some(lease);
         self
     }
 

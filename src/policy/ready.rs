@@ -1,18 +1,18 @@
-//! `ReadyPolicy`: a policy that was found sound, and what it makes of a request.
+//! `ReadyPolicy`: a policy that was found sound, and the checks that it asks.
 
 use std::time::Duration;
 
 use super::mutable::Mutable;
-use super::{Cost, OnMissingKey, Policy};
+use super::rates::{self, FurtherRate, Judges};
+use super::{Cost, Policy};
 use crate::algorithm::{Action, Algorithm, Patience};
 use crate::decision::Decision;
 use crate::error::ConfigError;
-use crate::key::{Key, Subject};
+use crate::key::Subject;
 use crate::limit::Limit;
 use crate::mode::Mode;
-use crate::request::{KeyError, RequestHead};
 use crate::response::ResponseHead;
-use crate::store::{Check, FailureMode, PolicyId};
+use crate::store::{Check, FailureMode, PolicyId, QuotaLease};
 use crate::time::DAY;
 
 impl Policy {
@@ -24,17 +24,24 @@ impl Policy {
     }
 
     fn ready_unnamed(self, otherwise: FailureMode) -> Result<ReadyPolicy, ConfigError> {
-        let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(printable) {
-            return Err(ConfigError::out_of_range(
-                "name",
-                format_args!("{:?}", self.name),
-                "1 to 64 printable ASCII characters",
-            ));
+        sound_name("name", &self.name)?;
+        if let Some(group) = &self.group {
+            sound_name("group", group)?;
         }
         self.key.validate()?;
         self.on.iter().try_for_each(|on| on.validate())?;
-        let algorithm = Algorithm::try_from(&self.limit)?;
+        let id = match &self.group {
+            Some(group) => PolicyId::new(&self.name).in_group(group),
+            None => PolicyId::new(&self.name),
+        };
+        let (algorithm, further_rates) = rates::of_policy(&id, &self.limit)?;
+        if self.group.is_some() && !algorithm.packs() {
+            return Err(ConfigError::not_for(
+                "group",
+                "all limits but sliding_log and concurrency",
+            ));
+        }
+        let capacity = least_capacity(&algorithm, &further_rates);
         let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
         let patience = self.sound_patience(&algorithm)?;
         if let Some(settle) = &self.settle
@@ -49,7 +56,7 @@ impl Policy {
         }
         match &self.cost {
             Cost::Fixed(0) => return Err(ConfigError::out_of_range("cost", 0, "1 to 4294967295")),
-            Cost::Fixed(cost) if *cost > algorithm.capacity() => {
+            Cost::Fixed(cost) if *cost > capacity => {
                 return Err(ConfigError::out_of_range(
                     "cost",
                     cost,
@@ -59,9 +66,11 @@ impl Policy {
             Cost::Fixed(_) => {}
             Cost::Read(cost) => cost.validate()?,
         }
+        let quota_lease = self.sound_quota_lease(&algorithm)?;
         Ok(ReadyPolicy {
-            id: PolicyId::new(&self.name),
+            id: id.with_quota_lease(quota_lease),
             algorithm,
+            further_rates,
             patience,
             penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
@@ -89,26 +98,96 @@ impl Policy {
         }
         Ok(Patience::UntilItFits(longest.into()))
     }
+
+    fn sound_quota_lease(&self, algorithm: &Algorithm) -> Result<Option<QuotaLease>, ConfigError> {
+        let Some(lease) = self.quota_lease else {
+            return Ok(None);
+        };
+        if !algorithm.can_be_late() {
+            return Err(ConfigError::not_for(
+                "quota_lease",
+                "gcra, token_bucket, fixed_window and a leaky_bucket without delay",
+            ));
+        }
+        let others = [
+            ("several rates", self.limit.rates().count() > 1),
+            ("max_wait", self.max_wait.is_some()),
+            ("penalty", self.penalty.is_some()),
+            (
+                self.settle
+                    .as_ref()
+                    .map_or("settle", |settle| settle.option),
+                self.settle.is_some(),
+            ),
+        ];
+        if let Some((other, _)) = others.into_iter().find(|(_, is_said)| *is_said) {
+            return Err(ConfigError::malformed(
+                "quota_lease",
+                format!("a policy with {other}"),
+                format!("{other} needs the store for each request, leave one of the two out"),
+            ));
+        }
+        lease.sound().map(Some)
+    }
+}
+
+/// What all rates hold, each holds.
+fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u32 {
+    let further = further.iter().map(FurtherRate::capacity);
+    further.fold(first.capacity(), u32::min)
+}
+
+fn sound_name(field: &'static str, name: &str) -> Result<(), ConfigError> {
+    let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(printable) {
+        return Err(ConfigError::out_of_range(
+            field,
+            format_args!("{name:?}"),
+            "1 to 64 printable ASCII characters",
+        ));
+    }
+    Ok(())
 }
 
 /// A policy that was found sound.
 pub(crate) struct ReadyPolicy {
     pub(crate) id: PolicyId,
-    /// That of the policy's own limit.
+    /// That of the policy's own limit, or of the first of its rates.
     pub(crate) algorithm: Algorithm,
+    pub(super) further_rates: Box<[FurtherRate]>,
     /// What to do with a request that does not fit yet.
     pub(crate) patience: Patience,
     pub(crate) penalty: Option<Algorithm>,
     pub(crate) on_store_failure: FailureMode,
     /// The one that is in force.
     mode: Mutable,
-    policy: Policy,
+    pub(super) policy: Policy,
 }
 
 impl ReadyPolicy {
     /// The policy's own limit, as it was said.
     pub(crate) fn limit(&self) -> &Limit {
         &self.policy.limit
+    }
+
+    /// How many rates its limit has; each is a check.
+    pub(crate) fn count_rates(&self) -> usize {
+        1 + self.further_rates.len()
+    }
+
+    /// How many checks it asks about each request.
+    pub(crate) fn count_checks(&self) -> usize {
+        self.count_rates() + usize::from(self.penalty.is_some())
+    }
+
+    /// The most permits that there ever are at once.
+    pub(crate) fn capacity(&self) -> u32 {
+        least_capacity(&self.algorithm, &self.further_rates)
+    }
+
+    /// The algorithms of its own limit.
+    pub(crate) fn judges(&self) -> Judges {
+        Judges::own(self)
     }
 
     /// The mode that is in force.
@@ -135,63 +214,6 @@ impl ReadyPolicy {
         }
     }
 
-    /// Whether the policy is about this request.
-    pub(crate) fn applies(&self, request: &RequestHead<'_>) -> bool {
-        let on = &self.policy.on;
-        on.is_empty() || on.iter().any(|on| on.matches(request))
-    }
-
-    /// Whose quota a request uses that the policy is about; `None` when it has no key and the
-    /// policy does not mind.
-    pub(crate) fn key(&self, request: &RequestHead<'_>) -> Result<Option<Key>, Unreadable> {
-        match (self.policy.key.extract(request), self.policy.on_missing_key) {
-            (Ok(key), _) => Ok(Some(key)),
-            (Err(KeyError::Missing), OnMissingKey::Shared) => Ok(Some(Key::missing())),
-            (Err(KeyError::Missing), OnMissingKey::Skip) => Ok(None),
-            (Err(KeyError::Missing), OnMissingKey::Reject) => Err(Unreadable::NoKey),
-            (Err(KeyError::Misconfigured(text)), _) => {
-                Err(Unreadable::Misconfigured(text.into_owned()))
-            }
-        }
-    }
-
-    /// What else of a request with this key.
-    pub(crate) fn read(&self, request: &RequestHead<'_>, key: Key) -> Result<Read, Unreadable> {
-        let cost = match &self.policy.cost {
-            Cost::Fixed(cost) => *cost,
-            Cost::Read(cost) => cost
-                .cost(request)
-                .map_err(|error| Unreadable::BadCost(error.to_string()))?,
-        };
-        let algorithm = self.algorithm_for(request, &key)?;
-        Ok(Read {
-            key,
-            algorithm,
-            cost,
-        })
-    }
-
-    fn algorithm_for(&self, request: &RequestHead<'_>, key: &Key) -> Result<Algorithm, Unreadable> {
-        let chosen = self.policy.limit_by.as_ref();
-        let Some(limit) = chosen.and_then(|choose| choose.limit(request, key)) else {
-            return Ok(self.algorithm);
-        };
-        if limit == self.policy.limit {
-            return Ok(self.algorithm);
-        }
-        let algorithm = Algorithm::try_from(&limit)
-            .map_err(|error| Unreadable::Misconfigured(format!("limit_by: {error}")))?;
-        // What was found sound for the policy's own limit holds for all limits of its kind.
-        if algorithm.name() != self.algorithm.name() {
-            return Err(Unreadable::Misconfigured(format!(
-                "limit_by: got a limit of {}, expected one of {} as the policy's own",
-                algorithm.name(),
-                self.algorithm.name()
-            )));
-        }
-        Ok(algorithm)
-    }
-
     /// Whether what a request has taken of this limit may be given back, or settled, later on.
     pub(crate) fn may_give_back(&self, algorithm: &Algorithm) -> bool {
         self.policy.settle.is_some()
@@ -200,16 +222,32 @@ impl ReadyPolicy {
             || self.patience != Patience::None
     }
 
-    /// The check that does something with the policy's permits.
+    /// The check that does something with permits that were taken under one of the rates, counted
+    /// from 0.
     pub(crate) fn check(
         &self,
+        rate: usize,
         subject: Subject,
         algorithm: Algorithm,
         action: Action,
         is_shadow: bool,
     ) -> Check<'_> {
+        let further = rate.checked_sub(1);
+        let further = further.and_then(|rate| self.further_rates.get(rate));
+        let id = further.map_or(&self.id, FurtherRate::id);
+        self.check_of(id, subject, algorithm, action, is_shadow)
+    }
+
+    fn check_of<'a>(
+        &self,
+        policy: &'a PolicyId,
+        subject: Subject,
+        algorithm: Algorithm,
+        action: Action,
+        is_shadow: bool,
+    ) -> Check<'a> {
         Check {
-            policy: &self.id,
+            policy,
             subject,
             algorithm,
             action,
@@ -218,30 +256,37 @@ impl ReadyPolicy {
         }
     }
 
-    /// The same in this mode, with that of the penalty behind it where there is one.
-    pub(crate) fn checks(
-        &self,
+    /// The checks that do something with the policy's permits in this mode: one for each rate, and
+    /// behind them that of the penalty where there is one.
+    pub(crate) fn checks<'p>(
+        &'p self,
         subject: Subject,
-        algorithm: Algorithm,
+        judges: &Judges,
         action: Action,
         mode: Mode,
-    ) -> impl Iterator<Item = Check<'_>> {
+    ) -> impl Iterator<Item = Check<'p>> {
         let is_shadow = mode == Mode::Shadow;
-        let check = move |algorithm, action| self.check(subject, algorithm, action, is_shadow);
+        let check =
+            move |id, algorithm, action| self.check_of(id, subject, algorithm, action, is_shadow);
+        let rates = judges.each(&self.id, &self.further_rates);
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,
                 Action::Take(take) => Action::take(take.cost.min(1)),
                 _ => Action::look(),
             };
-            check(penalty, action)
+            check(&self.id, penalty, action)
         });
-        std::iter::once(check(algorithm, action)).chain(penalty)
+        let rates = rates.map(move |(id, algorithm)| check(id, algorithm, action));
+        rates.chain(penalty)
     }
 
     /// The policy's decision, of the decisions on its checks, which come next.
     pub(crate) fn decision<'a>(&self, each: &mut impl Iterator<Item = &'a Decision>) -> Decision {
-        let decision = *each.next().expect("every check is answered");
+        let mut next = || each.next().expect("every check is answered");
+        let first = *next();
+        let further = self.further_rates.iter();
+        let decision = further.fold(first, |all, _| all.and_under(next()));
         match self.penalty.and_then(|_| each.next()) {
             Some(penalty) => decision.under(penalty),
             None => decision,
@@ -253,22 +298,4 @@ impl ReadyPolicy {
         let settle = self.policy.settle.as_ref();
         settle.map_or(charged, |settle| (settle.cost)(response, charged))
     }
-}
-
-/// What a policy has read of a request.
-pub(crate) struct Read {
-    pub(crate) key: Key,
-    pub(crate) algorithm: Algorithm,
-    pub(crate) cost: u32,
-}
-
-/// Why a request cannot be judged at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// It does not say whose it is, and the policy insists.
-    NoKey,
-    /// It states a cost that cannot be read.
-    BadCost(String),
-    /// The server does not provide what the key needs.
-    Misconfigured(String),
 }

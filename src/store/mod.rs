@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "memory")]
 use crate::algorithm::Ask;
@@ -11,6 +12,7 @@ use crate::algorithm::{Action, Algorithm};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
+use crate::time::Micros;
 
 mod deny_cache;
 mod failover;
@@ -18,6 +20,7 @@ mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 mod owned;
+mod quota;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
@@ -25,6 +28,8 @@ pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
 pub(crate) use failover::{Breaker, Failover};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
+pub(crate) use quota::Leased;
+pub use quota::QuotaLease;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 
@@ -35,7 +40,7 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
 ///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
 ///    check before it. [Shadow checks](Check::is_shadow) are none of these: each is carried out when
-///    all others fit and it fits itself. Where no atomic step reaches all of them, as in a Redis
+///    all others fit and it fits itself, with those of all rates of its limit. Where no atomic step reaches all of them, as in a Redis
 ///    Cluster, those of one subject are decided in one, and what was taken is given back when those
 ///    of another deny.
 /// 2. The decisions come in the order of the checks.
@@ -43,7 +48,8 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
 ///    microsecond, on one clock for all who share the store.
 /// 5. Parameters travel with the check: a changed limit judges what was used before.
-/// 6. A policy's name and a subject make a key of their own; keys never influence each other.
+/// 6. A policy's name, the period of a further rate of its limit and a subject make a key of their
+///    own; keys never influence each other.
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
 ///    before.
 /// 8. An error means that no decision was taken here; whether the permits were, says its
@@ -59,9 +65,21 @@ pub trait Store: Send + Sync + 'static {
     /// Their keys are distinct, unless all of them renew leases. Actions that give something back
     /// never stand beside one that asks, so that they are never held up by a denial.
     fn ask(&self, checks: &[Check<'_>]) -> Answer;
+
+    /// Finds out when the store answers again: the future ends as soon as an answer took no longer
+    /// than `within`, the deadline of a decision. Until then it does what that takes, as connecting,
+    /// at the pace that is good for the store.
+    ///
+    /// Asked for by who leaves the store alone because it gave no answers, and dropped when that is
+    /// over. A store that cannot tell says `None`, and is asked a question now and then instead.
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        let _ = within;
+        None
+    }
 }
 
-/// One policy's question about one request.
+/// One policy's question about one request; of a limit of several rates, one of them. The checks
+/// of further rates come right behind that of the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
     /// The policy that asks.
@@ -73,8 +91,9 @@ pub struct Check<'a> {
     /// What to do.
     pub action: Action,
     /// Whether it only counts: it is carried out when it fits and all checks that are none fit, and
-    /// it holds up nothing if it does not fit. A [`Penalty`](crate::Penalty) is in shadow exactly if
-    /// the check before it is, and then bans in shadow.
+    /// it holds up nothing if it does not fit. The rates of one limit are all in shadow, or none of
+    /// them is; a [`Penalty`](crate::Penalty) is exactly if the check before it is, and then bans in
+    /// shadow.
     pub is_shadow: bool,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
@@ -84,7 +103,10 @@ pub struct Check<'a> {
 #[derive(Clone)]
 pub struct PolicyId {
     name: Arc<str>,
+    further_rate: Option<Micros>,
+    group: Option<Arc<str>>,
     fingerprint: u128,
+    quota_lease: Option<QuotaLease>,
 }
 
 impl PolicyId {
@@ -92,7 +114,43 @@ impl PolicyId {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
+            further_rate: None,
+            group: None,
             fingerprint: Subject::of_text(name).to_u128(),
+            quota_lease: None,
+        }
+    }
+
+    /// The same policy, whose permits may be taken in batches.
+    pub(crate) fn with_quota_lease(self, quota_lease: Option<QuotaLease>) -> Self {
+        Self {
+            quota_lease,
+            ..self
+        }
+    }
+
+    /// The same policy in a [group](crate::Policy::group).
+    #[must_use]
+    pub fn in_group(self, group: &str) -> Self {
+        Self {
+            group: Some(group.into()),
+            ..self
+        }
+    }
+
+    /// The same policy, of whose limit a [further rate](crate::Limit::and) has this period. What is
+    /// used under it is stored apart.
+    #[must_use]
+    pub fn with_further_rate(&self, period: Micros) -> Self {
+        // No policy's name has a control character in it.
+        let text = format!("{}\0{}", self.name, period.get());
+        Self {
+            name: Arc::clone(&self.name),
+            further_rate: Some(period),
+            group: self.group.clone(),
+            // No single rate can say how late its permits may be.
+            quota_lease: None,
+            fingerprint: Subject::of_text(&text).to_u128(),
         }
     }
 
@@ -105,7 +163,23 @@ impl PolicyId {
         Arc::clone(&self.name)
     }
 
-    /// 128 bits that stand for the name, uniformly distributed.
+    /// The period of the further rate that this is about; `None` of a policy's first or only rate.
+    pub fn further_rate(&self) -> Option<Micros> {
+        self.further_rate
+    }
+
+    /// The group of policies that keep what they know of a subject in one place, where a store has
+    /// such places.
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
+
+    /// How its permits may be taken in batches, if they may.
+    pub(crate) fn quota_lease(&self) -> Option<QuotaLease> {
+        self.quota_lease
+    }
+
+    /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.
     pub fn fingerprint(&self) -> u128 {
         self.fingerprint
     }
@@ -119,13 +193,18 @@ impl Check<'_> {
             algorithm: &self.algorithm,
             action: &self.action,
             is_shadow: self.is_shadow,
+            is_further_rate: self.policy.further_rate.is_some(),
         }
     }
 }
 
 impl fmt::Debug for PolicyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.name, f)
+        fmt::Debug::fmt(&self.name, f)?;
+        match self.further_rate {
+            Some(period) => write!(f, "+{period:?}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -146,6 +225,9 @@ pub enum Answer {
 /// The future of an [`Answer`] that takes a trip.
 pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Decisions, StoreError>> + Send>>;
 
+/// The future of [`Store::recovered`]. It owns all it needs, and may be dropped at any time.
+pub type Recovered = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -158,5 +240,9 @@ impl fmt::Debug for Answer {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         (**self).ask(checks)
+    }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        (**self).recovered(within)
     }
 }

@@ -34,6 +34,7 @@ async fn start(bench: &Bench, number: u64, cost: u32) -> Decision {
         cost,
         patience: Patience::None,
         lease: Some(lease(number)),
+        is_final: false,
     };
     bench.act(LIMIT, Action::Take(take)).await
 }

@@ -32,6 +32,7 @@ async fn try_acquire(bench: &Bench, limit: Limit, cost: u32, timeout: Duration) 
         cost,
         patience: Patience::UntilPaid(Micros::from(timeout)),
         lease: None,
+        is_final: false,
     };
     bench.act(limit, Action::Take(take)).await
 }
@@ -93,6 +94,7 @@ async fn who_waits_until_it_fits_goes_on_when_it_does(bench: &Bench) {
             cost: 1,
             patience: Patience::UntilItFits(Micros::from(3 * SECOND)),
             lease: None,
+            is_final: false,
         });
         for delay in 1..=3 {
             let decision = bench.act(limit, take).await;

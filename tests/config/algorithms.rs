@@ -1,6 +1,8 @@
 //! `algorithm`, `limit` and the options: each algorithm's own, and no other's.
 
-use tower_throttle::{DAY, Limit, MINUTE, Policy, Rate, Rules, SECOND, per_minute, per_second};
+use tower_throttle::{
+    DAY, HOUR, Limit, MINUTE, Policy, Rate, Rules, SECOND, per_minute, per_second,
+};
 
 use super::{read, refusal, with_policy};
 
@@ -92,6 +94,36 @@ fn a_file_says_what_a_program_says() {
         (
             "sliding-log",
             "limit = \"5/15min\"",
+            Limit::sliding_log(5, 15 * MINUTE),
+        ),
+        (
+            "gcra",
+            "limit = [\"10/s\", \"1000/h\"]",
+            Limit::gcra(10, SECOND).and(1_000, HOUR),
+        ),
+        (
+            "gcra",
+            "limit = [\"10/s\", \"1000/h\"]\nburst = [20, 30]",
+            Limit::gcra(10, SECOND).burst(20).and(1_000, HOUR).burst(30),
+        ),
+        (
+            "fixed-window",
+            "limit = [\"10/min\", \"100/h\", \"1000/day\"]\naligned = true",
+            Limit::fixed_window(10, MINUTE)
+                .and(100, HOUR)
+                .and(1_000, DAY)
+                .aligned(),
+        ),
+        (
+            "sliding-window",
+            "limit = [\"10/s\", \"1000/h\"]\nslices = 60",
+            Limit::sliding_window(10, SECOND)
+                .and(1_000, HOUR)
+                .slices(60),
+        ),
+        (
+            "sliding-log",
+            "limit = [\"5/15min\"]",
             Limit::sliding_log(5, 15 * MINUTE),
         ),
         ("concurrency", "limit = 20", Limit::concurrency(20)),
@@ -272,5 +304,80 @@ fn a_rate_out_of_range_is_refused_in_the_line_of_the_limit() {
             refusal(&with_limit(algorithm, "limit = \"0/s\"")),
             "line 7: policy \"client\": limit: got \"0/s\", expected 1 to 4294967295 permits"
         );
+    }
+}
+
+#[test]
+fn rates_that_make_no_sense_are_refused_in_their_line() {
+    let rate = "permits in a time, as \"100/min\" or \"5/15min\", with 1 to 4294967295 permits and ms, \
+                s, min, h or day";
+    for (algorithm, fields, refused) in [
+        (
+            "sliding-log",
+            "limit = [\n\"10/s\",\n\"0/h\"]",
+            "line 9: policy \"client\": limit: got \"0/h\", expected 1 to 4294967295 permits".to_owned(),
+        ),
+        (
+            "fixed-window",
+            "limit = [\n\"10/s\",\n\"10/367day\"]",
+            "line 9: policy \"client\": limit: got \"10/367day\", expected a window of 1 ms to 366 \
+             days, in whole microseconds"
+                .to_owned(),
+        ),
+        (
+            "gcra",
+            "limit = [\n\"10/s\",\n20]",
+            format!("line 9: policy \"client\": limit: got 20, expected {rate}"),
+        ),
+        (
+            "gcra",
+            "limit = []",
+            "line 7: policy \"client\": limit: the list is empty, so it has no rate".to_owned(),
+        ),
+        (
+            "gcra",
+            "limit = [\"10/s\", \"20/1000ms\"]",
+            "line 7: policy \"client\": limit: 20 in 1 s: another rate has the same period; give \
+             each its own"
+                .to_owned(),
+        ),
+        (
+            "gcra",
+            "limit = [\"100/s\", \"50/h\"]",
+            "line 7: policy \"client\": limit: 100 in 1 s: so many never fit in its time beside 50 in \
+             a longer one; a shorter time needs fewer permits"
+                .to_owned(),
+        ),
+        (
+            "gcra",
+            "limit = [\"1/s\", \"2/min\", \"3/h\", \"4/day\", \"5/7day\"]",
+            "line 7: policy \"client\": limit: got a list, expected at most 4 rates".to_owned(),
+        ),
+        (
+            "gcra",
+            "limit = [\"10/s\", \"1000/h\"]\nburst = 20",
+            "line 8: policy \"client\": burst: got 20, expected a list of 2 numbers, one for each \
+             rate of the limit"
+                .to_owned(),
+        ),
+        (
+            "gcra",
+            "limit = [\"10/s\", \"1000/h\"]\nburst = [20]",
+            "line 8: policy \"client\": burst: got a list, expected a list of 2 numbers, one for each \
+             rate of the limit"
+                .to_owned(),
+        ),
+        (
+            "gcra",
+            "limit = \"10/s\"\nburst = [20, 30]",
+            "line 8: policy \"client\": burst: got a list, expected 1 to 4294967295".to_owned(),
+        ),
+        (
+            "token-bucket",
+            "limit = [\"10/s\", \"1000/h\"]",
+            format!("line 7: policy \"client\": limit: got a list, expected {rate}"),
+        ),
+    ] {
+        assert_eq!(refusal(&with_limit(algorithm, fields)), refused, "{algorithm}");
     }
 }

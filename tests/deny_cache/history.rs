@@ -25,6 +25,8 @@ const POLICIES: usize = 3;
 struct History {
     kinds: [(u8, Duration); POLICIES],
     permits: [u32; POLICIES],
+    /// Which policies have a further rate: more permits in a longer time.
+    further_rates: [bool; POLICIES],
     penalties: [Option<Penalty>; POLICIES],
     shadows: [bool; POLICIES],
     steps: Vec<Step>,
@@ -58,7 +60,7 @@ enum Time {
     ToRetry(Duration),
 }
 
-fn limit((kind, period): (u8, Duration), permits: u32) -> Limit {
+fn limit_of((kind, period): (u8, Duration), permits: u32) -> Limit {
     let rate = Rate::new(permits, period);
     match kind {
         0 => Limit::gcra(permits, period),
@@ -89,6 +91,7 @@ fn histories() -> impl Strategy<Value = History> {
     (
         [kind.clone(), kind.clone(), kind],
         [1_u32..8, 1..8, 1..8],
+        [(); POLICIES].map(|()| prop::bool::weighted(0.3)),
         [penalty.clone(), penalty.clone(), penalty],
         prop_oneof![
             3 => Just([false; POLICIES]),
@@ -97,21 +100,24 @@ fn histories() -> impl Strategy<Value = History> {
         ],
         prop::collection::vec(steps(), 80),
     )
-        .prop_map(|(kinds, permits, mut penalties, shadows, steps)| {
-            if shadows.contains(&false) {
-                // One in shadow does not hear of every denial beside what is enforced.
-                for policy in (0..POLICIES).filter(|policy| shadows[*policy]) {
-                    penalties[policy] = None;
+        .prop_map(
+            |(kinds, permits, further_rates, mut penalties, shadows, steps)| {
+                if shadows.contains(&false) {
+                    // One in shadow does not hear of every denial beside what is enforced.
+                    for policy in (0..POLICIES).filter(|policy| shadows[*policy]) {
+                        penalties[policy] = None;
+                    }
                 }
-            }
-            History {
-                kinds,
-                permits,
-                penalties,
-                shadows,
-                steps,
-            }
-        })
+                History {
+                    kinds,
+                    permits,
+                    further_rates,
+                    penalties,
+                    shadows,
+                    steps,
+                }
+            },
+        )
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -168,8 +174,10 @@ async fn run(
 ) -> Result<(), String> {
     clock.set(ManualClock::new().now());
     let policies = ["a", "b", "c"].map(PolicyId::new);
+    let further_rates = policies.each_ref();
+    let further_rates = further_rates.map(|policy| policy.with_further_rate(MINUTE.into()));
     let mut permits = history.permits;
-    let mut receipts = [Receipt::default(); POLICIES];
+    let mut receipts = [Receipt::default(); 2 * POLICIES];
     let mut last: Option<Decisions> = None;
     for (position, step) in history.steps.iter().enumerate() {
         step.time.pass(clock, last.as_ref());
@@ -181,7 +189,7 @@ async fn run(
         for (policy, act) in step.acts.iter().enumerate() {
             let Some(act) = act else { continue };
             let key = Key::all([Key::from(number), Key::from(step.keys[policy])]);
-            let limit = limit(history.kinds[policy], permits[policy]);
+            let limit = limit_of(history.kinds[policy], permits[policy]);
             let check = Check {
                 policy: &policies[policy],
                 subject: Subject::from(&key),
@@ -194,6 +202,20 @@ async fn run(
                 takers.push((policy, checks.len()));
             }
             checks.push(check);
+            if history.further_rates[policy] {
+                let (kind, period) = history.kinds[policy];
+                let further = limit_of((kind, 3 * period), permits[policy] + 2);
+                let rate = POLICIES + policy;
+                if check.action.takes() > 0 {
+                    takers.push((rate, checks.len()));
+                }
+                checks.push(Check {
+                    policy: &further_rates[policy],
+                    algorithm: Algorithm::try_from(&further).unwrap(),
+                    action: act.action(receipts[rate]),
+                    ..check
+                });
+            }
             let penalty = history.penalties[policy].as_ref();
             let action = match check.action {
                 Action::Take(take) => Action::take(take.cost.min(1)),
@@ -221,8 +243,8 @@ async fn run(
             ));
         }
         if allow(&checks, &expected) {
-            for (policy, check) in takers {
-                receipts[policy] = expected[check].receipt();
+            for (rate, check) in takers {
+                receipts[rate] = expected[check].receipt();
             }
         }
         last = Some(expected);
@@ -291,6 +313,7 @@ impl Act {
                 cost,
                 patience,
                 lease: None,
+                is_final: false,
             }),
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit(permits) => Action::Credit {

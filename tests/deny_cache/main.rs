@@ -233,6 +233,7 @@ async fn who_is_ready_to_wait_is_answered_by_how_long() {
             cost: 1,
             patience: Patience::UntilItFits(Micros::from(longest)),
             lease: None,
+            is_final: false,
         })
     };
     assert!(!bench.act(limit, waiting(MINUTE / 2)).await.is_allowed());

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
-    Check, Clock as _, DAY, Decision, Decisions, FailureMode, Limit, MINUTE, ManualClock, Micros,
-    Penalty, PolicyId, Rate, Receipt, SECOND, Subject,
+    Check, Clock as _, DAY, Decision, Decisions, FailureMode, HOUR, Limit, MINUTE, ManualClock,
+    Micros, Penalty, PolicyId, Rate, Receipt, SECOND, Subject,
 };
 
 const STEPS: usize = 50;
@@ -17,8 +17,13 @@ pub(crate) const POLICIES: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub limits: [Limit; POLICIES],
+    /// A further rate of each policy's limit, if it has one; of any algorithm, as the store does not
+    /// mind.
+    pub further_rates: [Option<Limit>; POLICIES],
     /// The penalty that each policy has, if it has one.
     pub penalties: [Option<Penalty>; POLICIES],
+    /// The policies that are in a group.
+    pub in_group: [bool; POLICIES],
     pub steps: Vec<Step>,
 }
 
@@ -41,6 +46,7 @@ pub(crate) enum Act {
         cost: u32,
         patience: Patience,
         lease: Option<LeaseId>,
+        is_final: bool,
     },
     Charge(u32),
     Credit {
@@ -152,11 +158,13 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         cost.clone(),
         patience,
         prop::option::weighted(0.8, id.clone()),
+        any::<bool>(),
     )
-        .prop_map(|(cost, patience, lease)| Act::Take {
+        .prop_map(|(cost, patience, lease, is_final)| Act::Take {
             cost,
             patience,
             lease,
+            is_final,
         });
     let takes = prop_oneof![10 => take, 1 => cost.clone().prop_map(Act::Charge)];
     let gives_back = prop_oneof![
@@ -192,6 +200,15 @@ fn steps() -> impl Strategy<Value = Step> {
         [act.clone(), act.clone(), act]
     });
     let acts = prop_oneof![2 => take, 1 => give_back];
+    // Often about one policy alone: most requests are.
+    let only = prop::option::weighted(0.4, 0..POLICIES);
+    let acts = (acts, only).prop_map(|(mut acts, only)| {
+        if let Some(only) = only {
+            let others = acts.iter_mut().enumerate().filter(|(at, _)| *at != only);
+            others.for_each(|(_, act)| *act = None);
+        }
+        acts
+    });
     let shadows = prop_oneof![
         3 => Just([false; POLICIES]),
         3 => any::<[bool; POLICIES]>(),
@@ -209,31 +226,54 @@ fn steps() -> impl Strategy<Value = Step> {
 pub(crate) fn histories() -> impl Strategy<Value = History> {
     (
         [limits(), limits(), limits()],
+        [(); POLICIES].map(|()| prop::option::weighted(0.3, limits())),
         [penalties(), penalties(), penalties()],
+        any::<[bool; POLICIES]>(),
         prop::collection::vec(steps(), STEPS),
     )
-        .prop_map(|(limits, penalties, steps)| History {
-            limits,
-            penalties,
-            steps,
-        })
+        .prop_map(
+            |(limits, further_rates, penalties, in_group, steps)| History {
+                limits,
+                further_rates,
+                penalties,
+                in_group,
+                steps,
+            },
+        )
+}
+
+impl History {
+    /// Whether several states may share a key.
+    pub(crate) fn shares_keys(&self) -> bool {
+        self.in_group.contains(&true) || self.further_rates.iter().any(Option::is_some)
+    }
 }
 
 /// A history while it is told of one subject.
 pub(crate) struct Course<'a> {
     history: &'a History,
     policies: [PolicyId; POLICIES],
+    further_rates: [PolicyId; POLICIES],
     limits: [Limit; POLICIES],
-    receipts: [Receipt; POLICIES],
+    /// Those of the first rates, then those of the further ones.
+    receipts: [Receipt; 2 * POLICIES],
 }
 
 impl<'a> Course<'a> {
     pub(crate) fn of(history: &'a History) -> Self {
+        let policy = |at: usize| {
+            let policy = PolicyId::new(NAMES[at]);
+            match history.in_group[at] {
+                true => policy.in_group("g"),
+                false => policy,
+            }
+        };
         Self {
             history,
-            policies: NAMES.map(PolicyId::new),
+            policies: std::array::from_fn(policy),
+            further_rates: std::array::from_fn(|at| policy(at).with_further_rate(HOUR.into())),
             limits: history.limits,
-            receipts: [Receipt::default(); POLICIES],
+            receipts: [Receipt::default(); 2 * POLICIES],
         }
     }
 
@@ -264,6 +304,14 @@ impl<'a> Course<'a> {
                 on_store_failure: FailureMode::Allow,
             };
             checks.push(check);
+            if let Some(limit) = &self.history.further_rates[policy] {
+                checks.push(Check {
+                    policy: &self.further_rates[policy],
+                    algorithm: Algorithm::try_from(limit).unwrap(),
+                    action: act.action(self.receipts[POLICIES + policy]),
+                    ..check
+                });
+            }
             let guards = matches!(check.action, Action::Take(_) | Action::Reset);
             let penalty = self.history.penalties[policy].as_ref();
             if let Some(penalty) = penalty.filter(|_| guards) {
@@ -278,19 +326,27 @@ impl<'a> Course<'a> {
 
     /// Notes what was taken last.
     pub(crate) fn answered(&mut self, receipts: &[(usize, Receipt)]) {
-        for (policy, receipt) in receipts {
-            self.receipts[*policy] = *receipt;
+        for (rate, receipt) in receipts {
+            self.receipts[*rate] = *receipt;
         }
     }
 }
 
-/// What was taken of each policy, if anything was asked for.
+/// What was taken under each rate of each policy, if anything was asked for.
 pub(crate) fn receipts(checks: &[Check<'_>], decisions: &Decisions) -> Vec<(usize, Receipt)> {
     let each = checks.iter().zip(decisions.iter());
+    let has_receipt = |action: &Action| match action {
+        Action::Take(take) => take.cost > 0 && !take.is_final,
+        action => action.takes() > 0,
+    };
     let taken =
-        each.filter(|(check, _)| check.action.takes() > 0 && check.algorithm.name() != "penalty");
+        each.filter(|(check, _)| has_receipt(&check.action) && check.algorithm.name() != "penalty");
     taken
-        .map(|(check, decision)| (policy_of(check), decision.receipt()))
+        .map(|(check, decision)| {
+            let is_further = check.policy.further_rate().is_some();
+            let rate = policy_of(check) + if is_further { POLICIES } else { 0 };
+            (rate, decision.receipt())
+        })
         .collect()
 }
 
@@ -308,10 +364,12 @@ impl Act {
                 cost,
                 patience,
                 lease,
+                is_final,
             } => Action::Take(Take {
                 cost,
                 patience,
                 lease,
+                is_final,
             }),
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit { permits, known } => Action::Credit {

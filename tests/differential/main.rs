@@ -17,13 +17,13 @@ use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Ask, State, committed, decide};
 use tower_throttle::{
-    Answer, Check, Clock as _, Decision, Decisions, Key, ManualClock, MemoryStore, Micros, Outcome,
-    RedisStore, SECOND, Store, StoreError, Subject,
+    Answer, Check, Clock as _, Decision, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros,
+    Outcome, RedisStore, SECOND, Store, StoreError, Subject,
 };
 
 /// The specification: a map of states, and the twins over it.
 #[derive(Default)]
-struct Twins(HashMap<(String, &'static str, u128), State>);
+struct Twins(HashMap<(u128, &'static str, u128), State>);
 
 impl Twins {
     fn ask(&mut self, checks: &[Check<'_>], now: Micros) -> Decisions {
@@ -31,6 +31,7 @@ impl Twins {
             algorithm: &check.algorithm,
             action: &check.action,
             is_shadow: check.is_shadow,
+            is_further_rate: check.policy.further_rate().is_some(),
         });
         let mut readings: Vec<_> = checks
             .iter()
@@ -50,9 +51,9 @@ impl Twins {
     }
 
     fn state(&mut self, check: &Check<'_>) -> &mut State {
-        let name = check.policy.name().to_owned();
+        let policy = check.policy.fingerprint();
         self.0
-            .entry((name, check.algorithm.name(), check.subject.to_u128()))
+            .entry((policy, check.algorithm.name(), check.subject.to_u128()))
             .or_insert_with(|| check.algorithm.untouched())
     }
 }
@@ -134,6 +135,7 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, S
     let mut last: Option<Decisions> = None;
     let mut latest = clock.now();
     let mut memory_remembers = true;
+    let mut redis_remembers = true;
     let mut seen = Seen::default();
     for (position, step) in history.steps.iter().enumerate() {
         step.time.pass(clock, last.as_ref());
@@ -146,12 +148,19 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, S
         let expected = twins.ask(&checks, clock.now());
         latest = latest.max(clock.now());
         // What has long expired, the memory store has forgotten: no clock brings it back.
-        memory_remembers &= latest.saturating_sub(clock.now()) <= Micros::from(SECOND);
+        let stepped_back = latest.saturating_sub(clock.now());
+        memory_remembers &= stepped_back <= Micros::from(SECOND);
+        // So has a key of several states.
+        redis_remembers &= stepped_back <= Micros::from(HOUR) || !history.shares_keys();
         for (name, found) in [
             ("memory", answer(&memory, &checks).await),
             ("redis", answer(&redis.store, &checks).await),
         ] {
-            if found != expected && (name == "redis" || memory_remembers) {
+            let remembers = match name {
+                "redis" => redis_remembers,
+                _ => memory_remembers,
+            };
+            if found != expected && remembers {
                 return Err(format!(
                     "step {position} at {:?}:\n{checks:#?}\ntwins: {expected:?}\n{name}: {found:?}",
                     clock.now()

@@ -169,6 +169,7 @@ async fn a_question_over_two_nodes_takes_all_or_nothing() {
             cost: 2,
             patience: Patience::UntilPaid(Micros::from(DAY)),
             lease,
+            is_final: false,
         })
     };
     let single = Limit::fixed_window(1, 2 * DAY);

@@ -42,6 +42,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
             cost: 2,
             patience: Patience::UntilPaid(Micros::from(DAY)),
             lease: Some(lease),
+            is_final: false,
         })
     };
     let credit = Action::Credit {

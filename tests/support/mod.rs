@@ -8,6 +8,7 @@ pub mod example;
 pub mod limits;
 pub mod memory;
 pub mod prometheus;
+pub mod proxy;
 pub mod redis;
 pub mod sentinel;
 pub mod virtual_time;

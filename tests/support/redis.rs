@@ -15,7 +15,7 @@ pub struct Server {
     port: u16,
     password: Option<String>,
     is_cluster: bool,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// Ends with its owner, also when the owner's last look at the server panics.
@@ -51,6 +51,18 @@ impl Server {
             .expect("no redis-server would start on ten free ports")
     }
 
+    /// One that takes the command DEBUG, which newer servers do not unless they are told to.
+    pub fn with_debug() -> Self {
+        let plain = Self::start();
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("enable-debug-command");
+        let options = plain.query::<Vec<String>>(config);
+        match options.is_empty() {
+            true => plain,
+            false => Self::start_with(&["--enable-debug-command", "yes"]),
+        }
+    }
+
     fn try_start(options: &[&str]) -> Option<Self> {
         Self::try_start_on(free_port(), options)
     }
@@ -79,7 +91,7 @@ impl Server {
             port,
             password: after(options, "--requirepass"),
             is_cluster: after(options, "--cluster-enabled").is_some(),
-            _directory: directory,
+            directory,
         };
         server.wait_until_up().then_some(server)
     }
@@ -195,6 +207,11 @@ impl Server {
             .into_iter()
             .filter(|key| expiry(key) == -1)
             .collect()
+    }
+
+    /// Takes away the directory that it saves to.
+    pub fn remove_directory(&self) {
+        std::fs::remove_dir(self.directory.path()).unwrap();
     }
 
     /// Sends the process a signal: "STOP" makes it hang, "CONT" go on.

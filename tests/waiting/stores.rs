@@ -38,6 +38,7 @@ fn patient(cost: u32, patience: Patience) -> Action {
         cost,
         patience,
         lease: None,
+        is_final: false,
     })
 }
 

@@ -199,6 +199,7 @@ fn who_finds_a_queue_full_is_told_how_long_the_queue_is() {
         cost: 1,
         patience: Patience::UntilItFits(Micros::from(MINUTE)),
         lease: None,
+        is_final: false,
     });
     let denied = subject.act(patient);
     assert_eq!(denied.outcome(), Outcome::Denied);

@@ -24,6 +24,9 @@ pub(super) use self::seconds::retry_after_secs;
 /// let headers = QuotaHeaders::DRAFT_11.and(QuotaHeaders::X_RATELIMIT_EPOCH.on_denials());
 /// ```
 ///
+/// Of a limit of [several rates](crate::Limit::and) they tell of one: of the rate that denies for
+/// longest, or else of the one that leaves the fewest permits now, so that these can be taken.
+///
 /// They are left out of redirects (status 3xx), and for policies to which the store gave no answer,
 /// or was [not asked](crate::Outcome::NotAsked) for one.
 ///

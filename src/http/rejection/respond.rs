@@ -66,7 +66,7 @@ pub struct ProblemJson;
 impl OnRejection for ProblemJson {
     fn respond(&self, _request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
         // Writing to a `String` cannot fail.
-        let mut json = String::with_capacity(256);
+        let mut json = String::with_capacity(512);
         let _ = write_problem(&mut json, rejection);
         response(rejection, "application/problem+json", json)
     }
@@ -106,43 +106,57 @@ fn write_problem(json: &mut String, rejection: &Rejection) -> fmt::Result {
         RejectionKind::MissingKey | RejectionKind::BadCost => (None, "Bad Request"),
         RejectionKind::Misconfigured => (None, "Internal Server Error"),
     };
+    json.push_str(r#"{"type":""#);
     match name {
-        Some(name) => write!(
-            json,
-            r#"{{"type":"https://iana.org/assignments/http-problem-types#{name}""#
-        )?,
-        None => json.push_str(r#"{"type":"about:blank""#),
+        Some(name) => {
+            json.push_str("https://iana.org/assignments/http-problem-types#");
+            json.push_str(name);
+        }
+        None => json.push_str("about:blank"),
     }
-    let status = rejection.status().as_u16();
-    write!(json, r#","title":"{title}","status":{status},"detail":"#)?;
-    push_json_string(json, &rejection.to_string())?;
+    json.push_str(r#"","title":""#);
+    json.push_str(title);
+    json.push_str(r#"","status":"#);
+    json.push_str(rejection.status().as_str());
+    json.push_str(r#","detail":""#);
+    write!(Escaped(json), "{rejection}")?;
+    json.push('"');
     if name.is_some() {
         json.push_str(r#","violated-policies":["#);
         for (position, policy) in rejection.policies.iter().enumerate() {
-            if position > 0 {
-                json.push(',');
-            }
-            push_json_string(json, policy)?;
+            json.push_str(if position > 0 { ",\"" } else { "\"" });
+            Escaped(json).write_str(policy)?;
+            json.push('"');
         }
         json.push(']');
     }
     if let Some(secs) = rejection.retry_after_secs {
-        write!(json, r#","retry-after-secs":{secs}"#)?;
+        json.push_str(r#","retry-after-secs":"#);
+        json.push_str(itoa::Buffer::new().format(secs));
     }
     json.push('}');
     Ok(())
 }
 
-/// RFC 8259, section 7.
-fn push_json_string(json: &mut String, text: &str) -> fmt::Result {
-    json.push('"');
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => json.extend(['\\', char]),
-            '\0'..='\x1f' => write!(json, "\\u{:04x}", u32::from(char))?,
-            _ => json.push(char),
+/// What is written here stands in a string of JSON: RFC 8259, section 7.
+struct Escaped<'a>(&'a mut String);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        // Piece by piece: hardly any text has a character to escape.
+        while let Some(position) = rest.find(|char| matches!(char, '"' | '\\' | '\0'..='\x1f')) {
+            let (plain, special) = rest.split_at(position);
+            self.0.push_str(plain);
+            let mut chars = special.chars();
+            match chars.next() {
+                Some(char @ ('"' | '\\')) => self.0.extend(['\\', char]),
+                Some(char) => write!(self.0, "\\u{:04x}", u32::from(char))?,
+                None => {}
+            }
+            rest = chars.as_str();
         }
+        self.0.push_str(rest);
+        Ok(())
     }
-    json.push('"');
-    Ok(())
 }

@@ -1,8 +1,9 @@
 //! What is remembered, and which questions it answers.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -11,7 +12,7 @@ use super::table::{Recalled, Table};
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::store::{Answer, Check, Store};
-use crate::time::{Clock, Micros};
+use crate::time::{Clock, Micros, SinceStart};
 
 /// How long a denial is remembered unless said otherwise.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
@@ -26,7 +27,7 @@ pub(in crate::store) struct Denials {
 impl Denials {
     /// On a clock of its own unless the store has one that tests move.
     pub(in crate::store) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
-        let clock = clock.unwrap_or_else(|| Arc::new(SinceStart(Instant::now())));
+        let clock = clock.unwrap_or_else(|| Arc::new(SinceStart::new()));
         Self::empty(clock, DEFAULT_MAX_AGE.into())
     }
 
@@ -62,17 +63,11 @@ impl Denials {
         checks: &[Check<'_>],
         store: &impl Store,
     ) -> Answer {
-        // There may be hundreds of leases in a question, and nothing is remembered of any.
-        let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
-        if checks.iter().all(|check| is_for_lease(check.action)) {
-            return store.ask(checks);
-        }
-        let now = this.now();
-        if let Some(decisions) = this.recall(checks, now) {
-            this.hits.fetch_add(1, Ordering::Relaxed);
-            return Answer::Ready(Ok(decisions));
-        }
-        let asked = Asked::new(this, checks, now);
+        let asked = match Self::recall_or_note(this, checks) {
+            Ok(decisions) => return Answer::Ready(Ok(decisions)),
+            Err(None) => return store.ask(checks),
+            Err(Some(asked)) => asked,
+        };
         match store.ask(checks) {
             Answer::Ready(answer) => {
                 asked.answered(&answer);
@@ -86,10 +81,33 @@ impl Denials {
         }
     }
 
+    /// The answer from memory. Else the store is to be asked, and its answer to be told to what comes
+    /// back, where anything can be learned from it.
+    #[expect(
+        clippy::result_large_err,
+        reason = "a box would be an allocation for each question"
+    )]
+    pub(in crate::store) fn recall_or_note(
+        this: &Arc<Self>,
+        checks: &[Check<'_>],
+    ) -> Result<Decisions, Option<Asked>> {
+        // There may be hundreds of leases in a question, and nothing is remembered of any.
+        let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
+        if checks.iter().all(|check| is_for_lease(check.action)) {
+            return Err(None);
+        }
+        let now = this.now();
+        if let Some(decisions) = this.recall(checks, now) {
+            this.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(decisions);
+        }
+        Err(Some(Asked::new(this, checks, now)))
+    }
+
     /// The decisions on a question that is known to change nothing.
     ///
     /// One enforced check that is denied denies them all, and keeps also those in shadow from being
-    /// carried out; where all are in shadow, each must be denied. But every [penalty] among those
+    /// carried out; where all are in shadow, a rate of each limit must be denied. But every [penalty] among those
     /// must be known to be in force: one that is not may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
@@ -113,9 +131,10 @@ impl Denials {
         let is_penalty = |check: &Check<'_>| check.algorithm.is_penalty();
         let mut deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
         let changes_nothing = |position: usize| {
-            let is_guarded = checks.get(position + 1).is_some_and(is_penalty);
+            let mut limit = limit_of(position, checks);
+            let is_guarded = checks.get(limit.end).is_some_and(is_penalty);
             let has_to_be_denied = is_penalty(&checks[position]) || (all_in_shadow && !is_guarded);
-            !has_to_be_denied || is_denied(position)
+            !has_to_be_denied || limit.any(is_denied)
         };
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
@@ -146,6 +165,17 @@ impl Denials {
     }
 }
 
+/// The positions of the checks of one limit: of all its rates.
+fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
+    let is_further = |&at: &usize| {
+        let check = checks.get(at);
+        check.is_some_and(|check| check.policy.further_rate().is_some())
+    };
+    let before = (1..=position).rev().take_while(is_further).count();
+    let behind = (position + 1..).take_while(is_further).count();
+    position - before..position + 1 + behind
+}
+
 /// What a key is found by: uniformly distributed, because the subject is.
 pub(super) fn key(check: &Check<'_>) -> u128 {
     check.subject.to_u128() ^ check.policy.fingerprint()
@@ -155,14 +185,5 @@ fn not_asked(algorithm: &Algorithm) -> Decision {
     Decision {
         is_remembered: true,
         ..Decision::unasked(Outcome::NotAsked, algorithm.quota())
-    }
-}
-
-/// Never steps back, as the system's clock may.
-struct SinceStart(Instant);
-
-impl Clock for SinceStart {
-    fn now(&self) -> Micros {
-        self.0.elapsed().into()
     }
 }

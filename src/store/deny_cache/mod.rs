@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Check, Store};
+use super::{Answer, Check, Recovered, Store};
 use crate::time::Clock;
 
 use self::denials::Denials;
@@ -96,6 +96,10 @@ impl<S: Store> DenyCache<S> {
 impl<S: Store> Store for DenyCache<S> {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         Denials::ask(&self.denials, checks, &self.inner)
+    }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        self.inner.recovered(within)
     }
 }
 

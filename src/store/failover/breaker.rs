@@ -12,10 +12,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::circuit::{Circuit, Health, Pass};
+use super::circuit::{Circuit, Health, Pass, is_answered};
 use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, Observer as _, Observers};
-use crate::trace;
+
+mod telling;
+
+use telling::{Change, Telling};
 
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,
@@ -33,15 +36,8 @@ struct Inner {
     /// Changes that are still to be told, oldest first.
     untold: VecDeque<Change>,
     is_telling: bool,
-}
-
-/// A change of the breaker's state.
-#[derive(Clone, Copy)]
-struct Change {
-    from: BreakerState,
-    to: BreakerState,
-    /// Why it opened, or had opened.
-    why: Option<StoreErrorKind>,
+    /// When the log last had a line about what only an operator mends.
+    warned: Option<Instant>,
 }
 
 /// A question may be asked.
@@ -63,6 +59,7 @@ impl Breaker {
                 circuit: Circuit::new(seed),
                 untold: VecDeque::new(),
                 is_telling: false,
+                warned: None,
             }),
             word: AtomicU64::new(0),
             probe_at_us: AtomicU64::new(0),
@@ -114,6 +111,18 @@ impl Breaker {
         }
     }
 
+    /// Whether it is open for want of an answer; not if the store answers that it refuses.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let why = self.lock().circuit.why();
+        self.state() != BreakerState::Closed && why.is_some_and(|why| !is_answered(why))
+    }
+
+    /// The store was heard to answer again: the next question may probe.
+    pub(super) fn recovered(&self) {
+        let now = Instant::now();
+        self.change(|circuit| circuit.recovered(now));
+    }
+
     fn ticket(self: &Arc<Self>, pass: Pass) -> Ticket {
         Ticket {
             breaker: Arc::clone(self),
@@ -162,50 +171,6 @@ impl Breaker {
     fn micros(&self, at: Instant) -> u64 {
         let after = at.saturating_duration_since(self.since);
         u64::try_from(after.as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// The one place where a change becomes known. The log has a line for the beginning of an outage
-    /// and one for its end; the changes between them are probes.
-    fn announce(&self, change: Change) {
-        match (change.from, change.to, change.why) {
-            (BreakerState::Closed, _, Some(why)) => trace::warn!(
-                reason = %why,
-                "the store failed too often: it is left alone and the failure modes decide"
-            ),
-            (_, BreakerState::Closed, Some(why)) => {
-                trace::info!(reason = %why, "the store is back after it had failed too often");
-            }
-            _ => {}
-        }
-        self.observers.on_breaker(change.to);
-    }
-}
-
-/// Who tells the changes, one at a time and in their order, and not under the lock: observers may
-/// ask whatever they like.
-struct Telling<'a>(&'a Breaker);
-
-impl Telling<'_> {
-    fn tell(self) {
-        while let Some(change) = self.next() {
-            self.0.announce(change);
-        }
-    }
-
-    fn next(&self) -> Option<Change> {
-        let mut inner = self.0.lock();
-        let next = inner.untold.pop_front();
-        inner.is_telling = next.is_some();
-        next
-    }
-}
-
-/// An observer that panics keeps nobody from being told of what comes next.
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().is_telling = false;
-        }
     }
 }
 

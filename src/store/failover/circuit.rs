@@ -15,6 +15,9 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// How long the store is left alone at first; twice as long after each probe that fails.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The same where the store answers, and be it that it refuses: then a probe costs neither waiting
+/// nor connecting.
+const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(800);
 /// A probe that is not over so long after its deadline is lost: it is one that nobody polls any more,
 /// as of a caller who gave up waiting and keeps what he waited for.
 const LOST_AFTER: Duration = LONGEST_PAUSE;
@@ -217,14 +220,22 @@ impl Circuit {
         }
     }
 
+    /// The store was heard to answer again: what is left of the pause is not waited for.
+    pub(super) fn recovered(&mut self, now: Instant) {
+        if let Phase::Open { until, .. } = &mut self.phase {
+            *until = now.min(*until);
+        }
+    }
+
     fn is_current(&self, pass: Pass) -> bool {
         pass.epoch == self.epoch
     }
 
     fn open(&mut self, pause: Duration, why: StoreErrorKind, now: Instant) {
-        // A wrong password does not mend itself, and servers lock out those who keep trying.
         self.pause = match why {
+            // A wrong password does not mend itself, and servers lock out those who keep trying.
             StoreErrorKind::Configuration => LONGEST_PAUSE,
+            why if is_answered(why) => pause.min(LONGEST_PAUSE_IF_ANSWERED),
             _ => pause.min(LONGEST_PAUSE),
         };
         self.epoch += 1;
@@ -243,6 +254,14 @@ impl Circuit {
         let percent = 100 - JITTER + self.random % (2 * JITTER + 1);
         self.pause * percent as u32 / 100
     }
+}
+
+/// Whether a failure of this kind is an answer, and not that there is none.
+pub(super) fn is_answered(failure: StoreErrorKind) -> bool {
+    !matches!(
+        failure,
+        StoreErrorKind::Unreachable | StoreErrorKind::Interrupted | StoreErrorKind::TimedOut
+    )
 }
 
 impl Counts {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use self::breaker::{Admission, Ticket};
 use self::fallback::{Fallback, Kept};
+use self::watch::Watch;
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
@@ -20,6 +21,7 @@ mod fallback;
 #[cfg(feature = "memory")]
 mod local;
 mod mode;
+mod watch;
 
 pub(crate) use self::breaker::Breaker;
 pub use self::mode::FailureMode;
@@ -29,6 +31,7 @@ pub(crate) struct Failover<S> {
     inner: S,
     deadline: Duration,
     breaker: Arc<Breaker>,
+    watch: Arc<Watch>,
     fallback: Fallback,
 }
 
@@ -38,6 +41,7 @@ impl<S: Store> Failover<S> {
             inner,
             deadline,
             breaker: Arc::new(Breaker::new(observers)),
+            watch: Arc::default(),
             fallback: Fallback::default(),
         }
     }
@@ -49,23 +53,33 @@ impl<S: Store> Failover<S> {
     #[inline]
     fn ask_store(&self, checks: &[Check<'_>]) -> Answer {
         let Some(admission) = self.breaker.admit() else {
-            return self.decided(checks, StoreErrorKind::BreakerOpen);
+            return self.left_alone(checks);
         };
-        // An answer that is there at once, good or bad, has cost nothing that the breaker could
-        // save, and may come from memory in front of the store: it says nothing about it. A probe
-        // that ends so is none, and the next question is.
-        match self.inner.ask(checks) {
-            Answer::Pending(answer) => self.on_its_way(checks, admission, answer),
-            // Handed on as it came: a copy is most of what this wrapper could cost a memory store.
-            answer => match why_unusable(&answer, checks) {
-                None => answer,
-                Some(why) => self.decided(checks, why),
-            },
+        let answer = self.inner.ask(checks);
+        if is_usable_at_once(&answer, checks) {
+            return answer;
         }
+        self.later_or_otherwise(checks, admission, answer)
     }
 
     // Out of line, as all that a store which answers from memory has no use for.
     #[inline(never)]
+    fn later_or_otherwise(
+        &self,
+        checks: &[Check<'_>],
+        admission: Admission,
+        answer: Answer,
+    ) -> Answer {
+        // An answer that is there at once, good or bad, has cost nothing that the breaker could
+        // save, and may come from memory in front of the store: it says nothing about it. A probe
+        // that ends so is none, and the next question is.
+        match answer {
+            Answer::Pending(answer) => self.on_its_way(checks, admission, answer),
+            Answer::Ready(Ok(_)) => self.decided(checks, StoreErrorKind::BadReply),
+            Answer::Ready(Err(error)) => self.decided(checks, error.kind()),
+        }
+    }
+
     fn on_its_way(
         &self,
         checks: &[Check<'_>],
@@ -92,6 +106,14 @@ impl<S: Store> Failover<S> {
 
     #[cold]
     #[inline(never)]
+    fn left_alone(&self, checks: &[Check<'_>]) -> Answer {
+        self.watch
+            .not_asked(&self.breaker, || self.inner.recovered(self.deadline));
+        self.decided(checks, StoreErrorKind::BreakerOpen)
+    }
+
+    #[cold]
+    #[inline(never)]
     fn decided(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Answer {
         Answer::Ready(Ok(self.fallback.decide(checks, why)))
     }
@@ -108,15 +130,8 @@ impl<S: Store> Store for Failover<S> {
     }
 }
 
-/// What is wrong with an answer that was there at once.
-fn why_unusable(answer: &Answer, checks: &[Check<'_>]) -> Option<StoreErrorKind> {
-    match answer {
-        Answer::Ready(Ok(decisions)) if decisions.len() != checks.len() => {
-            Some(StoreErrorKind::BadReply)
-        }
-        Answer::Ready(Err(error)) => Some(error.kind()),
-        Answer::Ready(Ok(_)) | Answer::Pending(_) => None,
-    }
+fn is_usable_at_once(answer: &Answer, checks: &[Check<'_>]) -> bool {
+    matches!(answer, Answer::Ready(Ok(decisions)) if decisions.len() == checks.len())
 }
 
 /// A question on its way.

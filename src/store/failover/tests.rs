@@ -12,6 +12,7 @@ use crate::time::{HOUR, MINUTE, Micros, SECOND};
 
 #[cfg(feature = "memory")]
 mod local;
+mod watch;
 
 /// What a store of these tests answers.
 #[derive(Clone, Copy)]

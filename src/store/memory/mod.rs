@@ -38,7 +38,8 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// # What if it is full?
 ///
 /// It holds at most [`capacity`](MemoryStoreBuilder::capacity) keys, one for each policy and
-/// subject, and one more for the denials of each whom a [`Penalty`](crate::Penalty) counts. A key
+/// subject, one more for each [further rate](crate::Limit::and) of its limit, and one more for the
+/// denials of each whom a [`Penalty`](crate::Penalty) counts. A key
 /// whose quota is whole again is forgotten by itself. When all keys are still needed, a new one
 /// takes the place of one that was not used lately: that subject starts with a fresh quota when it
 /// comes back. So a flood of made-up subjects drives out the idle and, as a rule, not those who
@@ -178,7 +179,7 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// The most keys, one for each policy and subject; a million unless said. Rounded up to a
+    /// The most keys, one for each policy and subject, and rate; a million unless said. Rounded up to a
     /// multiple of 64, and to 1024 at least.
     ///
     /// A 64th of them is for those keys whose hash begins alike, so that a store can be full for a

@@ -8,7 +8,7 @@ use std::mem;
 
 use super::slot::{Fingerprint, Slot};
 use super::table::{self, Table};
-use crate::algorithm::{Action, Reading, decide};
+use crate::algorithm::{Action, decide_alone};
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -78,7 +78,7 @@ impl Shard {
             if reading.fits {
                 reading = algorithm.commit(&mut slot.state, now, action, reading);
             }
-            let decision = decide_one(check, reading);
+            let decision = decide_alone(check.ask(), &reading);
             slot.used();
             slot.note(check, &decision, now);
             self.after(action);
@@ -86,7 +86,7 @@ impl Shard {
         }
         let mut slot = Slot::new(fingerprint, algorithm.untouched());
         let reading = algorithm.read(&slot.state, now, action);
-        let decision = decide_one(check, reading);
+        let decision = decide_alone(check.ask(), &reading);
         if reading.fits && action.takes() > 0 {
             algorithm.commit(&mut slot.state, now, action, reading);
             slot.note(check, &decision, now);
@@ -183,10 +183,6 @@ impl Shard {
             entry.remove();
         }
     }
-}
-
-fn decide_one(check: &Check<'_>, reading: Reading) -> Decision {
-    decide(std::iter::once(check.ask()), &[reading])[0]
 }
 
 /// The bucket to look at next.

@@ -149,7 +149,8 @@ pub(super) fn is_demoted(error: &RedisError) -> bool {
     says(error, "READONLY") || says(error, "MASTERDOWN")
 }
 
-fn kind(error: &RedisError) -> StoreErrorKind {
+/// What an error means for a decision.
+pub(super) fn kind(error: &RedisError) -> StoreErrorKind {
     match error.kind() {
         ErrorKind::Io if error.is_timeout() => StoreErrorKind::TimedOut,
         ErrorKind::Io if error.is_connection_refusal() => StoreErrorKind::Unreachable,

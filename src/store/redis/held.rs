@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 use tokio::time::Instant;
 
+use super::connect::RECONNECT_PAUSE;
 use super::error::is_no_script;
-use super::lane::RECONNECT_PAUSE;
 use super::script::Scripted;
 
 /// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
@@ -52,18 +52,24 @@ impl Held {
         is_asking: bool,
     ) -> RedisResult<Value> {
         let waiting = Waiting(self);
-        let mut reply = self.send(question.by_digest(), is_asking).await;
+        let command = question.by_digest();
+        // What is rare is boxed: every question's future has room for it.
+        let mut reply = match is_asking {
+            false => self.command(&command).await,
+            true => Box::pin(self.asking(command)).await,
+        };
         if reply.as_ref().is_err_and(is_no_script) {
-            reply = self.send(question.with_text(), is_asking).await;
+            let command = question.with_text();
+            reply = match is_asking {
+                false => Box::pin(self.command(&command)).await,
+                true => Box::pin(self.asking(command)).await,
+            };
         }
         waiting.answered();
         reply
     }
 
-    async fn send(&self, command: Cmd, is_asking: bool) -> RedisResult<Value> {
-        if !is_asking {
-            return self.command(command).await;
-        }
+    async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         // Written in one piece, so that nobody else's question comes between.
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command);
@@ -72,10 +78,24 @@ impl Held {
         replies.pop().unwrap_or(Value::Nil).extract_error()
     }
 
-    pub(super) async fn command(&self, command: Cmd) -> RedisResult<Value> {
+    pub(super) async fn command(&self, command: &Cmd) -> RedisResult<Value> {
         let mut connection = self.connection.clone();
-        let reply = connection.send_packed_command(&command).await?;
+        let reply = connection.send_packed_command(command).await?;
         reply.extract_error()
+    }
+
+    /// Has a script run that does nothing. A server answers a PING also while it lets scripts wait.
+    pub(super) async fn beat(&self) -> RedisResult<()> {
+        let mut script = redis::cmd("EVAL");
+        script.arg("return 1").arg(0);
+        self.command(&script).await?;
+        self.has_answered();
+        Ok(())
+    }
+
+    fn has_answered(&self) {
+        self.answered_ms.store(self.age_ms(), Ordering::Relaxed);
+        self.unanswered.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -98,9 +118,7 @@ struct Waiting<'a>(&'a Held);
 
 impl Waiting<'_> {
     fn answered(self) {
-        let held = self.0;
-        held.answered_ms.store(held.age_ms(), Ordering::Relaxed);
-        held.unanswered.store(0, Ordering::Relaxed);
+        self.0.has_answered();
         std::mem::forget(self);
     }
 }

@@ -1,13 +1,17 @@
-//! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`.
+//! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`, and the fields within them.
+//!
+//! The rates of a limit have one key together, and so have the policies of a group,
+//! `{prefix}:group1:{<hash>}:{group}`: the state of each is under a field of its own. A sliding log is
+//! none that shares: its further rates have keys of their own,
+//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`.
 //!
 //! Only this file writes braces, so that all policies of one subject share a Cluster slot. The
 //! layout names the algorithm and the version of its state: another algorithm under the same
 //! policy name is another key, never a value that cannot be read.
 
-use std::fmt;
-
 use crate::error::ConfigError;
 use crate::store::Check;
+use crate::time::Micros;
 
 /// What all keys of one application begin with.
 #[derive(Clone, Debug)]
@@ -40,28 +44,46 @@ impl Prefix {
         format!("{}:self-test:{{{tag}}}", self.0)
     }
 
-    pub(super) fn key<'a>(&'a self, check: &'a Check<'_>) -> impl fmt::Display + 'a {
-        Name {
-            prefix: &self.0,
-            check,
+    /// The key that a check's state is in.
+    pub(super) fn key(&self, check: &Check<'_>) -> String {
+        let Self(prefix) = self;
+        let (policy, subject) = (check.policy, check.subject);
+        if let Some(group) = shared_by(check) {
+            return format!("{prefix}:group1:{{{subject}}}:{group}");
         }
+        let (layout, name) = (check.algorithm.name(), policy.name());
+        let rate = match check.algorithm.packs() {
+            true => String::new(),
+            false => further_rate(check),
+        };
+        format!("{prefix}:{layout}1{rate}:{{{subject}}}:{name}")
     }
 }
 
-struct Name<'a> {
-    prefix: &'a str,
-    check: &'a Check<'a>,
+/// The field of its key that a check's state is under; empty where it may stand alone.
+pub(super) fn field(check: &Check<'_>) -> String {
+    if !check.algorithm.packs() {
+        return String::new();
+    }
+    let rate = further_rate(check);
+    match shared_by(check) {
+        Some(_) => format!("{}1{rate}:{}", check.algorithm.name(), check.policy.name()),
+        None => rate,
+    }
 }
 
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { prefix, check } = self;
-        let (algorithm, subject) = (check.algorithm.name(), check.subject);
-        write!(
-            f,
-            "{prefix}:{algorithm}1:{{{subject}}}:{}",
-            check.policy.name()
-        )
+/// The group that its key belongs to.
+fn shared_by<'a>(check: &Check<'a>) -> Option<&'a str> {
+    // A ban is no part of the limit.
+    let packs = check.algorithm.packs() && !check.algorithm.is_penalty();
+    check.policy.group().filter(|_| packs)
+}
+
+fn further_rate(check: &Check<'_>) -> String {
+    match check.policy.further_rate().map(Micros::get) {
+        Some(us) if us.is_multiple_of(1_000_000) => format!("+{}s", us / 1_000_000),
+        Some(us) => format!("+{us}us"),
+        None => String::new(),
     }
 }
 
@@ -76,7 +98,7 @@ mod tests {
 
     /// A fleet mixes versions during a roll-out: these names may never change.
     #[test]
-    fn a_key_names_prefix_layout_subject_and_policy() {
+    fn a_key_names_prefix_layout_and_subject_and_policy_or_group() {
         let policy = PolicyId::new("login");
         let check = Check {
             policy: &policy,
@@ -86,10 +108,33 @@ mod tests {
             is_shadow: false,
             on_store_failure: FailureMode::Allow,
         };
-        assert_eq!(
-            Prefix::default().key(&check).to_string(),
-            "throttle:gcra1:{163f98975bceebf5cf65f87d866b0917}:login"
-        );
+        let places = |check: &Check<'_>| (Prefix::default().key(check), field(check));
+        let key = "throttle:gcra1:{163f98975bceebf5cf65f87d866b0917}:login";
+        assert_eq!(places(&check), (key.to_owned(), String::new()));
+        for (period, rate) in [(3_600_000_000, "+3600s"), (1_500_000, "+1500000us")] {
+            let policy = policy.with_further_rate(Micros::new(period));
+            let check = Check {
+                policy: &policy,
+                ..check
+            };
+            assert_eq!(places(&check), (key.to_owned(), rate.to_owned()));
+            let log = Check {
+                algorithm: Algorithm::try_from(&Limit::sliding_log(1, SECOND)).unwrap(),
+                ..check
+            };
+            let key =
+                format!("throttle:sliding_log1{rate}:{{163f98975bceebf5cf65f87d866b0917}}:login");
+            assert_eq!(places(&log), (key, String::new()));
+        }
+        let policy = PolicyId::new("login").in_group("client");
+        let hour = policy.with_further_rate(Micros::new(3_600_000_000));
+        for (policy, field) in [(&policy, "gcra1:login"), (&hour, "gcra1+3600s:login")] {
+            let key = "throttle:group1:{163f98975bceebf5cf65f87d866b0917}:client";
+            assert_eq!(
+                places(&Check { policy, ..check }),
+                (key.to_owned(), field.to_owned())
+            );
+        }
     }
 
     #[test]

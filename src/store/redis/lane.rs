@@ -3,38 +3,30 @@
 //!
 //! No question checks a connection out, and none waits for a timer: the client writes what there
 //! is to write. A connection is made by a task of its own, so that one that takes longer than a
-//! decision may is still made; questions wait for it only as long as their deadline lets them.
+//! decision may is still made; questions wait for it only as long as their deadline lets them. One
+//! that is lost is made anew at once.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::connect::{CONNECT_TIMEOUT, Connector};
-use super::error::{is_connection_lost, is_demoted, of_connecting, of_question};
+use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
+use super::error::{is_connection_lost, is_demoted, kind, of_connecting, of_question};
 use super::held::Held;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 
-/// Beyond so many questions under way a further one fails at once: nothing waits in a queue
-/// without bound.
-pub(super) const MOST_IN_FLIGHT: usize = 1_024;
-/// After a failed attempt to connect, questions fail at once for so long before the next one; so
-/// they do when a connection is lost within this time of being made.
-pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+mod recovery;
 
 /// Clones share the connection.
 #[derive(Clone)]
 pub(super) struct Lane(Arc<Shared>);
 
 struct Shared {
-    connector: Connector,
+    connector: Arc<Connector>,
     link: watch::Sender<Link>,
-    in_flight: AtomicUsize,
 }
 
 /// The state of the held connection.
@@ -48,16 +40,16 @@ enum Link {
 
 #[derive(Clone)]
 struct Failure {
-    at: Instant,
+    /// Until then questions fail at once, and nobody connects.
+    until: Instant,
     error: Arc<StoreError>,
 }
 
 impl Lane {
     pub(super) fn new(connector: Connector) -> Self {
         Self(Arc::new(Shared {
-            connector,
+            connector: Arc::new(connector),
             link: watch::Sender::new(Link::Down(None)),
-            in_flight: AtomicUsize::new(0),
         }))
     }
 
@@ -66,8 +58,8 @@ impl Lane {
     pub(super) async fn try_out(&self, question: &impl Scripted) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
         let in_both_ways = async {
-            held.command(question.with_text()).await?;
-            held.command(question.by_digest()).await
+            held.command(&question.with_text()).await?;
+            held.command(&question.by_digest()).await
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, in_both_ways).await {
             Ok(reply) => reply.map_err(of_question),
@@ -75,24 +67,16 @@ impl Lane {
         }
     }
 
-    /// Sends a question. The future owns all it needs and may be dropped at any time; the server
-    /// may count the question all the same.
-    pub(super) fn send<Q: Scripted>(
-        &self,
-        question: Q,
-    ) -> impl Future<Output = Result<Value, StoreError>> + Send + use<Q> {
-        let shared = Arc::clone(&self.0);
-        async move {
-            let _place = Place::take(&shared)?;
-            match shared.ask(&question, false).await {
-                // Nothing ran, and its successor may be known already. Once: a server that was just
-                // connected to is not left again before the pause is over.
-                Err(Failed::Answer(error)) if is_demoted(&error) => {
-                    shared.ask(&question, false).await
-                }
-                answer => answer,
+    /// Sends a question. The future may be dropped at any time; the server may count the question
+    /// all the same.
+    pub(super) async fn send(&self, question: &impl Scripted) -> Result<Value, Failed> {
+        match self.0.ask(question, false).await {
+            // Nothing ran, and its successor may be known already. Once: a server that was just
+            // connected to is not left again before the pause is over.
+            Err(Failed::Answer(error)) if is_demoted(&error) => {
+                Box::pin(self.0.ask(question, false)).await
             }
-            .map_err(StoreError::from)
+            answer => answer,
         }
     }
 
@@ -102,14 +86,13 @@ impl Lane {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
         self.0.ask(question, is_asking).await
     }
 
     /// Sends a command that is no question.
     pub(super) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
-        held.command(command).await.map_err(|error| {
+        held.command(&command).await.map_err(|error| {
             self.0.lose_if_lost(&held, &error);
             of_question(error)
         })
@@ -122,6 +105,21 @@ pub(super) enum Failed {
     NotAsked(StoreError),
     /// The server, or the way to it, said so.
     Answer(RedisError),
+}
+
+impl Failed {
+    pub(super) fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::NotAsked(error) => error.kind(),
+            Self::Answer(error) => kind(error),
+        }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::NotAsked(error)
+    }
 }
 
 impl From<Failed> for StoreError {
@@ -139,7 +137,10 @@ impl Shared {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        let held = self.held().await.map_err(Failed::NotAsked)?;
+        let held = match self.live() {
+            Some(held) => held,
+            None => Box::pin(self.held()).await.map_err(Failed::NotAsked)?,
+        };
         let reply = held.ask(question, is_asking).await;
         reply.map_err(|error| {
             self.lose_if_lost(&held, &error);
@@ -147,19 +148,22 @@ impl Shared {
         })
     }
 
-    fn lose_if_lost(&self, held: &Arc<Held>, error: &RedisError) {
+    fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) {
         if is_connection_lost(error) {
             self.give_up(held, of_connecting(error.clone()));
         }
     }
 
+    /// The held connection, as far as it is known to be of use.
+    fn live(&self) -> Option<Arc<Held>> {
+        match &*self.link.borrow() {
+            Link::Up(held) if !held.is_dead() => Some(Arc::clone(held)),
+            _ => None,
+        }
+    }
+
     /// The held connection; makes one when there is none.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
-        if let Link::Up(held) = &*self.link.borrow()
-            && !held.is_dead()
-        {
-            return Ok(Arc::clone(held));
-        }
         let mut link = self.link.subscribe();
         loop {
             let current = link.borrow_and_update().clone();
@@ -168,7 +172,7 @@ impl Shared {
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
                 Link::Up(held) => return Ok(held),
-                Link::Down(Some(failure)) if failure.at.elapsed() < RECONNECT_PAUSE => {
+                Link::Down(Some(failure)) if Instant::now() < failure.until => {
                     let kind = failure.error.kind();
                     return Err(StoreError::with_source(kind, failure.error));
                 }
@@ -191,10 +195,11 @@ impl Shared {
         if mine {
             let attempt = Attempt(Arc::clone(self));
             tokio::spawn(async move {
-                let link = match attempt.0.connector.connect().await {
+                let (begun, made) = Arc::clone(&attempt.0.connector).connect_soon().await;
+                let link = match made {
                     Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
                     Err(error) => Link::Down(Some(Failure {
-                        at: Instant::now(),
+                        until: begun + pause(),
                         error: Arc::new(error),
                     })),
                 };
@@ -203,21 +208,26 @@ impl Shared {
         }
     }
 
-    /// Lets go of a connection, unless another one has taken its place already.
-    fn give_up(&self, lost: &Arc<Held>, why: StoreError) {
+    /// Lets go of a connection, unless another one has taken its place already, and begins to make
+    /// one.
+    fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
         // A server that takes every connection and serves none is not to be asked for a new one by
         // every question.
         let failure = (lost.age() < RECONNECT_PAUSE).then(|| Failure {
-            at: Instant::now(),
+            until: Instant::now() + pause(),
             error: Arc::new(why),
         });
-        self.link.send_if_modified(|link| {
+        let is_old = failure.is_none();
+        let mine = self.link.send_if_modified(|link| {
             let held = matches!(link, Link::Up(held) if Arc::ptr_eq(held, lost));
             if held {
                 *link = Link::Down(failure);
             }
             held
         });
+        if mine && is_old {
+            self.start_connecting();
+        }
     }
 }
 
@@ -234,25 +244,5 @@ impl Drop for Attempt {
             }
             open
         });
-    }
-}
-
-/// One of the places for questions under way; given back when dropped.
-struct Place(Arc<Shared>);
-
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Result<Self, StoreError> {
-        let before = shared.in_flight.fetch_add(1, Ordering::Relaxed);
-        let place = Self(Arc::clone(shared));
-        if before >= MOST_IN_FLIGHT {
-            return Err(StoreError::new(StoreErrorKind::Overloaded));
-        }
-        Ok(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

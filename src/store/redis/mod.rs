@@ -1,39 +1,39 @@
 //! The fleet's store: every verdict is one script call on a Redis or Valkey server.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::deny_cache::denials::Denials;
-use super::{Answer, Check, Store};
-use crate::decision::Decisions;
+use super::{Answer, Check, Recovered, Store};
 use crate::error::StoreError;
-use crate::key::Subject;
-use crate::time::{Clock, Micros};
+use crate::time::Clock;
 
 mod address;
 mod builder;
 mod cluster;
+mod coalesce;
 mod connect;
 mod error;
 mod held;
 mod keys;
 mod lane;
+mod places;
+mod plain;
+mod plain_pack;
 mod reply;
 mod script;
 mod self_test;
 mod sentinel;
+mod server;
 mod split;
 mod tls;
 
-use cluster::Cluster;
 use connect::Connector;
 use keys::Prefix;
 use lane::Lane;
-use reply::Expected;
-use script::Question;
 use self_test::SelfTest;
+use server::{Server, Servers};
 
 pub use builder::RedisStoreBuilder;
 #[cfg(fuzzing)]
@@ -80,14 +80,15 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
-/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. All
-/// of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
+/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`, and
+/// so has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
+/// `gcra1+3600s`. All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +del +llen
-/// +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +incrby +del
+/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
 ///
@@ -105,23 +106,6 @@ pub use reply::fuzzing::redis_reply;
 pub struct RedisStore {
     server: Server,
     denials: Option<Arc<Denials>>,
-}
-
-/// The servers, without a memory of denials. Clones share the connections.
-#[derive(Clone)]
-struct Server(Arc<Shared>);
-
-struct Shared {
-    servers: Servers,
-    prefix: Prefix,
-    clock: Option<Arc<dyn Clock>>,
-}
-
-/// Who is asked. Clones share the connections.
-#[derive(Clone)]
-enum Servers {
-    One(Lane),
-    Cluster(Cluster),
 }
 
 impl RedisStore {
@@ -178,7 +162,7 @@ impl RedisStore {
     #[must_use]
     pub fn deny_cache_max_age(self, age: Duration) -> Self {
         let denials = self.denials.map_or_else(
-            || Denials::new(self.server.0.clock.clone()).with_max_age(age),
+            || Denials::new(self.server.clock().cloned()).with_max_age(age),
             |denials| denials.with_max_age(age),
         );
         Self {
@@ -195,20 +179,14 @@ impl RedisStore {
     fn over(servers: Servers, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
         Self {
             denials: Some(Arc::new(Denials::new(clock.clone()))),
-            server: Server(Arc::new(Shared {
-                servers,
-                prefix,
-                clock,
-            })),
+            server: Server::new(servers, prefix, clock),
         }
     }
 
     /// Does what decisions do, on keys of its own.
     async fn try_out(&self) -> Result<(), StoreError> {
-        let Shared {
-            servers, prefix, ..
-        } = &*self.server.0;
-        match servers {
+        let prefix = self.server.prefix();
+        match self.server.servers() {
             Servers::One(lane) => {
                 SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
             }
@@ -219,62 +197,33 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        match &self.denials {
-            Some(denials) => Denials::ask(denials, checks, &self.server),
-            None => self.server.ask(checks),
-        }
-    }
-}
-
-impl Store for Server {
-    fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let Some(first) = checks.first() else {
-            return Answer::Ready(Ok(std::iter::empty().collect()));
+        let noted = match &self.denials {
+            None => None,
+            Some(denials) => match Denials::recall_or_note(denials, checks) {
+                Ok(decisions) => return Answer::Ready(Ok(decisions)),
+                Err(noted) => noted,
+            },
         };
-        let is_split = matches!(self.0.servers, Servers::Cluster(_))
-            && checks.iter().any(|check| check.subject != first.subject);
-        Answer::Pending(if is_split {
-            Box::pin(split::ask(self.clone(), split::parts(checks)))
-        } else {
-            Box::pin(self.trip(checks, first.subject))
-        })
+        let trip = self.server.trip(checks);
+        // One future for both: each box is an allocation, and a copy of what it holds.
+        Answer::Pending(Box::pin(async move {
+            let answer = trip.answer().await;
+            if let Some(noted) = noted {
+                noted.answered(&answer);
+            }
+            answer
+        }))
     }
-}
 
-impl Server {
-    /// One script call; in a cluster, about this subject. The future owns all it needs.
-    fn trip(
-        &self,
-        checks: &[Check<'_>],
-        subject: Subject,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send + use<> {
-        let Shared {
-            servers,
-            prefix,
-            clock,
-        } = &*self.0;
-        // Zero asks the server's clock.
-        let now = match clock {
-            Some(clock) => clock.now(),
-            None => Micros::ZERO,
-        };
-        let question = Question::new(checks, prefix, now);
-        let expected = Expected::of(checks);
-        let servers = servers.clone();
-        async move {
-            let reply = match servers {
-                Servers::One(lane) => lane.send(question).await?,
-                Servers::Cluster(cluster) => cluster.send(question, subject).await?,
-            };
-            expected.read(reply)
-        }
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        Some(self.server.recovered(within))
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.server.0.prefix)
+            .field("prefix", self.server.prefix())
             .finish_non_exhaustive()
     }
 }

@@ -18,6 +18,7 @@ struct Asked {
     algorithm: Algorithm,
     action: Action,
     is_shadow: bool,
+    is_further_rate: bool,
 }
 
 impl Asked {
@@ -26,6 +27,7 @@ impl Asked {
             algorithm: &self.algorithm,
             action: &self.action,
             is_shadow: self.is_shadow,
+            is_further_rate: self.is_further_rate,
         }
     }
 }
@@ -36,6 +38,7 @@ impl Expected {
             algorithm: check.algorithm,
             action: check.action,
             is_shadow: check.is_shadow,
+            is_further_rate: check.policy.further_rate().is_some(),
         });
         Self(asked.collect())
     }
@@ -131,6 +134,7 @@ mod tests {
             algorithm: Algorithm::try_from(limit).unwrap(),
             action: Action::take(1),
             is_shadow: false,
+            is_further_rate: false,
         });
         Expected(asked.collect())
     }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use redis::Cmd;
 
-use super::keys::Prefix;
+use super::keys::{Prefix, field};
 use crate::algorithm::MOST_ARGUMENTS;
 use crate::store::Check;
 use crate::time::Micros;
@@ -79,6 +79,8 @@ const SOURCES: [Source; 9] = [
     },
 ];
 
+/// Where their states stand, whatever asks for them.
+const STATES: &str = include_str!("../../../lua/states.lua");
 const DECIDE: &str = include_str!("../../../lua/decide.lua");
 /// The same where some checks are in shadow, so that questions without such cost no more.
 const SHADOW: &str = include_str!("../../../lua/shadow.lua");
@@ -109,6 +111,12 @@ impl Parts {
         }
     }
 
+    /// Whether the script has to know which checks are about the same limit.
+    fn tell_rates_apart(self) -> bool {
+        let has_penalty = self.sources().any(|source| source.name == "penalty");
+        has_penalty || self.0 & Self::IN_SHADOW != 0
+    }
+
     fn sources(self) -> impl Iterator<Item = &'static Source> {
         let used = move |position: usize| self.0 & (1 << position) != 0;
         let positions = (0..SOURCES.len()).filter(move |&position| used(position));
@@ -126,18 +134,18 @@ impl Parts {
 struct Script {
     text: String,
     digest: String,
-    /// How many arguments each check has room for, with the algorithm's name.
+    /// How many arguments each check has room for, with the algorithm's name and the field.
     stride: usize,
 }
 
 impl Script {
     fn new(parts: Parts) -> Self {
-        let stride = 1 + parts
+        let stride = 2 + parts
             .sources()
             .map(|source| source.arguments)
             .max()
             .unwrap_or(0);
-        let mut text = String::new();
+        let mut text = format!("local stride = {stride}\n");
         for source in parts.sources() {
             if !text.contains(source.builds_on) {
                 text.push_str(source.builds_on);
@@ -150,7 +158,15 @@ impl Script {
             .collect();
         // Writing to a string never fails.
         let _ = writeln!(text, "local judges = {{{}}}", judges.join(", "));
-        let _ = writeln!(text, "local stride = {stride}");
+        text.push_str(STATES);
+        for source in parts.sources().filter(|_| parts.tell_rates_apart()) {
+            let further = format!("[\"+{}\"]", source.name);
+            let name = source.name;
+            let _ = writeln!(
+                text,
+                "judges{further}, own_type{further} = {name}, own_type.{name}"
+            );
+        }
         text.push_str(parts.deciding());
         Self {
             digest: redis::Script::new(&text).get_hash().to_owned(),
@@ -177,32 +193,37 @@ pub(super) struct Question {
     arguments: Vec<Argument>,
 }
 
-#[derive(Clone, Copy)]
 enum Argument {
     Name(&'static str),
-    /// That of an algorithm whose check is in shadow.
-    InShadow(&'static str),
+    /// That of an algorithm, behind what its script has to know of the check.
+    Marked(&'static str, &'static str),
     Number(u64),
+    Field(String),
 }
 
 impl Question {
     pub(super) fn new(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Self {
-        let script = Parts::of(checks).script();
+        let parts = Parts::of(checks);
+        let script = parts.script();
+        let tell_rates_apart = parts.tell_rates_apart();
         let mut arguments = Vec::with_capacity(checks.len() * script.stride);
         for check in checks {
             let numbers = check.algorithm.arguments(&check.action);
-            // The algorithm's name and the verb stand before them.
-            let room = (script.stride - 2).min(MOST_ARGUMENTS);
+            // The algorithm's name and the verb stand before them, the field behind them.
+            let room = (script.stride - 3).min(MOST_ARGUMENTS);
             let name = check.algorithm.name();
-            arguments.push(if check.is_shadow {
-                Argument::InShadow(name)
-            } else {
-                Argument::Name(name)
+            let is_further = tell_rates_apart && check.policy.further_rate().is_some();
+            arguments.push(match (check.is_shadow, is_further) {
+                (false, false) => Argument::Name(name),
+                (false, true) => Argument::Marked("+", name),
+                (true, false) => Argument::Marked("shadow:", name),
+                (true, true) => Argument::Marked("shadow:+", name),
             });
             arguments.push(Argument::Name(check.algorithm.verb(&check.action)));
             arguments.extend(numbers[..room].iter().copied().map(Argument::Number));
+            arguments.push(Argument::Field(field(check)));
         }
-        let keys = checks.iter().map(|check| prefix.key(check).to_string());
+        let keys = checks.iter().map(|check| prefix.key(check));
         Self {
             script,
             keys: keys.collect(),
@@ -218,8 +239,9 @@ impl Question {
         for argument in &self.arguments {
             match argument {
                 Argument::Name(name) => command.arg(*name),
-                Argument::InShadow(name) => command.arg(format!("shadow:{name}")),
+                Argument::Marked(mark, name) => command.arg(format!("{mark}{name}")),
                 Argument::Number(number) => command.arg(*number),
+                Argument::Field(field) => command.arg(field),
             };
         }
         command
@@ -243,8 +265,13 @@ pub(super) fn commands() -> Vec<String> {
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
-        .chain([DECIDE, SHADOW])
-        .flat_map(|text| text.split("redis.call(\"").skip(1));
+        .chain([STATES, DECIDE, SHADOW])
+        .chain([
+            super::plain::TEXT,
+            super::plain::QUEUE_TEXT,
+            super::plain_pack::TEXT,
+        ])
+        .flat_map(|text| text.split("call(\"").skip(1));
     let mut commands: Vec<_> = calls
         .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
         .collect();

@@ -8,7 +8,7 @@ use super::keys::Prefix;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 
-const TEXT: &str = include_str!("../../../lua/self_test.lua");
+pub(super) const TEXT: &str = include_str!("../../../lua/self_test.lua");
 
 /// The question.
 pub(super) struct SelfTest(Vec<String>);

@@ -61,11 +61,12 @@ pub(super) struct Policy {
     name: String,
     /// How it counts.
     algorithm: Algorithm,
-    /// Permits in a time, as "100/min" or "5/15min"; of concurrency, requests at the same time, as
-    /// 20.
-    limit: RateOrNumber,
-    /// gcra: permits that can be taken at once; as many as the limit unless said.
-    burst: Option<Permits>,
+    /// Permits in a time, as "100/min" or "5/15min", or a list of up to four of these, which all have
+    /// to hold; of concurrency, requests at the same time, as 20.
+    limit: Limit,
+    /// gcra: permits that can be taken at once; as many as the limit unless said. A list, when the
+    /// limit is one: a number for each rate.
+    burst: Option<OneOrMore<Permits>>,
     /// token-bucket, leaky-bucket: permits that the bucket holds; as many as the limit unless said.
     capacity: Option<Permits>,
     /// leaky-bucket: whether requests leave one after the other; so unless said.
@@ -92,6 +93,9 @@ pub(super) struct Policy {
     max_wait: Option<Time>,
     /// Bans who is denied too often.
     penalty: Option<Penalty>,
+    /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of subjects that
+    /// are often asked for in batches; false unless said.
+    quota_lease: Option<QuotaLease>,
     /// What becomes of a request that does not say whose it is; "shared" unless said.
     on_missing_key: Option<OnMissingKey>,
     /// What it decides when the store gives no answer; what the file says for all unless said.
@@ -112,6 +116,24 @@ pub(super) struct Penalty {
     /// Each ban is twice as long as the one before, up to this; each is as long as the first unless
     /// said.
     longest: Option<Time>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum QuotaLease {
+    Switch(bool),
+    Terms(QuotaLeaseTerms),
+}
+
+/// How much of a limit a process holds in advance, and for how long.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuotaLeaseTerms {
+    /// The most that a process holds, as a share of the limit: above 0, at most 1; 0.1 unless said.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
+    share: Option<f64>,
+    /// How long it hands permits out after they were taken, 10 ms to 60 s; "1s" unless said.
+    max_age: Option<Time>,
 }
 
 /// A variable of the environment.
@@ -176,10 +198,14 @@ struct Time(#[schemars(regex(pattern = r"^[0-9]+(ms|s|min|h|day)$"))] String);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum RateOrNumber {
-    Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String),
+enum Limit {
+    Rate(Rate),
+    Rates(#[schemars(length(min = 1, max = 4))] Vec<Rate>),
     Number(Permits),
 }
+
+#[derive(Deserialize, JsonSchema)]
+struct Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String);
 
 #[derive(Deserialize, JsonSchema)]
 struct Permits(#[schemars(range(min = 1, max = 4_294_967_295_u32))] u32);

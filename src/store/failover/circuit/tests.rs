@@ -152,6 +152,42 @@ fn a_wrong_password_is_tried_again_slowly() {
 }
 
 #[test]
+fn a_store_that_answers_that_it_refuses_is_asked_again_within_a_second() {
+    for kind in [StoreErrorKind::Busy, StoreErrorKind::BadReply] {
+        let mut told = Told::new();
+        (0..MOST_IN_A_ROW).for_each(|_| told.ask(Health::Fails(kind)));
+        for nominal in [250, 500, 800, 800] {
+            let range = ms(nominal * 4 / 5)..=ms(nominal * 6 / 5);
+            assert!(range.contains(&told.pause()), "{:?}", told.pause());
+            let probe = told.probe();
+            told.circuit.answered(probe, Health::Fails(kind), told.now);
+        }
+    }
+}
+
+#[test]
+fn a_store_that_is_heard_to_answer_is_probed_at_once() {
+    let mut told = Told::new();
+    told.circuit.recovered(told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+    told.fail_until_open();
+    for _ in 0..5 {
+        let probe = told.probe();
+        // The probe that is on its way will tell.
+        told.circuit.recovered(told.now);
+        assert_eq!(told.admit(), None);
+        told.circuit.answered(probe, FAILS, told.now);
+    }
+    assert!(told.pause() >= ms(4_000));
+    told.now += ms(1);
+    told.circuit.recovered(told.now);
+    let probe = told.admit().expect("it is probed");
+    assert_eq!(told.admit(), None, "by one");
+    told.circuit.answered(probe, Health::Works, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+}
+
+#[test]
 fn one_probe_is_let_through_at_a_time() {
     let mut told = Told::new();
     told.fail_until_open();
@@ -236,6 +272,7 @@ enum Event {
     /// Of those who wait for an answer, one is answered.
     Answer(usize, bool),
     GiveUp(usize),
+    Recovered,
 }
 
 /// The same as the circuit in the plainest way: it keeps all answers.
@@ -280,6 +317,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         8 => (any::<usize>(), prop::bool::weighted(0.6))
             .prop_map(|(which, fails)| Event::Answer(which, fails)),
         1 => any::<usize>().prop_map(Event::GiveUp),
+        1 => Just(Event::Recovered),
     ];
     prop::collection::vec(event, 1..300)
 }
@@ -352,6 +390,12 @@ proptest! {
                     told.circuit.given_up(pass, told.now);
                     if let Model::HalfOpen { pause } = model && since == changes {
                         model = Model::Open { pause, is_claimed: false };
+                    }
+                }
+                Event::Recovered => {
+                    told.circuit.recovered(told.now);
+                    if let Model::Open { is_claimed: false, .. } = model {
+                        prop_assert_eq!(told.pause(), ms(0));
                     }
                 }
                 Event::Answer(..) | Event::GiveUp(_) => {}

@@ -226,6 +226,7 @@ async fn leases_are_renewed_and_ended_here_and_there() {
         cost: 1,
         patience: crate::algorithm::Patience::None,
         lease: Some(lease),
+        is_final: false,
     });
     let places = |action| [check("api", limit, QUARTER).to(action)];
     assert!(ask(&failover, &places(take)).await.all_allow());

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionInfo, RedisError, Value};
+use tokio::task::JoinSet;
 
-use super::error::{is_demoted, of_question};
+use super::connect::pause;
+use super::error::is_demoted;
 use super::keys::Prefix;
 use super::lane::Failed;
-use super::script::{Question, Scripted};
+use super::script::Scripted;
 use super::self_test::SelfTest;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -30,6 +32,8 @@ const MOST_HOPS: u32 = 8;
 /// How long to wait before asking again about keys of which some have moved and some have not;
 /// doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(2);
+/// For so long the masters are waited for before it is asked who they are now.
+const RECOVERY_ROUND: Duration = Duration::from_secs(1);
 
 /// All nodes of a cluster. Clones share them.
 #[derive(Clone)]
@@ -52,22 +56,22 @@ impl Cluster {
 
     /// Sends a question about one subject. The future may be dropped at any time.
     pub(super) async fn send(
-        self,
-        question: Question,
+        &self,
+        question: &impl Scripted,
         subject: Subject,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<Value, Failed> {
         let slot = Slot::of_tag(&subject.to_string());
         let refresh = RefreshUnlessAnswered(Some(self.0.clone()));
-        let answer = self.follow(&question, slot).await;
+        let answer = self.follow(question, slot).await;
         match &answer {
             // Its node may be gone, and have a successor.
-            Err(error) if is_about_the_node(error.kind()) => {}
+            Err(failed) if is_about_the_node(failed.kind()) => {}
             _ => refresh.not_needed(),
         }
         answer
     }
 
-    async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, StoreError> {
+    async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, Failed> {
         let mut route = Route::Master;
         let mut wait = FIRST_WAIT;
         for _ in 0..MOST_HOPS {
@@ -78,8 +82,8 @@ impl Cluster {
             };
             let error = match self.0.lane(&node)?.ask(question, is_asking).await {
                 Ok(value) => return Ok(value),
-                Err(Failed::NotAsked(error)) => return Err(error),
                 Err(Failed::Answer(error)) => error,
+                failed => return failed,
             };
             route = if let Some(route) = redirection(&error, &node) {
                 if matches!(route, Route::To(_)) {
@@ -94,13 +98,13 @@ impl Cluster {
                 self.0.refreshed().await;
                 Route::Master
             } else {
-                return Err(of_question(error));
+                return Err(Failed::Answer(error));
             };
         }
-        Err(StoreError::with_source(
+        Err(Failed::NotAsked(StoreError::with_source(
             StoreErrorKind::Busy,
             "the cluster's nodes do not agree on who has the slot",
-        ))
+        )))
     }
 
     async fn master_of(&self, slot: Slot) -> Result<Node, StoreError> {
@@ -114,6 +118,28 @@ impl Cluster {
                 ))
             }
         }
+    }
+
+    /// Ends when all masters answer again within this time, whichever they are by then.
+    pub(super) async fn recovered(self, within: Duration) {
+        loop {
+            self.0.refresh();
+            match tokio::time::timeout(RECOVERY_ROUND, self.all_recovered(within)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(_)) => tokio::time::sleep(pause()).await,
+                Err(_elapsed) => {}
+            }
+        }
+    }
+
+    async fn all_recovered(&self, within: Duration) -> Result<(), StoreError> {
+        let slots = self.0.slots().await?;
+        let mut masters = JoinSet::new();
+        for master in slots.masters() {
+            masters.spawn(self.0.lane(master)?.recovered(within));
+        }
+        while masters.join_next().await.is_some() {}
+        Ok(())
     }
 
     /// Tries what decisions do on every master: each has users of its own.

@@ -21,6 +21,7 @@ pub fn redis_reply(data: &[u8]) {
         algorithm: algorithm(place),
         action: Action::take((*cost).into()),
         is_shadow: cost >> place & 1 == 1,
+        is_further_rate: place > 0 && cost >> (place + 3) & 1 == 1,
     });
     let expected = Expected(asked.collect());
     match expected.read(value(&mut &*rest, 3)) {

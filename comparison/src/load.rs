@@ -1,0 +1,92 @@
+//! A load: so many who ask one after the other, each anew as soon as it is answered.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::random::Random;
+
+/// Somebody who decides.
+pub trait Decide: Send + Sync + 'static {
+    /// Whether this key may pass.
+    fn decide(&self, key: u64) -> impl Future<Output = bool> + Send;
+}
+
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub at_once: usize,
+    pub keys: Keys,
+    pub lasting: Duration,
+}
+
+/// Whom it is asked about.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    /// Any of so many, drawn at random.
+    AnyOf(u64),
+    One,
+}
+
+/// How often it was asked, and how often it was allowed.
+#[derive(Clone, Copy, Default)]
+pub struct Count {
+    pub decisions: u64,
+    pub allowed: u64,
+}
+
+impl Load {
+    /// Puts the load on somebody; each who asks is a task of its own.
+    pub async fn on(self, decider: &Arc<impl Decide>) -> Count {
+        let started = Instant::now();
+        let asking: Vec<_> = (0..self.at_once)
+            .map(|seed| {
+                let decider = Arc::clone(decider);
+                tokio::spawn(async move { self.ask(&*decider, seed as u64, started).await })
+            })
+            .collect();
+        let mut count = Count::default();
+        for asked in asking {
+            let asked = asked.await.expect("a decision");
+            count.decisions += asked.decisions;
+            count.allowed += asked.allowed;
+        }
+        count
+    }
+
+    async fn ask(self, decider: &impl Decide, seed: u64, started: Instant) -> Count {
+        let mut random = Random::new(seed);
+        let mut count = Count::default();
+        while started.elapsed() < self.lasting {
+            let key = match self.keys {
+                Keys::AnyOf(keys) => random.below(keys),
+                Keys::One => 0,
+            };
+            count.allowed += u64::from(decider.decide(key).await);
+            count.decisions += 1;
+            // Who answers without a trip would never let the others have a turn.
+            if count.decisions % 64 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        count
+    }
+}
+
+/// Asks once about every key, so that none is new; no longer than so long.
+pub async fn warm_up(decider: &Arc<impl Decide>, keys: u64, at_most: Duration) {
+    const AT_ONCE: u64 = 128;
+    let started = Instant::now();
+    let asking: Vec<_> = (0..AT_ONCE)
+        .map(|first| {
+            let decider = Arc::clone(decider);
+            tokio::spawn(async move {
+                let mut mine = (first..keys).step_by(AT_ONCE as usize);
+                while let Some(key) = mine.next().filter(|_| started.elapsed() < at_most) {
+                    decider.decide(key).await;
+                }
+            })
+        })
+        .collect();
+    for asked in asking {
+        asked.await.expect("a decision");
+    }
+}

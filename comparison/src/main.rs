@@ -1,0 +1,40 @@
+//! The speed of tower-throttle beside that of others, as ratios within one run. What is measured
+//! and why is in docs/performance.md.
+
+use std::env;
+use std::process::ExitCode;
+
+use arguments::Arguments;
+
+mod arguments;
+mod clock;
+mod load;
+mod measures;
+mod peers;
+mod random;
+mod redis_server;
+mod round;
+mod runtimes;
+mod table;
+mod web;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::read(env::args().skip(1), &measures::ALL) {
+        Ok(arguments) => arguments,
+        Err(wrong) => {
+            eprintln!("comparison: {wrong}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if arguments.lists {
+        for measure in &measures::ALL {
+            println!("{:<12} {}", measure.name, measure.about);
+        }
+        return ExitCode::SUCCESS;
+    }
+    for measure in measures::ALL.iter().filter(|one| arguments.select(one)) {
+        eprintln!("{}: {}", measure.name, measure.about);
+        println!("{}", (measure.run)(arguments.effort()));
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,141 @@
+//! A whole axum server, over sockets, under load.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use http::StatusCode;
+use tower_throttle::{Header, Limiter, MINUTE, MemoryStore, RateLimitLayer, Store};
+
+use crate::load::Keys;
+use crate::peers::layered::WHO;
+use crate::peers::ours::policy;
+use crate::peers::{Allowance, tower_governor, tower_rate_limit_redis};
+use crate::redis_server::RedisServer;
+use crate::round::{Contestant, Effort, Round, Standings, take_turns};
+use crate::runtimes::Flavor;
+use crate::table::{Table, Target};
+use crate::web::{Server, round};
+
+const BARE: &str = "bare";
+const LAYER: &str = "layer on MemoryStore";
+const TOWER_GOVERNOR: &str = "tower_governor";
+const BARE_429: &str = "bare, answering 429";
+const LAYER_429: &str = "layer on MemoryStore, denying";
+const TOWER_GOVERNOR_429: &str = "tower_governor, denying";
+const REDIS: &str = "layer on RedisStore";
+const TOWER_RATE_LIMIT_REDIS: &str = "tower-rate-limit-redis";
+
+/// One permit for so long that all else is denied.
+const ONCE: Allowance = Allowance {
+    permits: 1,
+    per: Duration::from_secs(86_400),
+    burst: 1,
+};
+
+/// The one against the other, and the least of requests a second.
+const TOLD: [(&str, &str, Option<f64>); 6] = [
+    (LAYER, BARE, Some(0.93)),
+    (TOWER_GOVERNOR, BARE, None),
+    (LAYER_429, BARE_429, Some(0.85)),
+    (TOWER_GOVERNOR_429, BARE_429, None),
+    (REDIS, TOWER_RATE_LIMIT_REDIS, Some(1.5)),
+    (REDIS, BARE, None),
+];
+
+pub fn run(effort: Effort) -> Table {
+    let mut table = Table::new(
+        "An axum server under load",
+        "A handler that says hello, 64 connections kept alive, one GCRA policy by a header, quota \
+         headers on; denials are 429 with problem+json. One server in multiples of another.",
+        &Flavor::ALL.map(Flavor::name),
+    );
+    let redis = Arc::new(RedisServer::start());
+    let standings = Flavor::ALL.map(|flavor| on(flavor, &redis, effort));
+    for (one, other, target) in TOLD {
+        let ratios = |of: fn(&Round) -> f64| {
+            let ratios = standings.iter().map(move |all| all.ratio(of, one, other));
+            ratios.collect::<Vec<_>>()
+        };
+        table.row(
+            format!("{one}, against {other}: requests a second"),
+            target.map(Target::AtLeast),
+            ratios(Round::per_second),
+        );
+        table.row(
+            "the same: server's CPU a request",
+            None,
+            ratios(Round::client_cpu_us),
+        );
+    }
+    table
+}
+
+fn on(flavor: Flavor, redis: &Arc<RedisServer>, effort: Effort) -> Standings {
+    eprintln!("  {}", flavor.name());
+    let (for_ours, for_other) = (Arc::clone(redis), Arc::clone(redis));
+    let ample = Allowance::AMPLE;
+    let any = Keys::AnyOf(effort.keys);
+    let serve = |name, keys, router: Router| {
+        let server = Server::start(flavor, async move || router);
+        contestant(name, keys, server, effort)
+    };
+    let contestants = [
+        serve(BARE, any, hello()),
+        serve(LAYER, any, hello().layer(layer(MemoryStore::new(), ample))),
+        serve(
+            TOWER_GOVERNOR,
+            any,
+            hello().layer(tower_governor::layer(ample)),
+        ),
+        serve(BARE_429, Keys::One, refusing()),
+        serve(
+            LAYER_429,
+            Keys::One,
+            hello().layer(layer(MemoryStore::new(), ONCE)),
+        ),
+        serve(
+            TOWER_GOVERNOR_429,
+            Keys::One,
+            hello().layer(tower_governor::layer(ONCE)),
+        ),
+        {
+            let router = async move || hello().layer(layer(for_ours.store().await, ample));
+            contestant(REDIS, any, Server::start(flavor, router), effort)
+        },
+        {
+            let router =
+                async move || hello().layer(tower_rate_limit_redis::layer(&for_other, ample).await);
+            let server = Server::start(flavor, router);
+            contestant(TOWER_RATE_LIMIT_REDIS, any, server, effort)
+        },
+    ];
+    take_turns(&contestants, effort)
+}
+
+fn contestant(
+    name: &'static str,
+    keys: Keys,
+    server: Server,
+    effort: Effort,
+) -> Contestant<'static> {
+    // So that no key is new.
+    round(server.address(), keys, 2 * effort.lasting);
+    Contestant::new(name, move || round(server.address(), keys, effort.lasting))
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(async || "Hello, World!"))
+}
+
+fn refusing() -> Router {
+    let refusal = (StatusCode::TOO_MANY_REQUESTS, "Too many requests");
+    Router::new().route("/", get(async move || refusal))
+}
+
+fn layer(store: impl Store, allowance: Allowance) -> RateLimitLayer {
+    let policy = policy("client", allowance).by(Header::new(WHO));
+    let limiter = Limiter::builder(store).policy(policy).timeout(MINUTE);
+    RateLimitLayer::new(limiter.build().expect("a sound policy"))
+}

@@ -1,0 +1,57 @@
+//! This crate, without HTTP.
+
+use tower_throttle::{Limit, Limiter, MINUTE, Policy, QuotaLease, Store};
+
+use super::Allowance;
+use crate::load::Decide;
+use crate::redis_server::RedisServer;
+
+const POLICY: &str = "api";
+
+pub struct Ours(Limiter);
+
+impl Ours {
+    /// Over Redis, as it is unless one says otherwise.
+    pub async fn over(redis: &RedisServer, allowance: Allowance) -> Self {
+        Self::with(redis.store().await, allowance)
+    }
+
+    /// Without a memory of denials.
+    pub async fn asking_always(redis: &RedisServer, allowance: Allowance) -> Self {
+        Self::with(redis.store().await.without_deny_cache(), allowance)
+    }
+
+    /// With leases of quota, so that a hot key is mostly answered from memory.
+    pub async fn leased(redis: &RedisServer, allowance: Allowance) -> Self {
+        let policy = policy(POLICY, allowance).quota_lease(QuotaLease::new());
+        // Others ask about the same key without.
+        Self::of(redis.store_with_prefix("leased").await, policy)
+    }
+
+    pub fn with(store: impl Store, allowance: Allowance) -> Self {
+        Self::of(store, policy(POLICY, allowance))
+    }
+
+    fn of(store: impl Store, policy: Policy) -> Self {
+        let limiter = Limiter::builder(store).policy(policy);
+        // Late is not wrong here: other programs keep the machine busy, too.
+        Self(limiter.timeout(MINUTE).build().expect("a sound policy"))
+    }
+}
+
+impl Decide for Ours {
+    async fn decide(&self, key: u64) -> bool {
+        let decision = self.0.check(POLICY, key).await.expect("a policy");
+        assert_eq!(decision.store_failure(), None);
+        decision.is_allowed()
+    }
+}
+
+pub fn policy(name: &str, allowance: Allowance) -> Policy {
+    let Allowance {
+        permits,
+        per,
+        burst,
+    } = allowance;
+    Policy::new(name, Limit::gcra(permits, per).burst(burst))
+}

@@ -1,0 +1,118 @@
+//! The Redis server of a run, and what it tells about its work.
+
+use std::env;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionInfo, IntoConnectionInfo};
+use tokio::runtime::Runtime;
+
+use crate::clock::process_cpu;
+use crate::load::{Decide, Load, warm_up};
+use crate::round::{Contestant, Round};
+
+#[path = "../../tests/support/redis.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod support;
+
+/// Names the file of redis-cell's module; the script `redis-cell` makes it.
+const MODULE: &str = "REDIS_CELL";
+/// Nobody gets more time than this to see all keys once.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+pub struct RedisServer {
+    server: support::Server,
+    pub has_module: bool,
+}
+
+impl RedisServer {
+    pub fn start() -> Self {
+        let module = env::var(MODULE).ok();
+        let options = module.as_deref().map(|file| ["--loadmodule", file]);
+        let server = match &options {
+            Some(options) => support::Server::start_with(options),
+            None => support::Server::start(),
+        };
+        Self {
+            server,
+            has_module: module.is_some(),
+        }
+    }
+
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// How to connect, for clients that let one say it: small packets go at once.
+    pub fn address(&self) -> ConnectionInfo {
+        let address = self.url().into_connection_info().expect("a sound URL");
+        address.set_tcp_settings(TcpSettings::default().set_nodelay(true))
+    }
+
+    pub async fn store(&self) -> tower_throttle::RedisStore {
+        self.server.store().await
+    }
+
+    /// One whose keys are nobody else's.
+    pub async fn store_with_prefix(&self, prefix: &str) -> tower_throttle::RedisStore {
+        let store = self.server.builder().prefix(prefix).connect().await;
+        store.expect("the server is there")
+    }
+
+    /// Somebody who asks this server, under a load.
+    pub fn contestant<'a>(
+        &'a self,
+        name: &'static str,
+        runtime: &'a Runtime,
+        decider: &Arc<impl Decide>,
+        load: Load,
+    ) -> Contestant<'a> {
+        let decider = Arc::clone(decider);
+        Contestant::new(name, move || self.round(runtime, &decider, load))
+    }
+
+    fn round(&self, runtime: &Runtime, decider: &Arc<impl Decide>, load: Load) -> Round {
+        let (client, server) = (process_cpu(), self.cpu());
+        let started = Instant::now();
+        let count = runtime.block_on(load.on(decider));
+        Round {
+            decisions: count.decisions,
+            allowed: count.allowed,
+            elapsed: started.elapsed(),
+            client_cpu: process_cpu() - client,
+            server_cpu: self.cpu() - server,
+        }
+    }
+
+    /// Makes somebody know so many keys.
+    pub fn warm_up(&self, runtime: &Runtime, decider: &Arc<impl Decide>, keys: u64) {
+        runtime.block_on(warm_up(decider, keys, WARM_UP));
+    }
+
+    /// The processor time that the server has used.
+    pub fn cpu(&self) -> Duration {
+        let told = self.server.info("cpu");
+        let seconds = |name: &str| -> f64 {
+            let value = told.lines().find_map(|line| line.strip_prefix(name));
+            value.and_then(|value| value.parse().ok()).unwrap_or(0.0)
+        };
+        Duration::from_secs_f64(seconds("used_cpu_user:") + seconds("used_cpu_sys:"))
+    }
+
+    /// How many scripts were run since the server started.
+    pub fn scripts_run(&self) -> u64 {
+        self.server.calls("evalsha") + self.server.calls("eval")
+    }
+
+    pub fn query<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        self.server.query(command.clone())
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // The tests' server looks for keys without expiry at its end; those of others may have none.
+        self.query::<()>(&redis::cmd("FLUSHALL"));
+    }
+}

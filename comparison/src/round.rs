@@ -1,0 +1,117 @@
+//! Contestants take turns: round after round each of them runs once, so that whatever else the
+//! machine does meets all of them alike. What is told is the median of the rounds' ratios.
+
+use std::time::Duration;
+
+/// What one contestant did in one round.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    pub decisions: u64,
+    pub allowed: u64,
+    pub elapsed: Duration,
+    /// The processor time of this process, or of that part of it which is measured.
+    pub client_cpu: Duration,
+    /// The processor time of the Redis server.
+    pub server_cpu: Duration,
+}
+
+impl Round {
+    pub fn per_second(&self) -> f64 {
+        self.decisions as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Microseconds for one decision.
+    pub fn client_cpu_us(&self) -> f64 {
+        self.client_cpu.as_secs_f64() * 1e6 / self.decisions as f64
+    }
+
+    /// Microseconds for one decision.
+    pub fn server_cpu_us(&self) -> f64 {
+        self.server_cpu.as_secs_f64() * 1e6 / self.decisions as f64
+    }
+
+    pub fn share_allowed(&self) -> f64 {
+        self.allowed as f64 / self.decisions as f64
+    }
+}
+
+/// How much is done for a measurement.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    pub rounds: usize,
+    /// A contestant's turn.
+    pub lasting: Duration,
+    /// So many keys there are where there are many; all of them warm.
+    pub keys: u64,
+}
+
+/// Somebody who can run for a round.
+pub struct Contestant<'a> {
+    pub name: &'static str,
+    run: Box<dyn Fn() -> Round + 'a>,
+}
+
+impl<'a> Contestant<'a> {
+    pub fn new(name: &'static str, run: impl Fn() -> Round + 'a) -> Self {
+        Self {
+            name,
+            run: Box::new(run),
+        }
+    }
+}
+
+/// What all contestants did in all rounds.
+pub struct Standings(Vec<(&'static str, Vec<Round>)>);
+
+/// Lets everybody run, in an order that moves on by one with each round.
+pub fn take_turns(contestants: &[Contestant<'_>], effort: Effort) -> Standings {
+    let mut standings: Vec<_> = contestants
+        .iter()
+        .map(|contestant| (contestant.name, Vec::new()))
+        .collect();
+    for round in 0..effort.rounds {
+        for turn in 0..contestants.len() {
+            let next = (round + turn) % contestants.len();
+            standings[next].1.push((contestants[next].run)());
+        }
+    }
+    for (name, rounds) in &standings {
+        let told = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
+        eprintln!(
+            "    {name:<46} {:>9.1} k/s, CPU us: client {:>6.2}, server {:>6.2}; allowed {:>5.1} %",
+            told(Round::per_second) / 1e3,
+            told(Round::client_cpu_us),
+            told(Round::server_cpu_us),
+            told(Round::share_allowed) * 100.0,
+        );
+    }
+    Standings(standings)
+}
+
+impl Standings {
+    /// How many times as much of something the one has as the other; nothing if either did not run.
+    pub fn ratio(&self, of: fn(&Round) -> f64, one: &str, other: &str) -> Option<f64> {
+        let pairs = self.rounds(one)?.iter().zip(self.rounds(other)?);
+        Some(median(pairs.map(|(one, other)| of(one) / of(other))))
+    }
+
+    /// The median of something.
+    pub fn median(&self, of: fn(&Round) -> f64, name: &str) -> Option<f64> {
+        Some(median(self.rounds(name)?.iter().map(of)))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|(name, _)| *name)
+    }
+
+    fn rounds(&self, name: &str) -> Option<&[Round]> {
+        let (_, rounds) = self.0.iter().find(|(contestant, _)| *contestant == name)?;
+        Some(rounds)
+    }
+}
+
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

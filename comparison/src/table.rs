@@ -1,0 +1,109 @@
+//! Tables of ratios, in Markdown.
+
+use std::fmt;
+
+pub struct Table {
+    title: &'static str,
+    /// What the numbers are, and of what.
+    about: &'static str,
+    columns: Vec<&'static str>,
+    rows: Vec<Row>,
+}
+
+/// One ratio in several settings, and what it is meant to be.
+pub struct Row {
+    what: String,
+    target: Option<Target>,
+    cells: Vec<Option<f64>>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Target {
+    fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+        }
+    }
+}
+
+impl Table {
+    pub fn new(title: &'static str, about: &'static str, columns: &[&'static str]) -> Self {
+        Self {
+            title,
+            about,
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn row(
+        &mut self,
+        what: impl Into<String>,
+        target: impl Into<Option<Target>>,
+        cells: impl IntoIterator<Item = Option<f64>>,
+    ) {
+        self.rows.push(Row {
+            what: what.into(),
+            target: target.into(),
+            cells: cells.into_iter().collect(),
+        });
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "### {}\n\n{}\n", self.title, self.about)?;
+        let columns = self.columns.join(" | ");
+        writeln!(f, "| | target | {columns} |")?;
+        writeln!(f, "|---|---|{}", "---|".repeat(self.columns.len()))?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = self
+            .target
+            .map_or(String::new(), |target| target.to_string());
+        write!(f, "| {} | {target} |", self.what)?;
+        for cell in &self.cells {
+            match cell {
+                None => write!(f, " |")?,
+                // What misses its target stands out.
+                Some(value) if self.target.is_some_and(|target| !target.is_met(*value)) => {
+                    write!(f, " **{}** |", Number(*value))?;
+                }
+                Some(value) => write!(f, " {} |", Number(*value))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+            Self::AtMost(most) => write!(f, "≤ {most}"),
+        }
+    }
+}
+
+/// With as many digits as say something.
+struct Number(f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            large if large >= 100.0 => write!(f, "{large:.0}"),
+            middle if middle >= 10.0 => write!(f, "{middle:.1}"),
+            small => write!(f, "{small:.2}"),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+-- plain: judge one plain take of one key, and take it. Stands in place of decide where it can: gcra,
+-- token bucket and leaky bucket without delay, at rates that need no fraction of a microsecond.
+-- KEYS[1]  state key    string: paid_us, the instant at which nothing is owed any more; any other form
+--                       raises an error before anything is written, and decide is asked
+-- ARGV[1]  cost_us      integer > 0; what the permits take in time
+-- ARGV[2]  room_us      integer >= 0; the most debt with which they fit
+-- ARGV[3]  now_us       integer; absent asks the server's clock
+-- Returns  debt_us, before the permits are taken; they fit when it is no more than room_us
+-- Writes   KEYS[1] when they fit; it expires at the end of the second in which nothing is owed any more,
+--          so that within that second one INCRBY is all there is to write
+-- Mirrors  src/algorithm/plain.rs
+local call, key, now = redis.call, KEYS[1], ARGV[3]
+if not now then
+  local clock = call("TIME")
+  now = clock[1] * 1000000 + clock[2]
+end
+
+-- Texts are numbers here: an argument handed on as it came is cheaper than one that was a number.
+local debt = (call("GET", key) or 0) - now
+if debt <= 0 then
+  local paid = now + ARGV[1]
+  call("SET", key, paid, "PXAT", math.ceil(paid / 1000000) * 1000)
+  return 0
+end
+if debt <= ARGV[2] + 0 then
+  local cost = ARGV[1]
+  local paid = call("INCRBY", key, cost)
+  if (paid - 1) % 1000000 < cost + 0 then
+    call("PEXPIREAT", key, math.ceil(paid / 1000000) * 1000)
+  end
+end
+return debt

@@ -1,0 +1,43 @@
+-- plain_pack: judge plain takes of one subject whose states share a key, and take all of them or none.
+-- Stands in place of decide where it can, as plain does.
+-- KEYS[1]  pack         a msgpack map, see states; a state that is no whole number, or stands alone, raises
+--                       an error before anything is written, and decide is asked
+-- ARGV[1]  now_us       integer; 0 asks the server's clock
+-- ARGV[2]  takes        msgpack array: of each take its field, its cost_us and its room_us, as plain has them
+-- Returns  debt_us of each, before the permits are taken; each fits when it is no more than its room_us
+-- Writes   KEYS[1] when all fit; it expires at the end of the second in which its last state does
+-- Mirrors  src/algorithm/plain.rs
+local now = ARGV[1] + 0
+if now == 0 then
+  local clock = redis.call("TIME")
+  now = clock[1] * 1000000 + clock[2]
+end
+
+local text, takes = redis.call("GET", KEYS[1]), cmsgpack.unpack(ARGV[2])
+local pack = text and cmsgpack.unpack(text) or {}
+local debts, count, all_fit = {}, 0, true
+for take = 1, #takes, 3 do
+  local debt = math.max((pack[takes[take]] or 0) - now, 0)
+  count = count + 1
+  debts[count], all_fit = debt, all_fit and debt <= takes[take + 2]
+end
+if not all_fit then
+  return debts
+end
+
+local latest = 0
+for take = 1, count do
+  local at = take * 3 - 2
+  local paid = now + debts[take] + takes[at + 1]
+  pack[takes[at]], latest = paid, math.max(latest, paid)
+end
+for field, state in pairs(pack) do
+  local expires = type(state) == "table" and state[2] or state
+  if expires > latest then
+    latest = expires
+  elseif expires + 3600000000 <= now then
+    pack[field] = nil
+  end
+end
+redis.call("SET", KEYS[1], cmsgpack.pack(pack), "PXAT", math.ceil(latest / 1000000) * 1000)
+return debts

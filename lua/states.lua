@@ -1,0 +1,100 @@
+-- states: where the states of a question's checks stand; how one check is judged, and carried out.
+-- KEYS[i]                    the key of check i; several checks may have one key together. It holds a
+--                            state as its algorithm writes it, which begins with a digit, or a pack of
+--                            several: a msgpack map of each field to a whole number, which is a state and
+--                            its own expiry, or to a pair of a state and its expiry
+-- ARGV[at + 1]               verb; reset is done here: it forgets the state
+-- ARGV[at + stride - 1]      field, under which the state stands in a pack; one that may stand alone is
+--                            under the empty field
+-- Returns       nothing; decide and shadow call what is here
+-- Writes        KEYS[i], once for all that has changed; it expires at the end of the second in which
+--               the last of its states does, as lean has it
+-- Mirrors       src/store/redis/keys.rs
+-- Before it stand `stride`, the arguments that each check has room for, the algorithms that the checks
+-- use, and a table `judges` of them by name.
+
+-- These are no text: they read and write their key themselves.
+local own_type = { sliding_log = true, concurrency = true }
+-- The packs of the keys that were read: a state that stands alone is under the empty field.
+local packs = {}
+-- So long after its expiry a state is kept beside others that live on: a clock that is corrected finds it.
+local grace_us = 3600000000
+
+local function read(key)
+  local text = redis.call("GET", key)
+  if not text then
+    return {}
+  elseif string.find(text, "^%d") then
+    return { [""] = text }
+  end
+  local is_pack, pack = pcall(cmsgpack.unpack, text)
+  if not is_pack or type(pack) ~= "table" then
+    error("foreign value")
+  end
+  return pack
+end
+local function state_of(key, field)
+  packs[key] = packs[key] or read(key)
+  local entry = packs[key][field]
+  if type(entry) == "table" then
+    return entry[1]
+  end
+  return entry
+end
+
+-- 0 for a state that stood alone and does not begin with its expiry: nobody writes beside such a one
+-- without writing it too.
+local function expiry_of(entry)
+  return type(entry) == "table" and entry[2] or tonumber(entry) or 0
+end
+local function write(key, now)
+  local pack, latest, is_alone = packs[key], 0, true
+  for field, entry in pairs(pack) do
+    local expires = expiry_of(entry)
+    if expires > 0 and expires + grace_us <= now then
+      pack[field] = nil
+    else
+      latest, is_alone = math.max(latest, expires), is_alone and field == ""
+    end
+  end
+  if next(pack) == nil then
+    redis.call("DEL", key)
+    return
+  end
+  local text = pack[""]
+  if not is_alone then
+    text = cmsgpack.pack(pack)
+  elseif type(text) == "table" then
+    text = text[1]
+  end
+  redis.call("SET", key, text, "PXAT", math.ceil(latest / 1000000) * 1000)
+end
+
+-- fits, wait_us, level, more; then what is to be kept, and when that expires, or nothing.
+local function judge(i, name, at, now)
+  local key, field = KEYS[i], ARGV[at + stride - 1]
+  if ARGV[at + 1] == "reset" then
+    if not own_type[name] and pcall(state_of, key, field) then
+      return true, 0, 0, 0, false
+    end
+    return true, 0, 0, 0, function()
+      redis.call("DEL", key)
+    end
+  elseif own_type[name] then
+    return judges[name](key, at, now)
+  end
+  return judges[name](state_of(key, field), at, now)
+end
+
+-- Carries out what judging has led to; the name of the key that is still to be written.
+local function keep(i, at, kept, expires)
+  if type(kept) == "function" then
+    kept()
+    return nil
+  end
+  if type(kept) == "string" then
+    kept = { kept, expires }
+  end
+  packs[KEYS[i]][ARGV[at + stride - 1]] = kept or nil
+  return KEYS[i]
+end

@@ -1,0 +1,132 @@
+//! One decision of those on the rates of a limit.
+
+use std::cmp::Ordering;
+
+use super::{Decision, Outcome};
+use crate::time::Micros;
+
+impl Decision {
+    /// The decision on a limit of two rates: this one on the first, and that on the other.
+    ///
+    /// It denies when one of them does, for as long as any of them does. Its limit and its window
+    /// are those of the rate that it is about: the one that denies for longest, or else the one
+    /// that leaves the fewest permits now, so that what is said to remain is what can be taken.
+    pub(crate) fn and_under(self, other: &Self) -> Self {
+        let (about, beside) = match self.weight().cmp(&other.weight()) {
+            Ordering::Less => (*other, self),
+            Ordering::Equal | Ordering::Greater => (self, *other),
+        };
+        let mut all = about;
+        if about.is_judged() && beside.is_judged() {
+            all.remaining = about.remaining.min(beside.remaining);
+            // There are more when each of those has more that has none.
+            if beside.remaining == 0 {
+                let more_in = match about.remaining {
+                    0 => about.renews_after,
+                    _ => Micros::ZERO,
+                };
+                all.renews_after = beside.renews_after.max(more_in);
+                all.renews_whole &= about.remaining == 0 && beside.renews_whole;
+            }
+            all.reset_after = about.reset_after.max(beside.reset_after);
+            all.is_near_limit =
+                all.outcome == Outcome::Allowed && (about.is_near_limit || beside.is_near_limit);
+        }
+        // Who waits, does so until it fits under both.
+        all.delay = about.delay.max(beside.delay);
+        all.receipt = self.receipt;
+        all.judged_locally = self.judged_locally.or(other.judged_locally);
+        all.is_remembered = self.is_remembered || other.is_remembered;
+        all
+    }
+
+    /// By how much it outweighs another of the same limit: by its wait, which that of none is less
+    /// than; then by how little is known, as what is not known of one rate is not known of all;
+    /// then by how little remains, the last to be reset of equals.
+    fn weight(&self) -> impl Ord {
+        let wait = (!self.is_allowed()).then_some(self.wait());
+        let is_unknown = !self.is_judged();
+        let used_up = u32::MAX - self.remaining;
+        (wait, is_unknown, used_up, self.reset_after)
+    }
+
+    /// How long it denies, of one that does: one that never fits outlasts every wait.
+    pub(super) fn wait(&self) -> Micros {
+        match self.outcome {
+            Outcome::NeverFits => Micros::new(u64::MAX),
+            _ => self.retry_after,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::StoreErrorKind;
+
+    fn decision(outcome: Outcome, limit: u32, remaining: u32, wait: u64) -> Decision {
+        Decision {
+            remaining,
+            retry_after: Micros::new(wait),
+            renews_after: Micros::new(wait.max(1)),
+            reset_after: Micros::new(u64::from(limit)),
+            ..Decision::unasked(outcome, (limit, Micros::new(1_000)))
+        }
+    }
+
+    fn both_ways(one: Decision, other: Decision) -> [Decision; 2] {
+        [one.and_under(&other), other.and_under(&one)]
+    }
+
+    #[test]
+    fn it_is_about_the_rate_that_leaves_the_fewest_permits() {
+        let second = decision(Outcome::Allowed, 10, 7, 0);
+        let hour = decision(Outcome::Allowed, 1_000, 400, 0);
+        for both in both_ways(second, hour) {
+            assert_eq!((both.limit, both.remaining), (10, 7));
+            assert_eq!(both.reset_after, Micros::new(1_000), "the hour's");
+            assert_eq!(both.outcome, Outcome::Allowed);
+        }
+        let hour = decision(Outcome::Allowed, 1_000, 5, 0);
+        for both in both_ways(second, hour) {
+            assert_eq!((both.limit, both.remaining), (1_000, 5));
+        }
+    }
+
+    #[test]
+    fn it_denies_for_as_long_as_any_rate_does() {
+        let allowed = decision(Outcome::Allowed, 10, 7, 0);
+        let brief = decision(Outcome::Denied, 100, 0, 9);
+        let long = decision(Outcome::Denied, 1_000, 2, 70);
+        let never = decision(Outcome::NeverFits, 5, 5, 0);
+        for both in both_ways(allowed, brief) {
+            assert_eq!((both.outcome, both.limit), (Outcome::Denied, 100));
+        }
+        for both in both_ways(brief, long) {
+            assert_eq!((both.limit, both.remaining), (1_000, 0));
+            assert_eq!(both.retry_after, Micros::new(70));
+            assert_eq!(both.renews_after, Micros::new(9), "then there is one");
+        }
+        for both in both_ways(long, never) {
+            assert_eq!((both.outcome, both.limit), (Outcome::NeverFits, 5));
+            assert_eq!(both.retry_after(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_one_rate_is_not_known_of_the_limit() {
+        let allowed = decision(Outcome::Allowed, 10, 7, 0);
+        let denied = decision(Outcome::Denied, 10, 3, 9);
+        let not_asked = decision(Outcome::NotAsked, 1_000, 0, 0);
+        for both in both_ways(allowed, not_asked) {
+            assert_eq!(both.outcome, Outcome::NotAsked);
+        }
+        for both in both_ways(denied, not_asked) {
+            assert_eq!((both.outcome, both.remaining), (Outcome::Denied, 3));
+        }
+        let failed = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
+        for both in both_ways(allowed, decision(failed, 1_000, 0, 0)) {
+            assert_eq!(both.outcome, failed);
+        }
+    }
+}

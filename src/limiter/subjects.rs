@@ -1,0 +1,141 @@
+//! `Subjects`: hashes keys, and knows the hashes of those who ask often.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::key::{Key, Secret, Subject};
+
+/// Room for those who ask most at a time: 64 KB for each thread that asks.
+const PLACES: usize = 1 << PLACE_BITS;
+const PLACE_BITS: u32 = 9;
+
+/// A key that is longer is hashed each time it asks. An address takes 25 bytes at most; a header 18,
+/// its name and its value.
+const LONGEST: usize = 103;
+
+thread_local! {
+    static RECENT: RefCell<Vec<Place>> = RefCell::new(vec![Place::EMPTY; PLACES]);
+}
+
+/// Hashes keys. That alone would be a third of what a decision from memory takes, so each thread
+/// keeps the hashes of the keys that it has asked about lately.
+pub(super) struct Subjects {
+    secret: Option<Secret>,
+    /// By which it knows its own hashes: another limiter may have another secret.
+    number: u64,
+}
+
+/// Room for the hash of one key.
+#[derive(Clone, Copy)]
+#[repr(align(128))]
+struct Place {
+    subject: Subject,
+    number: u64,
+    /// Zero when there is none: no key is so short.
+    length: u8,
+    encoded: [u8; LONGEST],
+}
+
+impl Subjects {
+    pub(super) fn new(secret: Option<Secret>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            secret,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn of(&self, key: &Key) -> Subject {
+        let hash = || key.subject(self.secret.as_ref());
+        let encoded = key.encoded();
+        if encoded.len() > LONGEST {
+            return hash();
+        }
+        let recent = RECENT.try_with(|recent| {
+            let place = &mut recent.borrow_mut()[place_of(encoded)];
+            if !place.is_of(self.number, encoded) {
+                place.put(self.number, encoded, hash());
+            }
+            place.subject
+        });
+        // A thread that is about to end has none left.
+        recent.unwrap_or_else(|_| hash())
+    }
+}
+
+impl Place {
+    const EMPTY: Self = Self {
+        subject: Subject::ZERO,
+        number: 0,
+        length: 0,
+        encoded: [0; LONGEST],
+    };
+
+    fn is_of(&self, number: u64, encoded: &[u8]) -> bool {
+        self.number == number
+            && usize::from(self.length) == encoded.len()
+            && self.encoded[..encoded.len()] == *encoded
+    }
+
+    fn put(&mut self, number: u64, encoded: &[u8], subject: Subject) {
+        *self = Self {
+            subject,
+            number,
+            length: encoded.len() as u8,
+            ..Self::EMPTY
+        };
+        self.encoded[..encoded.len()].copy_from_slice(encoded);
+    }
+}
+
+/// Quick rather than even: whoever makes keys that share a place gets them hashed each time.
+fn place_of(encoded: &[u8]) -> usize {
+    // The fraction of the golden ratio, as in Knuth's multiplicative hashing.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (words, rest) = encoded.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain([&last]);
+    let hash = words.fold(0_u64, |hash, word| {
+        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD)
+    });
+    (hash >> (u64::BITS - PLACE_BITS)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_hash_however_often_it_is_asked_for_and_whoever_else_asks() {
+        let secrets = [None, Some(&b"secret"[..]), Some(&b"another"[..])];
+        let limiters = secrets.map(|secret| {
+            let secret = || secret.map(Secret::new);
+            (Subjects::new(secret()), secret())
+        });
+        // More keys than places, so that they take each other's; some are longer than any.
+        let keys = 3 * PLACES as u64;
+        for number in (0..keys).chain(0..100) {
+            let text = "x".repeat(number as usize % 50) + &number.to_string();
+            for key in [Key::from(number), Key::from(text)] {
+                // Twice each, the limiters in turn.
+                for (subjects, secret) in limiters.iter().chain(&limiters) {
+                    let subject = key.subject(secret.as_ref());
+                    assert!(subjects.of(&key) == subject && subjects.of(&key) == subject);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_differ_in_the_place_of_one_byte_rarely_share_a_place() {
+        let places = |key: fn(u64) -> Key| {
+            let keys = (0..500).map(|number| place_of(key(number).encoded()));
+            keys.collect::<std::collections::HashSet<_>>().len()
+        };
+        assert!(places(Key::from) > 300);
+        assert!(places(|number| Key::from(number.to_string())) > 300);
+        let address = |number| Key::address(std::net::Ipv4Addr::from_bits(number as u32).into());
+        assert!(places(address) > 300);
+    }
+}

@@ -1,0 +1,88 @@
+//! Who is told of the breaker's states, in which order, and what the log says.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Breaker;
+use crate::error::StoreErrorKind;
+use crate::observe::{BreakerState, Observer as _};
+use crate::trace;
+
+/// Between two lines of the log about what only an operator mends.
+const WARN_PAUSE: Duration = Duration::from_secs(60);
+
+/// A change of the breaker's state.
+#[derive(Clone, Copy)]
+pub(super) struct Change {
+    pub(super) from: BreakerState,
+    pub(super) to: BreakerState,
+    /// Why it opened, or had opened.
+    pub(super) why: Option<StoreErrorKind>,
+}
+
+/// Who tells the changes, one at a time and in their order, and not under the lock: observers may
+/// ask whatever they like.
+pub(super) struct Telling<'a>(pub(super) &'a Breaker);
+
+impl Telling<'_> {
+    pub(super) fn tell(self) {
+        while let Some(change) = self.next() {
+            self.0.announce(change);
+        }
+    }
+
+    fn next(&self) -> Option<Change> {
+        let mut inner = self.0.lock();
+        let next = inner.untold.pop_front();
+        inner.is_telling = next.is_some();
+        next
+    }
+}
+
+/// An observer that panics keeps nobody from being told of what comes next.
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().is_telling = false;
+        }
+    }
+}
+
+impl Breaker {
+    /// The one place where a change becomes known. The log has a line for the beginning of an outage
+    /// and one for its end; the changes between them are probes. What does not mend itself is said
+    /// again, once a minute.
+    fn announce(&self, change: Change) {
+        match (change.from, change.to, change.why) {
+            (_, BreakerState::Open, Some(why @ StoreErrorKind::Configuration)) => {
+                self.warn_once_a_minute(why);
+            }
+            (BreakerState::Closed, _, Some(why)) => trace::warn!(
+                reason = %why,
+                "the store failed too often: it is left alone and the failure modes decide"
+            ),
+            (_, BreakerState::Closed, Some(why)) => {
+                trace::info!(reason = %why, "the store is back after it had failed too often");
+            }
+            _ => {}
+        }
+        self.observers.on_breaker(change.to);
+    }
+
+    fn warn_once_a_minute(&self, why: StoreErrorKind) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let is_told = inner.warned.is_some_and(|last| now < last + WARN_PAUSE);
+        if is_told {
+            return;
+        }
+        inner.warned = Some(now);
+        drop(inner);
+        trace::warn!(
+            reason = %why,
+            "the store refuses this process: it is left alone and the failure modes decide until \
+             its address, password and rights are right"
+        );
+    }
+}

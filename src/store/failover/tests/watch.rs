@@ -1,0 +1,145 @@
+//! What becomes of a store that is left alone, and can tell when it is back.
+
+use tokio::sync::watch;
+
+use super::*;
+use crate::store::Recovered;
+
+/// Tells, when it is made to.
+struct Telling {
+    store: Scripted,
+    is_back: watch::Sender<bool>,
+    /// How often somebody began to wait for it.
+    begun: AtomicUsize,
+    /// Those who wait for it.
+    waiting: Arc<()>,
+}
+
+impl Store for Telling {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        self.store.ask(checks)
+    }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        assert_eq!(within, Duration::from_millis(50));
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let (mut is_back, waiting) = (self.is_back.subscribe(), Arc::clone(&self.waiting));
+        Some(Box::pin(async move {
+            let _ = is_back.wait_for(|is_back| *is_back).await;
+            drop(waiting);
+        }))
+    }
+}
+
+impl Telling {
+    fn waiting(&self) -> usize {
+        Arc::strong_count(&self.waiting) - 1
+    }
+}
+
+fn telling(way: Way) -> (Arc<Telling>, Failover<Arc<Telling>>) {
+    let store = Arc::new(Telling {
+        store: Scripted {
+            way: Mutex::new(way),
+            asked: Mutex::default(),
+            questions: AtomicUsize::default(),
+        },
+        is_back: watch::Sender::new(false),
+        begun: AtomicUsize::default(),
+        waiting: Arc::default(),
+    });
+    let deadline = Duration::from_millis(50);
+    let failover = Failover::new(Arc::clone(&store), deadline, Observers::default());
+    (store, failover)
+}
+
+async fn failure(failover: &Failover<Arc<Telling>>) -> Option<StoreErrorKind> {
+    let asked = one(FailureMode::Deny);
+    let checks = asked.iter().map(|asked| Check {
+        policy: &asked.policy,
+        subject: Key::from("alice").subject(None),
+        algorithm: asked.algorithm,
+        action: asked.action,
+        is_shadow: asked.is_shadow,
+        on_store_failure: asked.mode,
+    });
+    let decisions = match failover.ask(&checks.collect::<Vec<_>>()) {
+        Answer::Ready(answer) => answer.unwrap(),
+        Answer::Pending(answer) => answer.await.unwrap(),
+    };
+    decisions[0].store_failure()
+}
+
+/// Asks for so long, a hundred times a second.
+async fn ask_for(failover: &Failover<Arc<Telling>>, length: Duration) {
+    let until = Instant::now() + length;
+    while Instant::now() < until {
+        failure(failover).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_tells_that_it_is_back_is_asked_at_once_however_long_it_was_away() {
+    for way in [Way::Fails(GONE), Way::Hangs] {
+        let (store, failover) = telling(way);
+        for away in [1, 10, 60] {
+            store.is_back.send_replace(false);
+            store.store.now(way);
+            ask_for(&failover, away * SECOND).await;
+            assert_ne!(failover.breaker().state(), BreakerState::Closed);
+            store.store.now(Way::Works);
+            store.is_back.send_replace(true);
+            // A probe that is on its way may still fail; then it is listened to after a quarter of a
+            // second again, while the pauses are of five.
+            ask_for(&failover, Duration::from_millis(400)).await;
+            assert_eq!(failure(&failover).await, None, "{away} s");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_waits_for_all_while_there_are_questions() {
+    let (store, failover) = telling(Way::Fails(GONE));
+    ask_for(&failover, 60 * SECOND).await;
+    assert_eq!(store.begun.load(Ordering::SeqCst), 1);
+    assert_eq!(store.waiting(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_store_that_nobody_asks_or_whose_limiter_is_gone() {
+    let (store, failover) = telling(Way::Fails(GONE));
+    ask_for(&failover, SECOND).await;
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(store.waiting(), 1, "questions may come in a moment");
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(store.waiting(), 0);
+    ask_for(&failover, SECOND).await;
+    assert_eq!(store.waiting(), 1);
+    drop(failover);
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(store.waiting(), 0);
+}
+
+/// Nor is it asked more often than the first pause lets it be, if it tells what is not so.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_says_so_and_fails_again_is_asked_four_times_a_second_at_most() {
+    let (store, failover) = telling(Way::Fails(GONE));
+    store.is_back.send_replace(true);
+    ask_for(&failover, 10 * SECOND).await;
+    let questions = store.store.questions();
+    assert!((20..=5 + 40).contains(&questions), "{questions}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_store_that_answers_says_of_itself_is_not_listened_to() {
+    for kind in [StoreErrorKind::Busy, StoreErrorKind::Configuration] {
+        let (store, failover) = telling(Way::Fails(kind));
+        store.is_back.send_replace(true);
+        ask_for(&failover, 10 * SECOND).await;
+        // 250, 500, 800, 800 ms ..., each a fifth shorter; or five seconds.
+        let most = if kind == StoreErrorKind::Busy { 16 } else { 2 };
+        let probes = store.store.questions() - 5;
+        assert!((1..=most).contains(&probes), "{kind:?}: {probes}");
+    }
+}

@@ -1,0 +1,57 @@
+//! How a lane finds out that its server answers again, while no questions are sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::connect::{CONNECT_TIMEOUT, pause};
+use super::{Held, Lane, Link, Shared};
+use crate::error::{StoreError, StoreErrorKind};
+
+impl Lane {
+    /// Ends when the server answers again within this time. Sees to it that there is a connection,
+    /// and asks on it, again and again; not when a login was refused, which does not mend itself.
+    pub(in crate::store::redis) async fn recovered(self, within: Duration) {
+        loop {
+            match self.0.held().await {
+                Ok(held) => {
+                    if self.0.beats(&held, within).await {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == StoreErrorKind::Configuration => {
+                    return std::future::pending().await;
+                }
+                Err(_) => {}
+            }
+            if let Some(next) = self.0.look_again_at() {
+                tokio::time::sleep_until(next).await;
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Whether a server has answered within this time. A connection that is silent for longer than
+    /// connections may be is given up.
+    async fn beats(self: &Arc<Self>, held: &Arc<Held>, within: Duration) -> bool {
+        let asked = Instant::now();
+        let patience = within.max(pause()).min(CONNECT_TIMEOUT);
+        match tokio::time::timeout(patience, held.beat()).await {
+            Ok(Ok(())) => return asked.elapsed() <= within,
+            Ok(Err(error)) => self.lose_if_lost(held, &error),
+            Err(_elapsed) => self.give_up(held, StoreError::new(StoreErrorKind::Unreachable)),
+        }
+        false
+    }
+
+    /// When [`Lane::recovered`] goes on; at once where there is something to wait for.
+    fn look_again_at(&self) -> Option<Instant> {
+        match &*self.link.borrow() {
+            Link::Down(failure) => failure.as_ref().map(|failure| failure.until),
+            Link::Connecting => None,
+            Link::Up(_) => Some(Instant::now() + pause()),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The question that most requests are: one plain take of one key, answered with one integer.
+
+use std::sync::OnceLock;
+
+use redis::{Cmd, RedisError, Value};
+
+use super::keys::{Prefix, field};
+use super::script::Scripted;
+use crate::algorithm::{Algorithm, Ask, PlainTake, decide};
+use crate::decision::Decisions;
+use crate::key::Subject;
+use crate::store::Check;
+use crate::store::owned::OwnedCheck;
+use crate::time::Micros;
+
+pub(super) const TEXT: &str = include_str!("../../../lua/plain.lua");
+pub(super) const QUEUE_TEXT: &str = include_str!("../../../lua/plain_queue.lua");
+
+/// What a debt is below: that which is not, is none.
+const MOST_DEBT_US: i64 = 1 << 53;
+
+/// About so long is a command beside its script: to be made in one piece.
+const MOST_BYTES: usize = 160;
+
+/// The question.
+pub(super) struct Plain {
+    pub(super) asked: Asked,
+    check: OwnedCheck,
+}
+
+/// What of it is sent.
+#[derive(Clone)]
+pub(super) struct Asked {
+    key: String,
+    subject: Subject,
+    take: PlainTake,
+    /// Zero asks the server's clock.
+    now: Micros,
+}
+
+impl Plain {
+    /// `None` when the checks ask for something else.
+    pub(super) fn of(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Option<Self> {
+        let [check] = checks else { return None };
+        if check.is_shadow || !field(check).is_empty() {
+            return None;
+        }
+        Some(Self {
+            asked: Asked {
+                take: PlainTake::of(&check.algorithm, &check.action)?,
+                key: prefix.key(check),
+                subject: check.subject,
+                now,
+            },
+            check: OwnedCheck::of(check),
+        })
+    }
+
+    /// The decision, when the key owed so much.
+    pub(super) fn decide(&self, debt_us: u64) -> Decisions {
+        let ask = Ask::enforced(&self.check.algorithm, &self.check.action);
+        decide(std::iter::once(ask), &[self.asked.take.read(debt_us)])
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        self.asked.subject
+    }
+
+    /// What its key is known by in this process.
+    pub(super) fn fingerprint(&self) -> u128 {
+        let check = self.check();
+        check.subject.to_u128() ^ check.policy.fingerprint()
+    }
+
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.check.algorithm
+    }
+
+    /// What it asks.
+    pub(super) fn check(&self) -> Check<'_> {
+        self.check.check()
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let Asked { key, take, now, .. } = &self.asked;
+        let mut command = Cmd::with_capacity(7, MOST_BYTES + script.len());
+        command.arg(verb).arg(script).arg(1).arg(key);
+        command.arg(take.cost_us).arg(take.room_us);
+        if *now > Micros::ZERO {
+            command.arg(now.get());
+        }
+        command
+    }
+}
+
+impl Scripted for Plain {
+    fn by_digest(&self) -> Cmd {
+        static DIGEST: OnceLock<String> = OnceLock::new();
+        let digest = DIGEST.get_or_init(|| redis::Script::new(TEXT).get_hash().to_owned());
+        self.command("EVALSHA", digest)
+    }
+
+    fn with_text(&self) -> Cmd {
+        self.command("EVAL", TEXT)
+    }
+}
+
+/// The debt that a script replies; `None` of anything else.
+pub(super) fn debt(reply: &Value) -> Option<u64> {
+    match reply {
+        Value::Int(debt_us @ 0..MOST_DEBT_US) => Some(debt_us.unsigned_abs()),
+        _ => None,
+    }
+}
+
+/// Plain takes of one key, in the order in which they came.
+pub(super) struct PlainQueue {
+    key: String,
+    subject: Subject,
+    now: Micros,
+    takes: Vec<PlainTake>,
+}
+
+impl PlainQueue {
+    /// `None` of no takes.
+    pub(super) fn of<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Option<Self> {
+        let first = asked.clone().next()?;
+        Some(Self {
+            key: first.key.clone(),
+            subject: first.subject,
+            now: asked.clone().map(|asked| asked.now).max()?,
+            takes: asked.map(|asked| asked.take).collect(),
+        })
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    /// What the key owed at each take's turn, when it owed so much at first.
+    pub(super) fn debts(&self, first: Option<u64>) -> impl Iterator<Item = u64> {
+        let mut owed = first;
+        self.takes.iter().map_while(move |take| {
+            let debt_us = owed?;
+            if debt_us <= take.room_us {
+                owed = Some(debt_us + take.cost_us);
+            }
+            Some(debt_us)
+        })
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(1).arg(&self.key);
+        command.arg(self.now.get());
+        let tolerance_us = self.takes.first().map(|take| take.cost_us + take.room_us);
+        command.arg(tolerance_us.unwrap_or_default());
+        for run in self.takes.chunk_by(|one, next| one.cost_us == next.cost_us) {
+            command.arg(run[0].cost_us).arg(run.len());
+        }
+        command
+    }
+}
+
+impl Scripted for PlainQueue {
+    fn by_digest(&self) -> Cmd {
+        static DIGEST: OnceLock<String> = OnceLock::new();
+        let digest = DIGEST.get_or_init(|| redis::Script::new(QUEUE_TEXT).get_hash().to_owned());
+        self.command("EVALSHA", digest)
+    }
+
+    fn with_text(&self) -> Cmd {
+        self.command("EVAL", QUEUE_TEXT)
+    }
+}
+
+/// Whether the key holds another form of the state, or something else: nothing was written.
+pub(super) fn is_other_form(error: &RedisError) -> bool {
+    let texts = [
+        "attempt to perform arithmetic",
+        "not an integer",
+        "out of range",
+    ];
+    let detail = error.detail().unwrap_or_default();
+    texts.iter().any(|text| detail.contains(text))
+}

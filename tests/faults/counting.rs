@@ -1,0 +1,136 @@
+//! What is counted when nobody hears of it.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tower_throttle::{
+    BreakerState, DAY, FailureMode, Limit, Limiter, Outcome, Policy, RedisStore, SECOND,
+    StoreErrorKind,
+};
+
+use crate::stage::PLENTY;
+use crate::support::proxy::{Proxy, Way};
+use crate::support::redis::Server;
+
+const ATTEMPTS: usize = 1_000;
+
+struct Counted {
+    server: Server,
+    proxy: Proxy,
+    limiter: Limiter,
+    /// Asks the server with no proxy between.
+    directly: Limiter,
+}
+
+impl Counted {
+    async fn start(timeout: Duration) -> Self {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let limiter = |store: RedisStore, timeout| {
+            let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
+            let policy = policy.on_store_failure(FailureMode::Deny);
+            let builder = Limiter::builder(store).policy(policy);
+            builder.timeout(timeout).build().unwrap()
+        };
+        let store = RedisStore::connect(&proxy.url()).await.unwrap();
+        let counted = Self {
+            limiter: limiter(store, timeout),
+            directly: limiter(server.store().await, 60 * SECOND),
+            server,
+            proxy,
+        };
+        counted.directly.check("api", "warm").await.unwrap();
+        counted
+    }
+
+    async fn taken(&self) -> usize {
+        let decision = self.directly.peek("api", "alice").await.unwrap();
+        assert_eq!(decision.store_failure(), None);
+        (PLENTY - decision.remaining()) as usize
+    }
+
+    /// All at once; why each failed.
+    async fn attempt(&self, attempts: usize, meanwhile: impl AsyncFnOnce()) -> Vec<Outcome> {
+        let attempts = (0..attempts).map(|_| {
+            let limiter = self.limiter.clone();
+            tokio::spawn(async move { limiter.check("api", "alice").await.unwrap() })
+        });
+        let attempts: Vec<_> = attempts.collect();
+        meanwhile().await;
+        let decisions = join_all(attempts).await;
+        let outcomes = decisions
+            .into_iter()
+            .map(|decision| decision.unwrap().outcome());
+        outcomes.collect()
+    }
+
+    async fn until_taken(&self, permits: usize) {
+        let started = Instant::now();
+        while self.taken().await < permits {
+            assert!(started.elapsed() < 30 * SECOND, "{}", self.taken().await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_questions_whose_connection_broke_after_they_ran_are_counted_once_each() {
+    let counted = Counted::start(60 * SECOND).await;
+    counted.proxy.set(Way::DropReplies);
+    let outcomes = counted
+        .attempt(ATTEMPTS, async || {
+            counted.until_taken(ATTEMPTS).await;
+            counted.proxy.set(Way::Pass);
+            counted.proxy.cut();
+        })
+        .await;
+    let interrupted = Outcome::FailedClosed(StoreErrorKind::Interrupted);
+    assert_eq!(outcomes, vec![interrupted; ATTEMPTS]);
+    assert_eq!(counted.taken().await, ATTEMPTS);
+    back(&counted).await;
+    assert_eq!(counted.taken().await, ATTEMPTS, "sent again later");
+}
+
+#[tokio::test]
+async fn a_thousand_questions_that_were_given_up_are_counted_once_each() {
+    let counted = Counted::start(2 * SECOND).await;
+    counted.proxy.set(Way::DropReplies);
+    let outcomes = counted.attempt(ATTEMPTS, async || {}).await;
+    let late = Outcome::FailedClosed(StoreErrorKind::TimedOut);
+    assert_eq!(outcomes, vec![late; ATTEMPTS]);
+    counted.until_taken(ATTEMPTS).await;
+    counted.proxy.set(Way::Pass);
+    back(&counted).await;
+    assert_eq!(counted.taken().await, ATTEMPTS, "sent again later");
+}
+
+/// One at a time, each on a connection of its own.
+#[tokio::test]
+async fn a_question_is_not_asked_again_on_the_next_connection() {
+    let counted = Counted::start(10 * SECOND).await;
+    for attempts in 1..=3 {
+        counted.proxy.set(Way::CutReplies);
+        let outcomes = counted.attempt(1, async || {}).await;
+        let interrupted = Outcome::FailedClosed(StoreErrorKind::Interrupted);
+        assert_eq!(outcomes, [interrupted]);
+        counted.proxy.set(Way::Pass);
+        back(&counted).await;
+        assert_eq!(counted.taken().await, attempts);
+    }
+    let scripts = counted.server.calls("evalsha");
+    assert!(scripts > 0 && counted.proxy.commands() > 0);
+}
+
+/// Looks until the store answers again.
+async fn back(counted: &Counted) {
+    let started = Instant::now();
+    loop {
+        let decision = counted.limiter.peek("api", "alice").await.unwrap();
+        if decision.store_failure().is_none() {
+            break;
+        }
+        assert!(started.elapsed() < 30 * SECOND, "{decision:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(counted.limiter.breaker(), BreakerState::Closed);
+}

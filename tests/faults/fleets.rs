@@ -1,0 +1,85 @@
+//! Clusters, and servers that Sentinel names.
+
+use tower_throttle::{RedisStore, SECOND, StoreErrorKind};
+
+use crate::stage::{SOON, limiter, outage, recovery};
+use crate::support::cluster::Cluster;
+use crate::support::redis::Server;
+use crate::support::sentinel::{Watched, until};
+
+#[tokio::test]
+async fn a_cluster_that_hangs() {
+    let cluster = Cluster::start();
+    let limiter = limiter(RedisStore::connect(&cluster.url()).await.unwrap());
+    recovery(&limiter).await;
+    let all = |signal| {
+        let signalled = cluster.masters.iter().map(|master| master.signal(signal));
+        signalled.for_each(drop);
+    };
+    all("STOP");
+    let outage = outage(&limiter, 3 * SECOND).await;
+    all("CONT");
+    // They may have taken each other for dead, and are a cluster again a moment later.
+    until("it is a cluster again", || {
+        cluster.masters.iter().all(|master| {
+            let mut info = redis::cmd("CLUSTER");
+            info.arg("INFO");
+            let info = master.try_query::<String>(info);
+            info.is_ok_and(|info| info.contains("cluster_state:ok"))
+        })
+    });
+    let recovery = recovery(&limiter).await;
+    outage.print("a cluster that hangs", recovery);
+    assert!(recovery < SOON, "{recovery:?}");
+}
+
+/// As long as one slot has no master, a cluster serves none.
+#[tokio::test]
+async fn a_cluster_that_is_down() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]);
+    let slots = |command: &str, slots: std::ops::Range<u16>| {
+        let mut slots_of = redis::cmd("CLUSTER");
+        slots_of.arg(command).arg(slots.collect::<Vec<_>>());
+        server.query::<()>(slots_of);
+    };
+    let info = || {
+        let mut info = redis::cmd("CLUSTER");
+        info.arg("INFO");
+        server.query::<String>(info)
+    };
+    slots("ADDSLOTS", 0..16_384);
+    until("it is a cluster", || info().contains("cluster_state:ok"));
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let limiter = limiter(RedisStore::connect(&url).await.unwrap());
+    recovery(&limiter).await;
+    slots("DELSLOTS", 0..1);
+    until("it is down", || info().contains("cluster_state:fail"));
+    let outage = outage(&limiter, 2 * SECOND).await;
+    slots("ADDSLOTS", 0..1);
+    until("it is up", || info().contains("cluster_state:ok"));
+    let recovery = recovery(&limiter).await;
+    outage.print("CLUSTERDOWN", recovery);
+    outage.assert_reasons(&[StoreErrorKind::Busy]);
+    assert!(recovery < SOON, "{recovery:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_killed_and_followed_by_its_replica() {
+    let mut watched = Watched::start_with(&[], "");
+    let limiter = limiter(RedisStore::connect(&watched.url()).await.unwrap());
+    recovery(&limiter).await;
+    watched.master.kill();
+    let asking = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { outage(&limiter, SECOND).await }
+    });
+    let outage = asking.await.unwrap();
+    tokio::task::block_in_place(|| {
+        until("the replica is promoted", || {
+            watched.replica.info("replication").contains("role:master")
+        });
+    });
+    let recovery = recovery(&limiter).await;
+    outage.print("a failover by Sentinel", recovery);
+    assert!(recovery < SOON, "{recovery:?}");
+}

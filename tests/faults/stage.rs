@@ -1,0 +1,235 @@
+//! A server, a way to it that can be broken, and a limiter with a policy of each failure mode; what
+//! all faults have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tower_throttle::{
+    BreakerState, DAY, Decision, FailureMode, Limit, Limiter, Observer, Outcome, Policy,
+    RedisStore, SECOND, StoreErrorKind,
+};
+
+use crate::support::proxy::Proxy;
+use crate::support::redis::Server;
+
+pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+/// Far above what a decision takes past its deadline, far below what a hang would.
+const GENEROUS: Duration = Duration::from_secs(5);
+/// A second is promised, counted from the server's return; the rest is for machines that are busy.
+/// The circuit breaker alone would take up to 6 seconds after outages as long as these.
+pub(crate) const SOON: Duration = Duration::from_secs(3);
+/// So long that pauses of 250, 500 and 1000 ms are over, and one of 2 s has begun.
+const OUTAGE: Duration = Duration::from_secs(2);
+/// More than any test takes.
+pub(crate) const PLENTY: u32 = 1_000_000;
+
+pub(crate) struct Stage {
+    pub(crate) server: Server,
+    pub(crate) proxy: Proxy,
+    pub(crate) limiter: Limiter,
+    openings: Openings,
+}
+
+/// How often the circuit breaker opened.
+#[derive(Clone, Default)]
+struct Openings(Arc<AtomicUsize>);
+
+impl Observer for Openings {
+    fn on_breaker(&self, state: BreakerState) {
+        let opened = usize::from(state == BreakerState::Open);
+        self.0.fetch_add(opened, Ordering::SeqCst);
+    }
+}
+
+/// What there was in an outage.
+#[derive(Default)]
+pub(crate) struct Outage {
+    /// How long each decision took, and why the store did not take it.
+    decisions: Vec<(Duration, StoreErrorKind)>,
+    length: Duration,
+    pub(crate) connections: usize,
+}
+
+impl Stage {
+    pub(crate) async fn start() -> Self {
+        Self::over(Server::start()).await
+    }
+
+    /// With this server.
+    pub(crate) async fn over(server: Server) -> Self {
+        let proxy = Proxy::to(server.port());
+        let store = RedisStore::connect(&proxy.url()).await.unwrap();
+        let openings = Openings::default();
+        let limiter = observed(store, openings.clone());
+        recovery(&limiter).await;
+        Self {
+            server,
+            proxy,
+            limiter,
+            openings,
+        }
+    }
+
+    /// Asks until the circuit breaker has just begun a pause of more than [`SOON`].
+    pub(crate) async fn long_outage(&self) -> Outage {
+        // 250, 500, 1000, 2000, 4000 ms.
+        let long = self.openings.0.load(Ordering::SeqCst) + 5;
+        let before = self.proxy.accepted().len();
+        let is_long = || self.openings.0.load(Ordering::SeqCst) >= long;
+        let mut outage = outage_until(&self.limiter, is_long).await;
+        outage.connections = self.proxy.accepted().len() - before;
+        outage
+    }
+
+    /// Breaks something, asks for a while, mends it, and waits for the store: decisions were in
+    /// time, as the failure modes say, and for one of these reasons; nobody knocked at the door all
+    /// the time; and the store was soon asked again.
+    pub(crate) async fn endures(
+        &mut self,
+        fault: &str,
+        reasons: &[StoreErrorKind],
+        break_it: impl FnOnce(&mut Server, &Proxy),
+        mend_it: impl FnOnce(&mut Server, &Proxy),
+    ) {
+        break_it(&mut self.server, &self.proxy);
+        let outage = self.outage(OUTAGE).await;
+        mend_it(&mut self.server, &self.proxy);
+        let recovery = recovery(&self.limiter).await;
+        outage.print(fault, recovery);
+        outage.assert_reasons(reasons);
+        outage.assert_few_connections();
+        assert!(recovery < SOON, "{fault}: {recovery:?} to recover");
+    }
+
+    /// Asks for so long, each policy in turn.
+    pub(crate) async fn outage(&self, length: Duration) -> Outage {
+        let before = self.proxy.accepted().len();
+        let mut outage = outage(&self.limiter, length).await;
+        outage.connections = self.proxy.accepted().len() - before;
+        outage
+    }
+}
+
+pub(crate) fn limiter(store: RedisStore) -> Limiter {
+    observed(store, Openings::default())
+}
+
+fn observed(store: RedisStore, openings: Openings) -> Limiter {
+    let limit = Limit::fixed_window(PLENTY, DAY);
+    let policies = [
+        ("open", FailureMode::Allow),
+        ("closed", FailureMode::Deny),
+        ("local", FailureMode::Local { share: 0.5 }),
+    ];
+    let policies = policies.map(|(name, mode)| Policy::new(name, limit).on_store_failure(mode));
+    let builder = Limiter::builder(store).policies(policies);
+    let builder = builder.timeout(DEADLINE).observe(openings);
+    builder.build().unwrap()
+}
+
+pub(crate) async fn outage(limiter: &Limiter, length: Duration) -> Outage {
+    let started = Instant::now();
+    outage_until(limiter, || started.elapsed() >= length).await
+}
+
+async fn outage_until(limiter: &Limiter, is_over: impl Fn() -> bool) -> Outage {
+    let started = Instant::now();
+    let mut outage = Outage::default();
+    while !is_over() {
+        assert!(started.elapsed() < 10 * GENEROUS, "the outage has no end");
+        for policy in ["open", "closed", "local"] {
+            let asked = Instant::now();
+            let decision = limiter.check(policy, "alice").await.unwrap();
+            let elapsed = asked.elapsed();
+            assert!(elapsed < DEADLINE + GENEROUS, "{elapsed:?}: {decision:?}");
+            if let Some(why) = decision.store_failure() {
+                assert_follows_mode(policy, &decision, why);
+                outage.decisions.push((elapsed, why));
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    outage.length = started.elapsed();
+    outage
+}
+
+fn assert_follows_mode(policy: &str, decision: &Decision, why: StoreErrorKind) {
+    match policy {
+        "open" => assert_eq!(decision.outcome(), Outcome::FailedOpen(why)),
+        "closed" => {
+            assert_eq!(decision.outcome(), Outcome::FailedClosed(why));
+            assert_eq!(decision.retry_after(), Some(SECOND));
+        }
+        _ => assert!(decision.is_local() && decision.is_allowed(), "{decision:?}"),
+    }
+}
+
+/// Asks until the store decides again; how long that took.
+pub(crate) async fn recovery(limiter: &Limiter) -> Duration {
+    let started = Instant::now();
+    loop {
+        let decision = limiter.check("closed", "bob").await.unwrap();
+        if decision.store_failure().is_none() {
+            return started.elapsed();
+        }
+        assert!(
+            started.elapsed() < 6 * GENEROUS,
+            "no way back: {decision:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+impl Outage {
+    /// Some failed so, and the others as the breaker was open by then.
+    pub(crate) fn assert_reasons(&self, reasons: &[StoreErrorKind]) {
+        // On a busy machine any answer may be late.
+        let is_expected = |why: &StoreErrorKind| {
+            matches!(why, StoreErrorKind::BreakerOpen | StoreErrorKind::TimedOut)
+                || reasons.contains(why)
+        };
+        let mut unexpected = self.decisions.iter().filter(|(_, why)| !is_expected(why));
+        assert_eq!(unexpected.next(), None, "expected {reasons:?}");
+        let failed = |why: &StoreErrorKind| self.decisions.iter().any(|(_, seen)| seen == why);
+        assert!(reasons.iter().any(failed), "none of {reasons:?}");
+        self.assert_failed(StoreErrorKind::BreakerOpen);
+    }
+
+    /// Some failed so.
+    pub(crate) fn assert_failed(&self, reason: StoreErrorKind) {
+        let failed = self.decisions.iter().any(|(_, why)| *why == reason);
+        assert!(failed, "none is {reason:?}");
+    }
+
+    /// Two a second, the first at once.
+    pub(crate) fn assert_few_connections(&self) {
+        let most = 1 + self.length.as_millis() / 500;
+        let made = self.connections;
+        assert!(
+            made as u128 <= most,
+            "{made} connections in {:?}",
+            self.length
+        );
+    }
+
+    /// How late decisions came that came late, and how soon the store was asked again.
+    pub(crate) fn print(&self, fault: &str, recovery: Duration) {
+        let waited = self.decisions.iter().filter(|(took, _)| *took >= DEADLINE);
+        let mut late: Vec<_> = waited.map(|(took, _)| *took - DEADLINE).collect();
+        late.sort();
+        let mut quick: Vec<_> = self.decisions.iter().map(|(took, _)| *took).collect();
+        quick.sort();
+        println!(
+            "{fault}: {} decisions, median {:?}; {} of them waited for the deadline, late by median \
+             {:?} and {:?} at most; {} connections in {:?}; recovered after {recovery:?}",
+            self.decisions.len(),
+            quick.get(quick.len() / 2),
+            late.len(),
+            late.get(late.len() / 2),
+            late.last(),
+            self.connections,
+            self.length,
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! Rates that are added, taken away and put in another order, and limits that are chosen.
+
+use std::collections::BTreeSet;
+
+use tower_throttle::{DAY, HOUR, Limit, Limiter, MINUTE, Policy, Rules, SECOND};
+
+use super::support::bench::Bench;
+use super::support::on_every_store;
+use super::{check, drain, with_rates};
+
+on_every_store! {
+    rates_come_and_go_and_what_was_used_stays_used
+    policies_and_rates_share_nothing
+}
+
+async fn rates_come_and_go_and_what_was_used_stays_used(bench: &Bench) {
+    let rates = |others: &[_]| with_rates((10, MINUTE), others);
+    let (hour, day) = ((11, HOUR), (12, DAY));
+    for position in 0..rates(&[]).len() {
+        bench.align(DAY);
+        let name = rates(&[])[position].0;
+        let limiter = bench.limiter([Policy::new(name, rates(&[])[position].1)]);
+        let now_with = |others: &[_]| {
+            let policy = Policy::new(name, rates(others)[position].1);
+            limiter.replace(Rules::new().policies([policy])).unwrap();
+        };
+        let takes = |permits| take(&limiter, name, permits);
+        let left = takes(1).await;
+        assert_eq!(left, 9, "{name}: of the minute");
+        now_with(&[hour]);
+        assert_eq!(takes(2).await, 7, "{name}: the first rate was there before");
+        now_with(&[day, hour]);
+        assert_eq!(takes(1).await, 6, "{name}");
+        // Of the hour 3 are used, of the day 1.
+        now_with(&[]);
+        assert_eq!(takes(1).await, 5, "{name}");
+        bench.advance(2 * MINUTE);
+        now_with(&[hour]);
+        assert_eq!(takes(0).await, 8, "{name}: of the hour");
+        now_with(&[day, hour]);
+        assert_eq!(takes(0).await, 8, "{name}: of the hour, in another place");
+    }
+}
+
+/// Takes so many; how many are left.
+async fn take(limiter: &Limiter, name: &str, permits: u32) -> u32 {
+    let decision = limiter.check_cost(name, "alice", permits).await.unwrap();
+    assert!(decision.is_allowed(), "{name}: {decision:?}");
+    decision.remaining()
+}
+
+async fn policies_and_rates_share_nothing(bench: &Bench) {
+    let names = ["api", "api+3600s", "+3600s", "gcra1+3600s:api"];
+    let limit = Limit::gcra(2, SECOND).and(3, HOUR);
+    let limiter = bench.limiter(names.map(|name| Policy::new(name, limit)));
+    for name in names {
+        assert_eq!(drain(&limiter, name).await, 2, "{name}");
+    }
+    bench.advance(2 * SECOND);
+    for name in names {
+        assert_eq!(drain(&limiter, name).await, 1, "{name}");
+    }
+    if let Some(server) = bench.server_if_any() {
+        let subject = limiter.subject_of("alice");
+        let expected = names.iter().flat_map(|name| {
+            let layouts = ["gcra1", "gcra1+3600s"].into_iter();
+            layouts.map(move |layout| format!("throttle:{layout}:{{{subject}}}:{name}"))
+        });
+        let expected: BTreeSet<_> = expected.collect();
+        let keys: BTreeSet<_> = server.keys().into_iter().collect();
+        // Those of the second have expired by then, and were written again.
+        assert_eq!(keys, expected);
+    }
+    assert!(!check(&limiter, "api").await.is_allowed());
+}

@@ -1,0 +1,93 @@
+//! Requests that are held up until they fit under every rate, on a clock that moves by itself.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{Request, Response};
+use tokio::time::{Instant, sleep, timeout};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    HOUR, HeaderCost, Key, Limit, Limiter, MINUTE, Micros, Policy, RateLimitLayer, SECOND,
+};
+
+use super::support::virtual_time::{self, ms};
+
+/// Three rates whose permits come back every 250 ms, 500 ms and 2 s.
+fn limit() -> Limit {
+    Limit::gcra(4, SECOND)
+        .and(6, 3 * SECOND)
+        .burst(5)
+        .and(30, MINUTE)
+}
+
+fn limiter(limit: Limit) -> Limiter {
+    let policy = Policy::new("api", limit).cost_by(HeaderCost::new("x-cost"));
+    Limiter::new(virtual_time::store(), [policy.max_wait(HOUR)]).unwrap()
+}
+
+fn request(cost: u32) -> Request<()> {
+    let request = Request::builder().header("x-cost", cost);
+    request.body(()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_they_go_on_no_rate_is_passed() {
+    let start = Instant::now();
+    let gone_on = Arc::new(Mutex::new(Vec::new()));
+    let inner = service_fn(|request: Request<()>| {
+        let cost: u32 = request.headers()["x-cost"]
+            .to_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        gone_on.lock().unwrap().push((start.elapsed(), cost));
+        async { Ok::<_, Infallible>(Response::new(())) }
+    });
+    let service = RateLimitLayer::new(limiter(limit())).layer(inner);
+    // Bursts and pauses, so that now this rate holds them up and now that.
+    let arrivals = (0..150_u64).scan(Duration::ZERO, |at, number| {
+        *at += ms(number * 7_919 % 1_300) * u32::from(number % 5 == 0) * 4;
+        Some((*at, 1 + (number % 3) as u32))
+    });
+    join_all(arrivals.map(|(at, cost)| {
+        let service = service.clone();
+        async move {
+            sleep(at).await;
+            let response = service.oneshot(request(cost)).await.unwrap();
+            assert_eq!(response.status(), 200);
+        }
+    }))
+    .await;
+
+    let gone_on = gone_on.lock().unwrap();
+    assert_eq!(gone_on.len(), 150);
+    for rate in limit().rates() {
+        let algorithm = Algorithm::try_from(&rate).unwrap();
+        let mut state = algorithm.untouched();
+        for (at, cost) in &*gone_on {
+            let (at, action) = (Micros::from(*at + HOUR), Action::take(*cost));
+            let reading = algorithm.read(&state, at, &action);
+            assert!(reading.fits, "{rate}: {at:?} of {gone_on:?}");
+            algorithm.commit(&mut state, at, &action, reading);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_gives_up_gives_back_under_every_rate() {
+    let limiter = limiter(Limit::gcra(2, SECOND).and(3, MINUTE));
+    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let send = |cost| service.clone().oneshot(request(cost));
+    for cost in [2, 1] {
+        assert_eq!(send(cost).await.unwrap().status(), 200);
+    }
+    let before = limiter.peek("api", Key::everybody()).await.unwrap();
+    assert!(timeout(10 * SECOND, send(1)).await.is_err());
+    let looked = limiter.peek("api", Key::everybody()).await.unwrap();
+    let expected = before.reset_after() - 10 * SECOND;
+    assert_eq!(looked.reset_after(), expected, "as if it had never come");
+}

@@ -1,0 +1,260 @@
+//! A way to a server that can be broken, in every way that networks know, and mended again.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+
+mod commands;
+
+use commands::Commands;
+
+/// What it does with what comes, from now on, on all connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    Pass,
+    /// Each reply comes so much later.
+    Delay(Duration),
+    /// What is sent in either direction is lost, also on connections made meanwhile; what was sent
+    /// before is not made good for later, as their bytes are not whole any more.
+    Blackhole,
+    /// Requests arrive, their replies are lost.
+    DropReplies,
+    /// When the server replies, so that it has carried the request out, the connection is cut.
+    CutReplies,
+    /// Each reply is these bytes.
+    Garble(&'static [u8]),
+    /// The reply ends within, and so does the connection.
+    Truncate,
+    /// Nobody listens, and all connections are cut.
+    Refuse,
+}
+
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    /// One of its own, so that it works while a test blocks its thread.
+    runtime: Option<Runtime>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    way: watch::Sender<Way>,
+    /// Changes when all connections are to be cut.
+    cut: watch::Sender<()>,
+    accepted: Mutex<Vec<Instant>>,
+    commands: AtomicU64,
+}
+
+impl Proxy {
+    /// To the server on this port.
+    pub fn to(server: u16) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let shared = Arc::new(Shared {
+            server: SocketAddr::from(([127, 0, 0, 1], server)),
+            way: watch::Sender::new(Way::Pass),
+            cut: watch::Sender::default(),
+            accepted: Mutex::default(),
+            commands: AtomicU64::new(0),
+        });
+        // Keeps the port while nobody listens on it: connections are refused then.
+        let kept = bound(0).unwrap();
+        let port = kept.local_addr().unwrap().port();
+        let listener = {
+            let _within = runtime.enter();
+            listen(port)
+        };
+        let serving = Arc::clone(&shared);
+        runtime.spawn(async move {
+            serving.serve(listener, port).await;
+            drop(kept);
+        });
+        Self {
+            port,
+            shared,
+            runtime: Some(runtime),
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn set(&self, way: Way) {
+        self.shared.way.send_replace(way);
+        if way == Way::Refuse {
+            self.cut();
+        }
+    }
+
+    /// Cuts all connections there are.
+    pub fn cut(&self) {
+        self.shared.cut.send_replace(());
+    }
+
+    /// When each connection was accepted.
+    pub fn accepted(&self) -> Vec<Instant> {
+        self.shared.accepted.lock().unwrap().clone()
+    }
+
+    /// How many commands have gone to the server.
+    pub fn commands(&self) -> u64 {
+        self.shared.commands.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn bound(port: u16) -> std::io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    // Two sockets have the port: one that keeps it, one that listens now and then.
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], port)))?;
+    Ok(socket)
+}
+
+fn listen(port: u16) -> TcpListener {
+    bound(port).unwrap().listen(1_024).unwrap()
+}
+
+impl Shared {
+    async fn serve(self: Arc<Self>, first: TcpListener, port: u16) {
+        let mut way = self.way.subscribe();
+        let mut listener = Some(first);
+        loop {
+            match *way.borrow_and_update() {
+                Way::Refuse => listener = None,
+                _ => drop(listener.get_or_insert_with(|| listen(port))),
+            }
+            let Some(listener) = &listener else {
+                if way.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            tokio::select! {
+                accepted = listener.accept() => {
+                    let (client, _) = accepted.unwrap();
+                    self.accepted.lock().unwrap().push(Instant::now());
+                    let cut = self.cut.subscribe();
+                    tokio::spawn(Arc::clone(&self).connect(client, cut));
+                }
+                changed = way.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    async fn connect(self: Arc<Self>, client: TcpStream, mut cut: watch::Receiver<()>) {
+        let Ok(server) = TcpStream::connect(self.server).await else {
+            return;
+        };
+        for stream in [&client, &server] {
+            stream.set_nodelay(true).unwrap();
+        }
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        let (forged, replies) = mpsc::unbounded_channel();
+        // Whichever ends first ends the connection.
+        tokio::select! {
+            _ = cut.changed() => {}
+            () = self.requests(from_client, to_server, &forged) => {}
+            () = self.replies(from_server, &forged) => {}
+            () = write(to_client, replies) => {}
+        }
+    }
+
+    async fn requests(
+        &self,
+        mut from: OwnedReadHalf,
+        mut to: OwnedWriteHalf,
+        replies: &mpsc::UnboundedSender<(Instant, Vec<u8>)>,
+    ) {
+        let mut commands = Commands::default();
+        let mut is_torn = false;
+        while let Some(bytes) = read(&mut from).await {
+            let way = *self.way.borrow();
+            is_torn |= way == Way::Blackhole;
+            if is_torn {
+                continue;
+            }
+            let count = commands.count(&bytes);
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+            self.commands.fetch_add(count, Ordering::Relaxed);
+            if let Way::Garble(forged) = way {
+                for _ in 0..count {
+                    let _ = replies.send((Instant::now(), forged.to_vec()));
+                }
+            }
+        }
+    }
+
+    async fn replies(
+        &self,
+        mut from: OwnedReadHalf,
+        to: &mpsc::UnboundedSender<(Instant, Vec<u8>)>,
+    ) {
+        let mut is_torn = false;
+        while let Some(bytes) = read(&mut from).await {
+            let now = Instant::now();
+            let way = *self.way.borrow();
+            is_torn |= matches!(way, Way::Blackhole | Way::DropReplies);
+            let (due, bytes) = match way {
+                _ if is_torn => continue,
+                Way::Delay(by) => (now + by, bytes),
+                Way::Garble(_) => continue,
+                Way::CutReplies => return,
+                Way::Truncate => {
+                    // Half of a reply that is announced as longer than this.
+                    let _ = to.send((now, b"$100\r\nhalf of".to_vec()));
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    return;
+                }
+                _ => (now, bytes),
+            };
+            let _ = to.send((due, bytes));
+        }
+    }
+}
+
+async fn read(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 65_536];
+    match from.read(&mut bytes).await {
+        Ok(0) | Err(_) => None,
+        Ok(length) => {
+            bytes.truncate(length);
+            Some(bytes)
+        }
+    }
+}
+
+/// Writes each piece when it is due.
+async fn write(mut to: OwnedWriteHalf, mut pieces: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>) {
+    while let Some((due, bytes)) = pieces.recv().await {
+        tokio::time::sleep_until(due.into()).await;
+        if to.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
