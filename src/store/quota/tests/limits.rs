@@ -103,7 +103,7 @@ impl HandedOut {
         if !decision.is_allowed() {
             return;
         }
-        let is_of_batch = decision.receipt.at.is_zero();
+        let is_of_batch = decision.is_leased();
         let (at, window) = match is_of_batch {
             true => (now, look),
             false => (decision.receipt.at, decision),

@@ -1,6 +1,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use self::fleet::{DEADLINE, Fleet, Subject, ask, in_hand, settle};
@@ -70,6 +71,32 @@ async fn who_uses_little_of_a_high_limit_is_asked_about_each_time() {
     let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(QuotaLease::new()));
     warm_up(&process, &subject, 500).await;
     assert_eq!(way.asked(), [Action::take(1); 500]);
+}
+
+/// However many of its permits come back before a batch is here: those of a slow process, too, and of
+/// one that becomes slow.
+#[tokio::test(start_paused = true)]
+async fn a_batch_outlasts_its_trip() {
+    let (process, way) = Fleet::new().process();
+    let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(QuotaLease::new()));
+    for (trip, expected) in [(0, 95), (4, 75), (8, 75), (24, 75), (0, 95)] {
+        for time in [&way.there, &way.back] {
+            *time.lock().unwrap() = trip / 2 * MILLISECOND;
+        }
+        let (mut in_hand, mut pending) = (0, JoinSet::new());
+        for number in 0..20_000 {
+            match process.ask(&[subject.check(Action::take(1))]) {
+                Answer::Ready(_) if number >= 10_000 => in_hand += 1,
+                Answer::Ready(_) => {}
+                Answer::Pending(answer) => drop(pending.spawn(answer)),
+            }
+            settle().await;
+            advance(Duration::from_micros(20)).await;
+        }
+        let part = in_hand / 100;
+
+        assert!(part >= expected, "{part} % of {trip} ms");
+    }
 }
 
 #[tokio::test(start_paused = true)]
