@@ -174,6 +174,7 @@ impl Account {
         if decision.is_allowed() {
             let batch = Batch::new(refill.permits, *decision, sent, self.lease.most_age());
             self.batches.push(batch);
+            // In time for the next one to be here before this one has come back.
             let on_the_way = self.check.algorithm.permits_in(trip);
             self.low = on_the_way.max(refill.permits / 2);
             self.ceiling = self.ceiling.saturating_mul(2);

@@ -81,7 +81,7 @@ async fn who_uses_little_of_a_high_limit_is_asked_about_each_time() {
 async fn a_batch_outlasts_its_trip() {
     let (process, way) = Fleet::new().process();
     let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(QuotaLease::new()));
-    for (trip, expected) in [(0, 95), (4, 75), (8, 75), (24, 75), (0, 95)] {
+    for (trip, expected) in [(0, 95), (4, 90), (8, 90), (24, 90), (0, 95)] {
         for time in [&way.there, &way.back] {
             *time.lock().unwrap() = trip / 2 * MILLISECOND;
         }
