@@ -35,6 +35,8 @@ pub struct Decision {
     pub(crate) judged_locally: Option<StoreErrorKind>,
     /// Whether the store was not asked for it.
     pub(crate) is_remembered: bool,
+    /// Whether its permits were taken in advance.
+    pub(crate) is_leased: bool,
 }
 
 /// What permits that were taken are known by when they are given back.
@@ -176,6 +178,12 @@ impl Decision {
         self.is_remembered
     }
 
+    /// Whether its permits come from a batch that this process had taken before, without a trip: see
+    /// [`QuotaLease`](crate::QuotaLease).
+    pub fn is_leased(&self) -> bool {
+        self.is_leased
+    }
+
     /// A decision that no store was asked for: about a limit of so many permits in such a window.
     pub(crate) fn unasked(outcome: Outcome, (limit, window): (u32, Micros)) -> Self {
         Self {
@@ -197,6 +205,7 @@ impl Decision {
             receipt: Receipt::default(),
             judged_locally: None,
             is_remembered: false,
+            is_leased: false,
         }
     }
 

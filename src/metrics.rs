@@ -17,6 +17,7 @@ use crate::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, Refu
 use crate::store::memory::MemoryStore;
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
+const LEASED: &str = "tower_throttle_leased_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
 const REFUSALS: &str = "tower_throttle_refusals_total";
 const DELAY: &str = "tower_throttle_delay_seconds";
@@ -58,6 +59,7 @@ const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
 /// | metric | labels | |
 /// |---|---|---|
 /// | `tower_throttle_decisions_total` | `policy`, `result` | decisions; the results are those of [`DecisionResult`] |
+/// | `tower_throttle_leased_total` | `policy` | those of them that were taken from a [batch](crate::QuotaLease), without a trip |
 /// | `tower_throttle_unanswered_total` | `policy`, `kind` | those of them that were taken without an answer from the store, by its [kind](StoreErrorKind::as_str) of failure |
 /// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`] |
 /// | `tower_throttle_delay_seconds` | `policy` | how long requests are held up that are |
@@ -154,6 +156,9 @@ impl Observer for Metrics {
             if result == DecisionResult::Waited {
                 policy.delay.record(event.decision.delay());
             }
+            if event.decision.is_leased() {
+                policy.leased.increment(1);
+            }
             if let Some(kind) = event.decision.store_failure() {
                 policy.unanswered[kind as usize].increment(1);
             }
@@ -200,6 +205,7 @@ impl Shared {
 /// at 1 would be too low.
 struct OfPolicy {
     decisions: [Counter; DecisionResult::ALL.len()],
+    leased: Counter,
     unanswered: [Counter; StoreErrorKind::ALL.len()],
     refusals: OfRefusals,
     delay: Histogram,
@@ -214,6 +220,7 @@ impl OfPolicy {
             |kind: StoreErrorKind| counter!(UNANSWERED, and(&labels, "kind", kind.as_str()));
         Self {
             decisions: DecisionResult::ALL.map(of_result),
+            leased: counter!(LEASED, labels.clone()),
             unanswered: StoreErrorKind::ALL.map(of_kind),
             refusals: OfRefusals::new(&labels),
             delay: histogram!(DELAY, labels),
@@ -292,6 +299,10 @@ fn and(
 
 fn describe() {
     describe_counter!(DECISIONS, "Decisions of policies about requests.");
+    describe_counter!(
+        LEASED,
+        "Decisions that were taken from a batch of permits, without a trip."
+    );
     describe_counter!(
         UNANSWERED,
         "Decisions that were taken without an answer from the store."

@@ -14,7 +14,7 @@ use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     AccessList, AlwaysAllow, BreakerState, FailureMode, Header, Limit, Limiter, MINUTE,
     ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer, PeerAddr, Policy,
-    RateLimitLayer, StoreErrorKind,
+    QuotaLease, RateLimitLayer, StoreErrorKind,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -45,6 +45,7 @@ fn check(limiter: &Limiter, policy: &str, times: usize) {
 }
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
+const LEASED: &str = "tower_throttle_leased_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
 const REFUSALS: &str = "tower_throttle_refusals_total";
 
@@ -89,6 +90,41 @@ fn decisions_are_counted_by_policy_and_result() {
     // The second waits a minute for the first, the third two.
     let sum = scrape.value(&format!("{delay}_sum"), &of_queue);
     assert_eq!(sum, Some(180.0));
+}
+
+#[test]
+fn decisions_from_a_batch_are_counted_besides() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let mut leased = 0;
+    let scrape = recorded(|| {
+        let limit = Limit::fixed_window(100_000, MINUTE);
+        let limiter = Limiter::builder(TestStore::new(Trip::Short))
+            .policy(Policy::new("hot", limit).quota_lease(QuotaLease::new()))
+            .policy(Policy::new("each asked", limit))
+            .observe(Metrics::new())
+            .timeout(MINUTE)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            for _ in 0..1_000 {
+                let decision = limiter.check("hot", "everybody").await.unwrap();
+                leased += u32::from(decision.is_leased());
+                let decision = limiter.check("each asked", "everybody").await.unwrap();
+                assert!(!decision.is_leased());
+            }
+        });
+    });
+    assert!(leased > 100, "{leased}");
+    for (policy, expected) in [("hot", leased), ("each asked", 0)] {
+        let labels = [("policy", policy)];
+        let counted = scrape.value(LEASED, &labels);
+        assert_eq!(counted, Some(expected.into()), "{policy}");
+        let results = [("policy", policy), ("result", "allowed")];
+        assert_eq!(scrape.value(DECISIONS, &results), Some(1_000.0), "{policy}");
+    }
 }
 
 #[test]

@@ -6,14 +6,19 @@ mod support;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use support::cluster::Cluster;
 use support::redis::Server;
 use tower_throttle::{
-    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, Penalty, Policy, QuotaLease, ResponseHead,
-    SECOND, per_second,
+    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, Penalty, Policy, QuotaLease, RedisStore,
+    ResponseHead, SECOND, per_second,
 };
 
 async fn process(server: &Server, policy: Policy) -> Limiter {
-    let builder = Limiter::builder(server.store().await).policy(policy);
+    over(server.store().await, policy)
+}
+
+fn over(store: RedisStore, policy: Policy) -> Limiter {
+    let builder = Limiter::builder(store).policy(policy);
     // On a busy machine an answer may be late.
     builder.timeout(MINUTE).build().unwrap()
 }
@@ -94,6 +99,38 @@ async fn three_processes_hand_out_exactly_the_limit_together() {
         }
         processes[0].reset("hot", "everybody").await.unwrap();
     }
+}
+
+/// Batches go to the node that has the subject, and what is left goes back there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_a_cluster_a_limit_is_handed_out_in_few_commands_and_to_the_permit() {
+    let cluster = Cluster::start();
+    let commands = || -> u64 {
+        let masters = cluster.masters.iter();
+        masters.map(|master| master.calls("evalsha")).sum()
+    };
+    let limit = Limit::fixed_window(20_000, 366 * DAY);
+    let mut processes = Vec::new();
+    for _ in 0..2 {
+        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        processes.push(over(store, leased(limit)));
+    }
+    let before = commands();
+    let storms = processes.iter().map(|process| storm(process, 8, 1_000));
+    let allowed: u32 = join_all(storms).await.into_iter().sum();
+    assert_eq!(allowed, 16_000);
+    let commands = commands() - before;
+    assert!(commands < 8_000, "{commands} commands");
+    // They give back what they hold.
+    drop(processes);
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let other = over(store, Policy::new("hot", limit));
+    let give_up = tokio::time::Instant::now() + 20 * SECOND;
+    let remaining = || async { other.peek("hot", "everybody").await.unwrap().remaining() };
+    while remaining().await != 4_000 && tokio::time::Instant::now() < give_up {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(remaining().await, 4_000);
 }
 
 /// A background task of a process that is gone asks Redis for nothing.

@@ -359,6 +359,7 @@ impl Algorithm {
             },
             judged_locally: None,
             is_remembered: false,
+            is_leased: false,
         }
     }
 

@@ -4,19 +4,13 @@ use smallvec::SmallVec;
 
 use super::batch::Batch;
 use super::demand::Demand;
+use super::latency::Latency;
 use super::lease::QuotaLease;
-use crate::algorithm::Algorithm;
+use super::worth::{FEWEST_SAVED, Prospect};
 use crate::decision::Decision;
 use crate::store::Check;
 use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
-
-/// A batch is taken when it is expected to save so many trips at least.
-const FEWEST_SAVED: u32 = 8;
-
-/// Of permits that would come back before they are used, a batch takes so many times what is expected
-/// to be used at most: the rest only keeps others from having them.
-const MOST_SPARE: u32 = 8;
 
 pub(super) struct Account {
     pub(super) key: u128,
@@ -24,6 +18,7 @@ pub(super) struct Account {
     check: OwnedCheck,
     lease: QuotaLease,
     demand: Demand,
+    latency: Latency,
     /// The older one is handed out first.
     batches: SmallVec<[Batch; 2]>,
     /// When no more than so many are left, more are taken.
@@ -34,8 +29,9 @@ pub(super) struct Account {
     ceiling: u32,
     /// No batch is asked for before.
     not_before: Micros,
-    /// What the store said was left there.
-    remaining: u32,
+    /// What was used in the store, when it was asked for a batch at this instant.
+    used: u32,
+    used_at: Micros,
     last_asked: Micros,
 }
 
@@ -69,13 +65,15 @@ impl Account {
             check: OwnedCheck::of(check),
             lease,
             demand: Demand::default(),
+            latency: Latency::default(),
             batches: SmallVec::new(),
             low: 0,
             refill: None,
             tickets: 0,
             ceiling: u32::MAX,
             not_before: Micros::ZERO,
-            remaining: check.algorithm.capacity(),
+            used: 0,
+            used_at: Micros::ZERO,
             last_asked: Micros::ZERO,
         }
     }
@@ -168,11 +166,17 @@ impl Account {
             return;
         }
         self.refill = None;
-        self.remaining = decision.remaining;
+        let capacity = self.check.algorithm.capacity();
+        self.used = capacity.saturating_sub(decision.remaining);
+        self.used_at = sent;
+        let trip = now.saturating_sub(sent);
+        self.latency.note(trip, now, self.lease.horizon());
         if decision.is_allowed() {
             let batch = Batch::new(refill.permits, *decision, sent, self.lease.most_age());
             self.batches.push(batch);
-            self.low = refill.permits / 2;
+            // In time for the next one to be here before this one has come back.
+            let on_the_way = self.check.algorithm.permits_in(trip);
+            self.low = on_the_way.max(refill.permits / 2);
             self.ceiling = self.ceiling.saturating_mul(2);
         } else {
             let fits = decision.remaining.min(refill.permits / 2);
@@ -230,35 +234,22 @@ impl Account {
         if held > self.low || self.refill.is_some() || is_full || now < self.not_before {
             return None;
         }
-        let permits = self.wanted(cost, held)?;
+        let algorithm = &self.check.algorithm;
+        let back = algorithm.permits_in(now.saturating_sub(self.used_at));
+        let prospect = Prospect {
+            algorithm,
+            lease: self.lease,
+            expected: self.demand.in_a_period(),
+            used: self.used.saturating_sub(back).saturating_sub(held),
+            trip: self.latency.expected(now, self.lease.horizon()),
+            held,
+            ceiling: self.ceiling,
+            cost,
+        };
+        let permits = prospect.permits()?;
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = Ticket(self.tickets);
         self.refill = Some(ticket);
         Some(Refill { ticket, permits })
-    }
-
-    /// How many permits are worth a trip.
-    fn wanted(&self, cost: u32, held: u32) -> Option<u32> {
-        let algorithm: &Algorithm = &self.check.algorithm;
-        let expected = self.demand.in_a_period();
-        // As many as come back in the meantime, or the batch would not last: beyond those that others
-        // have used, which come back before.
-        let back = algorithm.permits_in(self.lease.horizon());
-        let used = algorithm.capacity().saturating_sub(self.remaining);
-        let lasting = back.saturating_sub(used);
-        let most = algorithm.share_of_capacity(self.lease.most_share());
-        let whole = lasting
-            .clamp(expected, expected.saturating_mul(MOST_SPARE))
-            .min(most)
-            .min(self.ceiling);
-        let permits = whole.checked_sub(held)?;
-        // For so much of the time it lasts.
-        let lasts = used.saturating_add(whole).min(back);
-        let useful = match back {
-            0 => expected.into(),
-            back => u64::from(expected) * u64::from(lasts) / u64::from(back),
-        };
-        let saved = useful.min(permits.into()) / u64::from(cost.max(1));
-        (saved >= FEWEST_SAVED.into()).then_some(permits)
     }
 }

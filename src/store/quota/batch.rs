@@ -62,6 +62,7 @@ impl Batch {
             renews_after: self.decision.renews_after.saturating_sub(elapsed),
             // That of the batch stands for all of it.
             receipt: Receipt::default(),
+            is_leased: true,
             ..self.decision
         }
     }

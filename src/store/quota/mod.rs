@@ -16,10 +16,12 @@ use crate::time::{Clock, SinceStart};
 mod account;
 mod batch;
 mod demand;
+mod latency;
 mod lease;
 mod refill;
 mod shared;
 mod table;
+mod worth;
 
 pub use self::lease::QuotaLease;
 

@@ -1,0 +1,48 @@
+//! `Latency`: how long trips for batches have taken lately.
+
+use crate::time::Micros;
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Latency {
+    longest: Micros,
+    at: Micros,
+}
+
+impl Latency {
+    pub(super) fn note(&mut self, trip: Micros, now: Micros, half_life: Micros) {
+        let longest = trip.max(self.expected(now, half_life));
+        *self = Self { longest, at: now };
+    }
+
+    /// The longest of them, and after each half-life half of it: a single long trip is not expected
+    /// for ever, even where it keeps batches from being asked for.
+    pub(super) fn expected(&self, now: Micros, half_life: Micros) -> Micros {
+        let gone = now.saturating_sub(self.at).get() / half_life.get().max(1);
+        let halvings = u32::try_from(gone).unwrap_or(u32::MAX);
+        Micros::new(self.longest.get().checked_shr(halvings).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_trip_is_expected_and_half_of_it_after_each_half_life() {
+        let half_life = Micros::new(100);
+        let mut latency = Latency::default();
+        for (at, trip, expected) in [
+            (1_000, 8, 8),
+            (1_050, 2, 8),
+            (1_150, 2, 4),
+            (1_199, 9, 9),
+            (1_499, 0, 1),
+            (9_999, 0, 0),
+        ] {
+            let now = Micros::new(at);
+            latency.note(Micros::new(trip), now, half_life);
+            let longest = latency.expected(now, half_life);
+            assert_eq!(longest, Micros::new(expected), "at {at}");
+        }
+    }
+}

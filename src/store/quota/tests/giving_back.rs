@@ -1,0 +1,155 @@
+//! What is left of batches, and who has it then.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use super::fleet::{Fleet, Subject, ask, in_hand, settle};
+use super::{MILLISECOND, hot, warm_up};
+use crate::algorithm::Action;
+use crate::limit::Limit;
+use crate::store::quota::QuotaLease;
+use crate::time::{MINUTE, SECOND};
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_asks_for_any_more_is_given_back() {
+    for limit in [
+        Limit::gcra(1_000, MINUTE),
+        Limit::fixed_window(1_000, MINUTE),
+    ] {
+        let fleet = Fleet::new();
+        let (process, _) = fleet.process();
+        let subject = Subject::under(limit, Some(QuotaLease::new()));
+        let mut used = 0;
+        while in_hand(&process, &subject, 1).is_none() {
+            ask(&process, &subject, Action::take(1)).await.unwrap();
+            used += 1;
+            settle().await;
+        }
+        used += 1;
+        assert!(fleet.look(&subject).remaining() < 1_000 - used);
+        tokio::time::sleep(350 * MILLISECOND).await;
+        let back = 350 * 1_000 / 60_000;
+        let remaining = fleet.look(&subject).remaining();
+        assert!(
+            (1_000 - used..=1_000 - used + back).contains(&remaining),
+            "{limit:?}: {remaining} after {used}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_given_back_when_the_limiter_ends() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    warm_up(&process, &subject, 500).await;
+    assert!(fleet.look(&subject).remaining() < 9_500);
+    drop(process);
+    settle().await;
+    assert_eq!(fleet.look(&subject).remaining(), 9_500);
+}
+
+/// Those of a process that was killed are as good as used.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_given_back_comes_back_with_time() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subject = hot();
+    warm_up(&process, &subject, 500).await;
+    way.is_cut.store(true, Ordering::SeqCst);
+    drop(process);
+    settle().await;
+    let missing = 10_000 - fleet.look(&subject).remaining();
+    assert!((1..=1_000).contains(&missing), "{missing}");
+    advance(100 * MILLISECOND).await;
+    assert_eq!(fleet.look(&subject).remaining(), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_lets_go_of_what_is_held() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    warm_up(&process, &subject, 500).await;
+    ask(&process, &subject, Action::Reset).await.unwrap();
+    assert!(in_hand(&process, &subject, 1).is_none());
+    settle().await;
+    drop(process);
+    settle().await;
+    assert_eq!(fleet.look(&subject).remaining(), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let old = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    warm_up(&process, &old, 500).await;
+    let new = Subject::under(Limit::fixed_window(20_000, MINUTE), Some(QuotaLease::new()));
+    let decision = ask(&process, &new, Action::take(1)).await.unwrap();
+    assert_eq!(decision.limit(), 20_000);
+    settle().await;
+    assert_eq!(fleet.look(&new).remaining(), 20_000 - 501);
+}
+
+/// As a request does that goes away while another policy holds it up.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = hot();
+    let mine = ask(&process, &subject, Action::take(100)).await.unwrap();
+    let refund = Action::Refund {
+        permits: 100,
+        receipt: mine.receipt(),
+    };
+    let others = fleet.memory.decide(&[subject.check(Action::take(10))]);
+    assert!(others.unwrap().all_allow());
+    ask(&process, &subject, refund).await.unwrap();
+    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 110);
+
+    let last = ask(&process, &subject, Action::take(100)).await.unwrap();
+    let refund = Action::Refund {
+        permits: 100,
+        receipt: last.receipt(),
+    };
+    ask(&process, &subject, refund).await.unwrap();
+    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 110);
+}
+
+/// Had it given back what it holds, others could take it a second time: permits that were taken
+/// after it are paid back no sooner for that.
+#[tokio::test(start_paused = true)]
+async fn what_one_process_gives_back_is_not_there_twice() {
+    let fleet = Fleet::new();
+    let (early, _) = fleet.process();
+    let (late, _) = fleet.process();
+    let lease = QuotaLease::new().share(0.4).max_age(2 * SECOND);
+    let subject = Subject::under(Limit::gcra(1_000, SECOND), Some(lease));
+    for process in [&early, &late] {
+        for _ in 0..200 {
+            ask(process, &subject, Action::take(1)).await.unwrap();
+            settle().await;
+        }
+    }
+    let owed = 1_000 - u64::from(fleet.look(&subject).remaining());
+    // One falls silent, and its time to give back comes.
+    for _ in 0..7 {
+        tokio::time::sleep(50 * MILLISECOND).await;
+        assert!(in_hand(&late, &subject, 1).is_some());
+    }
+    // A moment before all is paid back.
+    let rest = Duration::from_millis(owed - 20) - 350 * MILLISECOND;
+    tokio::time::sleep(rest).await;
+    let drained = fleet.look(&subject).remaining();
+    let take = subject.check(Action::take(drained));
+    assert!(fleet.memory.decide(&[take]).unwrap().all_allow());
+    let mut late_ones = 0;
+    while in_hand(&late, &subject, 1).is_some() {
+        late_ones += 1;
+    }
+    assert!(late_ones > 0);
+    assert!(drained + late_ones <= 1_000, "{drained} and {late_ones}");
+}

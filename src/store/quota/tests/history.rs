@@ -1,0 +1,224 @@
+//! Histories of a fleet, and what is handed out in them.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::task::JoinSet;
+
+use super::fleet::{Fleet, Subject, Way, ask, settle};
+use crate::algorithm::Action;
+use crate::decision::Decision;
+use crate::limit::Limit;
+use crate::store::quota::{Leased, QuotaLease};
+use crate::time::{Clock as _, Micros, SECOND};
+
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    pub(super) limit: Limit,
+    lease: QuotaLease,
+    steps: Vec<(usize, Step)>,
+}
+
+/// What one process does.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Asks so often for so many, with these pauses.
+    Ask {
+        times: u32,
+        cost: u32,
+        pause: Duration,
+    },
+    /// Somebody without leases takes all that there is.
+    Drain,
+    /// So long before all is paid back somebody does that, and then all ask for what they hold: the
+    /// moment at which a permit that is a little too late is one too many.
+    Brink(Duration),
+    /// Trips take so long from now on, in milliseconds.
+    Slow {
+        there: u64,
+        back: u64,
+    },
+    /// Is killed, and another one takes its place.
+    Crash,
+    /// Ends in order, and another one takes its place.
+    Restart,
+    Wait(Duration),
+}
+
+const PROCESSES: usize = 4;
+
+pub(super) fn histories(limit: impl Strategy<Value = Limit>) -> impl Strategy<Value = History> {
+    let lease = (0.05..1.0, 10..2_000_u64).prop_map(|(share, age)| {
+        let age = Duration::from_millis(age);
+        QuotaLease::new().share(share).max_age(age)
+    });
+    let cost = prop_oneof![5 => Just(1_u32), 1 => 2..6_u32];
+    let micros = |range: std::ops::Range<u64>| range.prop_map(Duration::from_micros);
+    let step = prop_oneof![
+        12 => (1..60_u32, cost, micros(0..3_000))
+            .prop_map(|(times, cost, pause)| Step::Ask { times, cost, pause }),
+        1 => (0..60_u64, 0..8_u64).prop_map(|(there, back)| Step::Slow {
+            there: there.saturating_sub(50),
+            back,
+        }),
+        2 => Just(Step::Drain),
+        2 => micros(0..10_000).prop_map(Step::Brink),
+        1 => Just(Step::Crash),
+        1 => Just(Step::Restart),
+        2 => micros(0..400_000).prop_map(Step::Wait),
+    ];
+    let steps = prop::collection::vec((0..PROCESSES, step), 20..120);
+    (limit, lease, steps).prop_map(|(limit, lease, steps)| History {
+        limit,
+        lease,
+        steps,
+    })
+}
+
+/// What was handed out.
+#[derive(Clone, Default)]
+pub(super) struct HandedOut(pub(super) Arc<Mutex<Vec<Permits>>>);
+
+pub(super) struct Permits {
+    pub(super) at: Micros,
+    pub(super) count: u32,
+    /// When the store's window ends in which it was, if one was open.
+    pub(super) window: Option<Micros>,
+    pub(super) is_of_batch: bool,
+}
+
+impl HandedOut {
+    /// Notes a decision on a question that was asked at `now`, when a look showed this.
+    fn note(&self, now: Micros, count: u32, decision: &Decision, look: &Decision) {
+        if !decision.is_allowed() {
+            return;
+        }
+        let is_of_batch = decision.is_leased();
+        let (at, window) = match is_of_batch {
+            true => (now, look),
+            false => (decision.receipt.at, decision),
+        };
+        let is_open = !window.reset_after.is_zero();
+        self.0.lock().unwrap().push(Permits {
+            at,
+            count,
+            window: is_open.then(|| at.saturating_add(window.renews_after)),
+            is_of_batch,
+        });
+    }
+}
+
+/// With its way to the store.
+type Process = (Arc<Leased<Arc<Way>>>, Arc<Way>);
+
+/// A history on its way.
+struct Run {
+    fleet: Fleet,
+    leased: Subject,
+    plain: Subject,
+    processes: Vec<Process>,
+    asking: JoinSet<()>,
+    handed_out: HandedOut,
+}
+
+impl Run {
+    fn of(history: &History) -> Self {
+        let fleet = Fleet::new();
+        Self {
+            leased: Subject::under(history.limit, Some(history.lease)),
+            plain: Subject::under(history.limit, None),
+            processes: (0..PROCESSES).map(|_| start(&fleet)).collect(),
+            asking: JoinSet::new(),
+            handed_out: HandedOut::default(),
+            fleet,
+        }
+    }
+
+    async fn step(&mut self, position: usize, step: &Step) {
+        match step {
+            Step::Ask { times, cost, pause } => {
+                for _ in 0..*times {
+                    self.ask(position, *cost);
+                    if !pause.is_zero() {
+                        tokio::time::advance(*pause).await;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+            Step::Drain => self.drain(),
+            Step::Brink(before) => {
+                let paid_back = self.fleet.look(&self.plain).reset_after();
+                let wait = paid_back.saturating_sub(*before);
+                // Later, nobody would hold anything.
+                if wait < SECOND / 10 {
+                    tokio::time::advance(wait).await;
+                    settle().await;
+                    self.drain();
+                    for position in (0..PROCESSES).cycle().take(60 * PROCESSES) {
+                        self.ask(position, 1);
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+            Step::Slow { there, back } => {
+                let way = &self.processes[position].1;
+                *way.there.lock().unwrap() = Duration::from_millis(*there);
+                *way.back.lock().unwrap() = Duration::from_millis(*back);
+            }
+            Step::Crash | Step::Restart => {
+                let is_crash = matches!(step, Step::Crash);
+                let way = &self.processes[position].1;
+                way.is_cut.store(is_crash, Ordering::SeqCst);
+                self.processes[position] = start(&self.fleet);
+                settle().await;
+            }
+            Step::Wait(time) => {
+                tokio::time::advance(*time).await;
+                settle().await;
+            }
+        }
+    }
+
+    fn ask(&mut self, position: usize, cost: u32) {
+        // One process knows nothing of leases.
+        let subject = if position == 0 {
+            self.plain.clone()
+        } else {
+            self.leased.clone()
+        };
+        let process = Arc::clone(&self.processes[position].0);
+        let (fleet, handed_out) = (self.fleet.clone(), self.handed_out.clone());
+        self.asking.spawn(async move {
+            let (now, look) = (fleet.clock.now(), fleet.look(&subject));
+            if let Ok(decision) = ask(&process, &subject, Action::take(cost)).await {
+                handed_out.note(now, cost, &decision, &look);
+            }
+        });
+    }
+
+    fn drain(&self) {
+        let (now, look) = (self.fleet.clock.now(), self.fleet.look(&self.plain));
+        let take = Action::take(look.remaining);
+        let decisions = self.fleet.memory.decide(&[self.plain.check(take)]).unwrap();
+        self.handed_out
+            .note(now, look.remaining, &decisions[0], &look);
+    }
+}
+
+fn start(fleet: &Fleet) -> Process {
+    let (process, way) = fleet.process();
+    (Arc::new(process), way)
+}
+
+pub(super) async fn run(history: &History) -> HandedOut {
+    let mut run = Run::of(history);
+    for (position, step) in &history.steps {
+        run.step(*position, step).await;
+    }
+    // Those of processes that were killed are never answered.
+    let answered = async { while run.asking.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(SECOND, answered).await;
+    run.handed_out
+}
