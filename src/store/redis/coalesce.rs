@@ -51,6 +51,8 @@ pub(super) enum Told {
     /// It has to be asked about by the script for everything.
     OtherForm,
     Failed(StoreError),
+    /// The trip never began.
+    NotAsked,
 }
 
 /// How a take goes on.
@@ -135,12 +137,10 @@ pub(super) struct Trip {
 
 impl Trip {
     /// Asks for all of these at once, and tells each.
-    async fn ask(self, waiting: Vec<Waiting>) {
+    async fn ask(self, going: Going) {
+        let mut waiting = going.begin();
         // Whoever has given up takes nothing.
-        let waiting: Vec<_> = waiting
-            .into_iter()
-            .filter(|waiting| !waiting.told.is_closed())
-            .collect();
+        waiting.retain(|waiting| !waiting.told.is_closed());
         let Some(queue) = PlainQueue::of(waiting.iter().map(|waiting| &waiting.asked)) else {
             return;
         };
@@ -174,9 +174,27 @@ impl Drop for Trip {
             server: self.server.clone(),
             key: Some(key),
         };
-        // Without a runtime, or on one that is being shut down, they are told by their senders' end.
+        let going = Going(waiting);
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(trip.ask(waiting));
+            runtime.spawn(trip.ask(going));
+        }
+    }
+}
+
+/// Those who are to go on a trip. Where it never begins, without a runtime or on one that is being shut
+/// down, they are told so: they may be on another one.
+struct Going(Vec<Waiting>);
+
+impl Going {
+    fn begin(mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        for waiting in self.0.drain(..) {
+            let _ = waiting.told.send(Told::NotAsked);
         }
     }
 }

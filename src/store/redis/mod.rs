@@ -287,20 +287,23 @@ impl Server {
     /// the one for everything.
     async fn plain_trip(self, plain: Plain) -> Result<Decisions, StoreError> {
         let subject = plain.check().subject;
-        let debt = match Coalescing::enter(&self, &plain)? {
-            Turn::Go(trip) => {
-                let debt = self.ask_plain(&plain, subject).await;
-                drop(trip);
-                debt?
-            }
-            Turn::Wait(told) => match told.await {
-                Ok(Told::Debt(debt)) => Some(debt),
-                Ok(Told::OtherForm) => None,
-                Ok(Told::Failed(error)) => return Err(error),
-                Err(gone) => {
-                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
+        let debt = loop {
+            match Coalescing::enter(&self, &plain)? {
+                Turn::Go(trip) => {
+                    let debt = self.ask_plain(&plain, subject).await;
+                    drop(trip);
+                    break debt?;
                 }
-            },
+                Turn::Wait(told) => match told.await {
+                    Ok(Told::Debt(debt)) => break Some(debt),
+                    Ok(Told::OtherForm) => break None,
+                    Ok(Told::Failed(error)) => return Err(error),
+                    Ok(Told::NotAsked) => {}
+                    Err(gone) => {
+                        return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
+                    }
+                },
+            }
         };
         match debt {
             Some(debt) => Ok(plain.decide(debt)),
