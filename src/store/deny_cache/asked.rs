@@ -12,11 +12,11 @@ use crate::error::StoreError;
 use crate::store::Check;
 use crate::time::Micros;
 
-pub(super) struct Asked {
+pub(in crate::store) struct Asked {
     denials: Arc<Denials>,
     /// On the clock of the denials; the store has decided no earlier.
     sent: Micros,
-    checks: SmallVec<[AskedCheck; 2]>,
+    checks: SmallVec<[AskedCheck; 1]>,
 }
 
 struct AskedCheck {
@@ -50,7 +50,7 @@ impl Asked {
         }
     }
 
-    pub(super) fn answered(self, answer: &Result<Decisions, StoreError>) {
+    pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
         let Ok(decisions) = answer else { return };
         let each = || self.checks.iter().zip(decisions.iter());
         let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());

@@ -63,17 +63,11 @@ impl Denials {
         checks: &[Check<'_>],
         store: &impl Store,
     ) -> Answer {
-        // There may be hundreds of leases in a question, and nothing is remembered of any.
-        let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
-        if checks.iter().all(|check| is_for_lease(check.action)) {
-            return store.ask(checks);
-        }
-        let now = this.now();
-        if let Some(decisions) = this.recall(checks, now) {
-            this.hits.fetch_add(1, Ordering::Relaxed);
-            return Answer::Ready(Ok(decisions));
-        }
-        let asked = Asked::new(this, checks, now);
+        let asked = match Self::recall_or_note(this, checks) {
+            Ok(decisions) => return Answer::Ready(Ok(decisions)),
+            Err(None) => return store.ask(checks),
+            Err(Some(asked)) => asked,
+        };
         match store.ask(checks) {
             Answer::Ready(answer) => {
                 asked.answered(&answer);
@@ -85,6 +79,29 @@ impl Denials {
                 answer
             })),
         }
+    }
+
+    /// The answer from memory. Else the store is to be asked, and its answer to be told to what comes
+    /// back, where anything can be learned from it.
+    #[expect(
+        clippy::result_large_err,
+        reason = "a box would be an allocation for each question"
+    )]
+    pub(in crate::store) fn recall_or_note(
+        this: &Arc<Self>,
+        checks: &[Check<'_>],
+    ) -> Result<Decisions, Option<Asked>> {
+        // There may be hundreds of leases in a question, and nothing is remembered of any.
+        let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
+        if checks.iter().all(|check| is_for_lease(check.action)) {
+            return Err(None);
+        }
+        let now = this.now();
+        if let Some(decisions) = this.recall(checks, now) {
+            this.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(decisions);
+        }
+        Err(Some(Asked::new(this, checks, now)))
     }
 
     /// The decisions on a question that is known to change nothing.

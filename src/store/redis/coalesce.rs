@@ -6,28 +6,24 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::Server;
-use super::lane::MOST_IN_FLIGHT;
 use super::plain::{Asked, Plain, PlainQueue};
+use super::server::Server;
 use crate::algorithm::Algorithm;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// So many trips about one key are under way at once, at most.
-const MOST_TRIPS: usize = 2;
+const MOST_TRIPS: usize = 1;
 const SHARDS: usize = 32;
 
 /// The keys of which takes are under way.
 #[derive(Default)]
 pub(super) struct Coalescing {
     shards: [Mutex<HashMap<u128, Busy>>; SHARDS],
-    /// Of all keys.
-    waiting: AtomicUsize,
 }
 
 /// A key of which takes are under way.
@@ -65,16 +61,12 @@ pub(super) enum Turn {
 
 impl Coalescing {
     /// Lets a take go, or wait for the next trip.
-    ///
-    /// # Errors
-    ///
-    /// When too many wait already.
-    pub(super) fn enter(server: &Server, plain: &Plain) -> Result<Turn, StoreError> {
-        let this = &server.0.coalescing;
+    pub(super) fn enter(server: &Server, plain: &Plain) -> Turn {
+        let this = server.coalescing();
         let key = plain.fingerprint();
         let go = |key| {
             let server = server.clone();
-            Ok(Turn::Go(Trip { server, key }))
+            Turn::Go(Trip { server, key })
         };
         let mut busy = this.lock(key);
         match busy.entry(key) {
@@ -92,14 +84,10 @@ impl Coalescing {
                 go(Some(key))
             }
             Entry::Occupied(mut busy) => {
-                if this.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_IN_FLIGHT {
-                    this.waiting.fetch_sub(1, Ordering::Relaxed);
-                    return Err(StoreError::new(StoreErrorKind::Overloaded));
-                }
                 let (told, turn) = oneshot::channel();
                 let asked = plain.asked.clone();
                 busy.get_mut().waiting.push(Waiting { asked, told });
-                Ok(Turn::Wait(turn))
+                Turn::Wait(turn)
             }
         }
     }
@@ -111,7 +99,6 @@ impl Coalescing {
             return Vec::new();
         };
         let waiting = std::mem::take(&mut busy.get_mut().waiting);
-        self.waiting.fetch_sub(waiting.len(), Ordering::Relaxed);
         if waiting.is_empty() {
             busy.get_mut().trips -= 1;
             if busy.get().trips == 0 {
@@ -166,7 +153,7 @@ impl Trip {
 impl Drop for Trip {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
-        let waiting = self.server.0.coalescing.next(key);
+        let waiting = self.server.coalescing().next(key);
         if waiting.is_empty() {
             return;
         }
