@@ -30,11 +30,11 @@ async fn what_the_server_refuses_is_refused_to_all() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_fails_those_under_way_and_the_others_go_on_the_next() {
+async fn a_connection_that_breaks_fails_those_under_way() {
     let stage = Stage::start().await;
     stage.proxy.set(Way::CutReplies);
     let found = failures(&stage, 50).await;
-    assert!(found[..2].iter().all(Option::is_some), "{found:?}");
+    assert!(found[0].is_some(), "{found:?}");
     stage.proxy.set(Way::Pass);
     // As soon as there is one.
     while failures(&stage, 1).await != [None] {
@@ -45,11 +45,11 @@ async fn a_connection_that_breaks_fails_those_under_way_and_the_others_go_on_the
 
 /// They come back as failures at once instead of waiting without bound.
 #[tokio::test]
-async fn no_more_than_a_thousand_wait() {
+async fn no_more_than_a_thousand_are_under_way() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let found = failures(&stage, 1_100).await;
-    let (asked, refused) = found.split_at(2 + 1_024);
+    let (asked, refused) = found.split_at(1_024);
     assert!(asked.iter().all(Option::is_none));
     let overloaded = Some(StoreErrorKind::Overloaded);
     assert!(refused.iter().all(|found| *found == overloaded));

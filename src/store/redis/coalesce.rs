@@ -6,7 +6,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -132,7 +135,10 @@ impl Trip {
             return;
         };
         let subject = queue.subject();
-        let answer = self.server.ask_plain(&queue, subject).await;
+        let answer = self.server.ask_plain(&queue, subject);
+        let Some(answer) = unless_all_leave(answer, &mut waiting).await else {
+            return;
+        };
         // Before anybody is told, so that the next ones are on their way while these go on.
         drop(self);
         let answer = answer.map_err(|error| (error.kind(), Arc::new(error)));
@@ -148,6 +154,25 @@ impl Trip {
             let _ = waiting.told.send(told);
         }
     }
+}
+
+/// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a
+/// connection that swallows everything it would never be back, and nobody else could go.
+async fn unless_all_leave<T>(
+    answer: impl Future<Output = T>,
+    waiting: &mut [Waiting],
+) -> Option<T> {
+    let mut answer = pin!(answer);
+    let mut all_left = pin!(async {
+        for waiting in waiting {
+            waiting.told.closed().await;
+        }
+    });
+    poll_fn(|cx| match answer.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => all_left.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 impl Drop for Trip {
