@@ -6,7 +6,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -51,6 +54,8 @@ pub(super) enum Told {
     /// It has to be asked about by the script for everything.
     OtherForm(Take),
     Failed(StoreError),
+    /// The trip never began.
+    NotAsked(Take),
 }
 
 /// How a take goes on.
@@ -119,7 +124,8 @@ pub(super) struct Trip {
 
 impl Trip {
     /// Asks for all of these at once, and tells each.
-    async fn ask(self, mut waiting: Vec<Waiting>) {
+    async fn ask(self, going: Going) {
+        let mut waiting = going.begin();
         // Whoever has given up takes nothing.
         waiting.retain(|waiting| !waiting.told.is_closed());
         let asked = waiting.iter().map(|waiting| &waiting.take.plain.asked);
@@ -132,7 +138,10 @@ impl Trip {
         {
             noted.is_sent_now();
         }
-        let answer = self.server.ask_plain(&queue, queue.subject()).await;
+        let answer = self.server.ask_plain(&queue, queue.subject());
+        let Some(answer) = unless_all_leave(answer, &mut waiting).await else {
+            return;
+        };
         let answer = answer.map_err(|error| (error.kind(), Arc::new(error)));
         let mut debts = queue.debts(answer.as_ref().ok().copied().flatten());
         // In their order, so that what is remembered at last is what the last of them has left.
@@ -182,9 +191,46 @@ impl Drop for Trip {
             server: self.server.clone(),
             key: Some(key),
         };
-        // Without a runtime, or on one that is being shut down, they are told by their senders' end.
+        let going = Going(waiting);
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(trip.ask(waiting));
+            runtime.spawn(trip.ask(going));
         }
     }
+}
+
+/// Those who are to go on a trip. Where it never begins, without a runtime or on one that is being shut
+/// down, they are told so: they may be on another one.
+struct Going(Vec<Waiting>);
+
+impl Going {
+    fn begin(mut self) -> Vec<Waiting> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        for Waiting { take, told } in self.0.drain(..) {
+            let _ = told.send(Told::NotAsked(take));
+        }
+    }
+}
+
+/// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a
+/// connection that swallows everything it would never be back, and nobody else could go.
+async fn unless_all_leave<T>(
+    answer: impl Future<Output = T>,
+    waiting: &mut [Waiting],
+) -> Option<T> {
+    let mut answer = pin!(answer);
+    let mut all_left = pin!(async {
+        for waiting in waiting {
+            waiting.told.closed().await;
+        }
+    });
+    poll_fn(|cx| match answer.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => all_left.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }

@@ -173,3 +173,65 @@ impl Scripted for PlainQueue {
         self.command("EVAL", QUEUE_TEXT)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::algorithm::Action;
+    use crate::key::Key;
+    use crate::limit::Limit;
+    use crate::store::{FailureMode, PolicyId};
+    use crate::time::SECOND;
+
+    const NOW: Micros = Micros::new(1_800_000_000_000_000);
+
+    proptest! {
+        #[test]
+        fn takes_that_come_together_are_judged_as_if_one_after_the_other(
+            capacity in 1_u32..50,
+            used in 0_u32..70,
+            costs in prop::collection::vec(1_u32..50, 1..60),
+        ) {
+            let limit = Limit::gcra(1, SECOND).burst(capacity);
+            let algorithm = Algorithm::try_from(&limit).unwrap();
+            let mut state = algorithm.untouched();
+            // By a limit that was higher, also more than all.
+            let charge = Action::Charge(used);
+            let reading = algorithm.read(&state, NOW, &charge);
+            algorithm.commit(&mut state, NOW, &charge, reading);
+
+            let policy = PolicyId::new("api");
+            let takes: Vec<_> = costs
+                .into_iter()
+                .map(|cost| {
+                    let check = Check {
+                        policy: &policy,
+                        subject: Subject::from(&Key::from("alice")),
+                        algorithm,
+                        action: Action::spend(cost.min(capacity)),
+                        is_shadow: false,
+                        on_store_failure: FailureMode::Allow,
+                    };
+                    Plain::of(&[check], &Prefix::default(), NOW).unwrap()
+                })
+                .collect();
+            let queue = PlainQueue::of(takes.iter().map(|take| &take.asked)).unwrap();
+            let first = u64::from(used) * 1_000_000;
+            let debts: Vec<_> = queue.debts(Some(first)).collect();
+            prop_assert_eq!(debts.len(), takes.len());
+            for (take, debt) in takes.iter().zip(debts) {
+                let check = take.check();
+                let reading = algorithm.read(&state, NOW, &check.action);
+                if reading.fits {
+                    algorithm.commit(&mut state, NOW, &check.action, reading);
+                }
+                let ask = Ask::enforced(&algorithm, &check.action);
+                let expected = decide(std::iter::once(ask), &[reading]);
+                prop_assert_eq!(take.decide(debt), expected);
+            }
+            prop_assert_eq!(queue.debts(None).count(), 0);
+        }
+    }
+}

@@ -148,24 +148,25 @@ impl Server {
         any.expected.read(reply)
     }
 
-    async fn answer_plain(&self, take: Take) -> Result<Decisions, StoreError> {
-        let take = match Coalescing::enter(self, take) {
-            Turn::Go(turn, take) => {
-                let debt = self.ask_plain(&take.plain, take.plain.subject()).await?;
-                if let Some(debt) = debt {
-                    return Ok(take.decided(debt));
+    async fn answer_plain(&self, mut take: Take) -> Result<Decisions, StoreError> {
+        let take = loop {
+            take = match Coalescing::enter(self, take) {
+                Turn::Go(_turn, take) => {
+                    match self.ask_plain(&take.plain, take.plain.subject()).await? {
+                        Some(debt) => return Ok(take.decided(debt)),
+                        None => break take,
+                    }
                 }
-                drop(turn);
-                take
-            }
-            Turn::Wait(told) => match told.await {
-                Ok(Told::Decided(decisions)) => return Ok(decisions),
-                Ok(Told::OtherForm(take)) => take,
-                Ok(Told::Failed(error)) => return Err(error),
-                Err(gone) => {
-                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
-                }
-            },
+                Turn::Wait(told) => match told.await {
+                    Ok(Told::Decided(decisions)) => return Ok(decisions),
+                    Ok(Told::OtherForm(take)) => break take,
+                    Ok(Told::NotAsked(take)) => take,
+                    Ok(Told::Failed(error)) => return Err(error),
+                    Err(gone) => {
+                        return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
+                    }
+                },
+            };
         };
         let answer = Box::pin(self.ask_any(&[take.plain.check()])).await;
         told(take.noted, answer)

@@ -1,0 +1,58 @@
+//! What goes wrong is told to all who wait for the same trip.
+
+use futures_util::future::join_all;
+use tower_throttle::{DAY, Limit, StoreErrorKind};
+
+use super::{SLOW, Stage, allowed};
+use crate::support::proxy::Way;
+
+const LIMIT: Limit = Limit::gcra(5_000, DAY);
+
+async fn failures(stage: &Stage, count: usize) -> Vec<Option<StoreErrorKind>> {
+    let answers = join_all((0..count).map(|_| stage.take("api", LIMIT, 1))).await;
+    answers.into_iter().map(Result::err).collect()
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_is_refused_to_all() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let maxmemory = |bytes: u64| {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET").arg("maxmemory").arg(bytes);
+        stage.server.query::<()>(config);
+    };
+    maxmemory(1);
+    let found = failures(&stage, 50).await;
+    assert_eq!(found, [Some(StoreErrorKind::Full); 50]);
+    maxmemory(0);
+    assert_eq!(failures(&stage, 50).await, [None; 50]);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_fails_those_under_way() {
+    let stage = Stage::start().await;
+    stage.proxy.set(Way::CutReplies);
+    let found = failures(&stage, 50).await;
+    assert!(found[0].is_some(), "{found:?}");
+    stage.proxy.set(Way::Pass);
+    // As soon as there is one.
+    while failures(&stage, 1).await != [None] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(failures(&stage, 50).await, [None; 50]);
+}
+
+/// They come back as failures at once instead of waiting without bound.
+#[tokio::test]
+async fn no_more_than_a_thousand_are_under_way() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let found = failures(&stage, 1_100).await;
+    let (asked, refused) = found.split_at(1_024);
+    assert!(asked.iter().all(Option::is_none));
+    let overloaded = Some(StoreErrorKind::Overloaded);
+    assert!(refused.iter().all(|found| *found == overloaded));
+    let decisions = stage.take_all("api", LIMIT, &[1; 1_000]).await;
+    assert_eq!(allowed(&decisions), 1_000);
+}

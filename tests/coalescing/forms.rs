@@ -1,0 +1,65 @@
+//! A key whose state has another form, or that holds something else, answers each take rightly.
+
+use futures_util::future::join_all;
+use tower_throttle::{Clock as _, HOUR, Limit, StoreErrorKind};
+
+use super::{SLOW, Stage, allowed};
+
+const LIMIT: Limit = Limit::gcra(1, HOUR).burst(30);
+
+fn plant(stage: &Stage, value: &[u8]) {
+    let mut set = redis::cmd("SET");
+    set.arg(stage.key(LIMIT, "api")).arg(value);
+    set.arg("PX").arg(HOUR.as_millis() as u64);
+    stage.server.query::<()>(set);
+}
+
+#[tokio::test]
+async fn a_fraction_that_another_rate_has_left_counts() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let paid = stage.clock.now().get() + 10 * HOUR.as_micros() as u64;
+    plant(&stage, format!("{}:1:3", paid - 1).as_bytes());
+    let decisions = stage.take_all("api", LIMIT, &[1; 50]).await;
+    assert_eq!(allowed(&decisions), 20);
+    assert_eq!(
+        stage.paid_us(LIMIT, "api"),
+        paid + 20 * HOUR.as_micros() as u64
+    );
+}
+
+#[tokio::test]
+async fn a_state_beside_others_counts_and_the_others_stay() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let far = stage.clock.now().get() + HOUR.as_micros() as u64;
+    let key = stage.key(LIMIT, "api");
+    let mut pack = redis::cmd("EVAL");
+    let script =
+        format!("redis.call('SET', KEYS[1], cmsgpack.pack({{['+60s'] = {far}}}), 'PX', 3600000)");
+    pack.arg(script).arg(1).arg(&key);
+    stage.server.query::<()>(pack);
+    let decisions = stage.take_all("api", LIMIT, &[1; 50]).await;
+    assert_eq!(allowed(&decisions), 30);
+    let mut other = redis::cmd("EVAL");
+    other.arg("return cmsgpack.unpack(redis.call('GET', KEYS[1]))['+60s']");
+    other.arg(1).arg(&key);
+    assert_eq!(stage.server.query::<u64>(other), far);
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_ours_fails_each_and_is_left_as_it_is() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for value in ["hello", "-7", "1.5", "nan", "inf", "0x7", ""] {
+        plant(&stage, value.as_bytes());
+        let answers = join_all((0..20).map(|_| stage.take("api", LIMIT, 1))).await;
+        let kinds: Vec<_> = answers.into_iter().map(Result::err).collect();
+        assert_eq!(kinds, [Some(StoreErrorKind::ForeignValue); 20], "{value}");
+        let mut get = redis::cmd("GET");
+        get.arg(stage.key(LIMIT, "api"));
+        assert_eq!(stage.server.query::<String>(get), value);
+        // Another key's takes go on.
+        assert!(stage.take("other", LIMIT, 1).await.is_ok());
+    }
+}

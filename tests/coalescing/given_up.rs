@@ -1,0 +1,110 @@
+//! Whoever gives up takes nothing ahead of those who wait, and holds up nobody.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::poll;
+use tokio::time::timeout;
+use tower_throttle::{DAY, Limit, PendingAnswer};
+
+use super::{SLOW, Stage, allowed};
+use crate::support::proxy::Way;
+
+const LIMIT: Limit = Limit::gcra(100, DAY);
+
+/// So many questions, asked in this order and not answered yet.
+async fn asked(stage: &Stage, count: usize) -> Vec<PendingAnswer> {
+    let mut asked = Vec::new();
+    for _ in 0..count {
+        let mut question = stage.question("api", LIMIT, 1);
+        assert!(poll!(&mut question).is_pending());
+        asked.push(question);
+    }
+    asked
+}
+
+async fn remaining(stage: &Stage) -> u32 {
+    let decision = stage.take("api", LIMIT, 1).await.unwrap();
+    decision.remaining() + 1
+}
+
+#[tokio::test]
+async fn who_gives_up_while_it_waits_takes_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let mut asked = asked(&stage, 22).await;
+    // The first is under way.
+    let given_up = asked.split_off(12);
+    drop(given_up);
+    let answers = join_all(asked).await;
+    let decisions = answers.into_iter().map(|answer| answer.unwrap()[0]);
+    assert_eq!(allowed(&decisions.collect::<Vec<_>>()), 12);
+    assert_eq!(remaining(&stage).await, 88);
+}
+
+#[tokio::test]
+async fn when_those_under_way_give_up_the_others_go() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let mut asked = asked(&stage, 22).await;
+    let waiting = asked.split_off(1);
+    drop(asked);
+    let answers = join_all(waiting).await;
+    let decisions = answers.into_iter().map(|answer| answer.unwrap()[0]);
+    assert_eq!(allowed(&decisions.collect::<Vec<_>>()), 21);
+    // Whether what was under way was counted, its owners will never know.
+    assert!((78..=79).contains(&remaining(&stage).await));
+}
+
+#[tokio::test]
+async fn when_all_give_up_the_key_is_asked_about_at_once_again() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for _ in 0..20 {
+        drop(asked(&stage, 22).await);
+    }
+    let scripts = stage.scripts();
+    // Nothing that was left keeps them waiting.
+    let answers = join_all(asked(&stage, 3).await).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert!(stage.scripts() - scripts <= 40 + 3);
+    assert!(remaining(&stage).await >= 97 - 40);
+}
+
+/// Nobody waits for ever for a trip that nobody waits for.
+#[tokio::test]
+async fn a_trip_that_never_comes_back_ends_with_those_who_wait_for_it() {
+    let stage = Stage::start().await;
+    stage.proxy.set(Way::Blackhole);
+    let late = Duration::from_millis(50);
+    for _ in 0..10 {
+        let takes = (0..20).map(|_| timeout(late, stage.take("api", LIMIT, 1)));
+        join_all(takes).await;
+    }
+    stage.proxy.set(Way::Pass);
+    let answered =
+        async { while !matches!(timeout(late, stage.take("api", LIMIT, 1)).await, Ok(Ok(_))) {} };
+    let answered = timeout(Duration::from_secs(30), answered).await;
+    assert!(answered.is_ok(), "the key was never answered again");
+}
+
+/// Those who wait on another one go on.
+#[test]
+fn a_runtime_that_ends_leaves_no_key_busy() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let lasting = runtime();
+    let stage = lasting.block_on(Stage::start());
+    stage.proxy.set(SLOW);
+    let ending = runtime();
+    let asked = ending.block_on(asked(&stage, 10));
+    ending.spawn(join_all(asked));
+    ending.shutdown_background();
+    let decisions = lasting.block_on(stage.take_all("api", LIMIT, &[1; 10]));
+    assert_eq!(allowed(&decisions), 10);
+}

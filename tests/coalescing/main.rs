@@ -1,0 +1,112 @@
+//! Takes of one key that come together are asked as one, and answered as if they were not.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Answer, Check, Decision, FailureMode, Key, Limit, ManualClock, PendingAnswer, PolicyId,
+    RedisStore, SECOND, Store, StoreErrorKind, Subject,
+};
+
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
+
+mod answers;
+mod failures;
+mod forms;
+mod given_up;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Longer than it takes to ask for many.
+const SLOW: Way = Way::Delay(Duration::from_millis(100));
+
+/// A server, a way to it that can be slow, and a store whose clock stands still.
+struct Stage {
+    server: Server,
+    proxy: Proxy,
+    store: RedisStore,
+    clock: ManualClock,
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let clock = ManualClock::new();
+        let store = RedisStore::builder(&proxy.url()).clock_for_tests(clock.clone());
+        let store = store.connect().await.unwrap().without_deny_cache();
+        let stage = Self {
+            server,
+            proxy,
+            store,
+            clock,
+        };
+        // So that the server knows the scripts.
+        for number in 0..3 {
+            let warm_up = format!("warm-up-{number}");
+            let takes = [1; 5].map(|cost| stage.take(&warm_up, Limit::gcra(9, SECOND), cost));
+            assert!(join_all(takes).await.iter().all(Result::is_ok));
+        }
+        stage
+    }
+
+    /// The question, not asked yet.
+    fn question(&self, policy: &str, limit: Limit, cost: u32) -> PendingAnswer {
+        let answer = self.store.ask(&[Check {
+            policy: &PolicyId::new(policy),
+            subject: Subject::from(&Key::from("alice")),
+            algorithm: Algorithm::try_from(&limit).unwrap(),
+            action: Action::spend(cost),
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        }]);
+        match answer {
+            Answer::Pending(answer) => answer,
+            Answer::Ready(_) => panic!("Redis takes a trip"),
+        }
+    }
+
+    async fn take(
+        &self,
+        policy: &str,
+        limit: Limit,
+        cost: u32,
+    ) -> Result<Decision, StoreErrorKind> {
+        let answer = self.question(policy, limit, cost).await;
+        let decision = answer.map(|decisions| decisions[0]);
+        decision.map_err(|error| error.kind())
+    }
+
+    /// What they are answered when they come together.
+    async fn take_all(&self, policy: &str, limit: Limit, costs: &[u32]) -> Vec<Decision> {
+        let takes = costs.iter().map(|cost| self.take(policy, limit, *cost));
+        let answers = join_all(takes).await;
+        answers.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn key(&self, limit: Limit, policy: &str) -> String {
+        let layout = Algorithm::try_from(&limit).unwrap().name();
+        let subject = Subject::from(&Key::from("alice"));
+        format!("throttle:{layout}1:{{{subject}}}:{policy}")
+    }
+
+    /// The instant at which nothing is owed any more, as it is stored.
+    fn paid_us(&self, limit: Limit, policy: &str) -> u64 {
+        let mut get = redis::cmd("GET");
+        get.arg(self.key(limit, policy));
+        self.server.query(get)
+    }
+
+    fn scripts(&self) -> u64 {
+        self.server.calls("evalsha") + self.server.calls("eval")
+    }
+}
+
+/// How many of them are allowed.
+fn allowed<'a>(decisions: impl IntoIterator<Item = &'a Decision>) -> usize {
+    let decisions = decisions.into_iter();
+    decisions.filter(|decision| decision.is_allowed()).count()
+}
