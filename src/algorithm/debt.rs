@@ -170,6 +170,7 @@ impl Debt {
 
     /// What a take costs in time, and the most debt with which it fits, in whole microseconds: when
     /// the debt is, the take is for good and could fit, and nobody waits for it.
+    #[cfg(feature = "redis")]
     pub(super) fn plain(&self, take: &Take) -> Option<[u64; 2]> {
         let is_plain = self.interval.scale() == 1
             && !self.queues

@@ -51,6 +51,7 @@ impl Asked {
     }
 
     /// It is sent later than it was asked, and decided after what has changed until now.
+    #[cfg(feature = "redis")]
     pub(in crate::store) fn is_sent_now(&mut self) {
         self.sent = self.denials.now();
         for check in &mut self.checks {
