@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use super::asked::Asked;
 use super::table::{Recalled, Table};
-use crate::algorithm::{Action, Algorithm};
-use crate::decision::{Decision, Decisions, Outcome};
+use crate::algorithm::{Action, Algorithm, Reading};
+use crate::decision::{Decision, Outcome};
 use crate::store::{Answer, Check, Store};
 use crate::time::{Clock, Micros};
 
@@ -69,9 +69,9 @@ impl Denials {
             return store.ask(checks);
         }
         let now = this.now();
-        if let Some(decisions) = this.recall(checks, now) {
+        if let Some(answer) = this.recall(checks, now) {
             this.hits.fetch_add(1, Ordering::Relaxed);
-            return Answer::Ready(Ok(decisions));
+            return answer;
         }
         let asked = Asked::new(this, checks, now);
         match store.ask(checks) {
@@ -87,27 +87,33 @@ impl Denials {
         }
     }
 
-    /// The decisions on a question that is known to change nothing.
+    /// The answer to a question that is known to change nothing.
     ///
     /// One enforced check that is denied denies them all, and keeps also those in shadow from being
     /// carried out; where all are in shadow, a rate of each limit must be denied. But every [penalty] among those
     /// must be known to be in force: one that is not may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
-    fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
+    fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Answer> {
         if let [check] = checks {
-            let decision = self.recall_one(check, now)??;
-            return (!decision.is_allowed()).then(|| decision.into());
+            let reading = self.recall_one(check, now)??;
+            return (!reading.fits).then(|| Answer::Ready(Ok(remember(check, &reading).into())));
         }
+        self.recall_together(checks, now)
+    }
+
+    // Out of line: most questions have one check.
+    #[inline(never)]
+    fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Answer> {
         let all_in_shadow = checks.iter().all(|check| check.is_shadow);
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
         for check in checks {
-            let recalled = self.recall_one(check, now);
-            decisions.push(match recalled {
+            let recalled = match self.recall_one(check, now) {
                 None if !is_deciding(check) => None,
                 recalled => recalled?,
-            });
+            };
+            decisions.push(recalled.map(|reading| remember(check, &reading)));
         }
         let is_denied =
             |position: usize| matches!(decisions[position], Some(known) if !known.is_allowed());
@@ -122,15 +128,15 @@ impl Denials {
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
             let decisions = decisions.iter().zip(checks);
-            decisions
-                .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
-                .collect()
+            let decisions = decisions
+                .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)));
+            Answer::Ready(Ok(decisions.collect()))
         })
     }
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked
     /// whatever is known of the others.
-    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Decision>> {
+    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Reading>> {
         let Action::Take(take) = &check.action else {
             return None;
         };
@@ -141,9 +147,7 @@ impl Denials {
         match self.table.recall(key(check), &check.algorithm, take, now) {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
-            Recalled::Reading(reading) => {
-                Some(Some(check.algorithm.remember(&reading, &check.action)))
-            }
+            Recalled::Reading(reading) => Some(Some(reading)),
         }
     }
 }
@@ -162,6 +166,10 @@ fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
 /// What a key is found by: uniformly distributed, because the subject is.
 pub(super) fn key(check: &Check<'_>) -> u128 {
     check.subject.to_u128() ^ check.policy.fingerprint()
+}
+
+fn remember(check: &Check<'_>, reading: &Reading) -> Decision {
+    check.algorithm.remember(reading, &check.action)
 }
 
 fn not_asked(algorithm: &Algorithm) -> Decision {
