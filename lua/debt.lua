@@ -1,6 +1,6 @@
 -- debt: what GCRA, token bucket and leaky bucket share: how long it takes until all that was taken
 -- of a key is paid back, and what an action makes of that.
--- state         string           paid_us, or paid_us:part:scale for paid_us + part/scale, the instant at
+-- state         number or string paid_us, or paid_us:part:scale for paid_us + part/scale, the instant at
 --                                which nothing is owed any more
 -- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
 -- ARGV[at + 2]  cost_us          integer >= 0; what the permits take in time; 0 and no part: looks
@@ -34,8 +34,8 @@ local function debt(state, at, now, queues)
   local paid_us, paid_part, is_last = 0, 0, false
   local old_scale = scale
   if state then
-    paid_us = tonumber(state)
-    if not paid_us then
+    paid_us = state
+    if type(state) ~= "number" then
       local us, part
       us, part, old_scale = string.match(state, "^(%d+):(%d+):(%d+)$")
       if not us then
@@ -46,7 +46,6 @@ local function debt(state, at, now, queues)
         error("foreign value")
       end
     end
-    -- Also refuses "nan" and "inf", which tonumber reads.
     if not (paid_us >= 0 and paid_us < 9007199254740992 and paid_us % 1 == 0) then
       error("foreign value")
     end

@@ -16,17 +16,21 @@ if not now then
 end
 
 -- Texts are numbers here: an argument handed on as it came is cheaper than one that was a number.
-local debt = (call("GET", key) or 0) - now
-if debt <= 0 then
-  local paid = now + ARGV[1]
-  call("SET", key, paid, "PXAT", math.ceil(paid / 1000000) * 1000)
-  return 0
-end
-if debt <= ARGV[2] + 0 then
+local text = call("GET", key)
+local debt = (text or 0) - now
+if debt > 0 and debt <= ARGV[2] + 0 then
   local cost = ARGV[1]
+  -- Refuses what is no whole number by itself.
   local paid = call("INCRBY", key, cost)
   if (paid - 1) % 1000000 < cost + 0 then
     call("PEXPIREAT", key, math.ceil(paid / 1000000) * 1000)
   end
+  return debt
+elseif text and not string.find(text, "^%d+$") then
+  error("foreign value")
+elseif debt <= 0 then
+  local paid = now + ARGV[1]
+  call("SET", key, paid, "PXAT", math.ceil(paid / 1000000) * 1000)
+  return 0
 end
 return debt

@@ -14,7 +14,10 @@ if now == 0 then
 end
 
 local text, takes = redis.call("GET", KEYS[1]), cmsgpack.unpack(ARGV[2])
-local pack = text and cmsgpack.unpack(text) or {}
+local pack = {}
+if text then
+  pack = cmsgpack.unpack(text)
+end
 local debts, count, all_fit = {}, 0, true
 for take = 1, #takes, 3 do
   local debt = math.max((pack[takes[take]] or 0) - now, 0)
@@ -32,6 +35,9 @@ for take = 1, count do
   pack[takes[at]], latest = paid, math.max(latest, paid)
 end
 for field, state in pairs(pack) do
+  if type(field) ~= "string" then
+    error("foreign value")
+  end
   local expires = type(state) == "table" and state[2] or state
   if expires > latest then
     latest = expires

@@ -13,7 +13,11 @@ if now == 0 then
   now = clock[1] * 1000000 + clock[2]
 end
 
-local before = (call("GET", key) or 0) - now
+local text = call("GET", key)
+if text and not string.find(text, "^%d+$") then
+  error("foreign value")
+end
+local before = (text or 0) - now
 local debt, tolerance = math.max(before, 0), ARGV[2] + 0
 for run = 3, #ARGV, 2 do
   local cost = ARGV[run] + 0

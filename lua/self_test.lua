@@ -50,5 +50,6 @@ try("ZREVRANGE", key, 0, 0)
 try("ZADD", key, 0, "")
 try("ZREM", key, "")
 try("PEXPIREAT", key, expires_ms)
+try("PTTL", key)
 try("DEL", key)
 return denied

@@ -20,21 +20,32 @@ local packs = {}
 -- So long after its expiry a state is kept beside others that live on: a clock that is corrected finds it.
 local grace_us = 3600000000
 
-local function read(key)
+local function read(key, field)
   local text = redis.call("GET", key)
   if not text then
     return {}
-  elseif string.find(text, "^%d") then
-    return { [""] = text }
+  elseif string.find(text, "^%d") and not string.find(field, "^%a") then
+    -- No state of a group stands alone: its field begins with a letter.
+    return { [""] = string.find(text, "^%d+$") and tonumber(text) or text }
   end
   local is_pack, pack = pcall(cmsgpack.unpack, text)
   if not is_pack or type(pack) ~= "table" then
     error("foreign value")
   end
+  for field, entry in pairs(pack) do
+    local state, expires = entry, entry
+    if type(entry) == "table" then
+      state, expires = entry[1], entry[2]
+    end
+    local is_state = type(state) == "number" or type(state) == "string"
+    if type(field) ~= "string" or not is_state or type(expires) ~= "number" then
+      error("foreign value")
+    end
+  end
   return pack
 end
 local function state_of(key, field)
-  packs[key] = packs[key] or read(key)
+  packs[key] = packs[key] or read(key, field)
   local entry = packs[key][field]
   if type(entry) == "table" then
     return entry[1]
@@ -42,16 +53,20 @@ local function state_of(key, field)
   return entry
 end
 
--- 0 for a state that stood alone and does not begin with its expiry: nobody writes beside such a one
--- without writing it too.
-local function expiry_of(entry)
-  return type(entry) == "table" and entry[2] or tonumber(entry) or 0
+-- Of a state that stood alone, and that nobody has written anew, only the key knows the expiry; by the
+-- server's clock, whatever the question's is.
+local function expiry_of_key(key)
+  local clock = redis.call("TIME")
+  return (clock[1] * 1000 + math.floor(clock[2] / 1000) + redis.call("PTTL", key)) * 1000
 end
 local function write(key, now)
   local pack, latest, is_alone = packs[key], 0, true
+  if type(pack[""]) == "string" then
+    pack[""] = { pack[""], expiry_of_key(key) }
+  end
   for field, entry in pairs(pack) do
-    local expires = expiry_of(entry)
-    if expires > 0 and expires + grace_us <= now then
+    local expires = type(entry) == "table" and entry[2] or entry
+    if expires + grace_us <= now then
       pack[field] = nil
     else
       latest, is_alone = math.max(latest, expires), is_alone and field == ""

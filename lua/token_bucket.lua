@@ -1,5 +1,5 @@
 -- token_bucket: take tokens from a bucket that is refilled continuously.
--- state         string           the instant at which the bucket is full, as debt has it
+-- state         number or string the instant at which the bucket is full, as debt has it
 -- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
 -- ARGV[at + 2]  cost_us          integer >= 0
 -- ARGV[at + 3]  cost_part        integer >= 0, < scale

@@ -192,7 +192,7 @@ pub use self::response::ResponseHead;
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
     AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, PendingAnswer, PolicyId,
-    Recovered, Store,
+    QuotaLease, Recovered, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};
@@ -222,6 +222,8 @@ mod pages {
     struct Operations;
     #[doc = include_str!("../docs/proxies.md")]
     struct Proxies;
+    #[doc = include_str!("../docs/quota-leases.md")]
+    struct QuotaLeases;
     #[doc = include_str!("../docs/security.md")]
     struct Security;
     #[cfg(feature = "metrics")]

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One second, for limits: `Limit::gcra(10, SECOND)`.
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -129,6 +129,21 @@ impl Clock for SystemClock {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(Micros::ZERO, Micros::from)
+    }
+}
+
+/// The time since it was made. Never steps back, as the system's clock may.
+pub(crate) struct SinceStart(Instant);
+
+impl SinceStart {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SinceStart {
+    fn now(&self) -> Micros {
+        self.0.elapsed().into()
     }
 }
 

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use futures_util::FutureExt as _;
 use tower_throttle::{
     Answer, Check, DAY, DenyCache, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Policy, SECOND, Store, StoreError, StoreErrorKind, Subject,
+    MemoryStore, Policy, QuotaLease, SECOND, Store, StoreError, StoreErrorKind, Subject,
 };
 #[cfg(feature = "metrics")]
 use tower_throttle::{Metrics, TopDenied};
@@ -220,6 +220,34 @@ impl Store for SameForAll {
             panic!("a memory store answers at once");
         };
         Answer::Pending(Box::pin(std::future::ready(answer)))
+    }
+}
+
+#[tokio::test]
+async fn a_permit_of_a_batch_is_handed_out_without_an_allocation() {
+    let limits = [
+        Limit::gcra(1_000_000, MINUTE),
+        Limit::fixed_window(1_000_000, MINUTE),
+    ];
+    for limit in limits {
+        let policy = Policy::new("api", limit).quota_lease(QuotaLease::new());
+        let limiter = Limiter::new(SameForAll(MemoryStore::new()), [policy]).unwrap();
+        for _ in 0..2_000 {
+            limiter.check("api", "alice").await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let mut in_hand = 0;
+        let rounds = (0..50).map(|_| {
+            allocations(|| {
+                for _ in 0..20 {
+                    let answer = limiter.check("api", "alice").now_or_never();
+                    in_hand += u32::from(answer.unwrap().unwrap().is_allowed());
+                }
+            })
+        });
+        // In one or the other the next batch is asked for.
+        assert_eq!(rounds.min(), Some(0), "{limit:?}");
+        assert_eq!(in_hand, 50 * 20, "{limit:?}");
     }
 }
 

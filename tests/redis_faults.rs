@@ -258,7 +258,7 @@ async fn the_documented_rights_suffice() {
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in
         "~throttle:* +eval +evalsha +time +get +set +incrby +del +llen +lindex +lset +lpush \
-                  +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat"
+                  +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl"
             .split_whitespace()
     {
         user.arg(right);

@@ -71,7 +71,7 @@ impl Arguments {
             Effort {
                 rounds: 7,
                 lasting: Duration::from_millis(300),
-                keys: 100_000,
+                keys: 10_000,
             }
         }
     }

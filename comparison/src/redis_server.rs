@@ -54,6 +54,12 @@ impl RedisServer {
         self.server.store().await
     }
 
+    /// One whose keys are nobody else's.
+    pub async fn store_with_prefix(&self, prefix: &str) -> tower_throttle::RedisStore {
+        let store = self.server.builder().prefix(prefix).connect().await;
+        store.expect("the server is there")
+    }
+
     /// Somebody who asks this server, under a load.
     pub fn contestant<'a>(
         &'a self,

@@ -134,6 +134,19 @@ impl Debt {
         self.interval.difference(self.paid_at(receipt), now)
     }
 
+    /// How many whole permits are still owed of all that was taken up to this receipt.
+    pub(super) fn permits_unpaid(&self, receipt: &Receipt, now: Micros) -> u32 {
+        self.interval.fit_into(self.unpaid(receipt, now))
+    }
+
+    /// How many whole permits come back in this time.
+    pub(super) fn permits_in(&self, time: Micros) -> u32 {
+        self.interval.fit_into(Span {
+            us: time.get(),
+            part: 0,
+        })
+    }
+
     /// The instant at which all that was taken up to this receipt is paid back.
     fn paid_at(&self, receipt: &Receipt) -> Span {
         let [us, part] = receipt.mark;

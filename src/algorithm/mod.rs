@@ -20,6 +20,7 @@ mod debt;
 mod fixed_window;
 mod gcra;
 mod known;
+mod late;
 mod leaky_bucket;
 mod penalty;
 #[cfg(feature = "redis")]

@@ -49,6 +49,11 @@ impl Algorithm {
             Which::Penalty(penalty) => Which::Penalty(penalty.scaled(share)),
         })
     }
+
+    /// This share of what there ever is at once, rounded down, to 1 at least.
+    pub(crate) fn share_of_capacity(&self, share: f64) -> u32 {
+        Share(share).of(self.capacity())
+    }
 }
 
 #[cfg(test)]

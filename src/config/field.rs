@@ -66,6 +66,11 @@ impl<'t> Field<'t> {
         Fields::of_table(self.place.in_table(self.name), table, known)
     }
 
+    /// The value of one that is true or false.
+    pub(super) fn as_boolean(&self) -> Option<bool> {
+        self.value.as_bool()
+    }
+
     pub(super) fn is_false(&self) -> bool {
         self.value.as_bool() == Some(false)
     }

@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::field::Field;
 use super::fields::{Fields, Known};
 use super::proxies::Proxies;
-use super::{FileError, key, limit, penalty, rate, routes, unsound};
+use super::{FileError, key, limit, penalty, quota_lease, rate, routes, unsound};
 use crate::http::HeaderCost;
 use crate::limiter::Limiter;
 use crate::mode::Mode;
@@ -30,7 +30,9 @@ pub(super) const FIELDS: Known = &[
     "count_status",
     "mode",
     "max_wait",
+    "group",
     "penalty",
+    "quota_lease",
     "on_missing_key",
     "on_store_failure",
 ];
@@ -62,8 +64,16 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     if let Some(field) = fields.get("max_wait") {
         policy = policy.max_wait(rate::time(&field)?);
     }
+    if let Some(field) = fields.get("group") {
+        policy = policy.group(field.text("a text, as \"client\"")?);
+    }
     if let Some(field) = fields.get("penalty") {
         policy = policy.penalty(penalty::read(&field)?);
+    }
+    if let Some(field) = fields.get("quota_lease")
+        && let Some(lease) = quota_lease::read(&field)?
+    {
+        policy = policy.quota_lease(lease);
     }
     if let Some(field) = fields.get("on_missing_key") {
         let choices = [
@@ -150,7 +160,7 @@ mod tests {
     use crate::config::proxies::Proxies;
     use crate::policy::ReadyPolicy;
     use crate::response::ResponseHead;
-    use crate::store::FailureMode;
+    use crate::store::{FailureMode, QuotaLease};
     use crate::time::{HOUR, MINUTE};
 
     fn policy_with(field: &str) -> ReadyPolicy {
@@ -192,6 +202,24 @@ mod tests {
             );
         }
         assert!(policy_with("").penalty.is_none());
+    }
+
+    #[test]
+    fn permits_are_taken_in_batches_as_the_file_says() {
+        let (half, quarter) = (QuotaLease::new().share(0.5), Duration::from_millis(250));
+        for (field, lease) in [
+            ("", None),
+            ("quota_lease = false", None),
+            ("quota_lease = true", Some(QuotaLease::new())),
+            ("quota_lease = {}", Some(QuotaLease::new())),
+            ("quota_lease = { share = 0.5 }", Some(half)),
+            (
+                "quota_lease = { max_age = \"250ms\" }",
+                Some(QuotaLease::new().max_age(quarter)),
+            ),
+        ] {
+            assert_eq!(policy_with(field).id.quota_lease(), lease, "{field}");
+        }
     }
 
     #[test]

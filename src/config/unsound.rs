@@ -35,6 +35,11 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
             reason,
             ..
         } => ("count_status", format!("{reason}, leave it out")),
+        ConfigError::Malformed {
+            field: "quota_lease",
+            reason,
+            ..
+        } => ("quota_lease", reason.replace("count_if", "count_status")),
         ConfigError::Malformed { field, .. } => return fields.refuse_at(field, error),
         _ => return fields.refuse_at("name", error),
     };
@@ -66,13 +71,22 @@ fn in_the_files_words(field: &'static str, expected: &str) -> (&'static str, Str
 
 /// What is refused of a policy's penalty.
 pub(super) fn penalty(fields: &Fields<'_>, error: ConfigError) -> FileError {
+    in_table(fields, "penalty.", error)
+}
+
+/// What is refused of a policy's leases of quota.
+pub(super) fn quota_lease(fields: &Fields<'_>, error: ConfigError) -> FileError {
+    in_table(fields, "quota_lease.", error)
+}
+
+fn in_table(fields: &Fields<'_>, table: &str, error: ConfigError) -> FileError {
     let ConfigError::OutOfRange {
         field, expected, ..
     } = &error
     else {
         return fields.refuse(error);
     };
-    let name = field.strip_prefix("penalty.").unwrap_or(field);
+    let name = field.strip_prefix(table).unwrap_or(field);
     out_of_range(fields, name, expected, &error)
 }
 

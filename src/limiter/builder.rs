@@ -16,7 +16,7 @@ use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
 use crate::policy::Policy;
 use crate::request::RequestMatcher;
-use crate::store::{Failover, FailureMode, Store};
+use crate::store::{Failover, FailureMode, Leased, Store};
 
 /// The time that a decision may take unless said otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
@@ -154,7 +154,8 @@ impl<S: Store> LimiterBuilder<S> {
             ));
         }
         let observers = Observers::new(self.observers);
-        let store = Failover::new(self.store, self.timeout, observers.clone());
+        let leased = Leased::new(self.store, self.timeout);
+        let store = Failover::new(leased, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
             rules: ArcSwap::from_pointee(self.rules.ready()?),
             changing_rules: Mutex::new(()),

@@ -160,6 +160,9 @@ impl Taken {
         let Some(answer) = self.ask(entries, action) else {
             return;
         };
+        // A question without an answer may come to the store after this one, by a connection that
+        // was let go of meanwhile: what found nothing to give back is done once more.
+        let is_in_doubt = self.stage == Stage::Asking;
         let in_store = entries.iter().filter(|entry| entry.is_in_store);
         let leases: SmallVec<[Lease; 1]> = in_store.filter_map(Entry::lease).collect();
         let is_done = match &answer {
@@ -171,7 +174,8 @@ impl Taken {
         }
         let limiter = self.limiter.clone();
         self.spawn(async move {
-            if failure(answer).await.is_some() && !leases.is_empty() {
+            let is_done = failure(answer).await.is_none() && !is_in_doubt;
+            if !is_done && !leases.is_empty() {
                 limiter.end(leases).await;
             }
         });

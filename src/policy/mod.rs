@@ -10,7 +10,7 @@ use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::request::{CostExtractor, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher};
 use crate::response::ResponseHead;
-use crate::store::FailureMode;
+use crate::store::{FailureMode, QuotaLease};
 
 mod mutable;
 mod rates;
@@ -48,6 +48,7 @@ pub struct Policy {
     penalty: Option<Penalty>,
     group: Option<String>,
     settle: Option<Settle>,
+    quota_lease: Option<QuotaLease>,
     mode: Mode,
 }
 
@@ -101,6 +102,7 @@ impl Policy {
             penalty: None,
             group: None,
             settle: None,
+            quota_lease: None,
             mode: Mode::default(),
         }
     }
@@ -264,6 +266,28 @@ impl Policy {
             option: "settle",
             cost: Arc::new(move |response, _| cost(response)),
         });
+        self
+    }
+
+    /// Takes permits of subjects that are often asked for in batches, and hands them out from memory:
+    /// for a hot policy over a [`RedisStore`](crate::RedisStore). [`QuotaLease`] says what that changes.
+    ///
+    /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket),
+    /// [`fixed_window`](Limit::fixed_window) and a [`leaky_bucket`](Limit::leaky_bucket) that is no
+    /// queue: permits of what slides cannot be handed out later than they were taken, and the limit
+    /// hold in every window. Not together with [`max_wait`](Self::max_wait),
+    /// [`penalty`](Self::penalty), [`count_if`](Self::count_if) and [`settle`](Self::settle), which
+    /// need the store for each request.
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, Policy, QuotaLease, SECOND};
+    ///
+    /// let everybody = Policy::new("everybody", Limit::gcra(50_000, SECOND))
+    ///     .quota_lease(QuotaLease::new());
+    /// ```
+    #[must_use]
+    pub fn quota_lease(mut self, lease: QuotaLease) -> Self {
+        self.quota_lease = Some(lease);
         self
     }
 

@@ -12,7 +12,7 @@ use crate::key::Subject;
 use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::response::ResponseHead;
-use crate::store::{Check, FailureMode, PolicyId};
+use crate::store::{Check, FailureMode, PolicyId, QuotaLease};
 use crate::time::DAY;
 
 impl Policy {
@@ -66,8 +66,9 @@ impl Policy {
             Cost::Fixed(_) => {}
             Cost::Read(cost) => cost.validate()?,
         }
+        let quota_lease = self.sound_quota_lease(&algorithm)?;
         Ok(ReadyPolicy {
-            id,
+            id: id.with_quota_lease(quota_lease),
             algorithm,
             further_rates,
             patience,
@@ -96,6 +97,37 @@ impl Policy {
             ));
         }
         Ok(Patience::UntilItFits(longest.into()))
+    }
+
+    fn sound_quota_lease(&self, algorithm: &Algorithm) -> Result<Option<QuotaLease>, ConfigError> {
+        let Some(lease) = self.quota_lease else {
+            return Ok(None);
+        };
+        if !algorithm.can_be_late() {
+            return Err(ConfigError::not_for(
+                "quota_lease",
+                "gcra, token_bucket, fixed_window and a leaky_bucket without delay",
+            ));
+        }
+        let others = [
+            ("several rates", self.limit.rates().count() > 1),
+            ("max_wait", self.max_wait.is_some()),
+            ("penalty", self.penalty.is_some()),
+            (
+                self.settle
+                    .as_ref()
+                    .map_or("settle", |settle| settle.option),
+                self.settle.is_some(),
+            ),
+        ];
+        if let Some((other, _)) = others.into_iter().find(|(_, is_said)| *is_said) {
+            return Err(ConfigError::malformed(
+                "quota_lease",
+                format!("a policy with {other}"),
+                format!("{other} needs the store for each request, leave one of the two out"),
+            ));
+        }
+        lease.sound().map(Some)
     }
 }
 

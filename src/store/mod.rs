@@ -20,6 +20,7 @@ mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 mod owned;
+mod quota;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
@@ -27,6 +28,8 @@ pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
 pub(crate) use failover::{Breaker, Failover};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
+pub(crate) use quota::Leased;
+pub use quota::QuotaLease;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 
@@ -103,6 +106,7 @@ pub struct PolicyId {
     further_rate: Option<Micros>,
     group: Option<Arc<str>>,
     fingerprint: u128,
+    quota_lease: Option<QuotaLease>,
 }
 
 impl PolicyId {
@@ -113,6 +117,15 @@ impl PolicyId {
             further_rate: None,
             group: None,
             fingerprint: Subject::of_text(name).to_u128(),
+            quota_lease: None,
+        }
+    }
+
+    /// The same policy, whose permits may be taken in batches.
+    pub(crate) fn with_quota_lease(self, quota_lease: Option<QuotaLease>) -> Self {
+        Self {
+            quota_lease,
+            ..self
         }
     }
 
@@ -135,6 +148,8 @@ impl PolicyId {
             name: Arc::clone(&self.name),
             further_rate: Some(period),
             group: self.group.clone(),
+            // No single rate can say how late its permits may be.
+            quota_lease: None,
             fingerprint: Subject::of_text(&text).to_u128(),
         }
     }
@@ -157,6 +172,11 @@ impl PolicyId {
     /// such places.
     pub fn group(&self) -> Option<&str> {
         self.group.as_deref()
+    }
+
+    /// How its permits may be taken in batches, if they may.
+    pub(crate) fn quota_lease(&self) -> Option<QuotaLease> {
+        self.quota_lease
     }
 
     /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.

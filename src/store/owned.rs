@@ -27,6 +27,14 @@ impl OwnedCheck {
         }
     }
 
+    /// The same check with something else to do.
+    pub(super) fn with_action(&self, action: Action) -> Self {
+        Self {
+            action,
+            ..self.clone()
+        }
+    }
+
     pub(super) fn check(&self) -> Check<'_> {
         Check {
             policy: &self.policy,

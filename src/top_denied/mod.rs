@@ -57,8 +57,9 @@ const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 /// are halved each time another [half-life](TopDeniedBuilder::half_life) is over since the list was
 /// made. What has faded to less than one half is not on the list.
 ///
-/// A denial takes a lock that is the policy's own, for some ten nanoseconds; whatever is allowed
-/// takes nothing.
+/// A denial takes a lock that is the policy's own: for some ten nanoseconds, and for about a hundred
+/// where who comes new takes another's place among a thousand. That grows with the logarithm of the
+/// capacity alone, whoever is denied. Whatever is allowed takes nothing.
 #[derive(Clone)]
 pub struct TopDenied(Arc<Shared>);
 

@@ -8,18 +8,19 @@
 
 use std::collections::HashMap;
 
+use self::heap::Heap;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::time::Micros;
 
+mod heap;
+
 pub(super) struct Sketch {
     slots: Vec<Slot>,
     places: HashMap<Subject, usize>,
+    /// By count. Who floods chooses the counts: a search would take as long as he likes.
+    order: Heap,
     capacity: usize,
-    /// No slot counts less, when all are taken.
-    least: f64,
-    /// Where the search for one that counts the least goes on.
-    hand: usize,
     /// The span of time in which the counts were last halved.
     span: u64,
 }
@@ -48,9 +49,8 @@ impl Sketch {
         Self {
             slots: Vec::new(),
             places: HashMap::new(),
+            order: Heap::default(),
             capacity: capacity.max(1),
-            least: 0.0,
-            hand: 0,
             span: 0,
         }
     }
@@ -63,18 +63,19 @@ impl Sketch {
         };
         self.span = span;
         let factor = 0.5_f64.powi(i32::try_from(passed).unwrap_or(i32::MAX));
+        // Who counted the least still does.
         for slot in &mut self.slots {
             slot.count *= factor;
             slot.inherited *= factor;
         }
-        self.least *= factor;
     }
 
     pub(super) fn count(&mut self, subject: Subject, denial: Denial) {
-        if let Some(place) = self.places.get(&subject) {
-            let slot = &mut self.slots[*place];
+        if let Some(&place) = self.places.get(&subject) {
+            let slot = &mut self.slots[place];
             slot.count += 1.0;
             slot.latest = denial;
+            self.order.grew(place, |place| self.slots[place].count);
             return;
         }
         let mut slot = Slot {
@@ -83,45 +84,28 @@ impl Sketch {
             inherited: 0.0,
             latest: denial,
         };
-        let place = if self.slots.len() < self.capacity {
-            self.slots.push(slot);
-            self.slots.len() - 1
-        } else {
-            let place = self.smallest();
-            let before = &self.slots[place];
-            slot.inherited = before.count;
-            slot.count += before.count;
-            self.places.remove(&before.subject);
-            self.slots[place] = slot;
-            place
+        let smallest = self.order.least();
+        let place = match smallest.filter(|_| self.slots.len() >= self.capacity) {
+            Some(place) => {
+                let before = &self.slots[place];
+                slot.inherited = before.count;
+                slot.count += before.count;
+                self.places.remove(&before.subject);
+                self.slots[place] = slot;
+                self.order.grew(place, |place| self.slots[place].count);
+                place
+            }
+            None => {
+                self.slots.push(slot);
+                self.order.push(|place| self.slots[place].count);
+                self.slots.len() - 1
+            }
         };
         self.places.insert(subject, place);
     }
 
     pub(super) fn slots(&self) -> &[Slot] {
         &self.slots
-    }
-
-    /// A slot that counts the least. Under a flood of ever new subjects most slots do, and the
-    /// next one is found at once; when none is left, all are looked through for the new least.
-    fn smallest(&mut self) -> usize {
-        if let Some(place) = self.search() {
-            return place;
-        }
-        let counts = self.slots.iter().map(|slot| slot.count);
-        self.least = counts.fold(f64::INFINITY, f64::min);
-        self.search().unwrap_or(0)
-    }
-
-    fn search(&mut self) -> Option<usize> {
-        let (before, after) = self.slots.split_at(self.hand);
-        let is_least = |slot: &Slot| slot.count <= self.least;
-        let found = match after.iter().position(is_least) {
-            Some(place) => self.hand + place,
-            None => before.iter().position(is_least)?,
-        };
-        self.hand = found + 1;
-        Some(found)
     }
 }
 

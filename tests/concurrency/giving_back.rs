@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     BreakerState, FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Policy, RateLimitLayer,
@@ -14,6 +14,7 @@ use tower_throttle::{
 };
 
 use super::gate::Gate;
+use super::late::{LATE, Late};
 use super::places::{EVERYBODY, LIFE, POLICY, come_to, in_time, patient, policy, taken, until};
 use super::support::redis::Server;
 use super::watched::Watched;
@@ -84,6 +85,16 @@ async fn a_decision_that_came_too_late_ends_the_lease_that_was_taken_all_the_sam
         .await;
         drop(response);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_taken_after_it_was_given_back_is_ended_all_the_same() {
+    let limiter = patient(Late::new(), [one_for_long()]);
+    let gone = timeout(LATE / 2, request(&limiter)).await;
+    assert!(gone.is_err());
+    sleep(LATE).await;
+    assert_eq!(taken(&limiter).await, 1);
+    come_to(&limiter, 0).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ mod gate;
 mod giving_back;
 mod grpc;
 mod http;
+mod late;
 mod layer;
 mod places;
 mod renewals;

@@ -1,4 +1,4 @@
-//! `max_wait`, `penalty`, `count_status` and `on_store_failure`.
+//! `max_wait`, `group`, `penalty`, `quota_lease`, `count_status` and `on_store_failure`.
 
 use super::{read, refusal, refusal_of, with_field};
 
@@ -18,6 +18,34 @@ fn a_wait_of_up_to_a_day_is_taken() {
         assert_eq!(
             refusal_of(&format!("max_wait = {wait}")),
             format!("line 4: policy \"client\": max_wait: {refused}")
+        );
+    }
+}
+
+#[test]
+fn a_group_is_taken_of_all_limits_that_can_be_in_one() {
+    is_taken("group = \"client\"");
+    for (group, refused) in [
+        (
+            "\"\"",
+            "got \"\", expected 1 to 64 printable ASCII characters",
+        ),
+        ("true", "got true, expected a text, as \"client\""),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("group = {group}")),
+            format!("line 4: policy \"client\": group: {refused}")
+        );
+    }
+    for (algorithm, limit) in [("sliding-log", "\"5/min\""), ("concurrency", "20")] {
+        let text = format!(
+            "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
+             algorithm = \"{algorithm}\"\nlimit = {limit}\ngroup = \"client\"\n"
+        );
+        assert_eq!(
+            refusal(&text),
+            "line 7: policy \"client\": group: is an option of all limits but sliding-log and \
+             concurrency"
         );
     }
 }
@@ -111,6 +139,65 @@ fn a_penalty_of_several_lines_is_refused_in_the_line_that_is_wrong() {
     ] {
         assert_eq!(refusal(&format!("{policy}{penalty}\n")), refused);
     }
+}
+
+#[test]
+fn leases_of_quota_that_make_no_sense_are_refused() {
+    is_taken("quota_lease = true");
+    is_taken("quota_lease = { share = 1, max_age = \"10ms\" }");
+    is_taken("quota_lease = { share = 0.001, max_age = \"60s\" }");
+    let share = "expected a share of the limit, above 0 and at most 1";
+    for (lease, refused) in [
+        (
+            "1",
+            "quota_lease: got 1, expected true, or a table, as { share = 0.1, max_age = \"1s\" }"
+                .to_owned(),
+        ),
+        (
+            "{ share = 0 }",
+            format!("quota_lease.share: got 0, {share}"),
+        ),
+        (
+            "{ share = 1.5 }",
+            format!("quota_lease.share: got 1.5, {share}"),
+        ),
+        (
+            "{ max_age = \"61s\" }",
+            "quota_lease.max_age: got \"61s\", expected 10 ms to 60 s".to_owned(),
+        ),
+        (
+            "{ maxage = \"1s\" }",
+            "quota_lease.maxage: is no field here, expected one of share, max_age".to_owned(),
+        ),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("quota_lease = {lease}")),
+            format!("line 4: policy \"client\": {refused}")
+        );
+    }
+    for (other, name) in [
+        ("max_wait = \"2s\"", "max_wait"),
+        ("count_status = 401", "count_status"),
+        (
+            "penalty = { denials = 10, within = \"15min\", ban = \"1h\" }",
+            "penalty",
+        ),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("quota_lease = true\n{other}")),
+            format!(
+                "line 4: policy \"client\": quota_lease: {name} needs the store for each request, \
+                 leave one of the two out"
+            )
+        );
+    }
+    let text = "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
+                algorithm = \"sliding-log\"\nlimit = \"20/s\"\nquota_lease = true\n";
+    assert_eq!(
+        refusal(text),
+        "line 7: policy \"client\": quota_lease: is an option of gcra, token-bucket, fixed-window \
+         and a leaky-bucket without delay"
+    );
 }
 
 #[test]

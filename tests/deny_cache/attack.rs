@@ -1,11 +1,21 @@
 //! What reaches Redis.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+#[cfg(feature = "metrics")]
+use tower_throttle::Metrics;
 use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{DAY, HOUR, Limit, Limiter, ManualClock, Policy, RedisStore, SECOND};
+use tower_throttle::{
+    DAY, HOUR, Header, Limit, Limiter, ManualClock, Policy, RateLimitLayer, RedisStore, SECOND,
+};
 
 use super::support::bench::answer;
+use super::support::limits;
+#[cfg(feature = "metrics")]
+use super::support::prometheus::Scrape;
 use super::support::redis::Server;
 use super::{MICROSECOND, ask};
 
@@ -20,30 +30,83 @@ fn limiter_over(store: RedisStore, policies: Vec<Policy>) -> Limiter {
     builder.timeout(60 * SECOND).build().unwrap()
 }
 
+/// Who asks a thousand times a second, for some seconds, and is denied each time.
+async fn attack(server: &Server, clock: &ManualClock, ask: impl AsyncFn() -> bool) {
+    while ask().await {}
+    for second in 0..3 {
+        let before = server.calls("evalsha");
+        for _ in 0..1_000 {
+            clock.advance(Duration::from_millis(1));
+            assert!(!ask().await);
+        }
+        let calls = server.calls("evalsha") - before;
+        assert!(calls < 10, "second {second}: {calls} commands");
+        assert!(calls > 0, "a reset elsewhere would not be seen");
+    }
+}
+
 #[tokio::test]
 async fn an_attack_by_one_subject_costs_redis_fewer_than_ten_commands_a_second() {
     let server = Server::start();
-    for (name, limit) in [
-        ("gcra", Limit::gcra(10, HOUR)),
-        ("fixed_window", Limit::fixed_window(10, HOUR)),
-        ("sliding_log", Limit::sliding_log(10, HOUR)),
-        ("sliding_window", Limit::sliding_window(10, HOUR)),
-        ("sliding_counter", Limit::sliding_counter(10, HOUR)),
-    ] {
+    for (name, limit) in limits::in_time(10, DAY) {
         let clock = ManualClock::new();
         let limiter = limiter(&server, &clock, vec![Policy::new(name, limit)]).await;
-        while limiter.check(name, "eve").await.unwrap().is_allowed() {}
-        for second in 0..5 {
-            let before = server.calls("evalsha");
-            for _ in 0..1_000 {
-                clock.advance(Duration::from_millis(1));
-                assert!(!limiter.check(name, "eve").await.unwrap().is_allowed());
-            }
-            let calls = server.calls("evalsha") - before;
-            assert!(calls < 10, "{name}, second {second}: {calls} commands");
-            assert!(calls > 0, "{name}: a reset elsewhere would not be seen");
-        }
+        let ask = async || limiter.check(name, "eve").await.unwrap().is_allowed();
+        attack(&server, &clock, ask).await;
     }
+}
+
+#[tokio::test]
+async fn through_the_layer_it_costs_no_more() {
+    let server = Server::start();
+    for (name, limit) in limits::in_time(10, DAY) {
+        let clock = ManualClock::new();
+        let policy = Policy::new(name, limit).by(Header::new("x-user"));
+        let limiter = limiter(&server, &clock, vec![policy]).await;
+        let layer = RateLimitLayer::new(limiter);
+        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));
+        let service = layer.layer(inner);
+        let ask = async || {
+            let request = Request::builder().header("x-user", "eve").body(());
+            let response = service.clone().oneshot(request.unwrap()).await;
+            let status = response.unwrap().status();
+            assert!(status == 200 || status == 429, "{name}: {status}");
+            status == 200
+        };
+        attack(&server, &clock, ask).await;
+    }
+}
+
+/// What the operator reads adds up with what the server has done.
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn what_it_did_not_cost_is_among_the_metrics() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let metrics = metrics::with_local_recorder(&recorder, Metrics::new);
+    // Each series is made when it is first counted, for the recorder of the thread.
+    let _recorded = metrics::set_default_local_recorder(&recorder);
+    let (server, clock) = (Server::start(), ManualClock::new());
+    let store = server.builder().clock_for_tests(clock.clone());
+    let store = store.connect().await.unwrap();
+    let connected = server.calls("evalsha");
+    let builder = Limiter::builder(store.clone()).observe(metrics);
+    let builder = builder.policy(Policy::new("api", Limit::gcra(10, DAY)));
+    let limiter = builder.timeout(60 * SECOND).build().unwrap();
+    let ask = async || limiter.check("api", "eve").await.unwrap().is_allowed();
+    attack(&server, &clock, ask).await;
+
+    let scrape = Scrape::parse(&recorder.handle().render());
+    let count = |result| {
+        let labels = [("policy", "api"), ("result", result)];
+        scrape
+            .value("tower_throttle_decisions_total", &labels)
+            .unwrap()
+    };
+    let hits = store.deny_cache_hits();
+    assert_eq!(count("denied_from_memory"), hits as f64);
+    assert!(hits > 2_900, "{hits}");
+    let by_server = count("allowed") + count("near_limit") + count("denied");
+    assert_eq!(by_server, (server.calls("evalsha") - connected) as f64);
 }
 
 /// Who is denied by one policy cannot make the store work by choosing what others count.

@@ -16,7 +16,8 @@ use crate::support::sentinel::until;
 use crate::{GENEROUS, assert_counts, limiter, told};
 
 /// So many subjects that each of three nodes has some.
-const SUBJECTS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+pub(crate) const SUBJECTS: [&str; 12] =
+    ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
 #[tokio::test]
 async fn subjects_are_spread_over_all_nodes_and_counted_on_each() {

@@ -4,8 +4,11 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
 
+use crate::cluster::SUBJECTS;
+use crate::load::taken;
+use crate::support::cluster::Cluster;
 use crate::support::redis::{Server, free_port};
-use crate::{assert_counts, told};
+use crate::{GENEROUS, assert_counts, limiter, told};
 
 /// A certificate authority.
 struct Authority {
@@ -33,40 +36,55 @@ impl Authority {
     }
 }
 
+/// A server's certificate, in files.
+struct Files(TempDir);
+
+impl Files {
+    fn of(authority: &Authority, name: &str) -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        let [certificate, key] = authority.issue(name);
+        for (name, text) in [
+            ("ca.pem", &authority.pem),
+            ("server.pem", &certificate),
+            ("server.key", &key),
+        ] {
+            std::fs::write(files.path(name), text).unwrap();
+        }
+        files
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// A server with them; `authenticates` is "yes" where clients need a certificate.
+    fn start<S>(&self, authenticates: &str, start: impl FnOnce(&[&str]) -> S) -> S {
+        start(&[
+            "--tls-ca-cert-file",
+            &self.path("ca.pem"),
+            "--tls-cert-file",
+            &self.path("server.pem"),
+            "--tls-key-file",
+            &self.path("server.key"),
+            "--tls-auth-clients",
+            authenticates,
+        ])
+    }
+}
+
 struct TlsServer {
     server: Server,
     url: String,
-    _files: TempDir,
+    _files: Files,
 }
 
 impl TlsServer {
-    /// `authenticates` is "yes" where clients need a certificate.
     fn start(authority: &Authority, name: &str, authenticates: &str) -> Self {
-        let files = tempfile::tempdir().unwrap();
-        let [certificate, key] = authority.issue(name);
-        let file = |name: &str, text: &str| {
-            let path = files.path().join(name);
-            std::fs::write(&path, text).unwrap();
-            path.to_str().unwrap().to_owned()
-        };
-        let (ca, certificate, key) = (
-            file("ca.pem", &authority.pem),
-            file("server.pem", &certificate),
-            file("server.key", &key),
-        );
+        let files = Files::of(authority, name);
         let port = free_port().to_string();
-        let server = Server::start_with(&[
-            "--tls-port",
-            &port,
-            "--tls-ca-cert-file",
-            &ca,
-            "--tls-cert-file",
-            &certificate,
-            "--tls-key-file",
-            &key,
-            "--tls-auth-clients",
-            authenticates,
-        ]);
+        let server = files.start(authenticates, |options| {
+            Server::start_with(&[options, &["--tls-port", &port]].concat())
+        });
         Self {
             server,
             url: format!("rediss://127.0.0.1:{port}"),
@@ -118,6 +136,53 @@ async fn a_client_shows_its_certificate_where_the_server_asks_for_one() {
         .connect()
         .await;
     assert_counts(store.unwrap()).await;
+}
+
+/// How many clients a node has on a port.
+fn clients(node: &Server, port: u16) -> usize {
+    let mut list = redis::cmd("CLIENT");
+    list.arg("LIST");
+    let list: String = node.query(list);
+    let address = format!(" laddr=127.0.0.1:{port} ");
+    list.lines().filter(|line| line.contains(&address)).count()
+}
+
+#[tokio::test]
+async fn every_node_of_a_cluster_is_spoken_to_over_tls_also_when_a_slot_moves() {
+    let authority = Authority::new();
+    let files = Files::of(&authority, "127.0.0.1");
+    let cluster = files.start("yes", Cluster::over_tls);
+    let [certificate, key] = authority.issue("client");
+    let builder = RedisStore::builder(&cluster.url()).ca_certificate(authority.pem.as_str());
+    let store = builder.client_certificate(certificate, key).connect().await;
+    let limiter = limiter(store.unwrap(), GENEROUS);
+    for subject in SUBJECTS {
+        let decision = limiter.check("api", subject).await.unwrap();
+        assert_eq!(decision.store_failure(), None, "{subject}");
+    }
+    let (from, key) = cluster.master_of(":api");
+    let to = (from + 1) % 3;
+    let slot = cluster.begin_to_move(&key, from, to);
+    cluster.move_key(&key, from, to);
+    for is_moved in [false, true] {
+        // Redirected by ASK, then by MOVED.
+        if is_moved {
+            cluster.end_move(slot, from, to);
+        }
+        for subject in SUBJECTS {
+            let decision = limiter.check("api", subject).await.unwrap();
+            assert_eq!(decision.store_failure(), None, "{subject}");
+        }
+    }
+    for subject in SUBJECTS {
+        assert_eq!(taken(&limiter, subject).await, 3, "{subject}");
+    }
+    for (master, tls_port) in cluster.masters.iter().zip(&cluster.tls_ports) {
+        assert!(!master.keys().is_empty());
+        assert!(clients(master, *tls_port) > 0);
+        // Whoever looks.
+        assert_eq!(clients(master, master.port()), 1);
+    }
 }
 
 #[tokio::test]

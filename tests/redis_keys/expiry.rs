@@ -118,7 +118,7 @@ async fn a_reservation_is_kept_until_it_is_paid() {
 
 /// Whether the only key expires so far ahead, or with the end of that second. Of the expiry itself only
 /// the millisecond is known.
-fn expires_in(bench: &Bench, ahead: Duration) -> bool {
+pub(crate) fn expires_in(bench: &Bench, ahead: Duration) -> bool {
     let until = bench.clock.now().saturating_add(ahead.into()).ceil_millis();
     (until..=until + 1_000).contains(&(expires_ms(bench.server()) + 1))
 }

@@ -14,13 +14,17 @@ pub(crate) type Planted = (&'static str, &'static str, &'static [&'static str]);
 
 const DEBTS: [&str; 4] = ["gcra", "bucket", "queue", "meter"];
 
-const NO_DEBT: [(&str, &[&str]); 10] = [
+const NO_DEBT: [(&str, &[&str]); 14] = [
     ("SET", &["hello"]),
     ("SET", &["nan"]),
     ("SET", &["inf"]),
     ("SET", &["1e300"]),
     ("SET", &["-7"]),
     ("SET", &["1.5"]),
+    ("SET", &[" 7"]),
+    ("SET", &["0x7"]),
+    ("SET", &["4102444800000000.5"]),
+    ("SET", &["99999999999999999999"]),
     ("SET", &["12:x:3"]),
     ("SET", &["4102444800000000:7:3"]),
     ("RPUSH", &["1", "2"]),
@@ -89,7 +93,7 @@ pub(crate) fn delete(server: &Server, key: &str) {
 }
 
 /// All that can be done with a key but to forget it.
-fn actions() -> [Action; 8] {
+fn actions() -> [Action; 9] {
     let credit = |taken_at| Action::Credit {
         permits: 1,
         taken_at,
@@ -97,6 +101,7 @@ fn actions() -> [Action; 8] {
     [
         Action::look(),
         Action::take(1),
+        Action::spend(1),
         Action::Charge(1),
         credit(None),
         credit(Some(Receipt::default().taken_at())),

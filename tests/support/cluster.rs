@@ -1,14 +1,25 @@
 //! A Redis Cluster of a test's own.
 
-use super::redis::Server;
+use super::redis::{Server, free_port};
 use super::sentinel::until;
 
 const SLOTS: usize = 16_384;
+
+const OPTIONS: [&str; 6] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "1000",
+    "--repl-diskless-sync-delay",
+    "0",
+];
 
 pub struct Cluster {
     pub masters: Vec<Server>,
     /// Of the master at the same position; none in a cluster without replicas.
     pub replicas: Vec<Server>,
+    /// Where the masters speak TLS, to each other too; none in a cluster without.
+    pub tls_ports: Vec<u16>,
 }
 
 impl Cluster {
@@ -22,15 +33,29 @@ impl Cluster {
         Self::start_with(3)
     }
 
-    fn start_with(replicas: usize) -> Self {
+    /// Three masters that speak TLS, with these options.
+    pub fn over_tls(options: &[&str]) -> Self {
         let start = |_| {
-            let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-            let quick = ["--repl-diskless-sync-delay", "0"];
-            Server::start_with(&[&options[..], &quick].concat())
+            let port = free_tls_port();
+            let tls = ["--tls-cluster", "yes", "--tls-port", &port.to_string()];
+            let master = Server::start_with(&[&OPTIONS[..], &tls, options].concat());
+            (master, port)
         };
+        let (masters, tls_ports) = (0..3).map(start).unzip();
+        Self::of(masters, Vec::new(), tls_ports)
+    }
+
+    fn start_with(replicas: usize) -> Self {
+        let start = |_| Server::start_with(&OPTIONS);
+        let masters = (0..3).map(start).collect();
+        Self::of(masters, (0..replicas).map(start).collect(), Vec::new())
+    }
+
+    fn of(masters: Vec<Server>, replicas: Vec<Server>, tls_ports: Vec<u16>) -> Self {
         let cluster = Self {
-            masters: (0..3).map(start).collect(),
-            replicas: (0..replicas).map(start).collect(),
+            masters,
+            replicas,
+            tls_ports,
         };
         for (position, master) in cluster.masters.iter().enumerate() {
             let mut slots = cluster_command("ADDSLOTS");
@@ -45,10 +70,10 @@ impl Cluster {
             epoch.arg(position + 1);
             node.query::<()>(epoch);
             let mut meet = cluster_command("MEET");
-            meet.arg("127.0.0.1").arg(cluster.masters[0].port());
+            meet.arg("127.0.0.1").arg(cluster.port(0));
             node.query::<()>(meet);
         }
-        let known = format!("cluster_known_nodes:{}", 3 + replicas);
+        let known = format!("cluster_known_nodes:{}", cluster.nodes().count());
         cluster.wait_until_each_says(&[&known]);
         for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
             let mut replicate = cluster_command("REPLICATE");
@@ -81,7 +106,18 @@ impl Cluster {
 
     /// Names one node; the others are found.
     pub fn url(&self) -> String {
-        format!("redis-cluster://127.0.0.1:{}", self.masters[0].port())
+        let scheme = match self.tls_ports[..] {
+            [] => "redis-cluster",
+            _ => "rediss-cluster",
+        };
+        format!("{scheme}://127.0.0.1:{}", self.port(0))
+    }
+
+    /// Where other nodes find a master.
+    fn port(&self, position: usize) -> u16 {
+        let tls = self.tls_ports.get(position);
+        tls.copied()
+            .unwrap_or_else(|| self.masters[position].port())
     }
 
     /// The position of the master that has a key.
@@ -110,7 +146,7 @@ impl Cluster {
 
     pub fn move_key(&self, key: &str, from: usize, to: usize) {
         let mut migrate = redis::cmd("MIGRATE");
-        migrate.arg("127.0.0.1").arg(self.masters[to].port());
+        migrate.arg("127.0.0.1").arg(self.port(to));
         migrate.arg(key).arg(0).arg(5_000);
         self.masters[from].query::<()>(migrate);
     }
@@ -127,6 +163,12 @@ impl Cluster {
         set_slot.arg(slot).arg(words);
         self.masters[position].query::<()>(set_slot);
     }
+}
+
+/// Nodes speak to each other on a port that is higher by ten thousand.
+fn free_tls_port() -> u16 {
+    let mut ports = std::iter::repeat_with(free_port);
+    ports.find(|port| *port < u16::MAX - 10_000).unwrap()
 }
 
 fn cluster_command(name: &str) -> redis::Cmd {

@@ -6,6 +6,7 @@ pub mod browser;
 pub mod cluster;
 pub mod example;
 pub mod limits;
+pub mod memory;
 pub mod prometheus;
 pub mod proxy;
 pub mod redis;

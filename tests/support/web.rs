@@ -12,7 +12,7 @@ use axum::routing::get;
 use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use tower_throttle::{Decision, Limiter, RateLimitLayer};
+use tower_throttle::{Decision, Key, Limiter, RateLimitLayer};
 
 /// Far above what anything takes here.
 pub const GENEROUS: Duration = Duration::from_secs(30);
@@ -116,12 +116,12 @@ pub async fn serve(app: Router) -> String {
 pub async fn eventually(
     limiter: &Limiter,
     policy: &str,
-    key: &str,
+    key: impl Into<Key>,
     is_so: impl Fn(&Decision) -> bool,
 ) -> Decision {
-    let started = Instant::now();
+    let (key, started) = (key.into(), Instant::now());
     loop {
-        let looked = limiter.peek(policy, key).await.unwrap();
+        let looked = limiter.peek(policy, key.clone()).await.unwrap();
         if is_so(&looked) {
             return looked;
         }

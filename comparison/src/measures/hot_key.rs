@@ -14,6 +14,7 @@ use crate::table::{Table, Target};
 const AT_ONCE: usize = 256;
 
 const OURS: &str = "RedisStore";
+const LEASED: &str = "RedisStore with leases of quota";
 const BARE_OURS: &str = "its script by a bare client";
 const BARE_TEXTBOOK: &str = "the textbook script by a bare client";
 
@@ -44,15 +45,23 @@ pub fn run(effort: Effort) -> Table {
         None,
         each(Round::server_cpu_us, BARE_TEXTBOOK),
     );
+    let leased = standings.iter();
+    let leased = leased.map(|one| one.ratio(Round::per_second, LEASED, BARE_OURS));
+    table.row(
+        "decisions a second with leases of quota, against its script by a bare client",
+        Target::AtLeast(10.0),
+        leased.collect::<Vec<_>>(),
+    );
     table
 }
 
 fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> Standings {
     let runtime = flavor.runtime();
     let allowance = Allowance::BOUNDLESS;
-    let (ours, as_ours, textbook) = runtime.block_on(async {
+    let (ours, leased, as_ours, textbook) = runtime.block_on(async {
         (
             Arc::new(Ours::over(redis, allowance).await),
+            Arc::new(Ours::leased(redis, allowance).await),
             Arc::new(Bare::as_ours(redis, allowance).await),
             Arc::new(Bare::script(redis, TEXTBOOK, allowance).await),
         )
@@ -65,6 +74,7 @@ fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> Standings {
     eprintln!("  {}", flavor.name());
     let contestants = [
         redis.contestant(OURS, &runtime, &ours, load),
+        redis.contestant(LEASED, &runtime, &leased, load),
         redis.contestant(BARE_OURS, &runtime, &as_ours, load),
         redis.contestant(BARE_TEXTBOOK, &runtime, &textbook, load),
     ];

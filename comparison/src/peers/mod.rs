@@ -26,9 +26,11 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// More than anybody here asks of one key out of many, at a rate so low that whoever has asked
-    /// before still has a key in Redis: the keys are warm.
-    pub const AMPLE: Self = Self::new(1, Duration::from_secs(1), 60_000);
+    /// More than anybody here asks of one key out of many, at a rate so low that each owes something
+    /// all the time: the keys are warm.
+    pub const AMPLE: Self = Self::new(10, Duration::from_secs(1), 60_000);
+    /// As an API may give.
+    pub const BRISK: Self = Self::new(100, Duration::from_secs(1), 60_000);
     /// A small part, a hundredth or less, of what is asked of one key.
     pub const SCARCE: Self = Self::new(100, Duration::from_secs(1), 10);
     /// More than one key can be asked in any measurement.

@@ -1,6 +1,6 @@
 //! This crate, without HTTP.
 
-use tower_throttle::{Limit, Limiter, MINUTE, Policy, Store};
+use tower_throttle::{Limit, Limiter, MINUTE, Policy, QuotaLease, Store};
 
 use super::Allowance;
 use crate::load::Decide;
@@ -21,8 +21,27 @@ impl Ours {
         Self::with(redis.store().await.without_deny_cache(), allowance)
     }
 
+    /// With leases of quota, so that a hot key is mostly answered from memory.
+    pub async fn leased(redis: &RedisServer, allowance: Allowance) -> Self {
+        let policy = policy(POLICY, allowance).quota_lease(QuotaLease::new());
+        // Others ask about the same key without.
+        Self::of(redis.store_with_prefix("leased").await, policy)
+    }
+
     pub fn with(store: impl Store, allowance: Allowance) -> Self {
-        let limiter = Limiter::builder(store).policy(policy(POLICY, allowance));
+        Self::of(store, policy(POLICY, allowance))
+    }
+
+    /// Charges so many permits of each key.
+    pub async fn owe(&self, keys: u64, permits: u32) {
+        for key in 0..keys {
+            let charged = self.0.charge(POLICY, key, permits).await;
+            charged.expect("a policy");
+        }
+    }
+
+    fn of(store: impl Store, policy: Policy) -> Self {
+        let limiter = Limiter::builder(store).policy(policy);
         // Late is not wrong here: other programs keep the machine busy, too.
         Self(limiter.timeout(MINUTE).build().expect("a sound policy"))
     }

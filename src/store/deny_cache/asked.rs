@@ -12,11 +12,11 @@ use crate::error::StoreError;
 use crate::store::Check;
 use crate::time::Micros;
 
-pub(super) struct Asked {
+pub(in crate::store) struct Asked {
     denials: Arc<Denials>,
     /// On the clock of the denials; the store has decided no earlier.
     sent: Micros,
-    checks: SmallVec<[AskedCheck; 2]>,
+    checks: SmallVec<[AskedCheck; 1]>,
 }
 
 struct AskedCheck {
@@ -50,8 +50,21 @@ impl Asked {
         }
     }
 
-    pub(super) fn answered(self, answer: &Result<Decisions, StoreError>) {
-        let Ok(decisions) = answer else { return };
+    /// It is sent later than it was asked, and decided after what has changed until now.
+    pub(in crate::store) fn is_sent_now(&mut self) {
+        self.sent = self.denials.now();
+        for check in &mut self.checks {
+            check.ticket = self.denials.table.ticket(check.key);
+        }
+    }
+
+    pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
+        if let Ok(decisions) = answer {
+            self.decided(decisions);
+        }
+    }
+
+    pub(in crate::store) fn decided(self, decisions: &Decisions) {
         let each = || self.checks.iter().zip(decisions.iter());
         let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
         let received = self.denials.now();

@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::asked::Asked;
 use super::table::{Recalled, Table};
 use crate::algorithm::{Action, Algorithm, Reading};
-use crate::decision::{Decision, Outcome};
+use crate::decision::{Decision, Decisions, Outcome};
 use crate::store::{Answer, Check, Store};
-use crate::time::{Clock, Micros};
+use crate::time::{Clock, Micros, SinceStart};
 
 /// How long a denial is remembered unless said otherwise.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(in crate::store) struct Denials {
 impl Denials {
     /// On a clock of its own unless the store has one that tests move.
     pub(in crate::store) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
-        let clock = clock.unwrap_or_else(|| Arc::new(SinceStart(Instant::now())));
+        let clock = clock.unwrap_or_else(|| Arc::new(SinceStart::new()));
         Self::empty(clock, DEFAULT_MAX_AGE.into())
     }
 
@@ -63,17 +63,11 @@ impl Denials {
         checks: &[Check<'_>],
         store: &impl Store,
     ) -> Answer {
-        // There may be hundreds of leases in a question, and nothing is remembered of any.
-        let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
-        if checks.iter().all(|check| is_for_lease(check.action)) {
-            return store.ask(checks);
-        }
-        let now = this.now();
-        if let Some(answer) = this.recall(checks, now) {
-            this.hits.fetch_add(1, Ordering::Relaxed);
-            return answer;
-        }
-        let asked = Asked::new(this, checks, now);
+        let asked = match Self::recall_or_note(this, checks) {
+            Ok(decisions) => return Answer::Ready(Ok(decisions)),
+            Err(None) => return store.ask(checks),
+            Err(Some(asked)) => asked,
+        };
         match store.ask(checks) {
             Answer::Ready(answer) => {
                 asked.answered(&answer);
@@ -87,24 +81,47 @@ impl Denials {
         }
     }
 
-    /// The answer to a question that is known to change nothing.
+    /// The answer from memory. Else the store is to be asked, and its answer to be told to what comes
+    /// back, where anything can be learned from it.
+    #[expect(
+        clippy::result_large_err,
+        reason = "a box would be an allocation for each question"
+    )]
+    pub(in crate::store) fn recall_or_note(
+        this: &Arc<Self>,
+        checks: &[Check<'_>],
+    ) -> Result<Decisions, Option<Asked>> {
+        // There may be hundreds of leases in a question, and nothing is remembered of any.
+        let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
+        if checks.iter().all(|check| is_for_lease(check.action)) {
+            return Err(None);
+        }
+        let now = this.now();
+        if let Some(decisions) = this.recall(checks, now) {
+            this.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(decisions);
+        }
+        Err(Some(Asked::new(this, checks, now)))
+    }
+
+    /// The decisions on a question that is known to change nothing.
     ///
     /// One enforced check that is denied denies them all, and keeps also those in shadow from being
     /// carried out; where all are in shadow, a rate of each limit must be denied. But every [penalty] among those
     /// must be known to be in force: one that is not may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
-    fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Answer> {
+    fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
         if let [check] = checks {
             let reading = self.recall_one(check, now)??;
-            return (!reading.fits).then(|| Answer::Ready(Ok(remember(check, &reading).into())));
+            return (!reading.fits).then(|| remember(check, &reading).into());
         }
         self.recall_together(checks, now)
     }
 
     // Out of line: most questions have one check.
     #[inline(never)]
-    fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Answer> {
+    fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
         let all_in_shadow = checks.iter().all(|check| check.is_shadow);
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
@@ -128,9 +145,9 @@ impl Denials {
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
             let decisions = decisions.iter().zip(checks);
-            let decisions = decisions
-                .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)));
-            Answer::Ready(Ok(decisions.collect()))
+            decisions
+                .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
+                .collect()
         })
     }
 
@@ -176,14 +193,5 @@ fn not_asked(algorithm: &Algorithm) -> Decision {
     Decision {
         is_remembered: true,
         ..Decision::unasked(Outcome::NotAsked, algorithm.quota())
-    }
-}
-
-/// Never steps back, as the system's clock may.
-struct SinceStart(Instant);
-
-impl Clock for SinceStart {
-    fn now(&self) -> Micros {
-        self.0.elapsed().into()
     }
 }

@@ -10,7 +10,7 @@ use crate::time::Clock;
 
 use self::denials::Denials;
 
-mod asked;
+pub(super) mod asked;
 pub(super) mod denials;
 mod table;
 

@@ -46,7 +46,7 @@ pub(super) fn failed(check: &Check<'_>, outcome: Outcome) -> Decision {
 }
 
 /// The checks of a question on its way, kept for the case that it gets no answer.
-pub(super) struct Kept(SmallVec<[OwnedCheck; 2]>);
+pub(super) struct Kept(SmallVec<[OwnedCheck; 1]>);
 
 impl Kept {
     pub(super) fn of(checks: &[Check<'_>]) -> Self {

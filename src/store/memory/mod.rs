@@ -18,6 +18,7 @@ use crate::time::{Clock, Micros, SystemClock};
 mod shard;
 mod shards;
 mod slot;
+mod table;
 mod together;
 
 const DEFAULT_CAPACITY: usize = 1_000_000;
@@ -54,8 +55,9 @@ const QUESTIONS_A_ROUND: u32 = 64;
 ///
 /// # Memory
 ///
-/// The table grows with the number of keys, to at most 180 bytes for each key of its capacity: 136
-/// MB for the default one. Some keys take more beside it:
+/// The table grows with the keys that there are at once, however many come and go, to at most 180
+/// bytes for each key of its capacity: 136 MB for the default one. It keeps what it has grown to.
+/// Some keys take more beside it:
 ///
 /// - a sliding log 48 bytes, and for each request in it when it was longest 16 to 32, 64 at least;
 /// - a sliding window 40, and as much for each slice in use as a log for each request;

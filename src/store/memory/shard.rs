@@ -6,9 +6,8 @@
 
 use std::mem;
 
-use hashbrown::HashTable;
-
 use super::slot::{Fingerprint, Slot};
+use super::table::{self, Table};
 use crate::algorithm::{Action, Reading};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -23,7 +22,7 @@ const STEPS_FOR_EACH_NEW: usize = 4;
 const STEPS_TO_EVICT: usize = 4_096;
 
 pub(super) struct Shard {
-    slots: HashTable<Slot>,
+    slots: Table,
     /// The most keys.
     bound: usize,
     broom: Hand,
@@ -37,7 +36,7 @@ pub(super) struct Shard {
 impl Shard {
     pub(super) fn new(bound: usize) -> Self {
         Self {
-            slots: HashTable::new(),
+            slots: Table::new(),
             bound,
             broom: Hand(0),
             clock: Hand(0),
@@ -117,9 +116,7 @@ impl Shard {
         if self.slots.len() >= self.bound {
             self.evict(now, keep)?;
         }
-        self.grow()?;
-        self.slots.insert_unique(rehash(&slot), slot, rehash);
-        Ok(())
+        table::insert(&mut self.slots, slot)
     }
 
     /// Takes back an [`insert`](Self::insert).
@@ -179,28 +176,6 @@ impl Shard {
         Ok(())
     }
 
-    /// Makes sure of a bucket for one more key.
-    fn grow(&mut self) -> Result<(), StoreError> {
-        if self.slots.len() < self.slots.capacity() {
-            return Ok(());
-        }
-        // A table that is wide enough for the bound is worn by removals, not crowded. The library
-        // would double it all the same, and the memory with it.
-        let buckets = self.slots.num_buckets();
-        if buckets / 4 * 3 >= self.bound {
-            let worn = mem::take(&mut self.slots);
-            self.slots = HashTable::with_capacity(buckets / 8 * 7);
-            for slot in worn {
-                self.slots.insert_unique(rehash(&slot), slot, rehash);
-            }
-            return Ok(());
-        }
-        // The reason is not handed on: it says no more than the kind does.
-        self.slots
-            .try_reserve(1, rehash)
-            .map_err(|_| StoreError::new(StoreErrorKind::Full))
-    }
-
     fn clear(&mut self, bucket: usize) {
         if let Ok(entry) = self.slots.get_bucket_entry(bucket) {
             entry.remove();
@@ -212,74 +187,17 @@ impl Shard {
 struct Hand(usize);
 
 impl Hand {
-    fn step(&mut self, slots: &HashTable<Slot>) -> usize {
+    fn step(&mut self, slots: &Table) -> usize {
         let next = self.0 + 1;
         let next = if next < slots.num_buckets() { next } else { 0 };
         mem::replace(&mut self.0, next)
     }
 }
 
-fn rehash(slot: &Slot) -> u64 {
-    slot.fingerprint.hash()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Algorithm;
-    use crate::key::Key;
-    use crate::limit::Limit;
-    use crate::store::{FailureMode, PolicyId};
-    use crate::time::MINUTE;
-
-    const NOW: Micros = Micros::new(1_000_000);
-
-    /// A key of no interest, which has used one permit of ten.
-    fn slot(key: u64) -> Slot {
-        let policy = PolicyId::new("api");
-        let check = Check {
-            policy: &policy,
-            subject: Key::from(key).subject(None),
-            algorithm: Algorithm::try_from(&Limit::gcra(10, MINUTE)).unwrap(),
-            action: Action::take(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        };
-        let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());
-        let reading = check.algorithm.read(&slot.state, NOW, &check.action);
-        check
-            .algorithm
-            .commit(&mut slot.state, NOW, &check.action, reading);
-        slot
-    }
-
-    #[test]
-    fn keys_that_come_and_go_at_the_bound_never_widen_the_table() {
-        // Over a doubling, so that the table is as crowded as it gets for one of them.
-        for bound in (700..=1_400).step_by(100) {
-            let mut shard = Shard::new(bound);
-            for key in 0..8_000 {
-                shard.insert(slot(key), NOW, &[]).unwrap();
-                assert!(shard.len() <= bound);
-            }
-            let bytes = shard.slots.allocation_size();
-            assert!(bytes <= 180 * bound, "{bound} keys take {bytes} bytes");
-        }
-    }
-
-    #[test]
-    fn a_table_that_is_wide_enough_is_renewed_in_its_size_and_loses_nothing() {
-        let mut shard = Shard::new(96);
-        shard.slots = HashTable::with_capacity(96);
-        let (buckets, places) = (shard.slots.num_buckets(), shard.slots.capacity() as u64);
-        // As many keys as buckets worn by removals would leave room for: none.
-        for slot in (0..places).map(slot) {
-            shard.slots.insert_unique(rehash(&slot), slot, rehash);
-        }
-        shard.grow().unwrap();
-        assert_eq!(shard.slots.num_buckets(), buckets);
-        assert!((0..places).all(|key| shard.find(slot(key).fingerprint).is_some()));
-    }
+    use crate::store::memory::slot::tests::{NOW, slot};
 
     #[test]
     fn a_key_of_the_same_question_is_not_removed_for_another() {

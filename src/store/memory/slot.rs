@@ -111,8 +111,34 @@ impl Slot {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::algorithm::Algorithm;
+    use crate::key::Key;
+    use crate::limit::Limit;
+    use crate::store::{FailureMode, PolicyId};
+    use crate::time::MINUTE;
+
+    pub(crate) const NOW: Micros = Micros::new(1_000_000);
+
+    /// A key of no interest, which has used one permit of ten.
+    pub(crate) fn slot(key: u64) -> Slot {
+        let policy = PolicyId::new("api");
+        let check = Check {
+            policy: &policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(&Limit::gcra(10, MINUTE)).unwrap(),
+            action: Action::take(1),
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        };
+        let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());
+        let reading = check.algorithm.read(&slot.state, NOW, &check.action);
+        check
+            .algorithm
+            .commit(&mut slot.state, NOW, &check.action, reading);
+        slot
+    }
 
     #[test]
     fn a_slot_is_one_cache_line() {

@@ -1,103 +1,91 @@
 //! Coalescing: plain takes of one key that wait for the same trip are asked as one, so that a hot key
 //! costs the server one script for each trip, whatever its load.
 //!
-//! A key of which no take is under way is asked about at once. Those that come while [`MOST_TRIPS`] are
-//! under way wait until one of them is back, and then go together.
+//! A key of which no take is under way is asked about at once. Those that come meanwhile wait until the
+//! answer is back, and then go together.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::Server;
-use super::lane::MOST_IN_FLIGHT;
-use super::plain::{Asked, Plain, PlainQueue};
+use super::plain::{Plain, PlainQueue};
+use super::server::Server;
 use crate::algorithm::Algorithm;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::store::deny_cache::asked::Asked as Noted;
 
-/// So many trips about one key are under way at once, at most.
-const MOST_TRIPS: usize = 2;
 const SHARDS: usize = 32;
 
 /// The keys of which takes are under way.
 #[derive(Default)]
 pub(super) struct Coalescing {
     shards: [Mutex<HashMap<u128, Busy>>; SHARDS],
-    /// Of all keys.
-    waiting: AtomicUsize,
 }
 
 /// A key of which takes are under way.
 struct Busy {
     /// One that is judged otherwise goes by itself.
     algorithm: Algorithm,
-    trips: usize,
     waiting: Vec<Waiting>,
 }
 
-/// A take that waits for the next trip.
+/// A take, and who is to be told of its answer for the memory of denials.
+pub(super) struct Take {
+    pub(super) plain: Plain,
+    pub(super) noted: Option<Noted>,
+}
+
+/// One that waits for the next trip.
 struct Waiting {
-    asked: Asked,
+    take: Take,
     told: oneshot::Sender<Told>,
 }
 
 /// What a trip has brought for one take.
 pub(super) enum Told {
-    /// What the key owed when its turn came.
-    Debt(u64),
+    Decided(Decisions),
     /// It has to be asked about by the script for everything.
-    OtherForm,
+    OtherForm(Take),
     Failed(StoreError),
 }
 
 /// How a take goes on.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each question"
+)]
 pub(super) enum Turn {
     /// By itself, at once.
-    Go(Trip),
+    Go(Trip, Take),
     /// With others.
     Wait(oneshot::Receiver<Told>),
 }
 
 impl Coalescing {
     /// Lets a take go, or wait for the next trip.
-    ///
-    /// # Errors
-    ///
-    /// When too many wait already.
-    pub(super) fn enter(server: &Server, plain: &Plain) -> Result<Turn, StoreError> {
-        let this = &server.0.coalescing;
-        let key = plain.fingerprint();
-        let go = |key| {
+    pub(super) fn enter(server: &Server, take: Take) -> Turn {
+        let (key, algorithm) = (take.plain.fingerprint(), take.plain.algorithm());
+        let go = |key, take| {
             let server = server.clone();
-            Ok(Turn::Go(Trip { server, key }))
+            Turn::Go(Trip { server, key }, take)
         };
-        let mut busy = this.lock(key);
-        match busy.entry(key) {
+        match server.coalescing().lock(key).entry(key) {
             Entry::Vacant(place) => {
                 place.insert(Busy {
-                    algorithm: plain.algorithm(),
-                    trips: 1,
+                    algorithm,
                     waiting: Vec::new(),
                 });
-                go(Some(key))
+                go(Some(key), take)
             }
-            Entry::Occupied(busy) if busy.get().algorithm != plain.algorithm() => go(None),
-            Entry::Occupied(mut busy) if busy.get().trips < MOST_TRIPS => {
-                busy.get_mut().trips += 1;
-                go(Some(key))
-            }
+            Entry::Occupied(busy) if busy.get().algorithm != algorithm => go(None, take),
             Entry::Occupied(mut busy) => {
-                if this.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_IN_FLIGHT {
-                    this.waiting.fetch_sub(1, Ordering::Relaxed);
-                    return Err(StoreError::new(StoreErrorKind::Overloaded));
-                }
                 let (told, turn) = oneshot::channel();
-                let asked = plain.asked.clone();
-                busy.get_mut().waiting.push(Waiting { asked, told });
-                Ok(Turn::Wait(turn))
+                busy.get_mut().waiting.push(Waiting { take, told });
+                Turn::Wait(turn)
             }
         }
     }
@@ -109,12 +97,8 @@ impl Coalescing {
             return Vec::new();
         };
         let waiting = std::mem::take(&mut busy.get_mut().waiting);
-        self.waiting.fetch_sub(waiting.len(), Ordering::Relaxed);
         if waiting.is_empty() {
-            busy.get_mut().trips -= 1;
-            if busy.get().trips == 0 {
-                busy.remove();
-            }
+            busy.remove();
         }
         waiting
     }
@@ -135,38 +119,62 @@ pub(super) struct Trip {
 
 impl Trip {
     /// Asks for all of these at once, and tells each.
-    async fn ask(self, waiting: Vec<Waiting>) {
+    async fn ask(self, mut waiting: Vec<Waiting>) {
         // Whoever has given up takes nothing.
-        let waiting: Vec<_> = waiting
-            .into_iter()
-            .filter(|waiting| !waiting.told.is_closed())
-            .collect();
-        let Some(queue) = PlainQueue::of(waiting.iter().map(|waiting| &waiting.asked)) else {
+        waiting.retain(|waiting| !waiting.told.is_closed());
+        let asked = waiting.iter().map(|waiting| &waiting.take.plain.asked);
+        let Some(queue) = PlainQueue::of(asked) else {
             return;
         };
-        let subject = queue.subject();
-        let answer = self.server.ask_plain(&queue, subject).await;
-        // Before anybody is told, so that the next ones are on their way while these go on.
-        drop(self);
+        for noted in waiting
+            .iter_mut()
+            .filter_map(|waiting| waiting.take.noted.as_mut())
+        {
+            noted.is_sent_now();
+        }
+        let answer = self.server.ask_plain(&queue, queue.subject()).await;
         let answer = answer.map_err(|error| (error.kind(), Arc::new(error)));
         let mut debts = queue.debts(answer.as_ref().ok().copied().flatten());
-        for waiting in waiting {
-            let told = match &answer {
-                Ok(_) => debts.next().map_or(Told::OtherForm, Told::Debt),
-                Err((kind, error)) => {
-                    Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
-                }
-            };
+        // In their order, so that what is remembered at last is what the last of them has left.
+        let told: Vec<_> = waiting
+            .into_iter()
+            .map(|Waiting { take, told }| {
+                let what = match &answer {
+                    Ok(_) => match debts.next() {
+                        Some(debt) => Told::Decided(take.decided(debt)),
+                        None => Told::OtherForm(take),
+                    },
+                    Err((kind, error)) => {
+                        Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
+                    }
+                };
+                (told, what)
+            })
+            .collect();
+        // Before anybody is told, so that the next ones are on their way while these go on.
+        drop(self);
+        for (told, what) in told {
             // Who has given up meanwhile is not told.
-            let _ = waiting.told.send(told);
+            let _ = told.send(what);
         }
+    }
+}
+
+impl Take {
+    /// The decision, when the key owed so much.
+    pub(super) fn decided(self, debt: u64) -> Decisions {
+        let decisions = self.plain.decide(debt);
+        if let Some(noted) = self.noted {
+            noted.decided(&decisions);
+        }
+        decisions
     }
 }
 
 impl Drop for Trip {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
-        let waiting = self.server.0.coalescing.next(key);
+        let waiting = self.server.coalescing().next(key);
         if waiting.is_empty() {
             return;
         }

@@ -32,7 +32,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// An idle connection is probed this often, so that middleboxes do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Questions that may wait in the client to be written: all that a lane lets in.
-const WRITE_QUEUE: usize = super::lane::MOST_IN_FLIGHT;
+const WRITE_QUEUE: usize = super::places::MOST_IN_FLIGHT;
 
 /// Makes connections.
 pub(super) enum Connector {

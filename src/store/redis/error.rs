@@ -149,6 +149,14 @@ pub(super) fn is_demoted(error: &RedisError) -> bool {
     says(error, "READONLY") || says(error, "MASTERDOWN")
 }
 
+/// Whether a script for some questions has met a value that it cannot read, and so has done nothing: the
+/// script for everything can, or tells what is wrong with it.
+pub(super) fn is_other_form(error: &RedisError) -> bool {
+    let is_servers = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+    let kinds = [StoreErrorKind::ForeignValue, StoreErrorKind::BadReply];
+    is_servers && !is_no_script(error) && kinds.contains(&of_server(error))
+}
+
 /// What an error means for a decision.
 pub(super) fn kind(error: &RedisError) -> StoreErrorKind {
     match error.kind() {

@@ -52,18 +52,24 @@ impl Held {
         is_asking: bool,
     ) -> RedisResult<Value> {
         let waiting = Waiting(self);
-        let mut reply = self.send(question.by_digest(), is_asking).await;
+        let command = question.by_digest();
+        // What is rare is boxed: every question's future has room for it.
+        let mut reply = match is_asking {
+            false => self.command(&command).await,
+            true => Box::pin(self.asking(command)).await,
+        };
         if reply.as_ref().is_err_and(is_no_script) {
-            reply = self.send(question.with_text(), is_asking).await;
+            let command = question.with_text();
+            reply = match is_asking {
+                false => Box::pin(self.command(&command)).await,
+                true => Box::pin(self.asking(command)).await,
+            };
         }
         waiting.answered();
         reply
     }
 
-    async fn send(&self, command: Cmd, is_asking: bool) -> RedisResult<Value> {
-        if !is_asking {
-            return self.command(command).await;
-        }
+    async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         // Written in one piece, so that nobody else's question comes between.
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command);
@@ -72,9 +78,9 @@ impl Held {
         replies.pop().unwrap_or(Value::Nil).extract_error()
     }
 
-    pub(super) async fn command(&self, command: Cmd) -> RedisResult<Value> {
+    pub(super) async fn command(&self, command: &Cmd) -> RedisResult<Value> {
         let mut connection = self.connection.clone();
-        let reply = connection.send_packed_command(&command).await?;
+        let reply = connection.send_packed_command(command).await?;
         reply.extract_error()
     }
 
@@ -82,7 +88,7 @@ impl Held {
     pub(super) async fn beat(&self) -> RedisResult<()> {
         let mut script = redis::cmd("EVAL");
         script.arg("return 1").arg(0);
-        self.command(script).await?;
+        self.command(&script).await?;
         self.has_answered();
         Ok(())
     }

@@ -72,6 +72,19 @@ pub(super) fn field(check: &Check<'_>) -> String {
     }
 }
 
+/// Whether both states are in one key.
+pub(super) fn are_together(one: &Check<'_>, other: &Check<'_>) -> bool {
+    let is_same_limit = || {
+        one.policy.name() == other.policy.name()
+            && one.algorithm.name() == other.algorithm.name()
+            && one.algorithm.packs()
+    };
+    let group = shared_by(one);
+    one.subject == other.subject
+        && group == shared_by(other)
+        && (group.is_some() || is_same_limit())
+}
+
 /// The group that its key belongs to.
 fn shared_by<'a>(check: &Check<'a>) -> Option<&'a str> {
     // A ban is no part of the limit.

@@ -7,7 +7,6 @@
 //! that is lost is made anew at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::watch;
@@ -21,10 +20,6 @@ use crate::error::{StoreError, StoreErrorKind};
 
 mod recovery;
 
-/// Beyond so many questions under way a further one fails at once: nothing waits in a queue
-/// without bound.
-pub(super) const MOST_IN_FLIGHT: usize = 1_024;
-
 /// Clones share the connection.
 #[derive(Clone)]
 pub(super) struct Lane(Arc<Shared>);
@@ -32,7 +27,6 @@ pub(super) struct Lane(Arc<Shared>);
 struct Shared {
     connector: Arc<Connector>,
     link: watch::Sender<Link>,
-    in_flight: AtomicUsize,
 }
 
 /// The state of the held connection.
@@ -56,7 +50,6 @@ impl Lane {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
             link: watch::Sender::new(Link::Down(None)),
-            in_flight: AtomicUsize::new(0),
         }))
     }
 
@@ -65,8 +58,8 @@ impl Lane {
     pub(super) async fn try_out(&self, question: &impl Scripted) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
         let in_both_ways = async {
-            held.command(question.with_text()).await?;
-            held.command(question.by_digest()).await
+            held.command(&question.with_text()).await?;
+            held.command(&question.by_digest()).await
         };
         match tokio::time::timeout(CONNECT_TIMEOUT, in_both_ways).await {
             Ok(reply) => reply.map_err(of_question),
@@ -77,11 +70,12 @@ impl Lane {
     /// Sends a question. The future may be dropped at any time; the server may count the question
     /// all the same.
     pub(super) async fn send(&self, question: &impl Scripted) -> Result<Value, Failed> {
-        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
         match self.0.ask(question, false).await {
             // Nothing ran, and its successor may be known already. Once: a server that was just
             // connected to is not left again before the pause is over.
-            Err(Failed::Answer(error)) if is_demoted(&error) => self.0.ask(question, false).await,
+            Err(Failed::Answer(error)) if is_demoted(&error) => {
+                Box::pin(self.0.ask(question, false)).await
+            }
             answer => answer,
         }
     }
@@ -92,14 +86,13 @@ impl Lane {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        let _place = Place::take(&self.0).map_err(Failed::NotAsked)?;
         self.0.ask(question, is_asking).await
     }
 
     /// Sends a command that is no question.
     pub(super) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
-        held.command(command).await.map_err(|error| {
+        held.command(&command).await.map_err(|error| {
             self.0.lose_if_lost(&held, &error);
             of_question(error)
         })
@@ -144,7 +137,10 @@ impl Shared {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        let held = self.held().await.map_err(Failed::NotAsked)?;
+        let held = match self.live() {
+            Some(held) => held,
+            None => Box::pin(self.held()).await.map_err(Failed::NotAsked)?,
+        };
         let reply = held.ask(question, is_asking).await;
         reply.map_err(|error| {
             self.lose_if_lost(&held, &error);
@@ -158,13 +154,16 @@ impl Shared {
         }
     }
 
+    /// The held connection, as far as it is known to be of use.
+    fn live(&self) -> Option<Arc<Held>> {
+        match &*self.link.borrow() {
+            Link::Up(held) if !held.is_dead() => Some(Arc::clone(held)),
+            _ => None,
+        }
+    }
+
     /// The held connection; makes one when there is none.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
-        if let Link::Up(held) = &*self.link.borrow()
-            && !held.is_dead()
-        {
-            return Ok(Arc::clone(held));
-        }
         let mut link = self.link.subscribe();
         loop {
             let current = link.borrow_and_update().clone();
@@ -245,25 +244,5 @@ impl Drop for Attempt {
             }
             open
         });
-    }
-}
-
-/// One of the places for questions under way; given back when dropped.
-struct Place(Arc<Shared>);
-
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Result<Self, StoreError> {
-        let before = shared.in_flight.fetch_add(1, Ordering::Relaxed);
-        let place = Self(Arc::clone(shared));
-        if before >= MOST_IN_FLIGHT {
-            return Err(StoreError::new(StoreErrorKind::Overloaded));
-        }
-        Ok(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,18 +1,13 @@
 //! The fleet's store: every verdict is one script call on a Redis or Valkey server.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
 use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Recovered, Store};
-use crate::decision::Decisions;
-use crate::error::{StoreError, StoreErrorKind};
-use crate::key::Subject;
-use crate::time::{Clock, Micros};
+use crate::error::StoreError;
+use crate::time::Clock;
 
 mod address;
 mod builder;
@@ -23,25 +18,22 @@ mod error;
 mod held;
 mod keys;
 mod lane;
+mod places;
 mod plain;
 mod plain_pack;
 mod reply;
 mod script;
 mod self_test;
 mod sentinel;
+mod server;
 mod split;
 mod tls;
 
-use cluster::Cluster;
-use coalesce::{Coalescing, Told, Turn};
 use connect::Connector;
 use keys::Prefix;
-use lane::{Failed, Lane};
-use plain::{Plain, is_other_form};
-use plain_pack::PlainPack;
-use reply::Expected;
-use script::{Question, Scripted};
+use lane::Lane;
 use self_test::SelfTest;
+use server::{Server, Servers};
 
 pub use builder::RedisStoreBuilder;
 #[cfg(fuzzing)]
@@ -88,15 +80,17 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
-/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`, and
-/// so has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
-/// `gcra1+3600s`. All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
+/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. The
+/// [further rates](crate::Limit::and) of a limit are in the key of the first, but for those of a sliding
+/// log, whose keys have their periods in the layout: `sliding_log1+3600s`. The policies of a
+/// [group](crate::Policy::group) have one key together, `{prefix}:group1:{<hash of the subject>}:{group}`.
+/// All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
 ///
 /// # Rights
 ///
 /// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +incrby +del
-/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat`. In
+/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
 ///
@@ -114,24 +108,6 @@ pub use reply::fuzzing::redis_reply;
 pub struct RedisStore {
     server: Server,
     denials: Option<Arc<Denials>>,
-}
-
-/// The servers, without a memory of denials. Clones share the connections.
-#[derive(Clone)]
-struct Server(Arc<Shared>);
-
-struct Shared {
-    servers: Servers,
-    prefix: Prefix,
-    clock: Option<Arc<dyn Clock>>,
-    coalescing: Coalescing,
-}
-
-/// Who is asked. Clones share the connections.
-#[derive(Clone)]
-enum Servers {
-    One(Lane),
-    Cluster(Cluster),
 }
 
 impl RedisStore {
@@ -188,7 +164,7 @@ impl RedisStore {
     #[must_use]
     pub fn deny_cache_max_age(self, age: Duration) -> Self {
         let denials = self.denials.map_or_else(
-            || Denials::new(self.server.0.clock.clone()).with_max_age(age),
+            || Denials::new(self.server.clock().cloned()).with_max_age(age),
             |denials| denials.with_max_age(age),
         );
         Self {
@@ -205,21 +181,14 @@ impl RedisStore {
     fn over(servers: Servers, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
         Self {
             denials: Some(Arc::new(Denials::new(clock.clone()))),
-            server: Server(Arc::new(Shared {
-                servers,
-                prefix,
-                clock,
-                coalescing: Coalescing::default(),
-            })),
+            server: Server::new(servers, prefix, clock),
         }
     }
 
     /// Does what decisions do, on keys of its own.
     async fn try_out(&self) -> Result<(), StoreError> {
-        let Shared {
-            servers, prefix, ..
-        } = &*self.server.0;
-        match servers {
+        let prefix = self.server.prefix();
+        match self.server.servers() {
             Servers::One(lane) => {
                 SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
             }
@@ -230,131 +199,25 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        match &self.denials {
-            Some(denials) => Denials::ask(denials, checks, &self.server),
-            None => self.server.ask(checks),
-        }
-    }
-
-    fn recovered(&self, within: Duration) -> Option<Recovered> {
-        self.server.recovered(within)
-    }
-}
-
-impl Store for Server {
-    fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let Some(first) = checks.first() else {
-            return Answer::Ready(Ok(std::iter::empty().collect()));
-        };
-        let is_split = matches!(self.0.servers, Servers::Cluster(_))
-            && checks.iter().any(|check| check.subject != first.subject);
-        Answer::Pending(if is_split {
-            Box::pin(split::ask(self.clone(), split::parts(checks)))
-        } else if let Some(plain) = Plain::of(checks, &self.0.prefix, self.now()) {
-            Box::pin(self.clone().plain_trip(plain))
-        } else if let Some(pack) = PlainPack::of(checks, &self.0.prefix, self.now()) {
-            Box::pin(self.clone().plain_pack_trip(pack))
-        } else {
-            Box::pin(self.trip(checks, first.subject))
-        })
-    }
-
-    fn recovered(&self, within: Duration) -> Option<Recovered> {
-        Some(match self.0.servers.clone() {
-            Servers::One(lane) => Box::pin(lane.recovered(within)),
-            Servers::Cluster(cluster) => Box::pin(cluster.recovered(within)),
-        })
-    }
-}
-
-impl Server {
-    /// One script call; in a cluster, about this subject. The future owns all it needs.
-    fn trip(
-        &self,
-        checks: &[Check<'_>],
-        subject: Subject,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send + use<> {
-        let question = Question::new(checks, &self.0.prefix, self.now());
-        let expected = Expected::of(checks);
-        let servers = self.0.servers.clone();
-        async move { expected.read(servers.send(&question, subject).await?) }
-    }
-
-    /// The same of a plain take, by the script for such; where the key's state has another form, by
-    /// the one for everything.
-    async fn plain_trip(self, plain: Plain) -> Result<Decisions, StoreError> {
-        let subject = plain.check().subject;
-        let debt = match Coalescing::enter(&self, &plain)? {
-            Turn::Go(trip) => {
-                let debt = self.ask_plain(&plain, subject).await;
-                drop(trip);
-                debt?
-            }
-            Turn::Wait(told) => match told.await {
-                Ok(Told::Debt(debt)) => Some(debt),
-                Ok(Told::OtherForm) => None,
-                Ok(Told::Failed(error)) => return Err(error),
-                Err(gone) => {
-                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
-                }
+        let noted = match &self.denials {
+            None => None,
+            Some(denials) => match Denials::recall_or_note(denials, checks) {
+                Ok(decisions) => return Answer::Ready(Ok(decisions)),
+                Err(noted) => noted,
             },
         };
-        match debt {
-            Some(debt) => Ok(plain.decide(debt)),
-            None => self.trip(&[plain.check()], subject).await,
-        }
+        Answer::Pending(Box::pin(self.server.trip(checks, noted).answer()))
     }
 
-    /// The same of plain takes whose states share a key.
-    async fn plain_pack_trip(self, pack: PlainPack) -> Result<Decisions, StoreError> {
-        let subject = pack.subject();
-        let answer = match self.0.servers.send(&pack, subject).await {
-            Ok(reply) => pack.read(&reply),
-            Err(Failed::Answer(error)) if is_other_form(&error) => None,
-            Err(failed) => return Err(failed.into()),
-        };
-        match answer {
-            Some(decisions) => Ok(decisions),
-            None => self.trip(&pack.checks(), subject).await,
-        }
-    }
-
-    /// What the key of plain takes owed; `None` when its state has another form.
-    async fn ask_plain(
-        &self,
-        question: &impl Scripted,
-        subject: Subject,
-    ) -> Result<Option<u64>, StoreError> {
-        match self.0.servers.send(question, subject).await {
-            Ok(reply) => Ok(plain::debt(&reply)),
-            Err(Failed::Answer(error)) if is_other_form(&error) => Ok(None),
-            Err(failed) => Err(failed.into()),
-        }
-    }
-
-    /// Zero asks the server's clock.
-    fn now(&self) -> Micros {
-        self.0
-            .clock
-            .as_ref()
-            .map_or(Micros::ZERO, |clock| clock.now())
-    }
-}
-
-impl Servers {
-    /// Sends a question, in a cluster one about this subject.
-    async fn send(&self, question: &impl Scripted, subject: Subject) -> Result<Value, Failed> {
-        match self {
-            Self::One(lane) => lane.send(question).await,
-            Self::Cluster(cluster) => cluster.send(question, subject).await,
-        }
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        Some(self.server.recovered(within))
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.server.0.prefix)
+            .field("prefix", self.server.prefix())
             .finish_non_exhaustive()
     }
 }

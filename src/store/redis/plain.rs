@@ -1,8 +1,8 @@
 //! The question that most requests are: one plain take of one key, answered with one integer.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 
 use super::keys::{Prefix, field};
 use super::script::Scripted;
@@ -16,8 +16,11 @@ use crate::time::Micros;
 pub(super) const TEXT: &str = include_str!("../../../lua/plain.lua");
 pub(super) const QUEUE_TEXT: &str = include_str!("../../../lua/plain_queue.lua");
 
-/// What a debt is below: that which is not, is none.
-const MOST_DEBT_US: i64 = 1 << 53;
+/// What a debt is below, as nobody owes more than 120 years: that which is not, is none.
+const MOST_DEBT_US: i64 = 1 << 52;
+
+/// About so long is a command beside its script: to be made in one piece.
+const MOST_BYTES: usize = 160;
 
 /// The question.
 pub(super) struct Plain {
@@ -28,7 +31,7 @@ pub(super) struct Plain {
 /// What of it is sent.
 #[derive(Clone)]
 pub(super) struct Asked {
-    key: Arc<str>,
+    key: String,
     subject: Subject,
     take: PlainTake,
     /// Zero asks the server's clock.
@@ -45,7 +48,7 @@ impl Plain {
         Some(Self {
             asked: Asked {
                 take: PlainTake::of(&check.algorithm, &check.action)?,
-                key: prefix.key(check).into(),
+                key: prefix.key(check),
                 subject: check.subject,
                 now,
             },
@@ -57,6 +60,10 @@ impl Plain {
     pub(super) fn decide(&self, debt_us: u64) -> Decisions {
         let ask = Ask::enforced(&self.check.algorithm, &self.check.action);
         decide(std::iter::once(ask), &[self.asked.take.read(debt_us)])
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        self.asked.subject
     }
 
     /// What its key is known by in this process.
@@ -76,8 +83,8 @@ impl Plain {
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let Asked { key, take, now, .. } = &self.asked;
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(1).arg(&**key);
+        let mut command = Cmd::with_capacity(7, MOST_BYTES + script.len());
+        command.arg(verb).arg(script).arg(1).arg(key);
         command.arg(take.cost_us).arg(take.room_us);
         if *now > Micros::ZERO {
             command.arg(now.get());
@@ -108,7 +115,7 @@ pub(super) fn debt(reply: &Value) -> Option<u64> {
 
 /// Plain takes of one key, in the order in which they came.
 pub(super) struct PlainQueue {
-    key: Arc<str>,
+    key: String,
     subject: Subject,
     now: Micros,
     takes: Vec<PlainTake>,
@@ -119,7 +126,7 @@ impl PlainQueue {
     pub(super) fn of<'a>(asked: impl Iterator<Item = &'a Asked> + Clone) -> Option<Self> {
         let first = asked.clone().next()?;
         Some(Self {
-            key: Arc::clone(&first.key),
+            key: first.key.clone(),
             subject: first.subject,
             now: asked.clone().map(|asked| asked.now).max()?,
             takes: asked.map(|asked| asked.take).collect(),
@@ -144,7 +151,7 @@ impl PlainQueue {
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(verb);
-        command.arg(script).arg(1).arg(&*self.key);
+        command.arg(script).arg(1).arg(&self.key);
         command.arg(self.now.get());
         let tolerance_us = self.takes.first().map(|take| take.cost_us + take.room_us);
         command.arg(tolerance_us.unwrap_or_default());
@@ -165,15 +172,4 @@ impl Scripted for PlainQueue {
     fn with_text(&self) -> Cmd {
         self.command("EVAL", QUEUE_TEXT)
     }
-}
-
-/// Whether the key holds another form of the state, or something else: nothing was written.
-pub(super) fn is_other_form(error: &RedisError) -> bool {
-    let texts = [
-        "attempt to perform arithmetic",
-        "not an integer",
-        "out of range",
-    ];
-    let detail = error.detail().unwrap_or_default();
-    texts.iter().any(|text| detail.contains(text))
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
-use super::keys::{Prefix, field};
+use super::keys::{Prefix, are_together, field};
 use super::plain::debt;
 use super::script::Scripted;
 use crate::algorithm::{Ask, PlainTake, Reading, decide};
@@ -33,7 +33,7 @@ impl PlainPack {
     /// `None` when the checks ask for something else, or of more than one key.
     pub(super) fn of(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Option<Self> {
         let (first, others) = checks.split_first()?;
-        if !others.iter().all(|other| shares_key(first, other)) {
+        if !others.iter().all(|other| are_together(first, other)) {
             return None;
         }
         let takes = checks.iter().map(|check| {
@@ -104,16 +104,6 @@ impl Scripted for PlainPack {
     fn with_text(&self) -> Cmd {
         self.command("EVAL", TEXT)
     }
-}
-
-/// Whether both states are in one key, and not in that of the other's own.
-fn shares_key(one: &Check<'_>, other: &Check<'_>) -> bool {
-    let group = |check: &Check<'_>| check.policy.group().map(str::to_owned);
-    let is_same_limit =
-        one.policy.name() == other.policy.name() && one.algorithm.name() == other.algorithm.name();
-    one.subject == other.subject
-        && group(one) == group(other)
-        && (is_same_limit || one.policy.group().is_some())
 }
 
 /// As much of the format as the takes need: <https://github.com/msgpack/msgpack/blob/master/spec.md>.

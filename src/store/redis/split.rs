@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::Server;
+use super::server::Server;
 use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
@@ -134,7 +134,7 @@ impl Part {
 
     async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
         let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
-        let answer = server.trip(&checks, self.subject).await?;
+        let answer = server.ask_any(&checks).await?;
         if answer.len() == checks.len() {
             Ok(answer)
         } else {
@@ -179,7 +179,7 @@ impl Part {
         });
         let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
         if !checks.is_empty() {
-            let _ = server.trip(&checks, self.subject).await;
+            let _ = server.ask_any(&checks).await;
         }
     }
 }

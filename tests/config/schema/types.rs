@@ -91,8 +91,15 @@ pub(super) struct Policy {
     /// gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long,
     /// 1 ms to 24 h, instead of being denied.
     max_wait: Option<Time>,
+    /// All but sliding-log and concurrency: policies of the same group keep what they know of a subject
+    /// in one place; none unless said.
+    #[schemars(regex(pattern = r"^[ -~]{1,64}$"))]
+    group: Option<String>,
     /// Bans who is denied too often.
     penalty: Option<Penalty>,
+    /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of subjects that
+    /// are often asked for in batches; false unless said.
+    quota_lease: Option<QuotaLease>,
     /// What becomes of a request that does not say whose it is; "shared" unless said.
     on_missing_key: Option<OnMissingKey>,
     /// What it decides when the store gives no answer; what the file says for all unless said.
@@ -113,6 +120,24 @@ pub(super) struct Penalty {
     /// Each ban is twice as long as the one before, up to this; each is as long as the first unless
     /// said.
     longest: Option<Time>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum QuotaLease {
+    Switch(bool),
+    Terms(QuotaLeaseTerms),
+}
+
+/// How much of a limit a process holds in advance, and for how long.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuotaLeaseTerms {
+    /// The most that a process holds, as a share of the limit: above 0, at most 1; 0.1 unless said.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
+    share: Option<f64>,
+    /// How long it hands permits out after they were taken, 10 ms to 60 s; "1s" unless said.
+    max_age: Option<Time>,
 }
 
 /// A variable of the environment.

@@ -1,0 +1,74 @@
+//! A hot policy with leases of quota beside the same without, over one Redis: everybody is the same
+//! subject, and all are allowed. Compare ratios within one run only.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use futures_util::future::join_all;
+use tokio::runtime::Runtime;
+use tower_throttle::{Limit, Limiter, Policy, QuotaLease, SECOND};
+
+#[path = "../tests/support/redis.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod server;
+
+/// The time of `rounds` decisions, so many under way at any time, on both workers.
+async fn timed(limiter: &Limiter, policy: &'static str, rounds: u64, at_once: u64) -> Duration {
+    let started = Instant::now();
+    let tasks = (0..at_once).map(|lane| {
+        let limiter = limiter.clone();
+        // The last rounds are shared out unevenly.
+        let rounds = rounds / at_once + u64::from(lane < rounds % at_once);
+        tokio::spawn(async move {
+            for round in 0..rounds {
+                let decision = limiter.check(policy, 7_u64).await.unwrap();
+                assert!(black_box(decision).is_allowed());
+                // As a server does between requests: what never waits lets nobody else on.
+                if round % 64 == 63 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        })
+    });
+    for task in join_all(tasks).await {
+        task.unwrap();
+    }
+    started.elapsed()
+}
+
+fn hot_policy(criterion: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let server = server::Server::start();
+    let limit = Limit::gcra(10_000_000, SECOND);
+    let policies = [
+        Policy::new("leased", limit).quota_lease(QuotaLease::new()),
+        Policy::new("each asked", limit),
+    ];
+    let store = runtime.block_on(server.store());
+    let limiter = Limiter::builder(store).policies(policies);
+    let limiter = limiter.timeout(10 * SECOND).build().unwrap();
+
+    for at_once in [64, 256] {
+        let mut group = criterion.benchmark_group(format!("hot policy, {at_once} at once"));
+        group.throughput(Throughput::Elements(1));
+        for policy in ["each asked", "leased"] {
+            group.bench_function(policy, |bencher| {
+                bencher
+                    .to_async(&runtime)
+                    .iter_custom(|rounds| timed(&limiter, policy, rounds, at_once));
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = hot_policy
+}
+criterion_main!(benches);

@@ -1,0 +1,29 @@
+//! `quota_lease = true`, or `{ ... }`: the file's words for a `QuotaLease`.
+
+use super::field::Field;
+use super::fields::Known;
+use super::rate::time;
+use super::{FileError, unsound};
+use crate::store::QuotaLease;
+
+const FIELDS: Known = &["share", "max_age"];
+
+/// `None` where it is switched off.
+pub(super) fn read(field: &Field<'_>) -> Result<Option<QuotaLease>, FileError> {
+    if let Some(is_on) = field.as_boolean() {
+        return Ok(is_on.then(QuotaLease::new));
+    }
+    let expected = "true, or a table, as { share = 0.1, max_age = \"1s\" }";
+    let fields = field.table(FIELDS, expected)?;
+    let mut lease = QuotaLease::new();
+    if let Some(share) = fields.get("share") {
+        lease = lease.share(share.fraction("a share of the limit, above 0 and at most 1")?);
+    }
+    if let Some(age) = fields.get("max_age") {
+        lease = lease.max_age(time(&age)?);
+    }
+    // The limiter's own check, so that what it refuses is refused with its place.
+    let sound = lease.sound();
+    let sound = sound.map_err(|error| unsound::quota_lease(&fields, error))?;
+    Ok(Some(sound))
+}

@@ -1,0 +1,122 @@
+//! `QuotaLease`: how much of a limit a process may hold in advance, and for how long.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+use crate::time::Micros;
+
+/// A process that decides often about the same subject takes a batch of permits in one trip, and
+/// hands them out from memory. For [`Policy::quota_lease`](crate::Policy::quota_lease).
+///
+/// The limit holds over the whole fleet, to the permit and at every instant: a permit is handed out
+/// at most once, and only for as long as it would count, had it been handed out when it was taken.
+/// What leases change is who gets a permit, and when:
+///
+/// - **Unevenly.** A process holds at most a [`share`](Self::share) of what the limit ever has at
+///   once. So `n` processes may hold `n * share` of it while another one is denied: for at most
+///   [`max_age`](Self::max_age).
+/// - **Late.** What is left of a batch is given back when the subject was not asked for in a fifth of
+///   a second, at the most age, and when the limiter is dropped; in the background, a tenth of a
+///   second later at most. What cannot be given back comes back with time, as if it had been used:
+///   of a process that was killed, or when the trip fails; of [`gcra`](crate::Limit::gcra) and the
+///   buckets also when somebody else has taken permits since, so that none is there twice.
+///
+/// # When is it taken?
+///
+/// Only for subjects that are asked for so often in this process that a batch saves trips, at least
+/// eight for each; a tenth of a second's worth or so at a time, in the background and before the last
+/// one is used up. All others, and who asks for more than is left in the batch, are asked about as
+/// without leases. So every denial is the store's.
+///
+/// Of `gcra` and the buckets a batch lasts no longer than its permits take to come back. A process
+/// that uses a small part of a high limit gains little; the more of it is used, the more is gained.
+///
+/// # What if several policies are about a request?
+///
+/// Then all are decided in the store, all or nothing, and a batch is not used: a trip is taken
+/// anyway. So it is for policies in [shadow](crate::Mode::Shadow), and for callers who are ready to
+/// wait.
+///
+/// # What if the key is changed by hand?
+///
+/// [`reset`](crate::Limiter::reset) and [`credit`](crate::Limiter::credit) let go of what this
+/// process holds. What others hold they hand out for their most age: until then a subject can get as
+/// much more than its limit as was forgotten or credited. When rules are replaced, a batch of the old
+/// limit is not used for the new one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Limit, Policy, QuotaLease, SECOND};
+///
+/// // Twenty processes, none of which is to hold more than 2 %.
+/// let lease = QuotaLease::new().share(0.02).max_age(Duration::from_millis(500));
+/// let everybody = Policy::new("everybody", Limit::gcra(100_000, SECOND)).quota_lease(lease);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct QuotaLease {
+    share: f64,
+    max_age: Duration,
+}
+
+impl QuotaLease {
+    /// At most a tenth of what the limit ever has at once, for at most a second.
+    pub const fn new() -> Self {
+        Self {
+            share: 0.1,
+            max_age: Duration::from_secs(1),
+        }
+    }
+
+    /// The most that one process holds at a time: a part of the limit, of its burst or of its
+    /// capacity, above 0 and at most 1; a tenth unless said. Rounded down, to 1 at least.
+    pub const fn share(mut self, share: f64) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// How long permits are handed out after they were taken, 10 ms to 60 s; a second unless said.
+    pub const fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = age;
+        self
+    }
+
+    /// The same, if it makes sense.
+    pub(crate) fn sound(self) -> Result<Self, ConfigError> {
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return Err(ConfigError::out_of_range(
+                "quota_lease.share",
+                self.share,
+                "a share of the limit, above 0 and at most 1",
+            ));
+        }
+        if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.max_age) {
+            return Err(ConfigError::out_of_range(
+                "quota_lease.max_age",
+                format_args!("{:?}", self.max_age),
+                "10 ms to 60 s",
+            ));
+        }
+        Ok(self)
+    }
+
+    pub(super) fn most_share(&self) -> f64 {
+        self.share
+    }
+
+    pub(super) fn most_age(&self) -> Micros {
+        self.max_age.into()
+    }
+
+    /// How long a batch is meant to last.
+    pub(super) fn horizon(&self) -> Micros {
+        const LONGEST: u64 = 100_000;
+        Micros::new((self.most_age().get() / 2).min(LONGEST))
+    }
+}
+
+impl Default for QuotaLease {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,158 @@
+//! Leases of quota: permits of a subject that is often asked for are taken in batches and handed out
+//! from memory. A `Store` around a store that takes a trip.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use self::account::{Account, Spent};
+use self::shared::Shared;
+use super::{Answer, Check, Recovered, Store};
+use crate::algorithm::{Action, Patience};
+use crate::decision::{Decision, Decisions};
+use crate::time::{Clock, SinceStart};
+
+mod account;
+mod batch;
+mod demand;
+mod lease;
+mod refill;
+mod shared;
+mod table;
+
+pub use self::lease::QuotaLease;
+
+/// Answers what batches suffice for, and hands all else on.
+pub(crate) struct Leased<S: Store>(Arc<Shared<S>>);
+
+impl<S: Store> Leased<S> {
+    /// Around this store. A batch that has not come within this time is not waited for.
+    pub(crate) fn new(inner: S, deadline: Duration) -> Self {
+        Self::with_clock(inner, deadline, SinceStart::new())
+    }
+
+    fn with_clock(inner: S, deadline: Duration, clock: impl Clock) -> Self {
+        Self(Arc::new(Shared::new(inner, deadline, clock)))
+    }
+
+    // Out of line, as all that a policy without leases has no use for.
+    #[inline(never)]
+    fn ask_leased(&self, checks: &[Check<'_>]) -> Answer {
+        match checks {
+            [check] if is_for_batch(check) => match check.policy.quota_lease() {
+                Some(lease) => self.take(check, lease),
+                None => self.0.inner.ask(checks),
+            },
+            checks => self.hand_on(checks),
+        }
+    }
+
+    fn take(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
+        let shared = &self.0;
+        let (key, now) = (key(check), shared.clock.now());
+        let open = || Account::open(key, check, lease);
+        let spend = |account: &mut Account| account.spend(check, lease, check.action.takes(), now);
+        let Some(Spent {
+            decision,
+            held,
+            refill,
+            returned,
+        }) = shared.table.find_or_open(key, open, spend)
+        else {
+            return shared.inner.ask(&[*check]);
+        };
+        let answer = match decision {
+            Some(decision) => Answer::Ready(Ok(decision.into())),
+            None => with_held(shared.inner.ask(&[*check]), held, check),
+        };
+        if !returned.is_empty() {
+            shared.give_back(returned);
+        }
+        if let Some(refill) = refill {
+            Shared::refill(shared, check, refill);
+        }
+        answer
+    }
+
+    fn hand_on(&self, checks: &[Check<'_>]) -> Answer {
+        let shared = &self.0;
+        let checks: SmallVec<[Check<'_>; 4]> = checks
+            .iter()
+            .map(|check| match (check.policy.quota_lease(), check.action) {
+                (Some(_), Action::Reset | Action::Credit { .. }) => {
+                    shared.table.find(key(check), Account::forget);
+                    *check
+                }
+                // For the reason that is said of batches.
+                (Some(_), Action::Refund { permits, receipt }) => Check {
+                    action: Action::Cancel { permits, receipt },
+                    ..*check
+                },
+                _ => *check,
+            })
+            .collect();
+        let answer = shared.inner.ask(&checks);
+        match checks.first() {
+            Some(look) if checks.len() == 1 && look.action == Action::look() => {
+                let now = shared.clock.now();
+                let held = shared.table.find(key(look), |account| account.look(now));
+                with_held(answer, held.unwrap_or(0), look)
+            }
+            _ => answer,
+        }
+    }
+}
+
+impl<S: Store> Store for Leased<S> {
+    #[inline]
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let is_leased = |check: &Check<'_>| check.policy.quota_lease().is_some();
+        if checks.iter().any(is_leased) {
+            return self.ask_leased(checks);
+        }
+        self.0.inner.ask(checks)
+    }
+
+    fn recovered(&self, within: Duration) -> Option<Recovered> {
+        self.0.inner.recovered(within)
+    }
+}
+
+/// Whether a batch may answer it, if it is the only one of its question.
+fn is_for_batch(check: &Check<'_>) -> bool {
+    let Action::Take(take) = check.action else {
+        return false;
+    };
+    take.cost > 0
+        && take.patience == Patience::None
+        && !check.is_shadow
+        && check.algorithm.can_be_late()
+}
+
+/// What an account is found by: uniformly distributed, because the subject is.
+fn key(check: &Check<'_>) -> u128 {
+    check.subject.to_u128() ^ check.policy.fingerprint()
+}
+
+/// The same answer, which tells also of the permits that are held here.
+fn with_held(answer: Answer, held: u32, check: &Check<'_>) -> Answer {
+    if held == 0 {
+        return answer;
+    }
+    let capacity = check.algorithm.capacity();
+    let tell = move |decisions: Decisions| -> Decisions {
+        let tell = |decision: &Decision| Decision {
+            remaining: decision.remaining.saturating_add(held).min(capacity),
+            ..*decision
+        };
+        decisions.iter().map(tell).collect()
+    };
+    match answer {
+        Answer::Ready(answer) => Answer::Ready(answer.map(tell)),
+        Answer::Pending(answer) => Answer::Pending(Box::pin(async move { answer.await.map(tell) })),
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests;

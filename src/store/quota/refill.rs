@@ -1,0 +1,97 @@
+//! A batch that is asked for in the background, while requests are answered from the one before.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::account::{Account, Refill};
+use super::key;
+use super::shared::Shared;
+use crate::algorithm::Action;
+use crate::decision::{Decision, Decisions};
+use crate::error::StoreError;
+use crate::store::owned::OwnedCheck;
+use crate::store::{Answer, Check, Store};
+use crate::time::Micros;
+
+impl<S: Store> Shared<S> {
+    /// Asks for a batch.
+    pub(super) fn refill(this: &Arc<Self>, check: &Check<'_>, refill: Refill) {
+        let check = Check {
+            action: Action::take(refill.permits),
+            ..*check
+        };
+        let trip = Trip {
+            key: key(&check),
+            check: OwnedCheck::of(&check),
+            refill,
+            sent: this.clock.now(),
+            shared: Arc::clone(this),
+        };
+        match this.inner.ask(&[check]) {
+            Answer::Ready(answer) => trip.unneeded(&answer),
+            Answer::Pending(answer) => {
+                // Outside of any runtime there are no batches.
+                if let Ok(runtime) = Handle::try_current() {
+                    runtime.spawn(async move {
+                        let answer = tokio::time::timeout(trip.shared.deadline, answer).await;
+                        if let Ok(answer) = answer {
+                            trip.arrived(&answer);
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A batch on its way. Dropped, it is not waited for any longer.
+struct Trip<S: Store> {
+    key: u128,
+    check: OwnedCheck,
+    refill: Refill,
+    sent: Micros,
+    shared: Arc<Shared<S>>,
+}
+
+impl<S: Store> Trip<S> {
+    fn arrived(&self, answer: &Result<Decisions, StoreError>) {
+        if let Ok(decisions) = answer
+            && let [decision] = **decisions
+        {
+            self.deposit(&decision);
+            Shared::look_after(&self.shared);
+        }
+    }
+
+    /// A store that has it at once needs no batches; but a denial may have been remembered.
+    fn unneeded(&self, answer: &Result<Decisions, StoreError>) {
+        let Ok(decisions) = answer else { return };
+        let [decision] = **decisions else { return };
+        if !decision.is_allowed() {
+            self.deposit(&decision);
+            return;
+        }
+        let back = Action::Cancel {
+            permits: self.refill.permits,
+            receipt: decision.receipt,
+        };
+        self.shared.give_back([self.check.with_action(back)]);
+    }
+
+    fn deposit(&self, decision: &Decision) {
+        let now = self.shared.clock.now();
+        self.shared.table.find(self.key, |account| {
+            account.deposit(&self.refill, decision, self.sent, now)
+        });
+    }
+}
+
+impl<S: Store> Drop for Trip<S> {
+    /// What has come is not missed any more.
+    fn drop(&mut self) {
+        let now = self.shared.clock.now();
+        let missed = |account: &mut Account| account.missed(&self.refill, now);
+        self.shared.table.find(self.key, missed);
+    }
+}

@@ -1,0 +1,94 @@
+//! The table of accounts: fixed and lossy, as that of the denials is. A subject without an account
+//! costs a trip for each question, and no flood can make the table grow.
+
+use std::iter;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::account::Account;
+
+const SHARDS: usize = 64;
+const SETS: usize = 16;
+/// Where a key may stand within its set.
+const WAYS: usize = 4;
+
+pub(super) struct Table(Box<[Shard]>);
+
+/// On cache lines of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Shard(Mutex<Sets>);
+
+/// None until there is an account.
+type Sets = Box<[Set]>;
+
+type Set = [Option<Account>; WAYS];
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self(iter::repeat_with(Shard::default).take(SHARDS).collect())
+    }
+
+    /// Does something with the account of a key, if there is one.
+    pub(super) fn find<T>(&self, key: u128, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
+        let mut sets = self.lock(key);
+        let mut accounts = sets.get_mut(key as usize % SETS)?.iter_mut().flatten();
+        accounts.find(|account| account.key == key).map(work)
+    }
+
+    /// The same; opens one if there is none and one of its set is not in use.
+    pub(super) fn find_or_open<T>(
+        &self,
+        key: u128,
+        open: impl FnOnce() -> Account,
+        work: impl FnOnce(&mut Account) -> T,
+    ) -> Option<T> {
+        let mut sets = self.lock(key);
+        if sets.is_empty() {
+            *sets = iter::repeat_with(|| [const { None }; WAYS])
+                .take(SETS)
+                .collect();
+        }
+        let set = sets.get_mut(key as usize % SETS)?;
+        let is_own = |way: &Option<Account>| way.as_ref().is_some_and(|own| own.key == key);
+        let way = match set.iter().position(is_own) {
+            Some(way) => way,
+            None => {
+                let way = least_used(set)?;
+                set[way] = Some(open());
+                way
+            }
+        };
+        set[way].as_mut().map(work)
+    }
+
+    /// Does something with each account.
+    pub(super) fn each(&self, mut work: impl FnMut(&mut Account)) {
+        for shard in &self.0 {
+            let mut sets = shard.lock();
+            sets.iter_mut().flatten().flatten().for_each(&mut work);
+        }
+    }
+
+    fn lock(&self, key: u128) -> MutexGuard<'_, Sets> {
+        // The highest bits; a set is found by the lowest.
+        self.0[(key >> (u128::BITS - SHARDS.ilog2())) as usize].lock()
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Sets> {
+        // Every step under the lock leaves whole accounts behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way that is free, or that of the account nobody has asked for for longest and which holds
+/// nothing.
+fn least_used(set: &Set) -> Option<usize> {
+    let rank = |account: &Account| (!account.is_in_use()).then(|| Some(account.last_asked()));
+    let ranked = set.iter().enumerate().filter_map(|(way, account)| {
+        let rank = account.as_ref().map_or(Some(None), rank)?;
+        Some((rank, way))
+    });
+    ranked.min().map(|(_, way)| way)
+}

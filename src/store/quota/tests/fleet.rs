@@ -1,0 +1,191 @@
+//! A fleet in one process: a store that takes a trip, on the virtual time of the runtime.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::algorithm::{Action, Algorithm};
+use crate::decision::Decision;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::store::memory::MemoryStore;
+use crate::store::owned::OwnedCheck;
+use crate::store::quota::{Leased, QuotaLease};
+use crate::store::{Answer, Check, FailureMode, PolicyId, Store};
+use crate::time::{Clock, Micros};
+
+pub(super) const DEADLINE: Duration = Duration::from_millis(50);
+
+/// The runtime's time, which stands still but for those who wait.
+#[derive(Clone, Copy)]
+pub(super) struct VirtualTime(Instant);
+
+impl Clock for VirtualTime {
+    fn now(&self) -> Micros {
+        // Not the epoch: an instant of zero stands for one that is not known.
+        Micros::from(self.0.elapsed()).saturating_add(Micros::new(1_700_000_000_000_000))
+    }
+}
+
+/// The store of the fleet.
+#[derive(Clone)]
+pub(super) struct Fleet {
+    pub(super) clock: VirtualTime,
+    pub(super) memory: MemoryStore,
+}
+
+impl Fleet {
+    pub(super) fn new() -> Self {
+        let clock = VirtualTime(Instant::now());
+        Self {
+            clock,
+            memory: MemoryStore::builder().clock(clock).build(),
+        }
+    }
+
+    /// A process of it, and its way to the store.
+    pub(super) fn process(&self) -> (Leased<Arc<Way>>, Arc<Way>) {
+        let way = Arc::new(Way {
+            fleet: self.clone(),
+            there: Mutex::new(Duration::ZERO),
+            back: Mutex::new(Duration::ZERO),
+            is_cut: AtomicBool::new(false),
+            fails: AtomicBool::new(false),
+            trips: AtomicUsize::new(0),
+            asked: Mutex::default(),
+        });
+        (
+            Leased::with_clock(Arc::clone(&way), DEADLINE, self.clock),
+            way,
+        )
+    }
+
+    /// What the store says, without a trip.
+    pub(super) fn look(&self, subject: &Subject) -> Decision {
+        let check = subject.check(Action::look());
+        self.memory.decide(&[check]).unwrap()[0]
+    }
+}
+
+/// A process's way to the store.
+pub(super) struct Way {
+    fleet: Fleet,
+    pub(super) there: Mutex<Duration>,
+    pub(super) back: Mutex<Duration>,
+    /// No question arrives, and none is answered.
+    pub(super) is_cut: AtomicBool,
+    pub(super) fails: AtomicBool,
+    trips: AtomicUsize,
+    asked: Mutex<Vec<Action>>,
+}
+
+impl Way {
+    pub(super) fn trips(&self) -> usize {
+        self.trips.load(Ordering::SeqCst)
+    }
+
+    /// What has arrived since the last time.
+    pub(super) fn asked(&self) -> Vec<Action> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl Store for Arc<Way> {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let way = Arc::clone(self);
+        let (there, back) = (*way.there.lock().unwrap(), *way.back.lock().unwrap());
+        let checks: Vec<OwnedCheck> = checks.iter().map(OwnedCheck::of).collect();
+        Answer::Pending(Box::pin(async move {
+            if way.fails.load(Ordering::SeqCst) {
+                return Err(StoreError::new(StoreErrorKind::Unreachable));
+            }
+            if !there.is_zero() {
+                sleep(there).await;
+            }
+            if way.is_cut.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            way.trips.fetch_add(1, Ordering::SeqCst);
+            let actions = checks.iter().map(|check| check.action);
+            way.asked.lock().unwrap().extend(actions);
+            let checks: Vec<Check<'_>> = checks.iter().map(OwnedCheck::check).collect();
+            let answer = way.fleet.memory.decide(&checks);
+            if !back.is_zero() {
+                sleep(back).await;
+            }
+            answer
+        }))
+    }
+}
+
+/// A subject under a policy.
+#[derive(Clone)]
+pub(super) struct Subject {
+    pub(super) policy: PolicyId,
+    pub(super) algorithm: Algorithm,
+    key: u64,
+}
+
+impl Subject {
+    pub(super) fn under(limit: Limit, lease: Option<QuotaLease>) -> Self {
+        Self {
+            policy: PolicyId::new("api").with_quota_lease(lease),
+            algorithm: Algorithm::try_from(&limit).unwrap(),
+            key: 0,
+        }
+    }
+
+    pub(super) fn numbered(&self, key: u64) -> Self {
+        Self {
+            key,
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn check(&self, action: Action) -> Check<'_> {
+        Check {
+            policy: &self.policy,
+            subject: Key::from(self.key).subject(None),
+            algorithm: self.algorithm,
+            action,
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        }
+    }
+}
+
+/// The answer, however it comes, to a question of one check.
+pub(super) async fn ask<S: Store>(
+    process: &Leased<S>,
+    subject: &Subject,
+    action: Action,
+) -> Result<Decision, StoreError> {
+    let answer = process.ask(&[subject.check(action)]);
+    let decisions = match answer {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(answer) => answer.await,
+    };
+    decisions.map(|decisions| decisions[0])
+}
+
+/// The decision, if it is there without a trip.
+pub(super) fn in_hand<S: Store>(
+    process: &Leased<S>,
+    subject: &Subject,
+    cost: u32,
+) -> Option<Decision> {
+    match process.ask(&[subject.check(Action::take(cost))]) {
+        Answer::Ready(answer) => Some(answer.unwrap()[0]),
+        Answer::Pending(_) => None,
+    }
+}
+
+/// Lets those go on who have something to do now.
+pub(super) async fn settle() {
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,9 @@
+//! Ten thousand requests that nobody waits for any more leave nothing behind: no task, no
+//! connection, no place among the questions on their way, no lease.
+#![cfg(all(feature = "memory", feature = "redis"))]
+
+mod checks;
+mod left;
+mod requests;
+#[path = "../support/mod.rs"]
+mod support;

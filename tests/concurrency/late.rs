@@ -1,0 +1,44 @@
+//! A store to which what is to be taken comes late, and what is given back at once.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tower_throttle::algorithm::Action;
+use tower_throttle::{Answer, Check, FailureMode, MemoryStore, Store};
+
+pub(crate) const LATE: Duration = Duration::from_millis(100);
+
+/// Counts in memory, also when nobody waits for the answer any more. For one check at a time.
+pub(crate) struct Late(MemoryStore);
+
+impl Late {
+    pub(crate) fn new() -> Self {
+        Self(MemoryStore::new())
+    }
+}
+
+impl Store for Late {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let (store, check) = (self.0.clone(), &checks[0]);
+        let (policy, subject) = (check.policy.clone(), check.subject);
+        let (algorithm, action) = (check.algorithm, check.action);
+        let asked = tokio::spawn(async move {
+            if matches!(action, Action::Take(_)) {
+                sleep(LATE).await;
+            }
+            let check = Check {
+                policy: &policy,
+                subject,
+                algorithm,
+                action,
+                is_shadow: false,
+                on_store_failure: FailureMode::Deny,
+            };
+            let Answer::Ready(answer) = store.ask(&[check]) else {
+                panic!("a memory store answers at once");
+            };
+            answer
+        });
+        Answer::Pending(Box::pin(async { asked.await.unwrap() }))
+    }
+}

@@ -1,0 +1,219 @@
+//! Leases of quota over a real Redis: what reaches it, and what a fleet hands out.
+#![cfg(feature = "redis")]
+
+mod support;
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use support::redis::Server;
+use tower_throttle::{
+    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, Penalty, Policy, QuotaLease, ResponseHead,
+    SECOND, per_second,
+};
+
+async fn process(server: &Server, policy: Policy) -> Limiter {
+    let builder = Limiter::builder(server.store().await).policy(policy);
+    // On a busy machine an answer may be late.
+    builder.timeout(MINUTE).build().unwrap()
+}
+
+fn leased(limit: Limit) -> Policy {
+    Policy::new("hot", limit).quota_lease(QuotaLease::new())
+}
+
+/// Asks so often, from so many tasks; how many were allowed.
+async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
+    let tasks = (0..tasks).map(|_| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let mut allowed = 0;
+            for _ in 0..times {
+                let decision = limiter.check("hot", "everybody").await.unwrap();
+                assert_eq!(decision.store_failure(), None);
+                allowed += u32::from(decision.is_allowed());
+                // An answer from memory never waits: others have to be let on.
+                tokio::task::yield_now().await;
+            }
+            allowed
+        })
+    });
+    let allowed = join_all(tasks).await.into_iter().map(Result::unwrap);
+    allowed.sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hot_policy_takes_few_commands() {
+    let server = Server::start();
+    for limit in [
+        Limit::gcra(1_000_000, SECOND),
+        Limit::token_bucket(1_000_000, per_second(1_000_000)),
+        Limit::fixed_window(1_000_000, HOUR),
+    ] {
+        let limiter = process(&server, leased(limit)).await;
+        storm(&limiter, 16, 500).await;
+        let before = server.calls("evalsha");
+        assert_eq!(storm(&limiter, 16, 5_000).await, 80_000, "{limit:?}");
+        let commands = server.calls("evalsha") - before;
+        assert!(commands < 8_000, "{limit:?}: {commands} commands");
+        limiter.reset("hot", "everybody").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_processes_hand_out_exactly_the_limit_together() {
+    let server = Server::start();
+    for limit in [
+        Limit::gcra(1_000, 366 * DAY).burst(20_000),
+        Limit::fixed_window(20_000, 366 * DAY),
+    ] {
+        let mut processes = Vec::new();
+        for _ in 0..3 {
+            processes.push(process(&server, leased(limit)).await);
+        }
+        let storms = processes.iter().map(|process| storm(process, 8, 1_500));
+        let allowed: u32 = join_all(storms).await.into_iter().sum();
+        assert!(allowed <= 20_000, "{limit:?}: {allowed} were handed out");
+        // What was left of batches is there again, and somebody may have it: but for what others
+        // have taken something after, of a limit that keeps a debt.
+        tokio::time::sleep(2 * SECOND).await;
+        let mut rest = 0;
+        while processes[0]
+            .check("hot", "everybody")
+            .await
+            .unwrap()
+            .is_allowed()
+        {
+            rest += 1;
+        }
+        let all = allowed + rest;
+        assert!(all <= 20_000, "{limit:?}: {all} were handed out");
+        assert!(all >= 14_000, "{limit:?}: only {all} were handed out");
+        if limit == Limit::fixed_window(20_000, 366 * DAY) {
+            assert_eq!(all, 20_000);
+        }
+        processes[0].reset("hot", "everybody").await.unwrap();
+    }
+}
+
+/// A background task of a process that is gone asks Redis for nothing.
+#[tokio::test]
+async fn a_limiter_that_ends_gives_back_what_is_left() {
+    let server = Server::start();
+    let limit = Limit::fixed_window(100_000, DAY);
+    let limiter = process(&server, leased(limit)).await;
+    let allowed = storm(&limiter, 8, 200).await;
+    let other = process(&server, Policy::new("hot", limit)).await;
+    let remaining = || async { other.peek("hot", "everybody").await.unwrap().remaining() };
+    drop(limiter);
+    let give_up = tokio::time::Instant::now() + 20 * SECOND;
+    while remaining().await != 100_000 - allowed && tokio::time::Instant::now() < give_up {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(remaining().await, 100_000 - allowed);
+}
+
+#[tokio::test]
+async fn batches_are_not_for_a_policy_in_shadow_and_not_while_limiting_is_off() {
+    let server = Server::start();
+    let limiter = process(&server, leased(Limit::gcra(1_000_000, SECOND))).await;
+    limiter
+        .set_mode("hot", tower_throttle::Mode::Shadow)
+        .unwrap();
+    let before = server.calls("evalsha");
+    storm(&limiter, 4, 100).await;
+    assert_eq!(server.calls("evalsha") - before, 400);
+    limiter.turn_off();
+    let before = server.calls("evalsha");
+    storm(&limiter, 4, 100).await;
+    assert_eq!(server.calls("evalsha") - before, 0);
+}
+
+#[test]
+fn leases_that_make_no_sense_are_refused() {
+    let sliding = [
+        Limit::sliding_log(10, SECOND),
+        Limit::sliding_window(10, SECOND),
+        Limit::sliding_counter(10, SECOND),
+        Limit::concurrency(10),
+        Limit::leaky_bucket(10, per_second(10)),
+    ];
+    let gcra = || leased(Limit::gcra(10, SECOND));
+    let lease = |lease| Policy::new("hot", Limit::gcra(10, SECOND)).quota_lease(lease);
+    let needs = |other| {
+        format!(
+            "got \"a policy with {other}\": {other} needs the store for each request, leave one of the two out"
+        )
+    };
+    let mut refused = vec![
+        (gcra().max_wait(SECOND), needs("max_wait")),
+        (
+            gcra().penalty(Penalty::after(5, MINUTE, HOUR)),
+            needs("penalty"),
+        ),
+        (gcra().settle(|_: &ResponseHead<'_>| 1), needs("settle")),
+        (
+            gcra().count_if(|_: &ResponseHead<'_>| true),
+            needs("count_if"),
+        ),
+    ];
+    for limit in sliding {
+        refused.push((
+            leased(limit),
+            "is an option of gcra, token_bucket, fixed_window and a leaky_bucket without delay"
+                .to_owned(),
+        ));
+    }
+    let build = |policy| Limiter::new(tower_throttle::AlwaysAllow, [policy]).map(|_| ());
+    for (policy, reason) in refused {
+        let error = build(policy).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("policy \"hot\": quota_lease: {reason}")
+        );
+    }
+    for share in [0.0, -0.1, 1.1, f64::NAN] {
+        let error = build(lease(QuotaLease::new().share(share))).unwrap_err();
+        assert!(matches!(error, ConfigError::InPolicy { .. }), "{error}");
+        assert!(
+            error.to_string().contains("quota_lease.share: got"),
+            "{error}"
+        );
+    }
+    for age in [Duration::from_millis(9), Duration::from_millis(60_001)] {
+        let error = build(lease(QuotaLease::new().max_age(age))).unwrap_err();
+        assert!(
+            error.to_string().contains("quota_lease.max_age: got"),
+            "{error}"
+        );
+    }
+    build(leased(
+        Limit::leaky_bucket(10, per_second(10)).without_delay(),
+    ))
+    .unwrap();
+}
+
+/// The tasks of a hot subject end with what they look after.
+#[tokio::test]
+async fn nothing_runs_on_when_nobody_asks_any_more() {
+    let server = Server::start();
+    let limiter = process(&server, leased(Limit::fixed_window(1_000_000, HOUR))).await;
+    let before = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    storm(&limiter, 8, 500).await;
+    let give_up = tokio::time::Instant::now() + 20 * SECOND;
+    loop {
+        let alive = tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks();
+        if alive <= before {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < give_up, "{alive} tasks");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let before = server.calls("evalsha");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(server.calls("evalsha"), before);
+}

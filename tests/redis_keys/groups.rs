@@ -1,0 +1,389 @@
+//! Keys that hold several states: the policies of a group, the rates of a limit.
+
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Answer, Check, DAY, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, Micros, Outcome,
+    PolicyId, Receipt, SECOND, Store, StoreErrorKind, Subject, per_second,
+};
+
+use crate::expiry::expires_in;
+use crate::foreign::{delete, dump, plant};
+use crate::support::bench::Bench;
+use crate::support::redis::Server;
+
+/// What is done with one policy.
+type Done<'a> = (&'a PolicyId, Limit, Action);
+
+fn grouped(name: &str) -> PolicyId {
+    PolicyId::new(name).in_group("client")
+}
+
+async fn try_ask(
+    store: &dyn Store,
+    done: &[Done<'_>],
+    in_shadow: &str,
+) -> Result<Decisions, StoreErrorKind> {
+    let checks: Vec<_> = done
+        .iter()
+        .map(|(policy, limit, action)| Check {
+            policy,
+            subject: Subject::from(&Key::from("alice")),
+            algorithm: Algorithm::try_from(limit).unwrap(),
+            action: *action,
+            is_shadow: policy.name() == in_shadow,
+            on_store_failure: FailureMode::Deny,
+        })
+        .collect();
+    let answer = match store.ask(&checks) {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(answer) => answer.await,
+    };
+    answer.map_err(|error| error.kind())
+}
+
+async fn ask(bench: &Bench, done: &[Done<'_>]) -> Decisions {
+    try_ask(bench.store(), done, "").await.unwrap()
+}
+
+/// How many permits are left of a policy.
+async fn left(bench: &Bench, policy: &PolicyId, limit: Limit) -> u32 {
+    ask(bench, &[(policy, limit, Action::look())]).await[0].remaining()
+}
+
+/// Alice's, in the group.
+fn group_key() -> String {
+    let hash = Subject::from(&Key::from("alice"));
+    format!("throttle:group1:{{{hash}}}:client")
+}
+
+/// Some that share keys, of each kind of state: a number, a fraction, and texts.
+const LIMITS: [Limit; 7] = [
+    Limit::gcra(10, MINUTE),
+    Limit::gcra(7, SECOND).burst(10),
+    Limit::token_bucket(10, per_second(3)),
+    Limit::leaky_bucket(10, per_second(1)).without_delay(),
+    Limit::fixed_window(10, MINUTE),
+    Limit::sliding_window(10, MINUTE),
+    Limit::sliding_counter(10, MINUTE),
+];
+
+/// Takes for good have a script of their own.
+const TAKES: [fn(u32) -> Action; 2] = [Action::take, Action::spend];
+
+#[tokio::test]
+async fn one_key_and_one_script_serve_five_policies_of_a_group() {
+    for take in TAKES {
+        let bench = Bench::redis().await;
+        let policies = ["a", "b", "c", "d", "e"].map(grouped);
+        let done = policies
+            .each_ref()
+            .map(|policy| (policy, Limit::gcra(10, MINUTE), take(1)));
+        ask(&bench, &done).await;
+        let commands = ["evalsha", "get", "set"];
+        let before = commands.map(|command| bench.server().calls(command));
+        for remaining in [8, 7, 6] {
+            let decisions = ask(&bench, &done).await;
+            let all = decisions.iter().map(|decision| decision.remaining());
+            assert_eq!(all.collect::<Vec<_>>(), [remaining; 5]);
+        }
+        let after = commands.map(|command| bench.server().calls(command));
+        for (before, after) in before.into_iter().zip(after) {
+            assert_eq!(after - before, 3);
+        }
+        assert_eq!(bench.server().keys(), [group_key()]);
+    }
+}
+
+/// So many that their names and states take another form of the pack.
+#[tokio::test]
+async fn a_group_can_have_many_policies_of_every_kind_and_each_counts_by_itself() {
+    let bench = Bench::redis().await;
+    let policies: Vec<_> = (0..40).map(|n| grouped(&format!("policy-{n}"))).collect();
+    let limit = |at: usize| LIMITS[at % LIMITS.len()];
+    for (at, policy) in policies.iter().enumerate() {
+        let cost = 1 + at as u32 % 9;
+        let done = (policy, limit(at), TAKES[at % 2](cost));
+        assert!(ask(&bench, &[done]).await[0].is_allowed());
+    }
+    for (at, policy) in policies.iter().enumerate() {
+        let used = 1 + at as u32 % 9;
+        assert_eq!(left(&bench, policy, limit(at)).await, 10 - used, "{at}");
+    }
+    assert_eq!(bench.stored(), 1);
+}
+
+#[tokio::test]
+async fn all_policies_of_a_group_are_charged_or_none() {
+    for take in TAKES {
+        let bench = Bench::redis().await;
+        let (a, b) = (grouped("a"), grouped("b"));
+        let [few, many] = [2, 5].map(|permits| Limit::gcra(permits, DAY));
+        for allowed in [true, true, false, false] {
+            let decisions = ask(&bench, &[(&a, many, take(1)), (&b, few, take(1))]).await;
+            let fits = decisions.iter().all(|decision| decision.is_allowed());
+            assert_eq!(fits, allowed);
+        }
+        assert_eq!(left(&bench, &a, many).await, 3);
+        assert_eq!(left(&bench, &b, few).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn policies_join_a_group_and_leave_it_and_the_others_forget_nothing() {
+    for limit in LIMITS {
+        for take in TAKES {
+            let bench = Bench::redis().await;
+            let [a, b, c] = ["a", "b", "c"].map(grouped);
+            ask(&bench, &[(&a, limit, take(1)), (&b, limit, take(2))]).await;
+            // Without b, which is asked about other requests, or in an older version of the service.
+            ask(&bench, &[(&a, limit, take(1))]).await;
+            ask(&bench, &[(&c, limit, take(3)), (&a, limit, take(1))]).await;
+            let found = [&a, &b, &c].map(|policy| left(&bench, policy, limit));
+            let found = futures_util::future::join_all(found).await;
+            assert_eq!(found, [7, 8, 7], "{limit:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_forgotten_charged_or_given_back_of_one_policy_is_of_that_one_alone() {
+    for limit in LIMITS {
+        let bench = Bench::redis().await;
+        let [a, b] = ["a", "b"].map(grouped);
+        let taken = [(&a, limit, Action::take(4)), (&b, limit, Action::take(3))];
+        let receipt = ask(&bench, &taken).await[0].receipt();
+        let credit = |permits, taken_at| Action::Credit { permits, taken_at };
+        let refund = |permits, receipt| Action::Refund { permits, receipt };
+        for (action, of_a) in [
+            (credit(1, None), 7),
+            (credit(1, Some(receipt.taken_at())), 8),
+            (Action::Charge(3), 5),
+            (refund(1, receipt), 6),
+            (Action::Reset, 10),
+            (credit(9, None), 10),
+            (refund(9, Receipt::default()), 10),
+        ] {
+            ask(&bench, &[(&a, limit, action)]).await;
+            assert_eq!(left(&bench, &a, limit).await, of_a, "{limit:?} {action:?}");
+            assert_eq!(left(&bench, &b, limit).await, 7, "{limit:?} {action:?}");
+        }
+        ask(&bench, &[(&b, limit, Action::Reset)]).await;
+        assert_eq!(bench.stored(), 0, "{limit:?}");
+    }
+}
+
+#[tokio::test]
+async fn subjects_share_no_key_and_policies_without_a_group_have_their_own() {
+    let bench = Bench::redis().await;
+    let policies = [grouped("a"), PolicyId::new("b"), grouped("c")];
+    let subjects = ["alice", "alice", "bob"].map(|key| Subject::from(&Key::from(key)));
+    let checks: Vec<_> = policies
+        .iter()
+        .zip(subjects)
+        .map(|(policy, subject)| Check {
+            policy,
+            subject,
+            algorithm: Algorithm::try_from(&Limit::gcra(3, DAY)).unwrap(),
+            action: Action::spend(1),
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        })
+        .collect();
+    for remaining in [2, 1, 0] {
+        let Answer::Pending(answer) = bench.store().ask(&checks) else {
+            panic!("Redis takes a trip");
+        };
+        let decisions = answer.await.unwrap();
+        let all = decisions.iter().map(|decision| decision.remaining());
+        assert_eq!(all.collect::<Vec<_>>(), [remaining; 3]);
+    }
+    assert_eq!(bench.stored(), 3);
+}
+
+#[tokio::test]
+async fn a_key_of_several_states_expires_with_the_last_of_them() {
+    for take in TAKES {
+        let bench = Bench::redis().await;
+        let [a, b] = ["a", "b"].map(grouped);
+        let [hour, minute] = [HOUR, MINUTE].map(|period| Limit::gcra(1, period));
+        ask(&bench, &[(&a, hour, take(1)), (&b, minute, take(1))]).await;
+        assert!(expires_in(&bench, HOUR));
+        bench.advance(2 * MINUTE);
+        // The other one has been paid back by then, and comes anew.
+        ask(&bench, &[(&b, minute, take(1))]).await;
+        assert!(expires_in(&bench, HOUR - 2 * MINUTE));
+        ask(&bench, &[(&a, hour, Action::Reset)]).await;
+        assert!(expires_in(&bench, MINUTE));
+        // What has long expired leaves the key.
+        bench.advance(2 * DAY);
+        ask(&bench, &[(&a, hour, take(1))]).await;
+        let mut size = redis::cmd("STRLEN");
+        size.arg(group_key());
+        let with_one: usize = bench.server().query(size.clone());
+        ask(&bench, &[(&b, minute, take(1))]).await;
+        assert!(bench.server().query::<usize>(size) > with_one);
+    }
+}
+
+/// A limit that had one rate gets another one, and loses it again.
+#[tokio::test]
+async fn a_state_that_stood_alone_is_joined_and_left_by_another_rate() {
+    for limit in LIMITS {
+        for take in TAKES {
+            let bench = Bench::redis().await;
+            let first = PolicyId::new("api");
+            let further = first.with_further_rate(Micros::from(HOUR));
+            let hour = Limit::gcra(100, HOUR);
+            ask(&bench, &[(&first, limit, take(1))]).await;
+            let both = [(&first, limit, take(1)), (&further, hour, take(1))];
+            ask(&bench, &both).await;
+            ask(&bench, &[(&first, limit, take(1))]).await;
+            assert_eq!(left(&bench, &first, limit).await, 7, "{limit:?}");
+            ask(&bench, &both).await;
+            assert_eq!(left(&bench, &first, limit).await, 6, "{limit:?}");
+            assert_eq!(left(&bench, &further, hour).await, 98, "{limit:?}");
+        }
+    }
+}
+
+/// Only its key knows when it expires.
+#[tokio::test]
+async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_beside_it() {
+    for limit in [Limit::gcra(1, HOUR), Limit::fixed_window(1, HOUR)] {
+        let bench = Bench::redis().await;
+        let first = PolicyId::new("api");
+        let further = first.with_further_rate(Micros::from(MINUTE));
+        ask(&bench, &[(&first, limit, Action::take(1))]).await;
+        let minute = match limit == Limit::gcra(1, HOUR) {
+            true => Limit::gcra(1, MINUTE),
+            false => Limit::fixed_window(1, MINUTE),
+        };
+        for action in [Action::take(1), Action::spend(0), Action::Reset] {
+            ask(&bench, &[(&further, minute, action)]).await;
+            assert_eq!(left(&bench, &first, limit).await, 0);
+            assert!(expires_in(&bench, HOUR), "{limit:?} {action:?}");
+        }
+        assert_eq!(bench.stored(), 1);
+    }
+}
+
+/// Writes this table as a pack.
+fn plant_pack(server: &Server, key: &str, table: &str) {
+    let mut plant = redis::cmd("EVAL");
+    let script = format!(
+        "return redis.call('SET', KEYS[1], cmsgpack.pack({table}), 'PX', {})",
+        DAY.as_millis()
+    );
+    plant.arg(script).arg(1).arg(key);
+    server.query::<()>(plant);
+}
+
+#[tokio::test]
+async fn a_value_that_is_no_pack_fails_every_policy_of_the_group_and_is_left_as_it_is() {
+    let bench = Bench::redis().await;
+    let server = bench.server();
+    let [a, b] = ["a", "b"].map(grouped);
+    let limit = Limit::gcra(3, DAY);
+    let key = group_key();
+    let planted: [(&str, &[&str]); 8] = [
+        ("SET", &["hello"]),
+        ("SET", &["7"]),
+        ("SET", &["4102444800000000"]),
+        ("SET", &["1:2:3"]),
+        ("SET", &["\u{1}"]),
+        ("SET", &[""]),
+        ("RPUSH", &["1"]),
+        ("HSET", &["a", "b"]),
+    ];
+    let packs: [&str; 7] = [
+        "{1, 2, 3}",
+        "{[7] = 8}",
+        "{['gcra1:a'] = 'text'}",
+        "{['gcra1:b'] = {1}}",
+        "{['other'] = {a = 1}}",
+        "{['other'] = true}",
+        "{['other'] = {5}}",
+    ];
+    for case in 0..planted.len() + packs.len() {
+        match planted.get(case) {
+            Some((command, value)) => plant(server, &key, command, value),
+            None => plant_pack(server, &key, packs[case - planted.len()]),
+        }
+        let before = dump(server, &key);
+        for action in [
+            Action::look(),
+            Action::take(1),
+            Action::spend(1),
+            Action::Charge(1),
+        ] {
+            for done in [
+                &[(&a, limit, action)][..],
+                &[(&a, limit, action), (&b, limit, action)],
+            ] {
+                let found = try_ask(bench.store(), done, "").await;
+                let found = found.map(|decisions| decisions[0].outcome());
+                assert_eq!(
+                    found,
+                    Err(StoreErrorKind::ForeignValue),
+                    "{case} {action:?}"
+                );
+                assert_eq!(dump(server, &key), before, "{case} {action:?}");
+            }
+        }
+        ask(&bench, &[(&a, limit, Action::Reset)]).await;
+        assert_eq!(server.keys(), [""; 0], "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_is_not_ours_fails_its_policy_and_no_other_of_the_group() {
+    let bench = Bench::redis().await;
+    let server = bench.server();
+    let [a, b] = ["a", "b"].map(grouped);
+    let limit = Limit::gcra(1_000, DAY);
+    let key = group_key();
+    let mut taken = 0;
+    for state in ["'hello'", "'1:2'", "'7'", "1.5", "-1"] {
+        let far = 5_000_000_000_000_000_u64;
+        plant_pack(
+            server,
+            &key,
+            &format!("{{['gcra1:a'] = {{{state}, {far}}}}}"),
+        );
+        taken = 0;
+        for take in TAKES {
+            let found = try_ask(bench.store(), &[(&a, limit, take(1))], "").await;
+            let found = found.map(|decisions| decisions[0].outcome());
+            assert_eq!(found, Err(StoreErrorKind::ForeignValue), "{state}");
+            ask(&bench, &[(&b, limit, take(1))]).await;
+            let both = [(&a, limit, take(1)), (&b, limit, take(1))];
+            let found = try_ask(bench.store(), &both, "a").await.unwrap();
+            let foreign = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
+            assert_eq!(found[0].outcome(), foreign, "{state}");
+            assert_eq!(found[1].outcome(), Outcome::Allowed, "{state}");
+            taken += 2;
+            assert_eq!(left(&bench, &b, limit).await, 1_000 - taken, "{state}");
+        }
+        // It lifts what is not ours, too.
+        ask(&bench, &[(&a, limit, Action::Reset)]).await;
+        let anew = ask(&bench, &[(&a, limit, Action::spend(1))]).await;
+        assert!(anew[0].is_allowed());
+        delete(server, &key);
+    }
+    assert_eq!(taken, 4);
+}
+
+#[tokio::test]
+async fn in_shadow_a_policy_of_a_group_counts_and_holds_up_nobody() {
+    let bench = Bench::redis().await;
+    let [a, b] = ["a", "b"].map(grouped);
+    let [few, many] = [2, 5].map(|permits| Limit::gcra(permits, DAY));
+    for (of_a, of_b) in [(1, 4), (0, 3), (0, 2)] {
+        let both = [(&a, few, Action::spend(1)), (&b, many, Action::spend(1))];
+        let decisions = try_ask(bench.store(), &both, "a").await.unwrap();
+        assert!(decisions[1].is_allowed());
+        assert_eq!(left(&bench, &a, few).await, of_a);
+        assert_eq!(left(&bench, &b, many).await, of_b);
+    }
+    assert_eq!(bench.server().keys(), [group_key()]);
+}
