@@ -1,5 +1,6 @@
 //! `Decision`: the answer to one check. `Decisions`: those of one question, in its order.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -265,20 +266,31 @@ impl Decision {
 }
 
 /// The decisions on one question, in the order of its checks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decisions(SmallVec<[Decision; 4]>);
+#[derive(Clone)]
+pub struct Decisions(Each);
+
+/// Most questions have one check: its decision is made where it is to be, while one that is put
+/// into a list is moved with all the list's room.
+#[derive(Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on the memory path"
+)]
+enum Each {
+    One(Decision),
+    Several(SmallVec<[Decision; 4]>),
+}
 
 impl Decisions {
     /// Whether every check allows the request.
     pub fn all_allow(&self) -> bool {
-        self.0.iter().all(Decision::is_allowed)
+        self.iter().all(Decision::is_allowed)
     }
 
     /// The position of the decision that a rejection is about: of those that deny, the one with
     /// the longest wait, the first of equals; one that never fits outlasts every wait.
     pub fn denied_by(&self) -> Option<usize> {
-        self.0
-            .iter()
+        self.iter()
             .enumerate()
             .rev()
             .filter(|(_, decision)| !decision.is_allowed())
@@ -291,7 +303,11 @@ impl Decisions {
 impl Decisions {
     /// Notes that the store could not do what this check asks, and lets it pass.
     pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
-        if let Some(decision) = self.0.get_mut(position) {
+        let each = match &mut self.0 {
+            Each::One(decision) => std::slice::from_mut(decision),
+            Each::Several(decisions) => decisions,
+        };
+        if let Some(decision) = each.get_mut(position) {
             let quota = (decision.limit, decision.window);
             *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
         }
@@ -302,22 +318,44 @@ impl Deref for Decisions {
     type Target = [Decision];
 
     fn deref(&self) -> &[Decision] {
-        &self.0
+        match &self.0 {
+            Each::One(decision) => std::slice::from_ref(decision),
+            Each::Several(decisions) => decisions,
+        }
     }
 }
 
 /// The only decision on a question of one check.
 impl From<Decision> for Decisions {
+    #[inline]
     fn from(decision: Decision) -> Self {
-        let mut only = SmallVec::new();
-        only.push(decision);
-        Self(only)
+        Self(Each::One(decision))
     }
 }
 
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
-        Self(decisions.into_iter().collect())
+        Self(Each::Several(decisions.into_iter().collect()))
+    }
+}
+
+impl Default for Decisions {
+    fn default() -> Self {
+        Self::from_iter([])
+    }
+}
+
+impl PartialEq for Decisions {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Decisions {}
+
+impl fmt::Debug for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Decisions").field(&&**self).finish()
     }
 }
 

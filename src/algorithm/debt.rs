@@ -43,10 +43,7 @@ impl Default for State {
 
 /// More than this nobody ever owes, however much is charged without asking. Longer than the longest
 /// tolerance and the longest wait together, and short enough for a script's numbers until 2135.
-const MOST_DEBT: Span = Span {
-    us: 120 * 366 * DAY.as_micros() as u64,
-    part: 0,
-};
+const MOST_DEBT: Span = Span::whole(120 * 366 * DAY.as_micros() as u64);
 
 impl Debt {
     pub(super) fn new(limit: &SoundLimit) -> Self {
@@ -77,6 +74,7 @@ impl Debt {
         self.queues
     }
 
+    #[inline]
     fn debt(&self, state: &State, now: Micros) -> Span {
         let paid_at = if state.part == 0 || state.scale == self.interval.scale() {
             Span {
@@ -85,18 +83,13 @@ impl Debt {
             }
         } else {
             // The rate was changed: the old fraction, rounded up, so that nothing is forgiven.
-            Span {
-                us: state.us.saturating_add(1),
-                part: 0,
-            }
+            Span::whole(state.us.saturating_add(1))
         };
-        let now = Span {
-            us: now.get(),
-            part: 0,
-        };
+        let now = Span::whole(now.get());
         self.interval.difference(paid_at, now)
     }
 
+    #[inline]
     fn owe(&self, state: &mut State, now: Micros, debt: Span) {
         *state = State {
             us: now.get().saturating_add(debt.us),
@@ -106,10 +99,12 @@ impl Debt {
     }
 
     /// What so many permits cost in time.
+    #[inline]
     fn price(&self, permits: u32) -> Span {
         self.interval.times(permits.into()).min(MOST_DEBT)
     }
 
+    #[inline]
     fn with(&self, debt: Span, permits: u32) -> Span {
         // On a clock that stepped back there may be more debt than the most.
         let most = MOST_DEBT.max(debt);
@@ -117,6 +112,7 @@ impl Debt {
     }
 
     /// How long until so many permits more fit.
+    #[inline]
     fn over(&self, debt: Span, permits: u32) -> Span {
         // Not bounded by the most debt: that would make the wait too short.
         let wanted = self.interval.sum(debt, self.price(permits));
@@ -124,6 +120,7 @@ impl Debt {
     }
 
     /// The debt that was read, once so many permits more were taken.
+    #[inline]
     fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
         let [us, part] = reading.level;
         let part = self.part(part);
@@ -133,10 +130,7 @@ impl Debt {
     /// What is still owed of all that was taken up to this receipt. Nothing more of it can be given
     /// back: the rest has come back by itself.
     fn unpaid(&self, receipt: &Receipt, now: Micros) -> Span {
-        let now = Span {
-            us: now.get(),
-            part: 0,
-        };
+        let now = Span::whole(now.get());
         self.interval.difference(self.paid_at(receipt), now)
     }
 
@@ -163,6 +157,7 @@ impl Debt {
     }
 
     /// A part that came from outside: one that is none must not panic.
+    #[inline]
     fn part(&self, part: u64) -> u32 {
         let is_part = |part: &u32| *part < self.interval.scale();
         u32::try_from(part).ok().filter(is_part).unwrap_or(0)
@@ -182,11 +177,16 @@ impl Debt {
     }
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
+    #[inline]
     fn judge(&self, debt: Span, take: &Take) -> (bool, Micros) {
         if take.cost == 0 {
             return (true, Micros::ZERO);
         }
         let over = self.over(debt, take.cost);
+        if take.patience == Patience::None && !self.queues {
+            let wait = over.ceil();
+            return (wait.is_zero() && take.cost <= self.capacity, wait);
+        }
         let (held, delay) = match take.patience {
             Patience::UntilPaid(_) if self.queues => (Span::ZERO, debt),
             Patience::UntilPaid(_) => (Span::ZERO, self.interval.difference(debt, self.tolerance)),
@@ -213,6 +213,7 @@ impl Debt {
 impl Twin for Debt {
     type State = State;
 
+    #[inline]
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let debt = self.debt(state, now);
         let (fits, wait) = self.judge(debt, take);
@@ -224,6 +225,7 @@ impl Twin for Debt {
         }
     }
 
+    #[inline]
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {
         let debt = self.with(self.debt(state, now), permits);
         self.owe(state, now, debt);
@@ -281,6 +283,7 @@ impl Twin for Debt {
         (self.limit, self.period)
     }
 
+    #[inline]
     fn left(&self, reading: &Reading, charged: u32) -> Left {
         let debt = self.debt_read(reading, charged);
         let slack = self.interval.difference(self.tolerance, debt);
@@ -326,10 +329,7 @@ impl Twin for Debt {
 
     /// All that there is to know of a key is its debt, so that any cost can be judged.
     fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
-        let gone = Span {
-            us: elapsed.get(),
-            part: 0,
-        };
+        let gone = Span::whole(elapsed.get());
         let debt = self.interval.difference(self.debt_read(reading, 0), gone);
         let (fits, wait) = self.judge(debt, take);
         Some(Reading {

@@ -61,10 +61,9 @@ impl Known {
 impl Algorithm {
     /// The decision that a reading from memory leads to: nothing is taken.
     pub(crate) fn remember(&self, reading: &Reading, action: &Action) -> Decision {
-        Decision {
-            is_remembered: true,
-            ..self.decide(reading, action, false)
-        }
+        let mut decision = self.decide(reading, action, false);
+        decision.is_remembered = true;
+        decision
     }
 
     /// Whether what is known of one cost is enough to judge any other.

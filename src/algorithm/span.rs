@@ -28,15 +28,17 @@ impl Interval {
         }
     }
 
+    #[inline]
     pub(super) fn scale(self) -> u32 {
         self.scale
     }
 
     /// The time in which so many permits are given. Exact while it stays below 2^64 us, which
     /// `Limit` makes sure of.
+    #[inline]
     pub(super) fn times(self, permits: u64) -> Span {
         match (permits.checked_mul(self.numerator), self.scale) {
-            (Some(us), 1) => Span { us, part: 0 },
+            (Some(us), 1) => Span::whole(us),
             (Some(units), scale) => Span {
                 us: units / u64::from(scale),
                 part: (units % u64::from(scale)) as u32,
@@ -52,6 +54,7 @@ impl Interval {
     }
 
     /// How many whole permits are given in this time.
+    #[inline]
     pub(super) fn fit_into(self, span: Span) -> u32 {
         let units = |us: u64| {
             us.checked_mul(self.scale.into())?
@@ -67,7 +70,12 @@ impl Interval {
         u32::try_from(permits).unwrap_or(u32::MAX)
     }
 
+    #[inline]
     pub(super) fn sum(self, a: Span, b: Span) -> Span {
+        // Most rates need no fraction, and are spared the carrying.
+        if self.scale == 1 {
+            return Span::whole(a.us.saturating_add(b.us));
+        }
         let part = u64::from(a.part) + u64::from(b.part);
         let carry = u64::from(part >= u64::from(self.scale));
         Span {
@@ -77,7 +85,11 @@ impl Interval {
     }
 
     /// `a - b`, at least zero.
+    #[inline]
     pub(super) fn difference(self, a: Span, b: Span) -> Span {
+        if self.scale == 1 {
+            return Span::whole(a.us.saturating_sub(b.us));
+        }
         if a <= b {
             return Span::ZERO;
         }
@@ -92,9 +104,14 @@ impl Interval {
 }
 
 impl Span {
-    pub(super) const ZERO: Self = Self { us: 0, part: 0 };
+    pub(super) const ZERO: Self = Self::whole(0);
+
+    pub(super) const fn whole(us: u64) -> Self {
+        Self { us, part: 0 }
+    }
 
     /// Rounded up to whole microseconds.
+    #[inline]
     pub(super) fn ceil(self) -> Micros {
         Micros::new(self.us.saturating_add(u64::from(self.part > 0)))
     }

@@ -72,16 +72,29 @@ impl Limiter {
                 cost: read.cost,
                 patience: policy.patience,
                 lease: read.judges.first.lease().map(|_| LeaseId::new()),
-                is_final: !policy.may_give_back(&read.judges.first),
+                is_final: true,
             };
             let action = Action::Take(take);
-            checks.extend(policy.checks(subject, &read.judges, action, mode));
+            if policy.count_checks() == 1 {
+                let is_shadow = mode == Mode::Shadow;
+                checks.push(policy.check(0, subject, read.judges.first, action, is_shadow));
+            } else {
+                checks.extend(policy.checks(subject, &read.judges, action, mode));
+            }
             asked.add(position, subject, mode);
             asked.has_several_checks |= policy.count_checks() > 1;
             asked.may_give_back |= policy.may_give_back(&read.judges.first);
         }
         if checks.is_empty() {
             return Ok(Judging::by_nobody());
+        }
+        if asked.may_give_back {
+            // A request that is dropped while one policy holds it up gives back what all have given.
+            for check in &mut checks {
+                if let Action::Take(take) = &mut check.action {
+                    take.is_final = false;
+                }
+            }
         }
         // Before asking, so that what is taken while nobody listens any more is given back.
         let taken = asked.may_give_back.then(|| {

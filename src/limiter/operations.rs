@@ -21,7 +21,10 @@ impl Limiter {
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
         let reply = self.take(policy, &key.into(), None)?;
-        Ok(reply.decision().await)
+        match reply {
+            Reply::Decided(decision) => Ok(decision),
+            Reply::Asked(trip) => Ok(trip.decision().await),
+        }
     }
 
     /// As [`check`](Self::check), for this many permits; 0 only looks.
@@ -36,7 +39,10 @@ impl Limiter {
         cost: u32,
     ) -> Result<Decision, CheckError> {
         let reply = self.take(policy, &key.into(), Some(cost))?;
-        Ok(reply.decision().await)
+        match reply {
+            Reply::Decided(decision) => Ok(decision),
+            Reply::Asked(trip) => Ok(trip.decision().await),
+        }
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
@@ -118,17 +124,16 @@ impl Limiter {
         // Once: it may be changed at any time.
         let mode = policy.mode();
         // Whoever only looks is shown what is there, whatever the mode.
-        let unasked = (cost > 0).then(|| self.taken_unasked(&rules, policy, key, mode));
-        Ok(match unasked.flatten() {
-            Some(decision) => Reply::Decided(decision),
-            None => {
-                let question = Question {
-                    subject: self.subject(key),
-                    action: Action::spend(cost),
-                    mode,
-                };
-                self.decide(policy, question)
-            }
-        })
+        if cost > 0
+            && let Some(decision) = self.taken_unasked(&rules, policy, key, mode)
+        {
+            return Ok(Reply::Decided(decision));
+        }
+        let question = Question {
+            subject: self.subject(key),
+            action: Action::spend(cost),
+            mode,
+        };
+        Ok(self.decide(policy, question))
     }
 }

@@ -35,20 +35,11 @@ pub(super) struct Question {
     pub(super) mode: Mode,
 }
 
-impl Reply {
+impl Trip {
     pub(super) async fn decision(self) -> Decision {
-        match self {
-            Self::Decided(decision) => decision,
-            Self::Asked(Trip {
-                limiter,
-                policy,
-                question,
-                answer,
-            }) => {
-                let answer = answer.await;
-                limiter.decided(&policy, &question, answered(answer.as_ref()))
-            }
-        }
+        let answer = self.answer.await;
+        let answer = answered(answer.as_ref());
+        self.limiter.decided(&self.policy, &self.question, answer)
     }
 }
 
@@ -75,14 +66,13 @@ impl Limiter {
             action,
             mode,
         } = *question;
-        let judges = policy.judges();
-        let mut checks = policy.checks(subject, &judges, action, mode);
-        if policy.penalty.is_none()
-            && policy.count_rates() == 1
-            && let Some(only) = checks.next()
-        {
+        if policy.count_checks() == 1 {
+            let is_shadow = mode == Mode::Shadow;
+            let only = policy.check(0, subject, policy.algorithm, action, is_shadow);
             return self.0.store.ask(&[only]);
         }
+        let judges = policy.judges();
+        let checks = policy.checks(subject, &judges, action, mode);
         self.0
             .store
             .ask(&checks.collect::<SmallVec<[Check<'_>; 4]>>())

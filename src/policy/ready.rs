@@ -285,6 +285,9 @@ impl ReadyPolicy {
     pub(crate) fn decision<'a>(&self, each: &mut impl Iterator<Item = &'a Decision>) -> Decision {
         let mut next = || each.next().expect("every check is answered");
         let first = *next();
+        if self.count_checks() == 1 {
+            return first;
+        }
         let further = self.further_rates.iter();
         let decision = further.fold(first, |all, _| all.and_under(next()));
         match self.penalty.and_then(|_| each.next()) {

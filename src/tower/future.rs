@@ -146,14 +146,14 @@ where
 {
     fn poll_next(asking: &mut Option<Self>, cx: &mut Context<'_>) -> Poll<State<S, B>> {
         let waiting = asking.as_mut().expect(POLLED_AGAIN);
-        let verdict = ready!(waiting.verdict.poll_verdict(cx));
+        let mut verdict = ready!(waiting.verdict.poll_verdict(cx));
         let Self {
             ready,
             request,
             settings,
             ..
         } = asking.take().expect(POLLED_AGAIN);
-        let sentence = settings.sentence(verdict, &RequestHead::of(&request));
+        let sentence = settings.sentence(&mut verdict, &RequestHead::of(&request));
         Poll::Ready(match sentence {
             Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),
             Sentence::Pass(pass) => State::waiting(ready, request, pass),

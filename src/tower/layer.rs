@@ -135,12 +135,12 @@ impl Settings {
     }
 
     /// What the decisions mean for their request.
-    pub(super) fn sentence(&self, mut judged: Judged, request: &RequestHead<'_>) -> Sentence {
-        let fields = self.headers.load().fields(&judged, &SystemClock);
-        match Rejection::of(&judged) {
+    pub(super) fn sentence(&self, judged: &mut Judged, request: &RequestHead<'_>) -> Sentence {
+        let fields = self.headers.load().fields(judged, &SystemClock);
+        match Rejection::of(judged) {
             None => Sentence::Pass(Pass {
                 fields,
-                verdict: self.exposed(&judged, request),
+                verdict: self.exposed(judged, request),
                 delay: judged.delay().to_duration(),
                 taken: judged.take_taken(),
             }),

@@ -59,8 +59,10 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let head = RequestHead::of(&request);
-        match self.settings.judge(&head) {
-            Ok(Judging::Done(judged)) => match self.settings.sentence(judged, &head) {
+        let mut judging = self.settings.judge(&head);
+        match judging {
+            // Left where it is: it has room for several decisions.
+            Ok(Judging::Done(ref mut judged)) => match self.settings.sentence(judged, &head) {
                 Sentence::Pass(mut pass) if pass.delay.is_zero() => {
                     pass.go_on(&mut request);
                     ResponseFuture::calling(self.inner.call(request), pass)

@@ -1,7 +1,6 @@
 //! `RateLimit-Policy` and `RateLimit`: the syntax of draft-ietf-httpapi-ratelimit-headers-11.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 
 use super::seconds::{counts_in_time, renewal_secs, window_secs};
 use super::single::by_tightness;
@@ -15,6 +14,7 @@ pub(super) const QUOTA: HeaderName = HeaderName::from_static("ratelimit");
 ///
 /// Six policies with the longest names find room, and about thirty with ordinary ones.
 pub(super) const LONGEST: usize = 1_024;
+const SHORT: usize = 192;
 
 /// Both fields of one response: lists with an item for each policy, the same ones in both.
 #[derive(Debug, PartialEq)]
@@ -30,15 +30,29 @@ impl Lists {
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
     ) -> Option<Self> {
         let judged = each.filter(|(_, decision)| decision.is_judged());
-        let mut texts = Texts::default();
-        if !judged.clone().all(|policy| texts.push(policy)) {
-            let mut tightest: Vec<_> = judged.collect();
-            tightest.sort_by(|(_, a), (_, b)| by_tightness(b, a));
-            texts = Texts::default();
-            // Up to the first for which there is no room.
-            let _ = tightest.into_iter().all(|policy| texts.push(policy));
-        }
-        texts.into_lists()
+        // Most responses tell of a few policies, and are spared the clearing of more room.
+        Self::of_all::<SHORT>(judged.clone())
+            .or_else(|| Self::of_all::<LONGEST>(judged.clone()))
+            .unwrap_or_else(|| Self::of_tightest(judged))
+    }
+
+    /// What [`of`](Self::of) gives when there is room for all of them; `None` when there is not.
+    fn of_all<'a, const ROOM: usize>(
+        mut judged: impl Iterator<Item = (&'a str, &'a Decision)>,
+    ) -> Option<Option<Self>> {
+        let mut texts = Texts::<ROOM>::default();
+        judged
+            .all(|policy| texts.push(policy))
+            .then(|| texts.lists())
+    }
+
+    fn of_tightest<'a>(judged: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
+        let mut tightest: Vec<_> = judged.collect();
+        tightest.sort_by(|(_, a), (_, b)| by_tightness(b, a));
+        let mut texts = Texts::<LONGEST>::default();
+        // Up to the first for which there is no room.
+        let _ = tightest.into_iter().all(|policy| texts.push(policy));
+        texts.lists()
     }
 
     /// Adds the items to those of layers further in.
@@ -50,36 +64,38 @@ impl Lists {
 
 /// Both fields while they are written.
 #[derive(Default)]
-struct Texts {
-    policy: Text,
-    quota: Text,
+struct Texts<const ROOM: usize> {
+    policy: Text<ROOM>,
+    quota: Text<ROOM>,
 }
 
-impl Texts {
+impl<const ROOM: usize> Texts<ROOM> {
     /// Adds an item to both, or to none when there is no room for it.
     fn push(&mut self, (name, decision): (&str, &Decision)) -> bool {
-        let before = (self.policy.0.len(), self.quota.0.len());
-        self.policy.push_item(name, (";q=", decision.limit.into()));
-        self.quota
-            .push_item(name, (";r=", decision.remaining.into()));
-        if counts_in_time(decision) {
-            self.policy.push_parameter((";w=", window_secs(decision)));
-            self.quota.push_parameter((";t=", renewal_secs(decision)));
-        } else {
-            self.policy.push(CONCURRENT);
+        let before = (self.policy.length, self.quota.length);
+        let written = self.write(name, decision);
+        if written.is_none() {
+            (self.policy.length, self.quota.length) = before;
         }
-        let fits = self.policy.0.len().max(self.quota.0.len()) <= LONGEST;
-        if !fits {
-            self.policy.0.truncate(before.0);
-            self.quota.0.truncate(before.1);
-        }
-        fits
+        written.is_some()
     }
 
-    fn into_lists(self) -> Option<Lists> {
+    fn write(&mut self, name: &str, decision: &Decision) -> Option<()> {
+        self.policy.push_item(name, ";q=", decision.limit.into())?;
+        self.quota
+            .push_item(name, ";r=", decision.remaining.into())?;
+        if counts_in_time(decision) {
+            self.policy.push_parameter(";w=", window_secs(decision))?;
+            self.quota.push_parameter(";t=", renewal_secs(decision))
+        } else {
+            self.policy.push(CONCURRENT)
+        }
+    }
+
+    fn lists(&self) -> Option<Lists> {
         Some(Lists {
-            policy: self.policy.into_value()?,
-            quota: self.quota.into_value()?,
+            policy: self.policy.value()?,
+            quota: self.quota.value()?,
         })
     }
 }
@@ -87,44 +103,65 @@ impl Texts {
 /// The parameter of a policy that counts requests in flight.
 const CONCURRENT: &str = ";qu=\"concurrent-requests\"";
 
-/// A field's value while it is written: on the stack, as every response has two.
-#[derive(Default)]
-struct Text(SmallVec<[u8; 128]>);
+/// A field's value while it is written: on the stack, as every response has two. What is pushed is
+/// `None` when there is no room for it.
+struct Text<const ROOM: usize> {
+    bytes: [u8; ROOM],
+    length: usize,
+}
 
-impl Text {
-    fn push_item(&mut self, name: &str, parameter: (&str, u64)) {
-        if !self.0.is_empty() {
-            self.push(", ");
+impl<const ROOM: usize> Default for Text<ROOM> {
+    fn default() -> Self {
+        Self {
+            bytes: [0; ROOM],
+            length: 0,
         }
-        self.push_sf_string(name);
-        self.push_parameter(parameter);
+    }
+}
+
+impl<const ROOM: usize> Text<ROOM> {
+    fn push_item(&mut self, name: &str, key: &str, number: u64) -> Option<()> {
+        if self.length > 0 {
+            self.push(", ")?;
+        }
+        self.push_sf_string(name)?;
+        self.push_parameter(key, number)
     }
 
-    fn push_parameter(&mut self, (key, number): (&str, u64)) {
-        self.push(key);
-        let mut digits = itoa::Buffer::new();
-        self.push(digits.format(number));
+    fn push_parameter(&mut self, key: &str, number: u64) -> Option<()> {
+        self.push(key)?;
+        self.push(itoa::Buffer::new().format(number))
     }
 
-    fn push(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
+    fn push(&mut self, text: &str) -> Option<()> {
+        let end = self.length + text.len();
+        let room = self.bytes.get_mut(self.length..end)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Some(())
     }
 
     /// RFC 9651, section 4.1.6. Policy names are printable ASCII, so that nothing else needs care.
-    fn push_sf_string(&mut self, text: &str) {
-        self.0.push(b'"');
-        for byte in text.bytes() {
-            if matches!(byte, b'"' | b'\\') {
-                self.0.push(b'\\');
-            }
-            self.0.push(byte);
+    fn push_sf_string(&mut self, text: &str) -> Option<()> {
+        self.push("\"")?;
+        // Piece by piece: hardly any name has a character to escape.
+        let mut rest = text;
+        while let Some(position) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\')) {
+            let (plain, special) = rest.split_at(position);
+            self.push(plain)?;
+            self.push("\\")?;
+            let (special, after) = special.split_at(1);
+            self.push(special)?;
+            rest = after;
         }
-        self.0.push(b'"');
+        self.push(rest)?;
+        self.push("\"")
     }
 
     /// `None` when nothing was written.
-    fn into_value(self) -> Option<HeaderValue> {
-        let is_written = !self.0.is_empty();
-        is_written.then(|| HeaderValue::from_bytes(&self.0).ok())?
+    fn value(&self) -> Option<HeaderValue> {
+        let written = self.bytes.get(..self.length)?;
+        let is_written = !written.is_empty();
+        is_written.then(|| HeaderValue::from_bytes(written).ok())?
     }
 }

@@ -215,15 +215,21 @@ impl fmt::Display for Rejection {
             "policies"
         };
         for (position, policy) in self.policies.iter().enumerate() {
-            let before = if position == 0 { noun } else { "," };
-            write!(f, "{before} {policy:?}")?;
+            // No `write!`: what it takes shows in the cost of a denial.
+            f.write_str(if position == 0 { noun } else { "," })?;
+            f.write_str(" ")?;
+            fmt::Debug::fmt(policy, f)?;
         }
         if !self.policies.is_empty() {
             f.write_str(": ")?;
         }
         f.write_str(&self.explanation)?;
         match self.retry_after_secs {
-            Some(secs) => write!(f, ", retry after {secs} s"),
+            Some(secs) => {
+                f.write_str(", retry after ")?;
+                f.write_str(itoa::Buffer::new().format(secs))?;
+                f.write_str(" s")
+            }
             None => Ok(()),
         }
     }

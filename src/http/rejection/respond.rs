@@ -145,7 +145,8 @@ impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         // Piece by piece: hardly any text has a character to escape.
-        while let Some(position) = rest.find(|char| matches!(char, '"' | '\\' | '\0'..='\x1f')) {
+        let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+        while let Some(position) = rest.bytes().position(is_special) {
             let (plain, special) = rest.split_at(position);
             self.0.push_str(plain);
             let mut chars = special.chars();

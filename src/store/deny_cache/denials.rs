@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::asked::Asked;
 use super::table::{Recalled, Table};
-use crate::algorithm::{Action, Algorithm};
+use crate::algorithm::{Action, Algorithm, Reading};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::store::{Answer, Check, Store};
 use crate::time::{Clock, Micros, SinceStart};
@@ -113,18 +113,24 @@ impl Denials {
     /// [penalty]: crate::algorithm::Penalty
     fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
         if let [check] = checks {
-            let decision = self.recall_one(check, now)??;
-            return (!decision.is_allowed()).then(|| decision.into());
+            let reading = self.recall_one(check, now)??;
+            return (!reading.fits).then(|| remember(check, &reading).into());
         }
+        self.recall_together(checks, now)
+    }
+
+    // Out of line: most questions have one check.
+    #[inline(never)]
+    fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
         let all_in_shadow = checks.iter().all(|check| check.is_shadow);
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
         for check in checks {
-            let recalled = self.recall_one(check, now);
-            decisions.push(match recalled {
+            let recalled = match self.recall_one(check, now) {
                 None if !is_deciding(check) => None,
                 recalled => recalled?,
-            });
+            };
+            decisions.push(recalled.map(|reading| remember(check, &reading)));
         }
         let is_denied =
             |position: usize| matches!(decisions[position], Some(known) if !known.is_allowed());
@@ -147,7 +153,7 @@ impl Denials {
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked
     /// whatever is known of the others.
-    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Decision>> {
+    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Reading>> {
         let Action::Take(take) = &check.action else {
             return None;
         };
@@ -158,9 +164,7 @@ impl Denials {
         match self.table.recall(key(check), &check.algorithm, take, now) {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
-            Recalled::Reading(reading) => {
-                Some(Some(check.algorithm.remember(&reading, &check.action)))
-            }
+            Recalled::Reading(reading) => Some(Some(reading)),
         }
     }
 }
@@ -179,6 +183,10 @@ fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
 /// What a key is found by: uniformly distributed, because the subject is.
 pub(super) fn key(check: &Check<'_>) -> u128 {
     check.subject.to_u128() ^ check.policy.fingerprint()
+}
+
+fn remember(check: &Check<'_>, reading: &Reading) -> Decision {
+    check.algorithm.remember(reading, &check.action)
 }
 
 fn not_asked(algorithm: &Algorithm) -> Decision {

@@ -52,14 +52,20 @@ impl<S: Store> Failover<S> {
 
     #[inline]
     fn ask_store(&self, checks: &[Check<'_>]) -> Answer {
-        let Some(admission) = self.breaker.admit() else {
-            return self.left_alone(checks);
-        };
-        let answer = self.inner.ask(checks);
-        if is_usable_at_once(&answer, checks) {
-            return answer;
+        match self.breaker.admit() {
+            Some(admission) => self.ask_admitted(checks, admission),
+            None => self.left_alone(checks),
         }
-        self.later_or_otherwise(checks, admission, answer)
+    }
+
+    #[inline]
+    fn ask_admitted(&self, checks: &[Check<'_>], admission: Admission) -> Answer {
+        // One variable from the store to the caller: moving it would copy room for several decisions.
+        let mut answer = self.inner.ask(checks);
+        if !is_usable_at_once(&answer, checks) {
+            answer = self.later_or_otherwise(checks, admission, answer);
+        }
+        answer
     }
 
     // Out of line, as all that a store which answers from memory has no use for.

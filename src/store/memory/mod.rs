@@ -10,7 +10,8 @@ use self::shards::{SHARDS, Shards};
 use self::slot::Fingerprint;
 use self::together::Together;
 use super::{Answer, Check, Store};
-use crate::decision::{Decision, Decisions};
+use crate::algorithm::decide_alone;
+use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::time::{Clock, Micros, SystemClock};
 
@@ -109,20 +110,20 @@ impl MemoryStore {
     pub(super) fn decide(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
         let now = self.0.clock.now();
         match checks {
-            [check] => self.ask_one(check, now).map(Decisions::from),
+            [check] => self.ask_one(check, now),
             checks => self.ask_together(checks, now),
         }
     }
 
-    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decision, StoreError> {
+    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decisions, StoreError> {
         let fingerprint = Fingerprint::of(check);
         let home = Shards::home(fingerprint);
         let mut shard = self.0.shards.lock(home);
-        let decision = shard.ask(check, fingerprint, now);
+        let reading = shard.ask(check, fingerprint, now);
         let count = shard.count();
         drop(shard);
         self.tidy(home, count, now);
-        decision
+        Ok(decide_alone(check.ask(), &reading?).into())
     }
 
     fn ask_together(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {

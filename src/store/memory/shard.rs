@@ -8,8 +8,7 @@ use std::mem;
 
 use super::slot::{Fingerprint, Slot};
 use super::table::{self, Table};
-use crate::algorithm::{Action, decide_alone};
-use crate::decision::Decision;
+use crate::algorithm::{Action, Reading};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::time::Micros;
@@ -61,7 +60,8 @@ impl Shard {
             .find_mut(fingerprint.hash(), |slot| slot.fingerprint == fingerprint)
     }
 
-    /// Decides the only check of a question.
+    /// Carries out the only check of a question if it fits. The reading is what its decision is made
+    /// of, which has time until the lock is free.
     ///
     /// # Errors
     ///
@@ -71,28 +71,26 @@ impl Shard {
         check: &Check<'_>,
         fingerprint: Fingerprint,
         now: Micros,
-    ) -> Result<Decision, StoreError> {
+    ) -> Result<Reading, StoreError> {
         let (algorithm, action) = (&check.algorithm, &check.action);
         if let Some(slot) = self.find(fingerprint) {
             let mut reading = algorithm.read(&slot.state, now, action);
             if reading.fits {
                 reading = algorithm.commit(&mut slot.state, now, action, reading);
             }
-            let decision = decide_alone(check.ask(), &reading);
             slot.used();
-            slot.note(check, &decision, now);
+            slot.note(check, &reading, now);
             self.after(action);
-            return Ok(decision);
+            return Ok(reading);
         }
         let mut slot = Slot::new(fingerprint, algorithm.untouched());
         let reading = algorithm.read(&slot.state, now, action);
-        let decision = decide_alone(check.ask(), &reading);
         if reading.fits && action.takes() > 0 {
             algorithm.commit(&mut slot.state, now, action, reading);
-            slot.note(check, &decision, now);
+            slot.note(check, &reading, now);
             self.insert(slot, now, &[])?;
         }
-        Ok(decision)
+        Ok(reading)
     }
 
     /// Notes that an action was carried out: one that gives back may have made room.
