@@ -3,7 +3,9 @@
 use smallvec::SmallVec;
 
 use super::{Action, Algorithm, Reading};
-use crate::decision::{Decision, Decisions};
+#[cfg(feature = "memory")]
+use crate::decision::Decision;
+use crate::decision::Decisions;
 
 /// What one check asks of its key.
 #[derive(Clone, Copy, Debug)]
