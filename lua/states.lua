@@ -8,7 +8,7 @@
 --                            under the empty field
 -- Returns       nothing; decide and shadow call what is here
 -- Writes        KEYS[i], once for all that has changed; it expires at the end of the second in which
---               the last of its states does, as lean has it
+--               the last of its states does, as plain has it
 -- Mirrors       src/store/redis/keys.rs
 -- Before it stand `stride`, the arguments that each check has room for, the algorithms that the checks
 -- use, and a table `judges` of them by name.
