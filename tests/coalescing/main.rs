@@ -16,6 +16,7 @@ mod answers;
 mod failures;
 mod forms;
 mod given_up;
+mod others;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Coalescing: plain takes of one key that wait for the same trip are asked as one, so that a hot key
+//! Coalescing: takes of one key that wait for the same trip are asked as one, so that a hot key
 //! costs the server one script for each trip, whatever its load.
 //!
 //! A key of which no take is under way is asked about at once. Those that come meanwhile wait until the
@@ -14,14 +14,20 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::keys::Prefix;
 use super::plain::{Plain, PlainQueue};
+use super::queue::{Queue, Single, decision};
 use super::server::Server;
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Reading};
 use crate::decision::Decisions;
 use crate::error::StoreError;
+use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
+use crate::time::Micros;
 
 const SHARDS: usize = 32;
+/// So many takes share a trip, at most: a script holds up everybody else.
+const MOST_TOGETHER: usize = 256;
 
 /// The keys of which takes are under way.
 #[derive(Default)]
@@ -38,8 +44,18 @@ struct Busy {
 
 /// A take, and who is to be told of its answer for the memory of denials.
 pub(super) struct Take {
-    pub(super) plain: Plain,
+    pub(super) asking: Asking,
     pub(super) noted: Option<Noted>,
+}
+
+/// What a take asks.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a plain take is what most questions are, and a box an allocation"
+)]
+pub(super) enum Asking {
+    Plain(Plain),
+    Single(Box<Single>),
 }
 
 /// One that waits for the next trip.
@@ -73,7 +89,7 @@ pub(super) enum Turn {
 impl Coalescing {
     /// Lets a take go, or wait for the next trip.
     pub(super) fn enter(server: &Server, take: Take) -> Turn {
-        let (key, algorithm) = (take.plain.fingerprint(), take.plain.algorithm());
+        let (key, algorithm) = (take.asking.fingerprint(), take.asking.algorithm());
         let go = |key, take| {
             let server = server.clone();
             Turn::Go(Trip { server, key }, take)
@@ -101,11 +117,13 @@ impl Coalescing {
         let Entry::Occupied(mut busy) = keys.entry(key) else {
             return Vec::new();
         };
-        let waiting = std::mem::take(&mut busy.get_mut().waiting);
-        if waiting.is_empty() {
+        let waiting = &mut busy.get_mut().waiting;
+        let together = waiting.len().min(MOST_TOGETHER);
+        let next: Vec<_> = waiting.drain(..together).collect();
+        if next.is_empty() {
             busy.remove();
         }
-        waiting
+        next
     }
 
     fn lock(&self, key: u128) -> MutexGuard<'_, HashMap<u128, Busy>> {
@@ -128,8 +146,8 @@ impl Trip {
         let mut waiting = going.begin();
         // Whoever has given up takes nothing.
         waiting.retain(|waiting| !waiting.told.is_closed());
-        let asked = waiting.iter().map(|waiting| &waiting.take.plain.asked);
-        let Some(queue) = PlainQueue::of(asked) else {
+        let asking = waiting.iter().map(|waiting| &waiting.take.asking);
+        let Some(together) = Together::of(asking, self.server.prefix()) else {
             return;
         };
         for noted in waiting
@@ -138,28 +156,12 @@ impl Trip {
         {
             noted.is_sent_now();
         }
-        let answer = self.server.ask_plain(&queue, queue.subject());
+        let answer = self.server.ask_together(&together);
         let Some(answer) = unless_all_leave(answer, &mut waiting).await else {
             return;
         };
-        let answer = answer.map_err(|error| (error.kind(), Arc::new(error)));
-        let mut debts = queue.debts(answer.as_ref().ok().copied().flatten());
         // In their order, so that what is remembered at last is what the last of them has left.
-        let told: Vec<_> = waiting
-            .into_iter()
-            .map(|Waiting { take, told }| {
-                let what = match &answer {
-                    Ok(_) => match debts.next() {
-                        Some(debt) => Told::Decided(take.decided(debt)),
-                        None => Told::OtherForm(take),
-                    },
-                    Err((kind, error)) => {
-                        Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
-                    }
-                };
-                (told, what)
-            })
-            .collect();
+        let told = tell(waiting, answer);
         // Before anybody is told, so that the next ones are on their way while these go on.
         drop(self);
         for (told, what) in told {
@@ -169,14 +171,85 @@ impl Trip {
     }
 }
 
+/// What each is to be told; `None` of a state of another form.
+fn tell(
+    waiting: Vec<Waiting>,
+    answer: Result<Option<Vec<Reading>>, StoreError>,
+) -> Vec<(oneshot::Sender<Told>, Told)> {
+    let answer = answer.map_err(|error| (error.kind(), Arc::new(error)));
+    let each = waiting.into_iter().enumerate();
+    each.map(|(position, Waiting { take, told })| {
+        let what = match &answer {
+            Ok(readings) => match readings.as_ref().and_then(|all| all.get(position)) {
+                Some(reading) => Told::Decided(take.decided(*reading)),
+                None => Told::OtherForm(take),
+            },
+            Err((kind, error)) => Told::Failed(StoreError::with_source(*kind, Arc::clone(error))),
+        };
+        (told, what)
+    })
+    .collect()
+}
+
 impl Take {
-    /// The decision, when the key owed so much.
-    pub(super) fn decided(self, debt: u64) -> Decisions {
-        let decisions = self.plain.decide(debt);
+    /// The decision, when this was read.
+    pub(super) fn decided(self, reading: Reading) -> Decisions {
+        let decisions = decision(&self.asking.check(), reading);
         if let Some(noted) = self.noted {
             noted.decided(&decisions);
         }
         decisions
+    }
+}
+
+impl Asking {
+    /// What its key is known by in this process.
+    fn fingerprint(&self) -> u128 {
+        let check = self.check();
+        check.subject.to_u128() ^ check.policy.fingerprint()
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Plain(plain) => plain.algorithm(),
+            Self::Single(single) => single.algorithm(),
+        }
+    }
+
+    fn now(&self) -> Micros {
+        match self {
+            Self::Plain(plain) => plain.now(),
+            Self::Single(single) => single.now(),
+        }
+    }
+
+    /// What it asks.
+    pub(super) fn check(&self) -> Check<'_> {
+        match self {
+            Self::Plain(plain) => plain.check(),
+            Self::Single(single) => single.check(),
+        }
+    }
+}
+
+/// Takes that share a trip.
+pub(super) enum Together {
+    Plain(PlainQueue),
+    Any(Queue),
+}
+
+impl Together {
+    /// By the leanest script that can. `None` of no takes.
+    fn of<'a>(asking: impl Iterator<Item = &'a Asking> + Clone, prefix: &Prefix) -> Option<Self> {
+        let plain = asking.clone().map(|asking| match asking {
+            Asking::Plain(plain) => Some(&plain.asked),
+            Asking::Single(_) => None,
+        });
+        if plain.clone().all(|plain| plain.is_some()) {
+            return PlainQueue::of(plain.flatten()).map(Self::Plain);
+        }
+        let now = asking.clone().map(Asking::now).max()?;
+        Queue::of(asking.map(Asking::check), prefix, now).map(Self::Any)
     }
 }
 

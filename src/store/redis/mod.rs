@@ -21,6 +21,7 @@ mod lane;
 mod places;
 mod plain;
 mod plain_pack;
+mod queue;
 mod reply;
 mod script;
 mod self_test;
@@ -48,6 +49,12 @@ pub use reply::fuzzing::redis_reply;
 /// A subject that is known to be denied is answered from memory, without a command to the server,
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
+///
+/// Requests about the same key share trips: while one is on its way, others wait until it is back, and
+/// then go together, up to 256, first come, first served. So a hot key costs the server one script for
+/// each trip, and a request waits for one trip more at most. That is for requests that one enforced
+/// policy judges, and whose permits are not given back: not with `max_wait`, `settle` and `count_if`, and
+/// not for [`sliding_log`](crate::Limit::sliding_log) and [`concurrency`](crate::Limit::concurrency).
 ///
 /// # Servers
 ///

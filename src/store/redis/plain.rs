@@ -6,8 +6,7 @@ use redis::{Cmd, Value};
 
 use super::keys::{Prefix, field};
 use super::script::Scripted;
-use crate::algorithm::{Algorithm, Ask, PlainTake, decide};
-use crate::decision::Decisions;
+use crate::algorithm::{Algorithm, PlainTake, Reading};
 use crate::key::Subject;
 use crate::store::Check;
 use crate::store::owned::OwnedCheck;
@@ -56,20 +55,17 @@ impl Plain {
         })
     }
 
-    /// The decision, when the key owed so much.
-    pub(super) fn decide(&self, debt_us: u64) -> Decisions {
-        let ask = Ask::enforced(&self.check.algorithm, &self.check.action);
-        decide(std::iter::once(ask), &[self.asked.take.read(debt_us)])
+    /// What is read when the key owes so much.
+    pub(super) fn read(&self, debt_us: u64) -> Reading {
+        self.asked.take.read(debt_us)
+    }
+
+    pub(super) fn now(&self) -> Micros {
+        self.asked.now
     }
 
     pub(super) fn subject(&self) -> Subject {
         self.asked.subject
-    }
-
-    /// What its key is known by in this process.
-    pub(super) fn fingerprint(&self) -> u128 {
-        let check = self.check();
-        check.subject.to_u128() ^ check.policy.fingerprint()
     }
 
     pub(super) fn algorithm(&self) -> Algorithm {
@@ -137,16 +133,19 @@ impl PlainQueue {
         self.subject
     }
 
-    /// What the key owed at each take's turn, when it owed so much at first.
-    pub(super) fn debts(&self, first: Option<u64>) -> impl Iterator<Item = u64> {
-        let mut owed = first;
-        self.takes.iter().map_while(move |take| {
-            let debt_us = owed?;
-            if debt_us <= take.room_us {
-                owed = Some(debt_us + take.cost_us);
-            }
-            Some(debt_us)
-        })
+    /// What is read at each take's turn, when the key owed so much at first.
+    pub(super) fn read(&self, first: u64) -> Vec<Reading> {
+        let mut owed_us = first;
+        let takes = self.takes.iter();
+        takes
+            .map(|take| {
+                let reading = take.read(owed_us);
+                if reading.fits {
+                    owed_us += take.cost_us;
+                }
+                reading
+            })
+            .collect()
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
@@ -182,6 +181,7 @@ mod tests {
     use crate::algorithm::Action;
     use crate::key::Key;
     use crate::limit::Limit;
+    use crate::store::redis::queue::decision;
     use crate::store::{FailureMode, PolicyId};
     use crate::time::SECOND;
 
@@ -219,19 +219,16 @@ mod tests {
                 .collect();
             let queue = PlainQueue::of(takes.iter().map(|take| &take.asked)).unwrap();
             let first = u64::from(used) * 1_000_000;
-            let debts: Vec<_> = queue.debts(Some(first)).collect();
-            prop_assert_eq!(debts.len(), takes.len());
-            for (take, debt) in takes.iter().zip(debts) {
+            let read = queue.read(first);
+            prop_assert_eq!(read.len(), takes.len());
+            for (take, read) in takes.iter().zip(read) {
                 let check = take.check();
                 let reading = algorithm.read(&state, NOW, &check.action);
                 if reading.fits {
                     algorithm.commit(&mut state, NOW, &check.action, reading);
                 }
-                let ask = Ask::enforced(&algorithm, &check.action);
-                let expected = decide(std::iter::once(ask), &[reading]);
-                prop_assert_eq!(take.decide(debt), expected);
+                prop_assert_eq!(decision(&check, read), decision(&check, reading));
             }
-            prop_assert_eq!(queue.debts(None).count(), 0);
         }
     }
 }

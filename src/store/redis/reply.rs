@@ -48,18 +48,18 @@ impl Expected {
     /// A reply of any other shape: it is a store error, never a guess.
     pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
         let Value::Array(values) = reply else {
-            return Err(bad_reply("no array"));
+            return Err(bad("no array"));
         };
         let integers: SmallVec<[u64; 16]> = values
             .iter()
             .map(integer)
             .collect::<Option<_>>()
-            .ok_or_else(|| bad_reply("something else than integers of at least zero"))?;
+            .ok_or_else(|| bad("something else than integers of at least zero"))?;
         let Some((at, rows)) = integers.split_last() else {
-            return Err(bad_reply("an empty array"));
+            return Err(bad("an empty array"));
         };
         if rows.len() != self.0.len() * INTEGERS_A_CHECK {
-            return Err(bad_reply("an array of another length"));
+            return Err(bad("an array of another length"));
         }
         let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
         let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
@@ -68,12 +68,12 @@ impl Expected {
             readings.push(match row[0] {
                 fits @ (0 | 1) => reading(fits == 1, row, *at),
                 code if asked.is_shadow => {
-                    let kind = failure(code).ok_or_else(|| bad_reply("an unknown failure"))?;
+                    let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
                     unanswered.push((position, kind));
                     // It holds up nothing, and is none of the denials that a penalty counts.
                     reading(true, row, *at)
                 }
-                _ => return Err(bad_reply("neither yes nor no")),
+                _ => return Err(bad("neither yes nor no")),
             });
         }
         let mut decisions = decide(self.0.iter().map(Asked::ask), &readings);
@@ -82,6 +82,34 @@ impl Expected {
         }
         Ok(decisions)
     }
+}
+
+/// The readings that a reply consists of, however many.
+///
+/// # Errors
+///
+/// A reply of any other shape.
+pub(super) fn rows(reply: Value) -> Result<Vec<Reading>, StoreError> {
+    let Value::Array(values) = reply else {
+        return Err(bad("no array"));
+    };
+    let integers: Vec<u64> = values
+        .iter()
+        .map(integer)
+        .collect::<Option<_>>()
+        .ok_or_else(|| bad("something else than integers of at least zero"))?;
+    let Some((at, rows)) = integers.split_last() else {
+        return Err(bad("an empty array"));
+    };
+    if !rows.len().is_multiple_of(INTEGERS_A_CHECK) {
+        return Err(bad("an array of another length"));
+    }
+    rows.chunks_exact(INTEGERS_A_CHECK)
+        .map(|row| match row[0] {
+            fits @ (0 | 1) => Ok(reading(fits == 1, row, *at)),
+            _ => Err(bad("neither yes nor no")),
+        })
+        .collect()
 }
 
 fn integer(value: &Value) -> Option<u64> {
@@ -110,7 +138,7 @@ fn failure(code: u64) -> Option<StoreErrorKind> {
     }
 }
 
-fn bad_reply(what: &str) -> StoreError {
+pub(super) fn bad(what: &str) -> StoreError {
     StoreError::with_source(
         StoreErrorKind::BadReply,
         format!("the script replied {what}"),

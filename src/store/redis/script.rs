@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use redis::Cmd;
 
 use super::keys::{Prefix, field};
-use crate::algorithm::MOST_ARGUMENTS;
+use crate::algorithm::{Arguments, MOST_ARGUMENTS};
 use crate::store::Check;
 use crate::time::Micros;
 
@@ -84,13 +84,16 @@ const STATES: &str = include_str!("../../../lua/states.lua");
 const DECIDE: &str = include_str!("../../../lua/decide.lua");
 /// The same where some checks are in shadow, so that questions without such cost no more.
 const SHADOW: &str = include_str!("../../../lua/shadow.lua");
+/// For takes of one key that share a trip.
+const QUEUE: &str = include_str!("../../../lua/queue.lua");
 
-/// What a script has to know: one bit for each of [`SOURCES`], and one for [`SHADOW`].
+/// What a script has to know: one bit for each of [`SOURCES`], one for [`SHADOW`] and one for [`QUEUE`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Parts(usize);
 
 impl Parts {
     const IN_SHADOW: usize = 1 << SOURCES.len();
+    const IN_A_QUEUE: usize = 2 << SOURCES.len();
 
     fn of(checks: &[Check<'_>]) -> Self {
         let bits = |check: &Check<'_>| {
@@ -104,10 +107,12 @@ impl Parts {
 
     /// The part that makes one answer of all checks.
     fn deciding(self) -> &'static str {
-        if self.0 & Self::IN_SHADOW == 0 {
-            DECIDE
-        } else {
+        if self.0 & Self::IN_A_QUEUE != 0 {
+            QUEUE
+        } else if self.0 & Self::IN_SHADOW != 0 {
             SHADOW
+        } else {
+            DECIDE
         }
     }
 
@@ -125,15 +130,20 @@ impl Parts {
 
     /// The script for such questions, put together once in a process.
     fn script(self) -> &'static Script {
-        static SCRIPTS: [OnceLock<Script>; 2 << SOURCES.len()] =
-            [const { OnceLock::new() }; 2 << SOURCES.len()];
+        static SCRIPTS: [OnceLock<Script>; 4 << SOURCES.len()] =
+            [const { OnceLock::new() }; 4 << SOURCES.len()];
         SCRIPTS[self.0].get_or_init(|| Script::new(self))
     }
 }
 
-struct Script {
-    text: String,
-    digest: String,
+/// The script for takes of one key that share a trip.
+pub(super) fn queue_script(check: &Check<'_>) -> &'static Script {
+    Parts(Parts::of(&[*check]).0 | Parts::IN_A_QUEUE).script()
+}
+
+pub(super) struct Script {
+    pub(super) text: String,
+    pub(super) digest: String,
     /// How many arguments each check has room for, with the algorithm's name and the field.
     stride: usize,
 }
@@ -190,15 +200,51 @@ pub(super) struct Question {
     script: &'static Script,
     keys: Vec<String>,
     now: Micros,
-    arguments: Vec<Argument>,
+    rows: Vec<Row>,
 }
 
-enum Argument {
-    Name(&'static str),
-    /// That of an algorithm, behind what its script has to know of the check.
-    Marked(&'static str, &'static str),
-    Number(u64),
-    Field(String),
+/// The arguments of one check.
+pub(super) struct Row {
+    /// What the script has to know of it, before the name of its algorithm.
+    mark: &'static str,
+    name: &'static str,
+    verb: &'static str,
+    numbers: Arguments,
+    /// How many of them the script has room for.
+    room: usize,
+    field: String,
+}
+
+impl Row {
+    pub(super) fn of(check: &Check<'_>, script: &Script, tell_rates_apart: bool) -> Self {
+        let is_further = tell_rates_apart && check.policy.further_rate().is_some();
+        Self {
+            mark: match (check.is_shadow, is_further) {
+                (false, false) => "",
+                (false, true) => "+",
+                (true, false) => "shadow:",
+                (true, true) => "shadow:+",
+            },
+            name: check.algorithm.name(),
+            verb: check.algorithm.verb(&check.action),
+            numbers: check.algorithm.arguments(&check.action),
+            // The algorithm's name and the verb stand before them, the field behind them.
+            room: (script.stride - 3).min(MOST_ARGUMENTS),
+            field: field(check),
+        }
+    }
+
+    pub(super) fn write_to(&self, command: &mut Cmd) {
+        match self.mark {
+            "" => command.arg(self.name),
+            mark => command.arg(format!("{mark}{}", self.name)),
+        };
+        command.arg(self.verb);
+        for number in &self.numbers[..self.room] {
+            command.arg(*number);
+        }
+        command.arg(&self.field);
+    }
 }
 
 impl Question {
@@ -206,29 +252,15 @@ impl Question {
         let parts = Parts::of(checks);
         let script = parts.script();
         let tell_rates_apart = parts.tell_rates_apart();
-        let mut arguments = Vec::with_capacity(checks.len() * script.stride);
-        for check in checks {
-            let numbers = check.algorithm.arguments(&check.action);
-            // The algorithm's name and the verb stand before them, the field behind them.
-            let room = (script.stride - 3).min(MOST_ARGUMENTS);
-            let name = check.algorithm.name();
-            let is_further = tell_rates_apart && check.policy.further_rate().is_some();
-            arguments.push(match (check.is_shadow, is_further) {
-                (false, false) => Argument::Name(name),
-                (false, true) => Argument::Marked("+", name),
-                (true, false) => Argument::Marked("shadow:", name),
-                (true, true) => Argument::Marked("shadow:+", name),
-            });
-            arguments.push(Argument::Name(check.algorithm.verb(&check.action)));
-            arguments.extend(numbers[..room].iter().copied().map(Argument::Number));
-            arguments.push(Argument::Field(field(check)));
-        }
+        let rows = checks
+            .iter()
+            .map(|check| Row::of(check, script, tell_rates_apart));
         let keys = checks.iter().map(|check| prefix.key(check));
         Self {
             script,
             keys: keys.collect(),
             now,
-            arguments,
+            rows: rows.collect(),
         }
     }
 
@@ -236,14 +268,7 @@ impl Question {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(self.keys.len()).arg(&self.keys);
         command.arg(self.now.get());
-        for argument in &self.arguments {
-            match argument {
-                Argument::Name(name) => command.arg(*name),
-                Argument::Marked(mark, name) => command.arg(format!("{mark}{name}")),
-                Argument::Number(number) => command.arg(*number),
-                Argument::Field(field) => command.arg(field),
-            };
-        }
+        self.rows.iter().for_each(|row| row.write_to(&mut command));
         command
     }
 }
@@ -265,7 +290,7 @@ pub(super) fn commands() -> Vec<String> {
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
-        .chain([STATES, DECIDE, SHADOW])
+        .chain([STATES, DECIDE, SHADOW, QUEUE])
         .chain([
             super::plain::TEXT,
             super::plain::QUEUE_TEXT,

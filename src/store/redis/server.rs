@@ -7,16 +7,18 @@ use std::time::Duration;
 use redis::Value;
 
 use super::cluster::Cluster;
-use super::coalesce::{Coalescing, Take, Told, Turn};
+use super::coalesce::{Asking, Coalescing, Take, Together, Told, Turn};
 use super::error::is_other_form;
 use super::keys::Prefix;
 use super::lane::{Failed, Lane};
 use super::places::Places;
 use super::plain::{self, Plain};
 use super::plain_pack::PlainPack;
+use super::queue::Single;
 use super::reply::Expected;
 use super::script::{Question, Scripted};
 use super::split::{self, Part};
+use crate::algorithm::Reading;
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -61,6 +63,7 @@ enum Asked {
     Nothing,
     Plain(Plain),
     PlainPack(Box<PlainPack>),
+    Single(Box<Single>),
     Any(Box<Any>),
     Split(Vec<Part>),
 }
@@ -120,6 +123,8 @@ impl Server {
             Asked::Plain(plain)
         } else if let Some(pack) = PlainPack::of(checks, prefix, now) {
             Asked::PlainPack(Box::new(pack))
+        } else if let Some(single) = Single::of(checks, now) {
+            Asked::Single(Box::new(single))
         } else {
             Asked::Any(Box::new(Any {
                 question: Question::new(checks, prefix, now),
@@ -148,12 +153,20 @@ impl Server {
         any.expected.read(reply)
     }
 
-    async fn answer_plain(&self, mut take: Take) -> Result<Decisions, StoreError> {
+    /// One take, which may share a trip with others.
+    async fn answer_take(&self, mut take: Take) -> Result<Decisions, StoreError> {
         let take = loop {
             take = match Coalescing::enter(self, take) {
                 Turn::Go(_turn, take) => {
-                    match self.ask_plain(&take.plain, take.plain.subject()).await? {
-                        Some(debt) => return Ok(take.decided(debt)),
+                    let Asking::Plain(plain) = &take.asking else {
+                        let answer = Box::pin(self.ask_any(&[take.asking.check()])).await;
+                        return told(take.noted, answer);
+                    };
+                    match self.ask_plain(plain, plain.subject()).await? {
+                        Some(debt) => {
+                            let reading = plain.read(debt);
+                            return Ok(take.decided(reading));
+                        }
                         None => break take,
                     }
                 }
@@ -168,8 +181,25 @@ impl Server {
                 },
             };
         };
-        let answer = Box::pin(self.ask_any(&[take.plain.check()])).await;
+        let answer = Box::pin(self.ask_any(&[take.asking.check()])).await;
         told(take.noted, answer)
+    }
+
+    /// What is read of each of some takes; `None` when the key's state has another form.
+    pub(super) async fn ask_together(
+        &self,
+        together: &Together,
+    ) -> Result<Option<Vec<Reading>>, StoreError> {
+        match together {
+            Together::Plain(queue) => {
+                let debt = self.ask_plain(queue, queue.subject()).await?;
+                Ok(debt.map(|debt| queue.read(debt)))
+            }
+            Together::Any(queue) => {
+                let reply = self.send(queue, queue.subject()).await?;
+                queue.read(reply).map(Some)
+            }
+        }
     }
 
     async fn answer_plain_pack(&self, pack: &PlainPack) -> Result<Decisions, StoreError> {
@@ -185,7 +215,7 @@ impl Server {
     }
 
     /// What the key of plain takes owed; `None` when its state has another form.
-    pub(super) async fn ask_plain(
+    async fn ask_plain(
         &self,
         question: &impl Scripted,
         subject: Subject,
@@ -226,7 +256,14 @@ impl Trip {
         let _place = server.0.places.take()?;
         let answer = match self.asked {
             Asked::Nothing => Ok(Decisions::default()),
-            Asked::Plain(plain) => return server.answer_plain(Take { plain, noted }).await,
+            Asked::Plain(plain) => {
+                let asking = Asking::Plain(plain);
+                return server.answer_take(Take { asking, noted }).await;
+            }
+            Asked::Single(single) => {
+                let asking = Asking::Single(single);
+                return Box::pin(server.answer_take(Take { asking, noted })).await;
+            }
             Asked::PlainPack(pack) => Box::pin(server.answer_plain_pack(&pack)).await,
             Asked::Any(any) => Box::pin(server.answer_any(&any)).await,
             Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,

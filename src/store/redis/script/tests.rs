@@ -79,10 +79,10 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
 fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources = SOURCES.iter().map(|source| source.text);
-    for text in sources.chain([DEBT, STATES, DECIDE, SHADOW]) {
+    for text in sources.chain([DEBT, STATES, DECIDE, SHADOW, QUEUE]) {
         // Those that are handed a state touch no key.
         let own: &[&str] = match text.contains("redis.call(") {
-            true => &["-- KEYS[i] ", "-- Writes "],
+            true => &["-- KEYS[", "-- Writes "],
             false => &["-- state "],
         };
         for field in own.iter().chain(&["-- Returns ", "-- Mirrors "]) {
@@ -109,7 +109,7 @@ fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
         }
         assert!(!source.text.contains("TIME\""), "{}", source.name);
     }
-    for text in [DECIDE, SHADOW] {
+    for text in [DECIDE, SHADOW, QUEUE] {
         assert_eq!(text.matches("\"TIME\"").count(), 1);
     }
 }

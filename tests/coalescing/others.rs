@@ -1,0 +1,137 @@
+//! Limits whose takes are judged by the script for everything share trips, too.
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::{Action, Algorithm, Ask, State, decide};
+use tower_throttle::{
+    Clock as _, Decision, HOUR, Limit, Micros, Outcome, SECOND, StoreErrorKind, per_second,
+};
+
+use super::{SLOW, Stage, allowed};
+
+/// One after the other, in Rust.
+fn ask(algorithm: &Algorithm, state: &mut State, now: Micros, cost: u32) -> Decision {
+    let action = Action::spend(cost);
+    let reading = algorithm.read(state, now, &action);
+    if reading.fits {
+        algorithm.commit(state, now, &action, reading);
+    }
+    decide(
+        std::iter::once(Ask::enforced(algorithm, &action)),
+        &[reading],
+    )[0]
+}
+
+fn limits() -> impl Strategy<Value = Limit> {
+    let limit = 1_u32..60;
+    limit.prop_flat_map(|limit| {
+        prop::sample::select(vec![
+            Limit::fixed_window(limit, HOUR),
+            Limit::fixed_window(limit, SECOND).aligned(),
+            Limit::sliding_counter(limit, HOUR),
+            Limit::sliding_window(limit, HOUR),
+            // 2/7 of a second.
+            Limit::gcra(7, 2 * SECOND).burst(limit),
+            Limit::token_bucket(limit, per_second(3)),
+        ])
+    })
+}
+
+/// The state that is left by an order of takes at one instant in which these are their answers.
+fn follow(
+    algorithm: &Algorithm,
+    mut state: State,
+    now: Micros,
+    takes: &[(u32, Decision)],
+) -> Result<State, String> {
+    let (mut let_in, denied): (Vec<_>, Vec<_>) = takes
+        .iter()
+        .partition(|(_, decision)| decision.is_allowed());
+    let_in.sort_by_key(|(_, decision)| std::cmp::Reverse(decision.remaining()));
+    let mut states = vec![state.clone()];
+    for (cost, decision) in let_in {
+        let expected = ask(algorithm, &mut state, now, cost);
+        if expected != decision {
+            return Err(format!("{cost}: {decision:?}, expected {expected:?}"));
+        }
+        states.push(state.clone());
+    }
+    for (cost, decision) in denied {
+        let mut states = states.iter().cloned();
+        if !states.any(|mut state| ask(algorithm, &mut state, now, cost) == decision) {
+            return Err(format!("{cost} nowhere: {decision:?}"));
+        }
+    }
+    Ok(state)
+}
+
+#[tokio::test]
+async fn their_answers_are_those_of_some_order_and_few_scripts() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let mut runner = TestRunner::default();
+    let scripts = stage.scripts();
+    let (mut asked, mut denied) = (0, 0);
+    for case in 0..30 {
+        let costs = prop::collection::vec(prop_oneof![3 => Just(1), 1 => 1_u32..70], 1..60);
+        let (limit, first, second) = (limits(), costs.clone(), costs)
+            .new_tree(&mut runner)
+            .unwrap()
+            .current();
+        let policy = format!("case-{case}");
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        let mut state = algorithm.untouched();
+        for costs in [first, second] {
+            let decisions = stage.take_all(&policy, limit, &costs).await;
+            asked += costs.len();
+            denied += costs.len() - allowed(&decisions);
+            let takes: Vec<_> = costs.iter().copied().zip(decisions).collect();
+            let followed = follow(&algorithm, state, stage.clock.now(), &takes);
+            state = followed.unwrap_or_else(|how| panic!("{limit:?} {costs:?}: {how}"));
+            stage.clock.advance(SECOND / 3);
+        }
+        // What the server keeps is what that order has left.
+        let left = stage.take(&policy, limit, 1).await.unwrap();
+        assert_eq!(
+            left,
+            ask(&algorithm, &mut state, stage.clock.now(), 1),
+            "{limit:?}"
+        );
+    }
+    assert!(denied > 100, "{denied} of {asked}");
+    // Two for each round, the one in between, and those that the server had to be told first.
+    let scripts = stage.scripts() - scripts;
+    assert!(
+        scripts <= 30 * 5 + 20,
+        "{scripts} scripts for {asked} takes"
+    );
+}
+
+#[tokio::test]
+async fn more_than_fit_into_one_trip_take_the_next() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::fixed_window(700, HOUR);
+    let decisions = stage.take_all("many", limit, &[1; 1_000]).await;
+    assert_eq!(allowed(&decisions), 700);
+    let never = stage.take("many", limit, 701).await.unwrap();
+    assert_eq!(never.outcome(), Outcome::NeverFits);
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_ours_fails_each_of_them() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::fixed_window(5, HOUR);
+    let mut set = redis::cmd("SET");
+    set.arg(stage.key(limit, "api"))
+        .arg("hello")
+        .arg("PX")
+        .arg(3_600_000);
+    stage.server.query::<()>(set);
+    let answers = join_all((0..20).map(|_| stage.take("api", limit, 1))).await;
+    let kinds: Vec<_> = answers.into_iter().map(Result::err).collect();
+    assert_eq!(kinds, [Some(StoreErrorKind::ForeignValue); 20]);
+}
