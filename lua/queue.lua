@@ -16,7 +16,7 @@ if now == 0 then
   now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 end
 
-local reply, changed = {}, false
+local reply, unwritten = {}, nil
 for at = 2, #ARGV, stride + 1 do
   for _ = 1, tonumber(ARGV[at + stride]) do
     local fits, wait_us, level, more, kept, expires = judge(1, ARGV[at], at, now)
@@ -26,13 +26,13 @@ for at = 2, #ARGV, stride + 1 do
     if not fits then
       break
     elseif kept ~= nil then
-      keep(1, at, kept, expires)
-      changed = true
+      -- A sliding log is written at once, and read again for the next take.
+      unwritten = keep(1, at, kept, expires)
     end
   end
 end
-if changed then
-  write(KEYS[1], now)
+if unwritten then
+  write(unwritten, now)
 end
 reply[#reply + 1] = now
 return reply

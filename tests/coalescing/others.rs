@@ -32,6 +32,7 @@ fn limits() -> impl Strategy<Value = Limit> {
             Limit::fixed_window(limit, SECOND).aligned(),
             Limit::sliding_counter(limit, HOUR),
             Limit::sliding_window(limit, HOUR),
+            Limit::sliding_log(limit, HOUR),
             // 2/7 of a second.
             Limit::gcra(7, 2 * SECOND).burst(limit),
             Limit::token_bucket(limit, per_second(3)),

@@ -54,7 +54,7 @@ pub use reply::fuzzing::redis_reply;
 /// then go together, up to 256, first come, first served. So a hot key costs the server one script for
 /// each trip, and a request waits for one trip more at most. That is for requests that one enforced
 /// policy judges, and whose permits are not given back: not with `max_wait`, `settle` and `count_if`, and
-/// not for [`sliding_log`](crate::Limit::sliding_log) and [`concurrency`](crate::Limit::concurrency).
+/// not for [`concurrency`](crate::Limit::concurrency).
 ///
 /// # Servers
 ///

@@ -21,8 +21,7 @@ pub(super) struct Single {
 }
 
 impl Single {
-    /// `None` when the checks ask for something else than one take for good, or of an algorithm whose
-    /// state is no text.
+    /// `None` when the checks ask for something else than one take for good.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Self> {
         let [check] = checks else { return None };
         let Action::Take(take) = &check.action else {
@@ -32,7 +31,8 @@ impl Single {
             && take.cost > 0
             && take.patience == Patience::None
             && take.lease.is_none()
-            && check.algorithm.packs()
+            && check.algorithm.lease().is_none()
+            && !check.algorithm.is_penalty()
             && !check.is_shadow;
         may_share.then(|| Self {
             check: OwnedCheck::of(check),
