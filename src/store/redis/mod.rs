@@ -28,6 +28,7 @@ mod self_test;
 mod sentinel;
 mod server;
 mod split;
+mod take;
 mod tls;
 
 use connect::Connector;

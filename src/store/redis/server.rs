@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::cluster::Cluster;
-use super::coalesce::{Asking, Coalescing, Take, Together, Told, Turn};
+use super::coalesce::{Coalescing, Told, Turn};
 use super::error::is_other_form;
 use super::keys::Prefix;
 use super::lane::{Failed, Lane};
@@ -18,6 +18,7 @@ use super::queue::Single;
 use super::reply::Expected;
 use super::script::{Question, Scripted};
 use super::split::{self, Part};
+use super::take::{Asking, Take, Together};
 use crate::algorithm::Reading;
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
