@@ -123,14 +123,14 @@ impl Asked {
     }
 }
 
-async fn ask(failover: &Wrapped, asked: &[Asked]) -> Decisions {
+async fn ask(failover: &impl Store, asked: &[Asked]) -> Decisions {
     match question(failover, asked) {
         Answer::Ready(answer) => answer.unwrap(),
         Answer::Pending(answer) => answer.await.unwrap(),
     }
 }
 
-fn question(failover: &Wrapped, asked: &[Asked]) -> Answer {
+fn question(failover: &impl Store, asked: &[Asked]) -> Answer {
     let checks = asked.iter().map(|asked| Check {
         policy: &asked.policy,
         subject: Key::from("alice").subject(None),

@@ -54,19 +54,7 @@ fn telling(way: Way) -> (Arc<Telling>, Failover<Arc<Telling>>) {
 }
 
 async fn failure(failover: &Failover<Arc<Telling>>) -> Option<StoreErrorKind> {
-    let asked = one(FailureMode::Deny);
-    let checks = asked.iter().map(|asked| Check {
-        policy: &asked.policy,
-        subject: Key::from("alice").subject(None),
-        algorithm: asked.algorithm,
-        action: asked.action,
-        is_shadow: asked.is_shadow,
-        on_store_failure: asked.mode,
-    });
-    let decisions = match failover.ask(&checks.collect::<Vec<_>>()) {
-        Answer::Ready(answer) => answer.unwrap(),
-        Answer::Pending(answer) => answer.await.unwrap(),
-    };
+    let decisions = ask(failover, &one(FailureMode::Deny)).await;
     decisions[0].store_failure()
 }
 
