@@ -44,9 +44,5 @@ for i = 1, #KEYS do
     unwritten[#unwritten + 1] = keep(i, at, kept[i], expires[i])
   end
 end
-for i, key in ipairs(unwritten) do
-  if key ~= unwritten[i + 1] then
-    write(key, now)
-  end
-end
+write_all(unwritten, now)
 return reply

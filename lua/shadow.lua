@@ -101,11 +101,7 @@ for i = 1, #KEYS do
     unwritten[#unwritten + 1] = keep(i, at(i), kept[i], expires[i])
   end
 end
-for i, key in ipairs(unwritten) do
-  if key ~= unwritten[i + 1] then
-    write(key, now)
-  end
-end
+write_all(unwritten, now)
 for i = 1, #KEYS do
   if is_shadow(i) and is_committed(i) then
     local failure = try(i, function()

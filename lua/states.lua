@@ -85,6 +85,15 @@ local function write(key, now)
   redis.call("SET", key, text, "PXAT", math.ceil(latest / 1000000) * 1000)
 end
 
+-- Keys that stand one behind the other are written once.
+local function write_all(keys, now)
+  for i, key in ipairs(keys) do
+    if key ~= keys[i + 1] then
+      write(key, now)
+    end
+  end
+end
+
 -- fits, wait_us, level, more; then what is to be kept, and when that expires, or nothing.
 local function judge(i, name, at, now)
   local key, field = KEYS[i], ARGV[at + stride - 1]

@@ -38,9 +38,11 @@ pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
 #[cfg(feature = "redis")]
 pub(crate) use self::plain::PlainTake;
-pub use self::question::{Ask, committed, decide};
 #[cfg(feature = "memory")]
-pub(crate) use self::question::{all_enforced_fit, decide_alone};
+pub(crate) use self::question::all_enforced_fit;
+#[cfg(any(feature = "memory", feature = "redis"))]
+pub(crate) use self::question::decide_alone;
+pub use self::question::{Ask, committed, decide};
 use self::share::Share;
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by

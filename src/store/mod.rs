@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "memory")]
+#[cfg(any(feature = "memory", feature = "redis"))]
 use crate::algorithm::Ask;
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::Decisions;
@@ -185,9 +185,15 @@ impl PolicyId {
     }
 }
 
-#[cfg(feature = "memory")]
 impl Check<'_> {
+    /// What its policy's count of its subject is known by in this process: uniformly distributed, because
+    /// the subject is.
+    pub(crate) fn fingerprint(&self) -> u128 {
+        self.subject.to_u128() ^ self.policy.fingerprint()
+    }
+
     /// What it asks of its key.
+    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(crate) fn ask(&self) -> Ask<'_> {
         Ask {
             algorithm: &self.algorithm,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::denials::{Denials, key};
+use super::denials::Denials;
 use super::table::Ticket;
 use crate::algorithm::{Action, Algorithm, Known};
 use crate::decision::Decisions;
@@ -31,7 +31,7 @@ impl Asked {
     /// Forgets what is about to be changed, and notes what is known as yet.
     pub(super) fn new(denials: &Arc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let noted = checks.iter().map(|check| {
-            let key = key(check);
+            let key = check.fingerprint();
             if check.action.changes() {
                 denials.table.forget(key);
             }

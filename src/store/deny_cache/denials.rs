@@ -161,7 +161,10 @@ impl Denials {
         if check.algorithm.never_fits(take) {
             return None;
         }
-        match self.table.recall(key(check), &check.algorithm, take, now) {
+        match self
+            .table
+            .recall(check.fingerprint(), &check.algorithm, take, now)
+        {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),
@@ -178,11 +181,6 @@ fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
     let before = (1..=position).rev().take_while(is_further).count();
     let behind = (position + 1..).take_while(is_further).count();
     position - before..position + 1 + behind
-}
-
-/// What a key is found by: uniformly distributed, because the subject is.
-pub(super) fn key(check: &Check<'_>) -> u128 {
-    check.subject.to_u128() ^ check.policy.fingerprint()
 }
 
 fn remember(check: &Check<'_>, reading: &Reading) -> Decision {

@@ -52,7 +52,7 @@ impl<S: Store> Leased<S> {
 
     fn take(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
         let shared = &self.0;
-        let (key, now) = (key(check), shared.clock.now());
+        let (key, now) = (check.fingerprint(), shared.clock.now());
         let open = || Account::open(key, check, lease);
         let spend = |account: &mut Account| account.spend(check, lease, check.action.takes(), now);
         let Some(Spent {
@@ -83,7 +83,7 @@ impl<S: Store> Leased<S> {
             .iter()
             .map(|check| match (check.policy.quota_lease(), check.action) {
                 (Some(_), Action::Reset | Action::Credit { .. }) => {
-                    shared.table.find(key(check), Account::forget);
+                    shared.table.find(check.fingerprint(), Account::forget);
                     *check
                 }
                 // For the reason that is said of batches.
@@ -98,7 +98,9 @@ impl<S: Store> Leased<S> {
         match checks.first() {
             Some(look) if checks.len() == 1 && look.action == Action::look() => {
                 let now = shared.clock.now();
-                let held = shared.table.find(key(look), |account| account.look(now));
+                let held = shared
+                    .table
+                    .find(look.fingerprint(), |account| account.look(now));
                 with_held(answer, held.unwrap_or(0), look)
             }
             _ => answer,
@@ -130,11 +132,6 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         && take.patience == Patience::None
         && !check.is_shadow
         && check.algorithm.can_be_late()
-}
-
-/// What an account is found by: uniformly distributed, because the subject is.
-fn key(check: &Check<'_>) -> u128 {
-    check.subject.to_u128() ^ check.policy.fingerprint()
 }
 
 /// The same answer, which tells also of the permits that are held here.

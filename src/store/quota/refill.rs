@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::account::{Account, Refill};
-use super::key;
 use super::shared::Shared;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
@@ -22,7 +21,7 @@ impl<S: Store> Shared<S> {
             ..*check
         };
         let trip = Trip {
-            key: key(&check),
+            key: check.fingerprint(),
             check: OwnedCheck::of(&check),
             refill,
             sent: this.clock.now(),

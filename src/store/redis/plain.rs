@@ -1,11 +1,11 @@
 //! The question that most requests are: one plain take of one key, answered with one integer.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 
 use super::keys::{Prefix, field};
-use super::script::Scripted;
+use super::script::{Script, Scripted};
 use crate::algorithm::{Algorithm, PlainTake, Reading};
 use crate::key::Subject;
 use crate::store::Check;
@@ -14,6 +14,9 @@ use crate::time::Micros;
 
 pub(super) const TEXT: &str = include_str!("../../../lua/plain.lua");
 pub(super) const QUEUE_TEXT: &str = include_str!("../../../lua/plain_queue.lua");
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+static QUEUE: LazyLock<Script> = LazyLock::new(|| Script::new(QUEUE_TEXT));
 
 /// What a debt is below, as nobody owes more than 120 years: that which is not, is none.
 const MOST_DEBT_US: i64 = 1 << 52;
@@ -76,6 +79,12 @@ impl Plain {
     pub(super) fn check(&self) -> Check<'_> {
         self.check.check()
     }
+}
+
+impl Scripted for Plain {
+    fn script(&self) -> &Script {
+        &SCRIPT
+    }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let Asked { key, take, now, .. } = &self.asked;
@@ -86,18 +95,6 @@ impl Plain {
             command.arg(now.get());
         }
         command
-    }
-}
-
-impl Scripted for Plain {
-    fn by_digest(&self) -> Cmd {
-        static DIGEST: OnceLock<String> = OnceLock::new();
-        let digest = DIGEST.get_or_init(|| redis::Script::new(TEXT).get_hash().to_owned());
-        self.command("EVALSHA", digest)
-    }
-
-    fn with_text(&self) -> Cmd {
-        self.command("EVAL", TEXT)
     }
 }
 
@@ -147,6 +144,12 @@ impl PlainQueue {
             })
             .collect()
     }
+}
+
+impl Scripted for PlainQueue {
+    fn script(&self) -> &Script {
+        &QUEUE
+    }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(verb);
@@ -158,18 +161,6 @@ impl PlainQueue {
             command.arg(run[0].cost_us).arg(run.len());
         }
         command
-    }
-}
-
-impl Scripted for PlainQueue {
-    fn by_digest(&self) -> Cmd {
-        static DIGEST: OnceLock<String> = OnceLock::new();
-        let digest = DIGEST.get_or_init(|| redis::Script::new(QUEUE_TEXT).get_hash().to_owned());
-        self.command("EVALSHA", digest)
-    }
-
-    fn with_text(&self) -> Cmd {
-        self.command("EVAL", QUEUE_TEXT)
     }
 }
 

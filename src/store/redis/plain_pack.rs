@@ -1,14 +1,14 @@
 //! Plain takes of one subject whose states share a key: further rates of a limit, policies of a group.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
 use super::keys::{Prefix, are_together, field};
 use super::plain::debt;
-use super::script::Scripted;
-use crate::algorithm::{Ask, PlainTake, Reading, decide};
+use super::script::{Script, Scripted};
+use crate::algorithm::{PlainTake, Reading, decide};
 use crate::decision::Decisions;
 use crate::key::Subject;
 use crate::store::Check;
@@ -16,6 +16,8 @@ use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
 
 pub(super) const TEXT: &str = include_str!("../../../lua/plain_pack.lua");
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
 /// The question.
 pub(super) struct PlainPack {
@@ -79,11 +81,13 @@ impl PlainPack {
         let readings: SmallVec<[Reading; 4]> = readings
             .map(|(reply, take)| Some(take.read(debt(reply)?)))
             .collect::<Option<_>>()?;
-        let asks = self.checks.iter().map(|check| Ask {
-            is_further_rate: check.check().policy.further_rate().is_some(),
-            ..Ask::enforced(&check.algorithm, &check.action)
-        });
-        Some(decide(asks, &readings))
+        Some(decide(self.checks().iter().map(Check::ask), &readings))
+    }
+}
+
+impl Scripted for PlainPack {
+    fn script(&self) -> &Script {
+        &SCRIPT
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
@@ -91,18 +95,6 @@ impl PlainPack {
         command.arg(script).arg(1).arg(&self.key);
         command.arg(self.now.get()).arg(&self.packed);
         command
-    }
-}
-
-impl Scripted for PlainPack {
-    fn by_digest(&self) -> Cmd {
-        static DIGEST: OnceLock<String> = OnceLock::new();
-        let digest = DIGEST.get_or_init(|| redis::Script::new(TEXT).get_hash().to_owned());
-        self.command("EVALSHA", digest)
-    }
-
-    fn with_text(&self) -> Cmd {
-        self.command("EVAL", TEXT)
     }
 }
 

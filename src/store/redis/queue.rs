@@ -4,8 +4,8 @@ use redis::{Cmd, Value};
 
 use super::keys::Prefix;
 use super::reply::rows;
-use super::script::{Row, Script, Scripted, queue_script};
-use crate::algorithm::{Action, Algorithm, Ask, Patience, Reading, decide};
+use super::script::{Composed, Row, Script, Scripted, queue_script};
+use crate::algorithm::{Action, Algorithm, Patience, Reading, decide_alone};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
@@ -62,7 +62,7 @@ struct Run {
 
 /// The takes of one trip, in the order in which they came.
 pub(super) struct Queue {
-    script: &'static Script,
+    script: &'static Composed,
     key: String,
     subject: Subject,
     now: Micros,
@@ -131,6 +131,12 @@ impl Queue {
             Some(_) => Err(super::reply::bad("too many rows")),
         }
     }
+}
+
+impl Scripted for Queue {
+    fn script(&self) -> &Script {
+        &self.script.script
+    }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(verb);
@@ -144,18 +150,7 @@ impl Queue {
     }
 }
 
-impl Scripted for Queue {
-    fn by_digest(&self) -> Cmd {
-        self.command("EVALSHA", &self.script.digest)
-    }
-
-    fn with_text(&self) -> Cmd {
-        self.command("EVAL", &self.script.text)
-    }
-}
-
 /// The decision on a take of which this was read.
 pub(super) fn decision(check: &Check<'_>, reading: Reading) -> Decisions {
-    let ask = Ask::enforced(&check.algorithm, &check.action);
-    decide(std::iter::once(ask), &[reading])
+    decide_alone(check.ask(), &reading).into()
 }

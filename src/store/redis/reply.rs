@@ -47,17 +47,7 @@ impl Expected {
     ///
     /// A reply of any other shape: it is a store error, never a guess.
     pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
-        let Value::Array(values) = reply else {
-            return Err(bad("no array"));
-        };
-        let integers: SmallVec<[u64; 16]> = values
-            .iter()
-            .map(integer)
-            .collect::<Option<_>>()
-            .ok_or_else(|| bad("something else than integers of at least zero"))?;
-        let Some((at, rows)) = integers.split_last() else {
-            return Err(bad("an empty array"));
-        };
+        let (rows, at) = integers(reply)?;
         if rows.len() != self.0.len() * INTEGERS_A_CHECK {
             return Err(bad("an array of another length"));
         }
@@ -66,12 +56,12 @@ impl Expected {
         let rows = rows.chunks_exact(INTEGERS_A_CHECK);
         for (position, (row, asked)) in rows.zip(&self.0).enumerate() {
             readings.push(match row[0] {
-                fits @ (0 | 1) => reading(fits == 1, row, *at),
+                fits @ (0 | 1) => reading(fits == 1, row, at),
                 code if asked.is_shadow => {
                     let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
                     unanswered.push((position, kind));
                     // It holds up nothing, and is none of the denials that a penalty counts.
-                    reading(true, row, *at)
+                    reading(true, row, at)
                 }
                 _ => return Err(bad("neither yes nor no")),
             });
@@ -90,26 +80,30 @@ impl Expected {
 ///
 /// A reply of any other shape.
 pub(super) fn rows(reply: Value) -> Result<Vec<Reading>, StoreError> {
-    let Value::Array(values) = reply else {
-        return Err(bad("no array"));
-    };
-    let integers: Vec<u64> = values
-        .iter()
-        .map(integer)
-        .collect::<Option<_>>()
-        .ok_or_else(|| bad("something else than integers of at least zero"))?;
-    let Some((at, rows)) = integers.split_last() else {
-        return Err(bad("an empty array"));
-    };
+    let (rows, at) = integers(reply)?;
     if !rows.len().is_multiple_of(INTEGERS_A_CHECK) {
         return Err(bad("an array of another length"));
     }
     rows.chunks_exact(INTEGERS_A_CHECK)
         .map(|row| match row[0] {
-            fits @ (0 | 1) => Ok(reading(fits == 1, row, *at)),
+            fits @ (0 | 1) => Ok(reading(fits == 1, row, at)),
             _ => Err(bad("neither yes nor no")),
         })
         .collect()
+}
+
+/// Those of a reply, and the instant behind them.
+fn integers(reply: Value) -> Result<(SmallVec<[u64; 16]>, u64), StoreError> {
+    let Value::Array(values) = reply else {
+        return Err(bad("no array"));
+    };
+    let mut integers: SmallVec<[u64; 16]> = values
+        .iter()
+        .map(integer)
+        .collect::<Option<_>>()
+        .ok_or_else(|| bad("something else than integers of at least zero"))?;
+    let at = integers.pop().ok_or_else(|| bad("an empty array"))?;
+    Ok((integers, at))
 }
 
 fn integer(value: &Value) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! The script of a question: put together from the scripts of the algorithms that it asks, and
 //! sent by its digest.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -129,27 +130,43 @@ impl Parts {
     }
 
     /// The script for such questions, put together once in a process.
-    fn script(self) -> &'static Script {
-        static SCRIPTS: [OnceLock<Script>; 4 << SOURCES.len()] =
+    fn script(self) -> &'static Composed {
+        static SCRIPTS: [OnceLock<Composed>; 4 << SOURCES.len()] =
             [const { OnceLock::new() }; 4 << SOURCES.len()];
-        SCRIPTS[self.0].get_or_init(|| Script::new(self))
+        SCRIPTS[self.0].get_or_init(|| Composed::of(self))
     }
 }
 
 /// The script for takes of one key that share a trip.
-pub(super) fn queue_script(check: &Check<'_>) -> &'static Script {
+pub(super) fn queue_script(check: &Check<'_>) -> &'static Composed {
     Parts(Parts::of(&[*check]).0 | Parts::IN_A_QUEUE).script()
 }
 
-pub(super) struct Script {
-    pub(super) text: String,
-    pub(super) digest: String,
+/// A script that was put together.
+pub(super) struct Composed {
+    pub(super) script: Script,
     /// How many arguments each check has room for, with the algorithm's name and the field.
     stride: usize,
 }
 
+/// A script, and what a server knows it by.
+pub(super) struct Script {
+    text: Cow<'static, str>,
+    digest: String,
+}
+
 impl Script {
-    fn new(parts: Parts) -> Self {
+    pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self {
+            digest: redis::Script::new(&text).get_hash().to_owned(),
+            text,
+        }
+    }
+}
+
+impl Composed {
+    fn of(parts: Parts) -> Self {
         let stride = 2 + parts
             .sources()
             .map(|source| source.arguments)
@@ -179,8 +196,7 @@ impl Script {
         }
         text.push_str(parts.deciding());
         Self {
-            digest: redis::Script::new(&text).get_hash().to_owned(),
-            text,
+            script: Script::new(text),
             stride,
         }
     }
@@ -188,16 +204,25 @@ impl Script {
 
 /// What is asked by running a script.
 pub(super) trait Scripted: Send + Sync {
+    fn script(&self) -> &Script;
+
+    /// The command that runs the script, which is named by its digest or its text.
+    fn command(&self, verb: &str, script: &str) -> Cmd;
+
     /// Runs the script if the server remembers it.
-    fn by_digest(&self) -> Cmd;
+    fn by_digest(&self) -> Cmd {
+        self.command("EVALSHA", &self.script().digest)
+    }
 
     /// Runs the script and makes the server remember it, in one trip.
-    fn with_text(&self) -> Cmd;
+    fn with_text(&self) -> Cmd {
+        self.command("EVAL", &self.script().text)
+    }
 }
 
 /// One question to the server, ready to be sent: by the script's digest, or with its text.
 pub(super) struct Question {
-    script: &'static Script,
+    script: &'static Composed,
     keys: Vec<String>,
     now: Micros,
     rows: Vec<Row>,
@@ -216,7 +241,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(check: &Check<'_>, script: &Script, tell_rates_apart: bool) -> Self {
+    pub(super) fn of(check: &Check<'_>, script: &Composed, tell_rates_apart: bool) -> Self {
         let is_further = tell_rates_apart && check.policy.further_rate().is_some();
         Self {
             mark: match (check.is_shadow, is_further) {
@@ -263,6 +288,12 @@ impl Question {
             rows: rows.collect(),
         }
     }
+}
+
+impl Scripted for Question {
+    fn script(&self) -> &Script {
+        &self.script.script
+    }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(verb);
@@ -270,16 +301,6 @@ impl Question {
         command.arg(self.now.get());
         self.rows.iter().for_each(|row| row.write_to(&mut command));
         command
-    }
-}
-
-impl Scripted for Question {
-    fn by_digest(&self) -> Cmd {
-        self.command("EVALSHA", &self.script.digest)
-    }
-
-    fn with_text(&self) -> Cmd {
-        self.command("EVAL", &self.script.text)
     }
 }
 

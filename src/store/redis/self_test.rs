@@ -1,14 +1,16 @@
 //! What is tried at start-up: a script that calls every command that the scripts call.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 
 use super::keys::Prefix;
-use super::script::Scripted;
+use super::script::{Script, Scripted};
 use crate::error::{StoreError, StoreErrorKind};
 
 pub(super) const TEXT: &str = include_str!("../../../lua/self_test.lua");
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
 /// The question.
 pub(super) struct SelfTest(Vec<String>);
@@ -23,12 +25,6 @@ impl SelfTest {
     /// For the node of a cluster that has the slot of this tag.
     pub(super) fn of_node(prefix: &Prefix, tag: &str) -> Self {
         Self(vec![prefix.own_key(tag)])
-    }
-
-    fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(self.0.len()).arg(&self.0);
-        command
     }
 
     /// # Errors
@@ -53,14 +49,14 @@ impl SelfTest {
 }
 
 impl Scripted for SelfTest {
-    fn by_digest(&self) -> Cmd {
-        static DIGEST: OnceLock<String> = OnceLock::new();
-        let digest = DIGEST.get_or_init(|| redis::Script::new(TEXT).get_hash().to_owned());
-        self.command("EVALSHA", digest)
+    fn script(&self) -> &Script {
+        &SCRIPT
     }
 
-    fn with_text(&self) -> Cmd {
-        self.command("EVAL", TEXT)
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(self.0.len()).arg(&self.0);
+        command
     }
 }
 

@@ -39,8 +39,7 @@ impl Take {
 impl Asking {
     /// What its key is known by in this process.
     pub(super) fn fingerprint(&self) -> u128 {
-        let check = self.check();
-        check.subject.to_u128() ^ check.policy.fingerprint()
+        self.check().fingerprint()
     }
 
     pub(super) fn algorithm(&self) -> Algorithm {

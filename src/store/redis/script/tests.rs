@@ -17,7 +17,7 @@ fn text_of(positions: &[usize]) -> &'static str {
     let bits = positions
         .iter()
         .fold(0, |bits, position| bits | 1 << position);
-    &Parts(bits).script().text
+    &Parts(bits).script().script.text
 }
 
 /// The numbers `n` of every `ARGV[at + n]` in some lines, sorted and distinct.
@@ -160,7 +160,7 @@ fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
         (&[check(true), check(false)], SHADOW, "shadow:gcra"),
     ] {
         let question = Question::new(checks, &Prefix::default(), Micros::ZERO);
-        assert!(question.script.text.ends_with(deciding));
+        assert!(question.script().text.ends_with(deciding));
         let command = question.by_digest().get_packed_command();
         let command = String::from_utf8(command).unwrap();
         assert!(command.contains(&format!("\r\n{name}\r\n")), "{command}");
