@@ -28,8 +28,9 @@ local function read(key, field)
     -- No state of a group stands alone: its field begins with a letter.
     return { [""] = string.find(text, "^%d+$") and tonumber(text) or text }
   end
-  local is_pack, pack = pcall(cmsgpack.unpack, text)
-  if not is_pack or type(pack) ~= "table" then
+  -- None of ours is empty, or has anything behind it.
+  local is_read, behind, pack = pcall(cmsgpack.unpack_one, text)
+  if not is_read or behind ~= -1 or type(pack) ~= "table" or next(pack) == nil then
     error("foreign value")
   end
   for field, entry in pairs(pack) do

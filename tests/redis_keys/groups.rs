@@ -12,13 +12,13 @@ use crate::support::bench::Bench;
 use crate::support::redis::Server;
 
 /// What is done with one policy.
-type Done<'a> = (&'a PolicyId, Limit, Action);
+pub(crate) type Done<'a> = (&'a PolicyId, Limit, Action);
 
-fn grouped(name: &str) -> PolicyId {
+pub(crate) fn grouped(name: &str) -> PolicyId {
     PolicyId::new(name).in_group("client")
 }
 
-async fn try_ask(
+pub(crate) async fn try_ask(
     store: &dyn Store,
     done: &[Done<'_>],
     in_shadow: &str,
@@ -51,7 +51,7 @@ async fn left(bench: &Bench, policy: &PolicyId, limit: Limit) -> u32 {
 }
 
 /// Alice's, in the group.
-fn group_key() -> String {
+pub(crate) fn group_key() -> String {
     let hash = Subject::from(&Key::from("alice"));
     format!("throttle:group1:{{{hash}}}:client")
 }
@@ -68,7 +68,7 @@ const LIMITS: [Limit; 7] = [
 ];
 
 /// Takes for good have a script of their own.
-const TAKES: [fn(u32) -> Action; 2] = [Action::take, Action::spend];
+pub(crate) const TAKES: [fn(u32) -> Action; 2] = [Action::take, Action::spend];
 
 #[tokio::test]
 async fn one_key_and_one_script_serve_five_policies_of_a_group() {
@@ -295,7 +295,11 @@ async fn a_value_that_is_no_pack_fails_every_policy_of_the_group_and_is_left_as_
         ("RPUSH", &["1"]),
         ("HSET", &["a", "b"]),
     ];
-    let packs: [&str; 7] = [
+    let packs: [&str; 10] = [
+        // We keep no empty one, and write nothing behind one.
+        "{}",
+        "{['gcra1:a'] = 5000000000000000}, 7",
+        "{['other'] = 5000000000000000}, nil",
         "{1, 2, 3}",
         "{[7] = 8}",
         "{['gcra1:a'] = 'text'}",

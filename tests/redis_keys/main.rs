@@ -10,6 +10,7 @@ use support::redis::Server;
 
 mod expiry;
 mod foreign;
+mod group_faults;
 mod groups;
 mod rights;
 mod shadow;
