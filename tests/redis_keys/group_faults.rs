@@ -13,7 +13,7 @@ use crate::support::bench::Bench;
 use crate::support::redis::Server;
 
 /// A server that refuses to write, as it may hold so little.
-fn set_full(server: &Server, is_full: bool) {
+pub(crate) fn set_full(server: &Server, is_full: bool) {
     let mut config = redis::cmd("CONFIG");
     config.arg("SET").arg("maxmemory").arg(u8::from(is_full));
     server.query::<()>(config);
