@@ -187,12 +187,21 @@ impl Server {
 
     /// How often a command was called since the server started.
     pub fn calls(&self, command: &str) -> u64 {
+        self.command_stat(command, "calls=")
+    }
+
+    /// How often it did not even begin with a command, as a node of a cluster that sends elsewhere.
+    pub fn rejected_calls(&self, command: &str) -> u64 {
+        self.command_stat(command, "rejected_calls=")
+    }
+
+    fn command_stat(&self, command: &str, name: &str) -> u64 {
         let stats = self.info("commandstats");
-        let line = format!("cmdstat_{command}:calls=");
-        stats
-            .lines()
-            .find_map(|stat| stat.strip_prefix(&line)?.split(',').next()?.parse().ok())
-            .unwrap_or(0)
+        let line = format!("cmdstat_{command}:");
+        let mut of_command = stats.lines().filter_map(|stat| stat.strip_prefix(&line));
+        of_command
+            .find_map(|stat| stat.split(',').find_map(|stat| stat.strip_prefix(name)))
+            .map_or(0, |count| count.parse().unwrap())
     }
 
     /// The keys that would stay for ever.
