@@ -1,6 +1,7 @@
 //! A Redis server of a test's own, on a free port, stopped with the test.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -102,12 +103,26 @@ impl Server {
             if !matches!(self.process.0.try_wait(), Ok(None)) {
                 return false;
             }
-            match self.try_query::<String>(redis::cmd("PING")) {
-                Ok(_) => return true,
+            match self.is_this() {
+                Ok(true) => return true,
+                Ok(false) => {
+                    // Whose keys are none of ours to look through.
+                    self.kill();
+                    return false;
+                }
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         false
+    }
+
+    /// Whether it is this server that answers on its port: another test's may have been quicker there,
+    /// and answers while this one has not ended yet.
+    fn is_this(&self) -> redis::RedisResult<bool> {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("dir");
+        let (_, directory): (String, String) = self.try_query(config)?;
+        Ok(Path::new(&directory).file_name() == self.directory.path().file_name())
     }
 
     pub fn port(&self) -> u16 {
