@@ -1,4 +1,4 @@
-//! Takes of one key that come together are asked as one, and answered as if they were not.
+//! Takes that come together are asked as one, and answered as if they were not.
 
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ mod answers;
 mod failures;
 mod forms;
 mod given_up;
+mod many_keys;
 mod others;
 
 #[path = "../support/mod.rs"]

@@ -12,14 +12,15 @@ use crate::time::Clock;
 mod address;
 mod builder;
 mod cluster;
-mod coalesce;
 mod connect;
 mod error;
+mod fingerprints;
 mod held;
 mod keys;
 mod lane;
 mod places;
 mod plain;
+mod plain_batch;
 mod plain_pack;
 mod queue;
 mod reply;
@@ -27,7 +28,9 @@ mod script;
 mod self_test;
 mod sentinel;
 mod server;
+mod shared_trips;
 mod split;
+mod stop;
 mod take;
 mod tls;
 
@@ -97,7 +100,7 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +incrby +del
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +set +incrby +del
 /// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
