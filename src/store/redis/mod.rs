@@ -54,11 +54,12 @@ pub use reply::fuzzing::redis_reply;
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
-/// Requests about the same key share trips: while one is on its way, others wait until it is back, and
-/// then go together, up to 256, first come, first served. So a hot key costs the server one script for
-/// each trip, and a request waits for one trip more at most. That is for requests that one enforced
-/// policy judges, and whose permits are not given back: not with `max_wait`, `settle` and `count_if`, and
-/// not for [`concurrency`](crate::Limit::concurrency).
+/// Requests share trips: while one is on its way, others wait until it is back, and then go together, up
+/// to 256, first come, first served. Those about the same key are one step of a script, so that a hot key
+/// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
+/// at a rate whose permits take whole microseconds each, are one script whatever their keys, and two such
+/// trips are under way at once; not so in a cluster. All of that is for requests that one rate of one
+/// enforced policy judges, and not for [`concurrency`](crate::Limit::concurrency).
 ///
 /// # Servers
 ///

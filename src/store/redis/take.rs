@@ -3,7 +3,7 @@
 use super::keys::{Prefix, field};
 use super::plain_batch::PlainBatch;
 use super::queue::Queue;
-use crate::algorithm::{Action, Patience, PlainTake, Reading, decide_alone};
+use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
 use crate::decision::Decision;
 use crate::error::StoreError;
 use crate::store::Check;
@@ -11,7 +11,7 @@ use crate::store::deny_cache::asked::Asked as Noted;
 use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
 
-/// A take for good by one enforced check. It is handed from who asks to who goes on the trip, and may come
+/// A take by one enforced check. It is handed from who asks to who goes on the trip, and may come
 /// back: so it stays in one place.
 pub(super) struct Take {
     /// What its key is known by in this process.
@@ -32,9 +32,7 @@ impl Take {
         let Action::Take(take) = &check.action else {
             return None;
         };
-        let may_share = take.is_final
-            && take.cost > 0
-            && take.patience == Patience::None
+        let may_share = take.cost > 0
             && take.lease.is_none()
             && check.algorithm.lease().is_none()
             && !check.algorithm.is_penalty()
