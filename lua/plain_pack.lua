@@ -1,53 +1,74 @@
--- plain_pack: judge plain takes of one subject whose states share a key, and take all of them or none.
--- Stands in place of decide where it can, as plain does.
--- KEYS[1]  pack         a msgpack map, see states; a state that is no whole number, or stands alone, raises
---                       an error before anything is written, and decide is asked
--- ARGV[1]  now_us       integer; 0 asks the server's clock
--- ARGV[2]  takes        msgpack array: of each take its field, its cost_us and its room_us, as plain has them
--- Returns  debt_us of each, before the permits are taken; each fits when it is no more than its room_us
--- Writes   KEYS[1] when all fit; it expires at the end of the second in which its last state does
+-- plain_pack: judge plain takes of subjects whose states share a key each; of each key take all of them or
+-- none. Stands in place of decide where it can, as plain does.
+-- KEYS[n]      pack     a msgpack map, see states; one that has been named before is judged as that has left it
+-- ARGV[1]      now_us   integer; 0 asks the server's clock
+-- ARGV[n + 1]  takes    msgpack array: of each take its field, its cost_us and its room_us, as plain has them
+-- Returns  of each key debt_us of each take, before the permits are taken; each fits when it is no more than
+--          its room_us. In place of them -1, when a state is no whole number, or stands alone, and decide is
+--          to be asked, or the error of a server that does not write: such a key fails alone, and is left as
+--          it is
+-- Writes   each key of which all fit; it expires at the end of the second in which its last state does
 -- Mirrors  src/algorithm/plain.rs
+local call, max = redis.call, math.max
 local now = ARGV[1] + 0
 if now == 0 then
-  local clock = redis.call("TIME")
+  local clock = call("TIME")
   now = clock[1] * 1000000 + clock[2]
 end
 
-local text, takes = redis.call("GET", KEYS[1]), cmsgpack.unpack(ARGV[2])
-local pack, behind = {}, -1
-if text then
-  behind, pack = cmsgpack.unpack_one(text)
-  -- None of ours is empty, or has anything behind it.
-  if behind ~= -1 or next(pack) == nil then
-    error("foreign value")
+local is_readable
+
+local function judge(key, takes)
+  local text, pack, behind = call("GET", key), {}, -1
+  if text then
+    behind, pack = cmsgpack.unpack_one(text)
+    -- None of ours is empty, or has anything behind it.
+    if behind ~= -1 or next(pack) == nil then
+      error("foreign value")
+    end
   end
-end
-local debts, count, all_fit = {}, 0, true
-for take = 1, #takes, 3 do
-  local debt = math.max((pack[takes[take]] or 0) - now, 0)
-  count = count + 1
-  debts[count], all_fit = debt, all_fit and debt <= takes[take + 2]
-end
-if not all_fit then
+  local debts, count, all_fit = {}, 0, true
+  for take = 1, #takes, 3 do
+    local debt = max((pack[takes[take]] or 0) - now, 0)
+    count = count + 1
+    debts[count], all_fit = debt, all_fit and debt <= takes[take + 2]
+  end
+  if not all_fit then
+    return debts
+  end
+
+  local latest = 0
+  for take = 1, count do
+    local at = take * 3 - 2
+    local paid = now + debts[take] + takes[at + 1]
+    pack[takes[at]], latest = paid, max(latest, paid)
+  end
+  for field, state in pairs(pack) do
+    if type(field) ~= "string" then
+      error("foreign value")
+    end
+    local expires = type(state) == "table" and state[2] or state
+    if expires > latest then
+      latest = expires
+    elseif expires + 3600000000 <= now then
+      pack[field] = nil
+    end
+  end
+  is_readable = true
+  call("SET", key, cmsgpack.pack(pack), "PXAT", math.ceil(latest / 1000000) * 1000)
   return debts
 end
 
-local latest = 0
-for take = 1, count do
-  local at = take * 3 - 2
-  local paid = now + debts[take] + takes[at + 1]
-  pack[takes[at]], latest = paid, math.max(latest, paid)
-end
-for field, state in pairs(pack) do
-  if type(field) ~= "string" then
-    error("foreign value")
-  end
-  local expires = type(state) == "table" and state[2] or state
-  if expires > latest then
-    latest = expires
-  elseif expires + 3600000000 <= now then
-    pack[field] = nil
+local answers = {}
+for at = 1, #KEYS do
+  is_readable = false
+  local is_judged, debts = pcall(judge, KEYS[at], cmsgpack.unpack(ARGV[at + 1]))
+  if is_judged then
+    answers[at] = debts
+  elseif is_readable then
+    answers[at] = type(debts) == "table" and debts or {err = debts}
+  else
+    answers[at] = -1
   end
 end
-redis.call("SET", KEYS[1], cmsgpack.pack(pack), "PXAT", math.ceil(latest / 1000000) * 1000)
-return debts
+return answers

@@ -210,7 +210,7 @@ async fn each_grant_takes_one_trip_however_long_it_is_waited_for() {
 }
 
 #[tokio::test]
-async fn each_grant_is_one_script_call_in_redis() {
+async fn a_grant_is_one_script_call_in_redis_or_shares_one() {
     let server = Server::start();
     let policy = Policy::new("partner", Limit::gcra(1_000, SECOND).burst(1));
     let limiter = Limiter::builder(server.store().await).policy(policy);
@@ -219,7 +219,9 @@ async fn each_grant_is_one_script_call_in_redis() {
     let asked = server.calls("evalsha");
     let sent = join_all((0..4).map(|_| send_all(service.clone(), 10))).await;
     assert_eq!(sent.concat().len(), 40);
-    assert_eq!(server.calls("evalsha") - asked, 40);
+    // Each of them waits for one grant after the other.
+    let calls = server.calls("evalsha") - asked;
+    assert!((10..=40).contains(&calls), "{calls}");
 }
 
 #[tokio::test(start_paused = true)]

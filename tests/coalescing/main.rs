@@ -18,6 +18,7 @@ mod forms;
 mod given_up;
 mod many_keys;
 mod others;
+mod packs;
 
 #[path = "../support/mod.rs"]
 mod support;

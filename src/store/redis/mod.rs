@@ -29,6 +29,7 @@ mod self_test;
 mod sentinel;
 mod server;
 mod shared_trips;
+mod sharing;
 mod split;
 mod stop;
 mod take;

@@ -11,8 +11,9 @@ use super::keys::Prefix;
 use super::plain;
 use super::reply::bad;
 use super::script::{Script, Scripted};
-use super::take::{Readings, Take};
-use crate::algorithm::PlainTake;
+use super::sharing::Readings;
+use super::take::Take;
+use crate::algorithm::{PlainTake, Reading};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::time::Micros;
@@ -94,7 +95,7 @@ impl PlainBatch {
     /// # Errors
     ///
     /// A reply of any other shape; and of a take, that the server does not write its key.
-    pub(super) fn read(&self, reply: &Value) -> Result<Readings, StoreError> {
+    pub(super) fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
         let Value::Array(debts) = reply else {
             return Err(bad("no array"));
         };

@@ -7,19 +7,17 @@ use std::time::Duration;
 use redis::Value;
 
 use super::cluster::Cluster;
-use super::error::is_other_form;
 use super::keys::Prefix;
 use super::lane::{Failed, Lane};
 use super::places::Places;
-use super::plain::{self, Alone};
 use super::plain_pack::PlainPack;
 use super::reply::Expected;
 use super::script::{Question, Scripted};
-use super::shared_trips::{SharedTrips, Told, Trip as OwnTrip, Turn};
+use super::shared_trips::{SharedTrips, Told, Turn};
+use super::sharing::Sharing;
 
 use super::split::{self, Part};
-use super::take::{Readings, Take, Together};
-use crate::algorithm::{PlainTake, Reading};
+use super::take::Take;
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -35,7 +33,8 @@ struct Shared {
     servers: Servers,
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
-    shared_trips: SharedTrips,
+    trips_of_takes: SharedTrips<Take>,
+    trips_of_packs: SharedTrips<PlainPack>,
     places: Places,
 }
 
@@ -50,7 +49,7 @@ pub(super) enum Servers {
 pub(super) struct Trip {
     server: Server,
     asked: Asked,
-    /// Who remembers what is denied; of a take, that knows it itself.
+    /// Who remembers what is denied; where a question may share a trip, that knows it itself.
     noted: Option<Box<Noted>>,
 }
 
@@ -77,7 +76,8 @@ impl Server {
             servers,
             prefix,
             clock,
-            shared_trips: SharedTrips::default(),
+            trips_of_takes: SharedTrips::default(),
+            trips_of_packs: SharedTrips::default(),
             places: Places::default(),
         }))
     }
@@ -94,8 +94,12 @@ impl Server {
         self.0.clock.as_ref()
     }
 
-    pub(super) fn shared_trips(&self) -> &SharedTrips {
-        &self.0.shared_trips
+    pub(super) fn trips_of_takes(&self) -> &SharedTrips<Take> {
+        &self.0.trips_of_takes
+    }
+
+    pub(super) fn trips_of_packs(&self) -> &SharedTrips<PlainPack> {
+        &self.0.trips_of_packs
     }
 
     pub(super) fn trip(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Trip {
@@ -106,6 +110,7 @@ impl Server {
         };
         match &mut trip.asked {
             Asked::Take(take) => take.noted = noted,
+            Asked::PlainPack(pack) => pack.noted = noted,
             _ => trip.noted = noted.map(Box::new),
         }
         trip
@@ -122,8 +127,8 @@ impl Server {
             Asked::Split(split::parts(checks))
         } else if let Some(take) = Take::of(checks, now) {
             Asked::Take(take)
-        } else if let Some(pack) = PlainPack::of(checks, prefix, now) {
-            Asked::PlainPack(Box::new(pack))
+        } else if let Some(pack) = PlainPack::of(checks, now) {
+            Asked::PlainPack(pack)
         } else {
             Asked::Any(Box::new(Any {
                 question: Question::new(checks, prefix, now),
@@ -152,19 +157,26 @@ impl Server {
         any.expected.read(reply)
     }
 
-    /// One take, which may share a trip with others.
-    async fn answer_take(&self, mut take: Box<Take>) -> Result<Decisions, StoreError> {
+    /// A question that may share a trip with others.
+    async fn answer_shared<Q: Sharing>(
+        &self,
+        mut question: Box<Q>,
+    ) -> Result<Decisions, StoreError> {
         loop {
-            let told = match SharedTrips::enter(self, take) {
+            let told = match SharedTrips::enter(self, question) {
                 // Boxed, as the future of those who wait has room for it, too.
-                Turn::Go(trip, take) => return Box::pin(self.go_alone(trip, take)).await,
+                Turn::Go(trip, question) => {
+                    return Box::pin(question.ask_alone(self, trip)).await;
+                }
                 Turn::Wait(told) => told.await,
             };
-            take = match told {
-                Ok(Told::Decided(decision)) => return Ok(decision.into()),
-                Ok(Told::OtherForm(take)) => return Box::pin(self.ask_alone(take)).await,
+            question = match told {
+                Ok(Told::Decided(decided)) => return Ok(decided.into()),
+                Ok(Told::OtherForm(question)) => {
+                    return Box::pin(question.ask_otherwise(self)).await;
+                }
                 Ok(Told::Failed(error)) => return Err(error),
-                Ok(Told::NotAsked(take)) => take,
+                Ok(Told::NotAsked(question)) => question,
                 Err(gone) => {
                     return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
                 }
@@ -172,69 +184,12 @@ impl Server {
         }
     }
 
-    async fn go_alone(&self, trip: OwnTrip, take: Box<Take>) -> Result<Decisions, StoreError> {
-        let Some(plain) = take.plain else {
-            return self.ask_alone(take).await;
-        };
-        if let Some(reading) = self.ask_plain(&take, plain).await? {
-            return Ok(take.decided(reading).into());
-        }
-        drop(trip);
-        self.ask_alone(take).await
-    }
-
-    /// One take, by the script for everything.
-    async fn ask_alone(&self, take: Box<Take>) -> Result<Decisions, StoreError> {
-        let answer = self.ask_any(&[take.check()]).await;
-        told(take.noted, answer)
-    }
-
-    /// What is read of each of some takes.
-    pub(super) async fn ask_together(&self, together: &Together) -> Result<Readings, StoreError> {
-        match together {
-            Together::Plain(batch) => match self.send(batch, batch.subject()).await {
-                Ok(reply) => batch.read(&reply),
-                Err(failed) => Err(failed.into()),
-            },
-            Together::Any(queue) => {
-                let reply = self.send(queue, queue.subject()).await?;
-                let readings = queue.read(reply)?;
-                Ok(readings
-                    .into_iter()
-                    .map(|reading| Ok(Some(reading)))
-                    .collect())
-            }
-        }
-    }
-
-    async fn answer_plain_pack(&self, pack: &PlainPack) -> Result<Decisions, StoreError> {
-        let answer = match self.send(pack, pack.subject()).await {
-            Ok(reply) => pack.read(&reply),
-            Err(Failed::Answer(error)) if is_other_form(&error) => None,
-            Err(failed) => return Err(failed.into()),
-        };
-        match answer {
-            Some(decisions) => Ok(decisions),
-            None => Box::pin(self.ask_any(&pack.checks())).await,
-        }
-    }
-
-    /// What is read of a plain take; `None` when its key has another form.
-    async fn ask_plain(
-        &self,
-        take: &Take,
-        plain: PlainTake,
-    ) -> Result<Option<Reading>, StoreError> {
-        let question = Alone::of(take, plain, &self.0.prefix);
-        match self.send(&question, take.check().subject).await {
-            Ok(reply) => Ok(plain::debt(&reply).map(|debt| plain.read(debt))),
-            Err(Failed::Answer(error)) if is_other_form(&error) => Ok(None),
-            Err(failed) => Err(failed.into()),
-        }
-    }
-
     /// Sends a question, in a cluster one about this subject.
-    async fn send(&self, question: &impl Scripted, subject: Subject) -> Result<Value, Failed> {
+    pub(super) async fn send(
+        &self,
+        question: &impl Scripted,
+        subject: Subject,
+    ) -> Result<Value, Failed> {
         match &self.0.servers {
             Servers::One(lane) => lane.send(question).await,
             Servers::Cluster(cluster) => Box::pin(cluster.send(question, subject)).await,
@@ -262,8 +217,8 @@ impl Trip {
         let _place = server.0.places.take()?;
         let answer = match self.asked {
             Asked::Nothing => Ok(Decisions::default()),
-            Asked::Take(take) => return server.answer_take(take).await,
-            Asked::PlainPack(pack) => Box::pin(server.answer_plain_pack(&pack)).await,
+            Asked::Take(take) => return server.answer_shared(take).await,
+            Asked::PlainPack(pack) => return Box::pin(server.answer_shared(pack)).await,
             Asked::Any(any) => Box::pin(server.answer_any(&any)).await,
             Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
         };
@@ -272,7 +227,7 @@ impl Trip {
 }
 
 /// An answer, after the memory of denials was told of it.
-fn told(
+pub(super) fn told(
     noted: Option<Noted>,
     answer: Result<Decisions, StoreError>,
 ) -> Result<Decisions, StoreError> {

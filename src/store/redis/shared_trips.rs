@@ -2,10 +2,11 @@
 //! and many keys share what a script costs whatever it does.
 //!
 //! Where nothing is under way, a take is asked about at once. Those that come meanwhile wait until a trip is
-//! back, and then go together: on one server plain takes of whatever keys, else those of one key.
+//! back, and then go together: on one server mostly those of whatever keys, else those of one key.
 
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -16,63 +17,70 @@ use tokio::sync::oneshot;
 
 use super::fingerprints::FingerprintMap;
 use super::server::{Server, Servers};
+use super::sharing::{Readings, Sharing};
 use super::stop::{Passenger, Stop};
-use super::take::{Readings, Take, Together};
-use crate::decision::Decision;
 use crate::error::StoreError;
 
 const SHARDS: usize = 32;
 
-/// The stop that plain takes of one server share. No other one has its number, as good as certainly.
-const OF_ALL_PLAIN: u128 = 0;
+/// The stop that questions of one server share whatever their keys. No other one has its number, as good as
+/// certainly.
+const OF_ALL_KEYS: u128 = 0;
 /// Of many keys so many trips may be under way at once; of one key there is one.
-const MOST_TRIPS_OF_PLAIN: usize = 2;
+const MOST_TRIPS_OF_ALL: usize = 2;
 
-/// The stops from which trips are under way.
-#[derive(Default)]
-pub(super) struct SharedTrips {
-    shards: [Mutex<FingerprintMap<Stop<Waiting>>>; SHARDS],
+/// The stops from which trips with such questions are under way.
+pub(super) struct SharedTrips<Q: Sharing> {
+    shards: [Mutex<FingerprintMap<Stop<Waiting<Q>>>>; SHARDS],
 }
 
 /// One that waits for the next trip.
-struct Waiting {
-    take: Box<Take>,
-    told: oneshot::Sender<Told>,
+struct Waiting<Q: Sharing> {
+    question: Box<Q>,
+    told: oneshot::Sender<Told<Q>>,
 }
 
-impl Passenger for Waiting {
+impl<Q: Sharing> Passenger for Waiting<Q> {
     fn fingerprint(&self) -> u128 {
-        self.take.fingerprint
+        self.question.fingerprint()
     }
 }
 
-/// What a trip has brought for one take.
-pub(super) enum Told {
-    Decided(Decision),
-    /// It has to be asked about by the script for everything.
-    OtherForm(Box<Take>),
+/// What a trip has brought for one question.
+pub(super) enum Told<Q: Sharing> {
+    Decided(Q::Decided),
+    /// It has to be asked by the script for everything.
+    OtherForm(Box<Q>),
     Failed(StoreError),
     /// The trip never began.
-    NotAsked(Box<Take>),
+    NotAsked(Box<Q>),
 }
 
-/// How a take goes on.
-pub(super) enum Turn {
+/// How a question goes on.
+pub(super) enum Turn<Q: Sharing> {
     /// By itself, at once.
-    Go(Trip, Box<Take>),
+    Go(Trip<Q>, Box<Q>),
     /// With others.
-    Wait(oneshot::Receiver<Told>),
+    Wait(oneshot::Receiver<Told<Q>>),
 }
 
-impl SharedTrips {
-    /// Lets a take go, or wait for the next trip.
-    pub(super) fn enter(server: &Server, take: Box<Take>) -> Turn {
-        let key = take.fingerprint;
-        let (number, most_trips) = match (take.plain, server.servers()) {
-            (Some(_), Servers::One(_)) => (OF_ALL_PLAIN, MOST_TRIPS_OF_PLAIN),
+impl<Q: Sharing> Default for SharedTrips<Q> {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+}
+
+impl<Q: Sharing> SharedTrips<Q> {
+    /// Lets a question go, or wait for the next trip.
+    pub(super) fn enter(server: &Server, question: Box<Q>) -> Turn<Q> {
+        let key = question.fingerprint();
+        let (number, most_trips) = match server.servers() {
+            Servers::One(_) if question.goes_with_other_keys() => (OF_ALL_KEYS, MOST_TRIPS_OF_ALL),
             _ => (key, 1),
         };
-        let mut stops = server.shared_trips().lock(number);
+        let mut stops = Q::trips(server).lock(number);
         let stop = stops.entry(number).or_insert_with(|| Stop::new(most_trips));
         match stop.go_alone(key) {
             Some(trip) => {
@@ -80,19 +88,20 @@ impl SharedTrips {
                     server: server.clone(),
                     stop: number,
                     number: trip,
+                    questions: PhantomData,
                 };
-                Turn::Go(trip, take)
+                Turn::Go(trip, question)
             }
             None => {
                 let (told, turn) = oneshot::channel();
-                stop.wait(Waiting { take, told });
+                stop.wait(Waiting { question, told });
                 Turn::Wait(turn)
             }
         }
     }
 
     /// A trip is back: those who go next, with the numbers of their trips.
-    fn next(&self, stop: u128, trip: u64) -> SmallVec<[(u64, Vec<Waiting>); 1]> {
+    fn next(&self, stop: u128, trip: u64) -> SmallVec<[(u64, Vec<Waiting<Q>>); 1]> {
         let mut stops = self.lock(stop);
         let Entry::Occupied(mut entry) = stops.entry(stop) else {
             return SmallVec::new();
@@ -105,7 +114,7 @@ impl SharedTrips {
         next
     }
 
-    fn lock(&self, stop: u128) -> MutexGuard<'_, FingerprintMap<Stop<Waiting>>> {
+    fn lock(&self, stop: u128) -> MutexGuard<'_, FingerprintMap<Stop<Waiting<Q>>>> {
         let shard = &self.shards[stop as usize % SHARDS];
         // No step under the lock leaves anything half done.
         shard.lock().unwrap_or_else(PoisonError::into_inner)
@@ -113,28 +122,29 @@ impl SharedTrips {
 }
 
 /// A trip under way. Dropped, whether it is back or was given up, it lets those go who wait.
-pub(super) struct Trip {
+pub(super) struct Trip<Q: Sharing> {
     server: Server,
     stop: u128,
     number: u64,
+    questions: PhantomData<fn(Q)>,
 }
 
-impl Trip {
+impl<Q: Sharing> Trip<Q> {
     /// Asks for all of these at once, and tells each.
-    async fn ask(self, going: Going) {
+    async fn ask(self, going: Going<Q>) {
         let mut waiting = going.begin();
         // Whoever has given up takes nothing.
         waiting.retain(|waiting| !waiting.told.is_closed());
-        let takes: Vec<_> = waiting.iter().map(|waiting| &*waiting.take).collect();
-        let Some(together) = Together::of(&takes, self.server.prefix()) else {
+        let questions: Vec<_> = waiting.iter().map(|waiting| &*waiting.question).collect();
+        let Some(together) = Q::together(&questions, self.server.prefix()) else {
             return;
         };
         for waiting in &mut waiting {
-            if let Some(noted) = &mut waiting.take.noted {
+            if let Some(noted) = waiting.question.noted() {
                 noted.is_sent_now();
             }
         }
-        let answer = self.server.ask_together(&together);
+        let answer = Q::ask(&self.server, &together);
         let Some(answer) = unless_all_leave(answer, &mut waiting).await else {
             return;
         };
@@ -150,36 +160,37 @@ impl Trip {
 }
 
 /// What each is to be told.
-fn tell(
-    waiting: Vec<Waiting>,
-    answer: Result<Readings, StoreError>,
-) -> Vec<(oneshot::Sender<Told>, Told)> {
+fn tell<Q: Sharing>(
+    waiting: Vec<Waiting<Q>>,
+    answer: Result<Readings<Q::Read>, StoreError>,
+) -> Vec<(oneshot::Sender<Told<Q>>, Told<Q>)> {
     let (readings, failed) = match answer {
         Ok(readings) => (readings, None),
         Err(error) => (Vec::new(), Some((error.kind(), Arc::new(error)))),
     };
     let mut readings = readings.into_iter();
-    let each = waiting.into_iter().map(|Waiting { take, told }| {
+    let each = waiting.into_iter().map(|Waiting { question, told }| {
         let what = match (readings.next(), &failed) {
-            (Some(Ok(Some(reading))), _) => Told::Decided(take.decided(reading)),
+            (Some(Ok(Some(read))), _) => Told::Decided(question.decided(read)),
             (Some(Err(error)), _) => Told::Failed(error),
             (None, Some((kind, error))) => {
                 Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
             }
-            (Some(Ok(None)) | None, _) => Told::OtherForm(take),
+            (Some(Ok(None)) | None, _) => Told::OtherForm(question),
         };
         (told, what)
     });
     each.collect()
 }
 
-impl Drop for Trip {
+impl<Q: Sharing> Drop for Trip<Q> {
     fn drop(&mut self) {
-        for (number, waiting) in self.server.shared_trips().next(self.stop, self.number) {
+        for (number, waiting) in Q::trips(&self.server).next(self.stop, self.number) {
             let trip = Self {
                 server: self.server.clone(),
                 stop: self.stop,
                 number,
+                questions: PhantomData,
             };
             let going = Going(waiting);
             if let Ok(runtime) = Handle::try_current() {
@@ -191,27 +202,27 @@ impl Drop for Trip {
 
 /// Those who are to go on a trip. Where it never begins, without a runtime or on one that is being shut
 /// down, they are told so: they may be on another one.
-struct Going(Vec<Waiting>);
+struct Going<Q: Sharing>(Vec<Waiting<Q>>);
 
-impl Going {
-    fn begin(mut self) -> Vec<Waiting> {
+impl<Q: Sharing> Going<Q> {
+    fn begin(mut self) -> Vec<Waiting<Q>> {
         std::mem::take(&mut self.0)
     }
 }
 
-impl Drop for Going {
+impl<Q: Sharing> Drop for Going<Q> {
     fn drop(&mut self) {
-        for Waiting { take, told } in self.0.drain(..) {
-            let _ = told.send(Told::NotAsked(take));
+        for Waiting { question, told } in self.0.drain(..) {
+            let _ = told.send(Told::NotAsked(question));
         }
     }
 }
 
 /// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a
 /// connection that swallows everything it would never be back, and nobody else could go.
-async fn unless_all_leave<T>(
+async fn unless_all_leave<T, Q: Sharing>(
     answer: impl Future<Output = T>,
-    waiting: &mut [Waiting],
+    waiting: &mut [Waiting<Q>],
 ) -> Option<T> {
     let mut answer = pin!(answer);
     let mut all_left = pin!(async {

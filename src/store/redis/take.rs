@@ -1,18 +1,24 @@
 //! `Take`: a question that may share a trip with others, and `Together`: those that do.
 
+use super::error::is_other_form;
 use super::keys::{Prefix, field};
+use super::lane::Failed;
+use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
 use super::queue::Queue;
+use super::server::{Server, told};
+use super::shared_trips::{SharedTrips, Trip};
+use super::sharing::{Readings, Sharing};
+use super::stop::Passenger;
 use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
-use crate::decision::Decision;
+use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
 use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
 
-/// A take by one enforced check. It is handed from who asks to who goes on the trip, and may come
-/// back: so it stays in one place.
+/// A take by one enforced check.
 pub(super) struct Take {
     /// What its key is known by in this process.
     pub(super) fingerprint: u128,
@@ -21,7 +27,6 @@ pub(super) struct Take {
     pub(super) plain: Option<PlainTake>,
     /// Zero asks the server's clock.
     pub(super) now: Micros,
-    /// Who is to be told of its answer, for the memory of denials.
     pub(super) noted: Option<Noted>,
 }
 
@@ -54,9 +59,76 @@ impl Take {
     pub(super) fn check(&self) -> Check<'_> {
         self.check.check()
     }
+}
 
-    /// The decision, when this was read.
-    pub(super) fn decided(self: Box<Self>, reading: Reading) -> Decision {
+impl Passenger for Take {
+    fn fingerprint(&self) -> u128 {
+        self.fingerprint
+    }
+}
+
+impl Sharing for Take {
+    type Together = Together;
+    type Read = Reading;
+    type Decided = Decision;
+
+    fn trips(server: &Server) -> &SharedTrips<Self> {
+        server.trips_of_takes()
+    }
+
+    fn goes_with_other_keys(&self) -> bool {
+        self.plain.is_some()
+    }
+
+    fn noted(&mut self) -> Option<&mut Noted> {
+        self.noted.as_mut()
+    }
+
+    fn together(takes: &[&Self], prefix: &Prefix) -> Option<Together> {
+        Together::of(takes, prefix)
+    }
+
+    async fn ask(server: &Server, together: &Together) -> Result<Readings<Reading>, StoreError> {
+        match together {
+            Together::Plain(batch) => batch.read(&server.send(batch, batch.subject()).await?),
+            Together::Any(queue) => {
+                let readings = queue.read(server.send(queue, queue.subject()).await?)?;
+                Ok(readings.into_iter().map(|read| Ok(Some(read))).collect())
+            }
+        }
+    }
+
+    async fn ask_alone(
+        self: Box<Self>,
+        server: &Server,
+        trip: Trip<Self>,
+    ) -> Result<Decisions, StoreError> {
+        let Some(plain) = self.plain else {
+            let answer = self.ask_otherwise(server).await;
+            drop(trip);
+            return answer;
+        };
+        let question = Alone::of(&self, plain, server.prefix());
+        let debt = match server.send(&question, self.check().subject).await {
+            Ok(reply) => plain::debt(&reply),
+            Err(Failed::Answer(error)) if is_other_form(&error) => None,
+            Err(failed) => return Err(failed.into()),
+        };
+        match debt {
+            Some(debt) => Ok(self.decided(plain.read(debt)).into()),
+            None => {
+                drop(trip);
+                self.ask_otherwise(server).await
+            }
+        }
+    }
+
+    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
+        let answer = server.ask_any(&[self.check()]).await;
+        told(self.noted, answer)
+    }
+
+    fn decided(self: Box<Self>, reading: Reading) -> Decision {
         let decision = decide_alone(self.check().ask(), &reading);
         if let Some(noted) = self.noted {
             noted.decided(&[decision]);
@@ -64,10 +136,6 @@ impl Take {
         decision
     }
 }
-
-/// What was read of each of some takes; `None` of one whose key has another form, and of one that failed
-/// alone, why.
-pub(super) type Readings = Vec<Result<Option<Reading>, StoreError>>;
 
 /// Takes that share a trip.
 pub(super) enum Together {

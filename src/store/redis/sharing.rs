@@ -1,0 +1,56 @@
+//! `Sharing`: questions that may share a trip with others of their kind.
+
+use super::keys::Prefix;
+use super::server::Server;
+use super::shared_trips::{SharedTrips, Trip};
+use super::stop::Passenger;
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::store::deny_cache::asked::Asked as Noted;
+
+/// What was read of each of some questions; `None` of one whose key has another form, and of one that failed
+/// alone, why.
+pub(super) type Readings<R> = Vec<Result<Option<R>, StoreError>>;
+
+/// A question that may share a trip with others. It is handed from who asks to who goes on the trip, and may
+/// come back: so it stays in one place.
+pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
+    /// Several of them, as one question.
+    type Together: Send + Sync;
+    /// What is read of one.
+    type Read: Send;
+    /// What that decides.
+    type Decided: Into<Decisions> + Send;
+
+    fn trips(server: &Server) -> &SharedTrips<Self>;
+
+    /// Whether it may share a script with others about other keys, where one reaches them.
+    fn goes_with_other_keys(&self) -> bool;
+
+    /// Who is to be told of its answer, for the memory of denials.
+    fn noted(&mut self) -> Option<&mut Noted>;
+
+    /// `None` of none.
+    fn together(questions: &[&Self], prefix: &Prefix) -> Option<Self::Together>;
+
+    fn ask(
+        server: &Server,
+        together: &Self::Together,
+    ) -> impl Future<Output = Result<Readings<Self::Read>, StoreError>> + Send;
+
+    /// Asks this one on a trip of its own.
+    fn ask_alone(
+        self: Box<Self>,
+        server: &Server,
+        trip: Trip<Self>,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+
+    /// Asks it by the script for everything.
+    fn ask_otherwise(
+        self: Box<Self>,
+        server: &Server,
+    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+
+    /// What it is answered, when this was read. Tells the memory of denials.
+    fn decided(self: Box<Self>, read: Self::Read) -> Self::Decided;
+}

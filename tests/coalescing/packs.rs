@@ -1,0 +1,224 @@
+//! Takes of several rates at once, whose states share a key, share trips whatever their keys.
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::{Action, Algorithm, Ask, State, decide};
+use tower_throttle::{
+    Answer, Check, Clock as _, Decision, FailureMode, HOUR, Key, Limit, MINUTE, Micros, PolicyId,
+    SECOND, Store as _, StoreErrorKind, Subject,
+};
+
+use super::{SLOW, Stage};
+
+type Answered = Result<Vec<Decision>, StoreErrorKind>;
+
+/// A limit of two rates.
+#[derive(Clone, Copy, Debug)]
+struct Rates([Limit; 2]);
+
+const RATES: Rates = Rates([
+    Limit::gcra(1, SECOND).burst(3),
+    Limit::gcra(1, MINUTE).burst(5),
+]);
+
+impl Rates {
+    fn algorithms(self) -> [Algorithm; 2] {
+        self.0.map(|limit| Algorithm::try_from(&limit).unwrap())
+    }
+}
+
+async fn take(stage: &Stage, policy: &str, rates: Rates, cost: u32) -> Answered {
+    let first = PolicyId::new(policy);
+    let further = first.with_further_rate(Micros::new(60_000_000));
+    let [one, other] = rates.algorithms();
+    let checks = [(&first, one), (&further, other)].map(|(policy, algorithm)| Check {
+        policy,
+        subject: Subject::from(&Key::from("alice")),
+        algorithm,
+        action: Action::spend(cost),
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    });
+    let Answer::Pending(answer) = stage.store.ask(&checks) else {
+        panic!("Redis takes a trip");
+    };
+    let answer = answer.await.map(|decisions| decisions.to_vec());
+    answer.map_err(|error| error.kind())
+}
+
+/// What each is answered, when they come together.
+async fn take_all(stage: &Stage, takes: &[(String, Rates, u32)]) -> Vec<Answered> {
+    let takes = takes.iter();
+    let takes = takes.map(|(policy, rates, cost)| take(stage, policy, *rates, *cost));
+    join_all(takes).await
+}
+
+/// One of each of so many keys.
+async fn take_one_each(stage: &Stage, keys: usize) -> Vec<Answered> {
+    let takes: Vec<_> = (0..keys)
+        .map(|key| (format!("key-{key}"), RATES, 1))
+        .collect();
+    take_all(stage, &takes).await
+}
+
+fn is_allowed(decisions: &[Decision]) -> bool {
+    decisions.iter().all(Decision::is_allowed)
+}
+
+/// One after the other, in Rust.
+fn ask(rates: Rates, states: &mut [State; 2], now: Micros, cost: u32) -> Vec<Decision> {
+    let (algorithms, action) = (rates.algorithms(), Action::spend(cost));
+    let readings: Vec<_> = algorithms
+        .iter()
+        .zip(&*states)
+        .map(|(algorithm, state)| algorithm.read(state, now, &action))
+        .collect();
+    if readings.iter().all(|reading| reading.fits) {
+        for ((algorithm, state), reading) in algorithms.iter().zip(states).zip(&readings) {
+            algorithm.commit(state, now, &action, *reading);
+        }
+    }
+    let [first, further] = &algorithms;
+    let further = Ask {
+        is_further_rate: true,
+        ..Ask::enforced(further, &action)
+    };
+    let asks = [Ask::enforced(first, &action), further];
+    decide(asks.into_iter(), &readings).to_vec()
+}
+
+#[tokio::test]
+async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
+    let stage = Stage::start().await;
+    let mut runner = TestRunner::default();
+    let scripts = stage.scripts();
+    let (mut asked, mut denied) = (0, 0);
+    for case in 0..60 {
+        let bursts = prop::collection::vec((1_u32..30, 1_u32..30), 6);
+        let takes = prop::collection::vec((0..6_usize, 1_u32..6), 1..100);
+        let (bursts, takes) = (bursts, takes).new_tree(&mut runner).unwrap().current();
+        let rates: Vec<_> = bursts
+            .into_iter()
+            .map(|(one, other)| {
+                Rates([
+                    Limit::gcra(1, SECOND).burst(one),
+                    Limit::gcra(1, MINUTE).burst(other),
+                ])
+            })
+            .collect();
+        let questions: Vec<_> = takes
+            .into_iter()
+            .map(|(key, cost)| (format!("case-{case}-{key}"), rates[key], cost))
+            .collect();
+        let answers = take_all(&stage, &questions).await;
+        for (key, rates) in rates.into_iter().enumerate() {
+            let name = format!("case-{case}-{key}");
+            let of_key = questions.iter().zip(&answers);
+            let of_key = of_key.filter(|((policy, ..), _)| *policy == name);
+            let (mut let_in, refused): (Vec<_>, Vec<_>) = of_key
+                .map(|((.., cost), answer)| (*cost, answer.as_ref().unwrap()))
+                .partition(|(_, decisions)| is_allowed(decisions));
+            let_in.sort_by_key(|(_, decisions)| decisions[1].reset_after());
+            let now = stage.clock.now();
+            let mut states = vec![rates.algorithms().map(|algorithm| algorithm.untouched())];
+            asked += let_in.len() + refused.len();
+            denied += refused.len();
+            for (cost, decisions) in let_in {
+                let mut state = states[states.len() - 1].clone();
+                assert_eq!(&ask(rates, &mut state, now, cost), decisions, "{rates:?}");
+                states.push(state);
+            }
+            for (cost, decisions) in refused {
+                let mut states = states.iter().cloned();
+                let is_somewhere =
+                    states.any(|mut state| ask(rates, &mut state, now, cost) == *decisions);
+                assert!(is_somewhere, "{rates:?} {cost}: {decisions:?}");
+            }
+        }
+        stage.clock.advance(SECOND / 7);
+    }
+    assert!(
+        denied * 10 > asked && denied * 10 < asked * 9,
+        "{denied} of {asked}"
+    );
+    assert!(stage.scripts() - scripts < asked as u64 / 2);
+}
+
+#[tokio::test]
+async fn five_hundred_keys_are_a_few_scripts() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let scripts = stage.scripts();
+    for round in 0..4 {
+        let answers = take_one_each(&stage, 500).await;
+        for answer in answers {
+            assert_eq!(is_allowed(&answer.unwrap()), round < 3);
+        }
+    }
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts <= 40, "{scripts} scripts");
+}
+
+#[tokio::test]
+async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let foreign = stage.key(RATES.0[0], "key-20");
+    let query = |command: redis::Cmd| stage.server.query::<redis::Value>(command);
+    for (command, value) in [("SET", "hello"), ("SET", "\u{80}"), ("RPUSH", "hello")] {
+        query(redis::cmd("DEL").arg(&foreign).to_owned());
+        query(redis::cmd(command).arg(&foreign).arg(value).to_owned());
+        let before = query(redis::cmd("DUMP").arg(&foreign).to_owned());
+        let answers = take_one_each(&stage, 40).await;
+        for (position, answer) in answers.iter().enumerate() {
+            match position {
+                20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{value}"),
+                _ => assert!(answer.is_ok(), "{value}: {answer:?}"),
+            }
+        }
+        let after = query(redis::cmd("DUMP").arg(&foreign).to_owned());
+        assert_eq!(before, after);
+    }
+    // It is nobody's to expire.
+    query(redis::cmd("DEL").arg(&foreign).to_owned());
+}
+
+#[tokio::test]
+async fn a_key_that_has_one_state_alone_is_judged_as_the_others_are() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let lone = stage.take("key-20", RATES.0[0], 2).await;
+    assert_eq!(lone.unwrap().remaining(), 1);
+    for (position, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
+        let left = if position == 20 { [0, 4] } else { [2, 4] };
+        let answer = answer.unwrap();
+        assert_eq!([0, 1].map(|rate: usize| answer[rate].remaining()), left);
+    }
+}
+
+/// Whoever needs no write is answered.
+#[tokio::test]
+async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for _ in 0..3 {
+        take_one_each(&stage, 20).await;
+    }
+    let mut config = redis::cmd("CONFIG");
+    config.arg("SET").arg("maxmemory").arg(1);
+    stage.server.query::<()>(config);
+    let answers = take_one_each(&stage, 40).await;
+    for (position, answer) in answers.into_iter().enumerate() {
+        match position {
+            0..20 => assert!(!is_allowed(&answer.unwrap()), "{position}"),
+            _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
+        }
+    }
+    let hour = Limit::gcra(1, HOUR);
+    assert_eq!(
+        stage.take("other", hour, 1).await,
+        Err(StoreErrorKind::Full)
+    );
+}
