@@ -10,7 +10,6 @@ use self::shards::{SHARDS, Shards};
 use self::slot::Fingerprint;
 use self::together::Together;
 use super::{Answer, Check, Store};
-use crate::algorithm::decide_alone;
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::time::{Clock, Micros, SystemClock};
@@ -119,11 +118,11 @@ impl MemoryStore {
         let fingerprint = Fingerprint::of(check);
         let home = Shards::home(fingerprint);
         let mut shard = self.0.shards.lock(home);
-        let reading = shard.ask(check, fingerprint, now);
+        let decision = shard.ask(check, fingerprint, now);
         let count = shard.count();
         drop(shard);
         self.tidy(home, count, now);
-        Ok(decide_alone(check.ask(), &reading?).into())
+        decision.map(Decisions::from)
     }
 
     fn ask_together(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
