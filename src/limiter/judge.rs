@@ -16,7 +16,7 @@ use crate::mode::Mode;
 use crate::observe::RefusalReason;
 use crate::policy::{ReadyPolicy, Unreadable};
 use crate::request::RequestHead;
-use crate::store::{Answer, Check, PendingAnswer};
+use crate::store::{Check, PendingAnswer};
 use crate::trace::Span;
 
 impl Limiter {
@@ -107,9 +107,11 @@ impl Limiter {
             }
             taken
         });
-        Ok(match self.0.store.ask(&checks) {
-            Answer::Ready(answer) => Judging::Done(asked.judged(self, taken, answered(answer))),
-            Answer::Pending(answer) => Judging::Asked(PendingVerdict {
+        let mut decisions = Decisions::default();
+        let read = |answer: &Decisions| decisions.clone_from(answer);
+        Ok(match self.0.store.ask_and_read(&checks, read) {
+            Ok(()) => Judging::Done(asked.judged(self, taken, decisions)),
+            Err(answer) => Judging::Asked(PendingVerdict {
                 limiter: self.clone(),
                 asking: Some(Asking {
                     span: Span::asking(asked.each.len()),

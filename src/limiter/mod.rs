@@ -17,7 +17,7 @@ use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Breaker, Store};
+use crate::store::{Answer, Breaker, Failover, Store};
 
 mod builder;
 mod control;
@@ -82,7 +82,7 @@ pub(crate) use self::waiting::Waitable;
 pub struct Limiter(Arc<Shared>);
 
 struct Shared {
-    store: Box<dyn Store>,
+    store: Failover<Arc<dyn Store>>,
     breaker: Arc<Breaker>,
     /// Those in force. A request is judged by those it finds, to its end.
     rules: ArcSwap<ReadyRules>,
