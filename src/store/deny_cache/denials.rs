@@ -63,45 +63,61 @@ impl Denials {
         checks: &[Check<'_>],
         store: &impl Store,
     ) -> Answer {
-        let asked = match Self::recall_or_note(this, checks) {
-            Ok(decisions) => return Answer::Ready(Ok(decisions)),
-            Err(None) => return store.ask(checks),
-            Err(Some(asked)) => asked,
-        };
-        match store.ask(checks) {
-            Answer::Ready(answer) => {
-                asked.answered(&answer);
-                Answer::Ready(answer)
+        Self::recall_or(this, checks, |asked| {
+            let Some(asked) = asked else {
+                return store.ask(checks);
+            };
+            match store.ask(checks) {
+                Answer::Ready(answer) => {
+                    asked.answered(&answer);
+                    Answer::Ready(answer)
+                }
+                Answer::Pending(answer) => Answer::Pending(Box::pin(async move {
+                    let answer = answer.await;
+                    asked.answered(&answer);
+                    answer
+                })),
             }
-            Answer::Pending(answer) => Answer::Pending(Box::pin(async move {
-                let answer = answer.await;
-                asked.answered(&answer);
-                answer
-            })),
-        }
+        })
     }
 
-    /// The answer from memory. Else the store is to be asked, and its answer to be told to what comes
-    /// back, where anything can be learned from it.
-    #[expect(
-        clippy::result_large_err,
-        reason = "a box would be an allocation for each question"
-    )]
-    pub(in crate::store) fn recall_or_note(
+    /// The answer from memory. Else that of the store, which is to be told to what this is called
+    /// with, where anything can be learned from it.
+    #[inline]
+    pub(in crate::store) fn recall_or(
         this: &Arc<Self>,
         checks: &[Check<'_>],
-    ) -> Result<Decisions, Option<Asked>> {
+        ask: impl FnOnce(Option<Asked>) -> Answer,
+    ) -> Answer {
         // There may be hundreds of leases in a question, and nothing is remembered of any.
         let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
         if checks.iter().all(|check| is_for_lease(check.action)) {
-            return Err(None);
+            return ask(None);
         }
         let now = this.now();
-        if let Some(decisions) = this.recall(checks, now) {
-            this.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(decisions);
+        match checks {
+            [check] => {
+                if let Some(decision) = this.recall_alone(check, now) {
+                    return Answer::Ready(Ok(decision.into()));
+                }
+            }
+            checks => {
+                if let Some(decisions) = this.recall_together(checks, now) {
+                    return Answer::Ready(Ok(decisions));
+                }
+            }
         }
-        Err(Some(Asked::new(this, checks, now)))
+        ask(Some(Asked::new(this, checks, now)))
+    }
+
+    /// The decision on the only check of a question, if it is known to be denied.
+    fn recall_alone(&self, check: &Check<'_>, now: Micros) -> Option<Decision> {
+        let reading = self.recall_one(check, now)??;
+        if reading.fits {
+            return None;
+        }
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(remember(check, &reading))
     }
 
     /// The decisions on a question that is known to change nothing.
@@ -111,14 +127,6 @@ impl Denials {
     /// must be known to be in force: one that is not may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
-    fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
-        if let [check] = checks {
-            let reading = self.recall_one(check, now)??;
-            return (!reading.fits).then(|| remember(check, &reading).into());
-        }
-        self.recall_together(checks, now)
-    }
-
     // Out of line: most questions have one check.
     #[inline(never)]
     fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
@@ -144,6 +152,7 @@ impl Denials {
         };
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
+            self.hits.fetch_add(1, Ordering::Relaxed);
             let decisions = decisions.iter().zip(checks);
             decisions
                 .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
