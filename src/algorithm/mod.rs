@@ -41,7 +41,7 @@ pub use self::penalty::Penalty;
 pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "memory")]
 pub(crate) use self::question::all_enforced_fit;
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(feature = "redis")]
 pub(crate) use self::question::decide_alone;
 pub use self::question::{Ask, committed, decide};
 use self::share::Share;

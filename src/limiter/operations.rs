@@ -134,6 +134,6 @@ impl Limiter {
             action: Action::spend(cost),
             mode,
         };
-        Ok(self.decide(policy, &question))
+        Ok(self.decide(policy, question))
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Terms {
 }
 
 impl Question {
-    pub(super) fn terms(&self) -> Terms {
+    pub(super) fn terms(self) -> Terms {
         Terms {
             subject: self.subject,
             mode: self.mode,
@@ -60,7 +60,7 @@ impl Question {
 impl Question {
     /// What a policy asks that asks one check.
     #[inline]
-    fn only_check<'p>(&self, policy: &'p ReadyPolicy) -> Check<'p> {
+    fn only_check<'p>(self, policy: &'p ReadyPolicy) -> Check<'p> {
         let (subject, action) = (self.subject, self.action);
         let is_shadow = self.mode == Mode::Shadow;
         policy.check(0, subject, policy.algorithm, action, is_shadow)
@@ -68,7 +68,7 @@ impl Question {
 
     // Out of line: most policies ask one check.
     #[inline(never)]
-    fn checks<'p>(&self, policy: &'p ReadyPolicy) -> SmallVec<[Check<'p>; 4]> {
+    fn checks<'p>(self, policy: &'p ReadyPolicy) -> SmallVec<[Check<'p>; 4]> {
         let judges = policy.judges();
         let checks = policy.checks(self.subject, &judges, self.action, self.mode);
         checks.collect()
@@ -88,15 +88,18 @@ impl Future for Trip {
 impl Limiter {
     /// Asks for permits.
     #[inline]
-    pub(super) fn decide(&self, policy: &Arc<ReadyPolicy>, question: &Question) -> Reply {
+    pub(super) fn decide(&self, policy: &Arc<ReadyPolicy>, question: Question) -> Reply {
         let terms = question.terms();
         let read = |decisions: &Decisions| self.decided(policy, terms, decisions);
-        let decided = if policy.count_checks() == 1 {
-            let only = question.only_check(policy);
-            self.0.store.ask_and_read(&[only], read)
+        let (only, several);
+        let checks = if policy.count_checks() == 1 {
+            only = question.only_check(policy);
+            std::slice::from_ref(&only)
         } else {
-            self.0.store.ask_and_read(&question.checks(policy), read)
+            several = question.checks(policy);
+            &several[..]
         };
+        let decided = self.0.store.ask_and_read(checks, read);
         match decided {
             Ok(decision) => Reply::Decided(decision),
             Err(answer) => Reply::Asked(Trip {
@@ -108,7 +111,7 @@ impl Limiter {
         }
     }
 
-    pub(super) fn ask(&self, policy: &ReadyPolicy, question: &Question) -> Answer {
+    pub(super) fn ask(&self, policy: &ReadyPolicy, question: Question) -> Answer {
         self.0.store.ask(&question.checks(policy))
     }
 

@@ -125,6 +125,8 @@ impl MemoryStore {
         decision.map(Decisions::from)
     }
 
+    // Out of line: most questions have one check.
+    #[inline(never)]
     fn ask_together(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
         let mut together = Together::lock(&self.0.shards, checks, now);
         let decisions = together.ask();

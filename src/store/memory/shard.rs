@@ -56,6 +56,7 @@ impl Shard {
         self.asked
     }
 
+    #[inline]
     pub(super) fn find(&mut self, fingerprint: Fingerprint) -> Option<&mut Slot> {
         self.slots
             .find_mut(fingerprint.hash(), |slot| slot.fingerprint == fingerprint)
@@ -66,6 +67,7 @@ impl Shard {
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
+    #[inline]
     pub(super) fn ask(
         &mut self,
         check: &Check<'_>,

@@ -67,6 +67,7 @@ impl Slot {
     ///
     /// That is while the subject is denied, or would be if it asked the same again; and while
     /// anything is held, which is counted nowhere else. What only counts is kept from nobody.
+    #[inline]
     pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) {
         if check.is_shadow {
             self.kept_until = Micros::ZERO;
