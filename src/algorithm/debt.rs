@@ -45,6 +45,8 @@ impl Default for State {
 /// tolerance and the longest wait together, and short enough for a script's numbers until 2135.
 const MOST_DEBT: Span = Span::whole(120 * 366 * DAY.as_micros() as u64);
 
+/// Where a function is always inlined, what it finds out is what others around it need again: the debt
+/// and the price, which the compiler then sees to be the same.
 impl Debt {
     pub(super) fn new(limit: &SoundLimit) -> Self {
         Self::of(limit.permits, limit.period, limit.capacity)

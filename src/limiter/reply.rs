@@ -55,9 +55,7 @@ impl Question {
             takes: self.action.takes() > 0,
         }
     }
-}
 
-impl Question {
     /// What a policy asks that asks one check.
     #[inline]
     fn only_check<'p>(self, policy: &'p ReadyPolicy) -> Check<'p> {
@@ -99,8 +97,7 @@ impl Limiter {
             several = question.checks(policy);
             &several[..]
         };
-        let decided = self.0.store.ask_and_read(checks, read);
-        match decided {
+        match self.0.store.ask_and_read(checks, read) {
             Ok(decision) => Reply::Decided(decision),
             Err(answer) => Reply::Asked(Trip {
                 limiter: self.clone(),

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -21,7 +20,6 @@ const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 pub(in crate::store) struct Denials {
     pub(super) table: Table,
     clock: Arc<dyn Clock>,
-    hits: AtomicU64,
 }
 
 impl Denials {
@@ -45,12 +43,11 @@ impl Denials {
         Self {
             table: Table::new(max_age),
             clock,
-            hits: AtomicU64::new(0),
         }
     }
 
     pub(in crate::store) fn hits(&self) -> u64 {
-        self.hits.load(Ordering::Relaxed)
+        self.table.hits()
     }
 
     pub(super) fn now(&self) -> Micros {
@@ -112,12 +109,8 @@ impl Denials {
 
     /// The decision on the only check of a question, if it is known to be denied.
     fn recall_alone(&self, check: &Check<'_>, now: Micros) -> Option<Decision> {
-        let reading = self.recall_one(check, now)??;
-        if reading.fits {
-            return None;
-        }
-        self.hits.fetch_add(1, Ordering::Relaxed);
-        Some(remember(check, &reading))
+        let reading = self.recall_one(check, now, true)??;
+        (!reading.fits).then(|| remember(check, &reading))
     }
 
     /// The decisions on a question that is known to change nothing.
@@ -134,7 +127,7 @@ impl Denials {
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
         for check in checks {
-            let recalled = match self.recall_one(check, now) {
+            let recalled = match self.recall_one(check, now, false) {
                 None if !is_deciding(check) => None,
                 recalled => recalled?,
             };
@@ -152,7 +145,9 @@ impl Denials {
         };
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
-            self.hits.fetch_add(1, Ordering::Relaxed);
+            if let Some(first) = checks.first() {
+                self.table.hit(first.fingerprint());
+            }
             let decisions = decisions.iter().zip(checks);
             decisions
                 .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
@@ -162,7 +157,7 @@ impl Denials {
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked
     /// whatever is known of the others.
-    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Reading>> {
+    fn recall_one(&self, check: &Check<'_>, now: Micros, alone: bool) -> Option<Option<Reading>> {
         let Action::Take(take) = &check.action else {
             return None;
         };
@@ -170,10 +165,8 @@ impl Denials {
         if check.algorithm.never_fits(take) {
             return None;
         }
-        match self
-            .table
-            .recall(check.fingerprint(), &check.algorithm, take, now)
-        {
+        let (key, algorithm) = (check.fingerprint(), &check.algorithm);
+        match self.table.recall(key, algorithm, take, now, alone) {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),

@@ -67,7 +67,7 @@ impl<S: Store> Failover<S> {
             None => self.ask_with_care(checks),
         };
         match answer {
-            Answer::Ready(answer) => Ok(read(&answer.unwrap_or_default())),
+            Answer::Ready(answer) => Ok(read(&answer.expect("an error was turned into decisions"))),
             Answer::Pending(answer) => Err(answer),
         }
     }
