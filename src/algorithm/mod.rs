@@ -4,7 +4,7 @@
 //! Every algorithm answers in two steps, here as in its script, so that several checks of one
 //! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the action fits
 //! the state and writes nothing; [`commit`](Algorithm::commit) carries it out, and is called only
-//! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
+//! for those checks that [`committed`] names. [`decide()`] turns what was read, by either half of
 //! the crate, into the [`Decisions`](crate::Decisions).
 
 use smallvec::SmallVec;
@@ -176,7 +176,8 @@ struct Left {
     renews_after: Micros,
     /// Whether all are back then.
     renews_whole: bool,
-    /// What a reservation that took the last of them is known by; see [`Receipt`].
+    /// What a reservation that took the last of them is known by; see
+    /// [`Receipt`](crate::decision::Receipt).
     mark: [u64; 2],
 }
 
