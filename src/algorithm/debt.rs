@@ -128,8 +128,14 @@ impl Debt {
     #[inline]
     fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
         let [us, part] = reading.level;
-        let part = self.part(part);
-        self.with(Span { us, part }, taken)
+        let debt = Span {
+            us,
+            part: self.part(part),
+        };
+        match taken {
+            0 => debt,
+            _ => self.with(debt, taken),
+        }
     }
 
     /// What is still owed of all that was taken up to this receipt. Nothing more of it can be given

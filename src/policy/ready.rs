@@ -287,9 +287,9 @@ impl ReadyPolicy {
     /// The policy's decision, of the decisions on its checks, which come next.
     #[inline]
     pub(crate) fn decision<'a>(&self, each: &mut impl Iterator<Item = &'a Decision>) -> Decision {
-        let first = *each.next().expect(ANSWERED);
+        let first = each.next().expect(ANSWERED);
         if self.count_checks() == 1 {
-            return first;
+            return *first;
         }
         self.decision_of_several(first, each)
     }
@@ -298,12 +298,12 @@ impl ReadyPolicy {
     #[inline(never)]
     fn decision_of_several<'a>(
         &self,
-        first: Decision,
+        first: &Decision,
         each: &mut impl Iterator<Item = &'a Decision>,
     ) -> Decision {
         let further = self.further_rates.iter();
         let mut next = || each.next().expect(ANSWERED);
-        let decision = further.fold(first, |all, _| all.and_under(next()));
+        let decision = further.fold(*first, |all, _| all.and_under(next()));
         match self.penalty.and_then(|_| each.next()) {
             Some(penalty) => decision.under(penalty),
             None => decision,
