@@ -14,9 +14,13 @@ if now == 0 then
 end
 
 local text, takes = redis.call("GET", KEYS[1]), cmsgpack.unpack(ARGV[2])
-local pack = {}
+local pack, behind = {}, -1
 if text then
-  pack = cmsgpack.unpack(text)
+  behind, pack = cmsgpack.unpack_one(text)
+  -- None of ours is empty, or has anything behind it.
+  if behind ~= -1 or next(pack) == nil then
+    error("foreign value")
+  end
 end
 local debts, count, all_fit = {}, 0, true
 for take = 1, #takes, 3 do

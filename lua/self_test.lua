@@ -37,6 +37,7 @@ end
 
 -- The key holds a text, so that none of these changes anything; the rights are looked at first.
 try("GET", key)
+try("MGET", key)
 try("INCRBY", key, 1)
 try("LLEN", key)
 try("LINDEX", key, 0)

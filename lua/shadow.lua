@@ -10,7 +10,8 @@
 --               not ours and 3 for anything else
 -- Writes        what is not in shadow as decide; then what is, when all others fit and all rates of the
 --               limit fit, with the penalty behind it; but penalty when a rate of the limit before it
---               is denied and it fits
+--               is denied and it fits; each key of states holds all of them when it is written, and is
+--               written once
 -- Mirrors       src/algorithm/question.rs
 -- Before it stands states.
 local now = tonumber(ARGV[1])
@@ -93,20 +94,29 @@ local function is_committed(i)
   local is_banned = is_penalty(last + 1) and fits(last + 1) == 0
   return all_fit and (not is_shadow(i) or (all and not is_banned))
 end
+local function writes_itself(i)
+  return type(kept[i]) == "function"
+end
 -- Every read came before the first write, so that an error here means that nothing happened; and what
--- is in shadow is written last.
+-- is in shadow is written last, but for what shares its key with something that is not.
 local unwritten = {}
 for i = 1, #KEYS do
-  if not is_shadow(i) and is_committed(i) then
-    unwritten[#unwritten + 1] = keep(i, at(i), kept[i], expires[i])
+  if is_committed(i) and not (is_shadow(i) and writes_itself(i)) then
+    local key = keep(i, at(i), kept[i], expires[i])
+    if not is_shadow(i) then
+      unwritten[#unwritten + 1] = key
+    end
   end
 end
 write_all(unwritten, now)
 for i = 1, #KEYS do
   if is_shadow(i) and is_committed(i) then
     local failure = try(i, function()
-      local key = keep(i, at(i), kept[i], expires[i])
-      return key and write(key, now)
+      if writes_itself(i) then
+        kept[i]()
+      else
+        write(KEYS[i], now)
+      end
     end)
     reply[(i - 1) * 4 + 1] = failure or fits(i)
   end

@@ -15,7 +15,8 @@
 
 -- These are no text: they read and write their key themselves.
 local own_type = { sliding_log = true, concurrency = true }
--- The packs of the keys that were read: a state that stands alone is under the empty field.
+-- The packs of the keys that were read and not written since: a state that stands alone is under the
+-- empty field.
 local packs = {}
 -- So long after its expiry a state is kept beside others that live on: a clock that is corrected finds it.
 local grace_us = 3600000000
@@ -28,8 +29,9 @@ local function read(key, field)
     -- No state of a group stands alone: its field begins with a letter.
     return { [""] = string.find(text, "^%d+$") and tonumber(text) or text }
   end
-  local is_pack, pack = pcall(cmsgpack.unpack, text)
-  if not is_pack or type(pack) ~= "table" then
+  -- None of ours is empty, or has anything behind it.
+  local is_read, behind, pack = pcall(cmsgpack.unpack_one, text)
+  if not is_read or behind ~= -1 or type(pack) ~= "table" or next(pack) == nil then
     error("foreign value")
   end
   for field, entry in pairs(pack) do
@@ -59,8 +61,12 @@ local function expiry_of_key(key)
   local clock = redis.call("TIME")
   return (clock[1] * 1000 + math.floor(clock[2] / 1000) + redis.call("PTTL", key)) * 1000
 end
+-- Nothing when it has been written.
 local function write(key, now)
   local pack, latest, is_alone = packs[key], 0, true
+  if not pack then
+    return
+  end
   if type(pack[""]) == "string" then
     pack[""] = { pack[""], expiry_of_key(key) }
   end
@@ -74,6 +80,7 @@ local function write(key, now)
   end
   if next(pack) == nil then
     redis.call("DEL", key)
+    packs[key] = nil
     return
   end
   local text = pack[""]
@@ -83,14 +90,12 @@ local function write(key, now)
     text = text[1]
   end
   redis.call("SET", key, text, "PXAT", math.ceil(latest / 1000000) * 1000)
+  packs[key] = nil
 end
 
--- Keys that stand one behind the other are written once.
 local function write_all(keys, now)
-  for i, key in ipairs(keys) do
-    if key ~= keys[i + 1] then
-      write(key, now)
-    end
+  for _, key in ipairs(keys) do
+    write(key, now)
   end
 end
 

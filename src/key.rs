@@ -204,6 +204,13 @@ impl Subject {
         self.0
     }
 
+    /// The digits that `Display` shows. By hand, as they are part of every stored key: the library takes
+    /// several times as long.
+    pub(crate) fn digits(self) -> [u8; 32] {
+        let digit = |place: usize| b"0123456789abcdef"[(self.0 >> (124 - 4 * place)) as usize & 15];
+        std::array::from_fn(digit)
+    }
+
     /// The hash of a fixed text, to keep policies apart in a store's memory.
     pub(crate) fn of_text(text: &str) -> Self {
         Self::first_half(&blake3::hash(text.as_bytes()))
@@ -228,10 +235,7 @@ impl From<&Key> for Subject {
 /// 32 hexadecimal digits.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand, as it is part of every stored key: the library's takes several times as long.
-        let digit = |place: usize| b"0123456789abcdef"[(self.0 >> (124 - 4 * place)) as usize & 15];
-        let digits: [u8; 32] = std::array::from_fn(digit);
-        f.write_str(std::str::from_utf8(&digits).unwrap_or_default())
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

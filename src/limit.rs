@@ -9,6 +9,7 @@ mod rates;
 mod words;
 
 use self::rates::Rates;
+pub(crate) use self::words::Words;
 
 /// An algorithm with its parameters: how many permits, in what time, judged how.
 ///

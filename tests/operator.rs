@@ -1,6 +1,8 @@
 //! The router for operators, over real sockets.
 #![cfg(all(feature = "axum", feature = "memory", feature = "redis"))]
 
+#[path = "support/http_store.rs"]
+mod http_store;
 mod support;
 
 use std::net::SocketAddr;
@@ -13,9 +15,11 @@ use serde_json::{Value, json};
 use support::redis::{Server as Redis, free_port};
 use tower_throttle::{
     AccessList, Everybody, Extension, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE,
-    MemoryStore, Mode, Operator, Peer, PeerAddr, Policy, RateLimitLayer, RedisStore, Rules,
-    TopDenied,
+    MemoryStore, Mode, Operator, Peer, PeerAddr, Policy, QuotaLease, RateLimitLayer, RedisStore,
+    Rules, TopDenied,
 };
+
+use self::http_store::{TestStore, Trip};
 
 /// A limiter and what operators see of it.
 struct Site {
@@ -143,6 +147,35 @@ async fn the_state_tells_policies_in_words_and_what_they_decided() {
         decided(&state),
         [of("denied", 2), of("near_limit", 2), of("shadow_denied", 1)]
     );
+}
+
+#[tokio::test]
+async fn the_state_tells_groups_leases_and_the_decisions_that_were_taken_from_a_batch() {
+    let operator = Operator::new();
+    let limit = Limit::fixed_window(100_000, MINUTE);
+    let limiter = Limiter::builder(TestStore::new(Trip::Short))
+        .policy(Policy::new("hot", limit).quota_lease(QuotaLease::new().share(0.5)))
+        .policy(Policy::new("grouped", limit).group("client"))
+        .observe(operator.clone())
+        .timeout(MINUTE)
+        .build()
+        .unwrap();
+    let site = Site::about(limiter, operator).await;
+    let mut leased = 0;
+    for _ in 0..1_000 {
+        let decision = site.limiter.check("hot", "everybody").await.unwrap();
+        leased += u32::from(decision.is_leased());
+        site.limiter.check("grouped", "everybody").await.unwrap();
+    }
+    assert!(leased > 100, "{leased}");
+    let policies = site.state().await["policies"].take();
+    let told = |at: usize| ["group", "quota_lease", "leased"].map(|field| &policies[at][field]);
+    let lease = json!("at most 50 % for 1 s");
+    assert_eq!(told(0), [&Value::Null, &lease, &json!(leased)]);
+    assert_eq!(told(1), [&json!("client"), &Value::Null, &json!(0)]);
+    for policy in 0..2 {
+        assert_eq!(policies[policy]["decisions"]["allowed"], 1_000);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The operators' page in a real browser: what it shows, and what its buttons do.
 #![cfg(all(unix, feature = "axum", feature = "memory", feature = "redis"))]
 
+#[path = "support/http_store.rs"]
+mod http_store;
 mod support;
 
 use axum::Router;
@@ -8,9 +10,11 @@ use serde_json::json;
 use support::browser::Browser;
 use support::redis::free_port;
 use tower_throttle::{
-    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, RedisStore,
-    Store,
+    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, QuotaLease,
+    RedisStore, Store,
 };
+
+use self::http_store::{TestStore, Trip};
 
 /// What would be markup if it were put into the page as such.
 const HOSTILE: &str = r#"<img src=x onerror="document.title=1"><b>api"#;
@@ -87,6 +91,36 @@ async fn it_shows_what_is_decided_while_it_is() {
     assert_eq!(browser.text("#power").await, "Limiting");
     let row = browser.text("#policies tr:last-child").await;
     assert!(row.contains("sliding_log: 1 in any 1 h"), "{row}");
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn it_shows_groups_and_how_permits_are_leased() {
+    let limit = Limit::gcra(100_000, MINUTE);
+    let lease = QuotaLease::new().share(0.25);
+    let policies = [
+        Policy::new("hot", limit).group("client").quota_lease(lease),
+        Policy::new("cold", limit),
+    ];
+    let site = Site::over(TestStore::new(Trip::Short), policies).await;
+    let browser = site.open().await;
+    assert_eq!(browser.text("#policies .group").await, "group: client");
+    let leases = "document.querySelector('#policies .leases').textContent";
+    browser
+        .until(&format!("{leases} === 'leases: at most 25 % for 1 s'"))
+        .await;
+    for _ in 0..1_000 {
+        for policy in ["hot", "cold"] {
+            site.limiter.check(policy, "everybody").await.unwrap();
+        }
+    }
+    // Some were asked about by trips, before there was a batch.
+    let words = r"/^leases: at most 25 % for 1 s; [1-9]\d? % of recent decisions$/";
+    browser.until(&format!("{words}.test({leases})")).await;
+    for of_another in ["group", "leases"] {
+        let cell = format!("#policies tr:last-child .{of_another}");
+        assert_eq!(browser.text(&cell).await, "");
+    }
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
@@ -204,9 +238,12 @@ async fn a_subject_is_looked_at_and_reset_there() {
 }
 
 #[tokio::test]
-async fn markup_in_a_policys_name_is_shown_as_text() {
-    let site = Site::of([Policy::new(HOSTILE, Limit::gcra(1, MINUTE))]).await;
+async fn markup_in_the_names_of_a_policy_and_its_group_is_shown_as_text() {
+    let policy = Policy::new(HOSTILE, Limit::gcra(1, MINUTE)).group(HOSTILE);
+    let site = Site::of([policy]).await;
     let browser = site.open().await;
+    let group = browser.text("#policies .group").await;
+    assert_eq!(group, format!("group: {HOSTILE}"));
     assert_eq!(browser.text("#policies .name").await, HOSTILE);
     browser.click("#policies select option[value=off]").await;
     browser
@@ -308,11 +345,9 @@ async fn nobody_else_is_reset_by_a_number_that_a_script_cannot_count() {
 #[tokio::test]
 async fn it_fits_a_phone_in_light_and_dark() {
     let name = "a-name-as-long-as-a-name-may-be-".repeat(2);
-    let site = Site::of([Policy::new(
-        name,
-        Limit::token_bucket(5, tower_throttle::per_hour(5)),
-    )])
-    .await;
+    let limit = Limit::token_bucket(5, tower_throttle::per_hour(5));
+    let policy = Policy::new(&name, limit).group(&name);
+    let site = Site::of([policy.quota_lease(QuotaLease::new())]).await;
     let browser = site.open().await;
     let mut grounds = Vec::new();
     for is_dark in [false, true] {

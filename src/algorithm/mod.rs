@@ -339,7 +339,7 @@ impl Algorithm {
     }
 
     /// The same as a number.
-    #[cfg(feature = "memory")]
+    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(crate) fn number(&self) -> u8 {
         match self.0 {
             Which::Gcra(_) => 0,

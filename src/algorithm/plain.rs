@@ -4,7 +4,7 @@ use super::{Action, Algorithm, Reading, Which};
 use crate::time::Micros;
 
 /// A take for good of a key whose whole state is a debt in whole microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlainTake {
     /// What it costs, in time.
     pub(crate) cost_us: u64,
@@ -36,5 +36,14 @@ impl PlainTake {
             // Nobody asks when it was: it is for good.
             at: Micros::ZERO,
         }
+    }
+
+    /// The same behind so many of its like, of which as many are let in as fit.
+    pub(crate) fn read_behind(self, debt_us: u64, others: u32) -> Reading {
+        let fitting = match self.room_us.checked_sub(debt_us) {
+            Some(room_us) => room_us / self.cost_us + 1,
+            None => 0,
+        };
+        self.read(debt_us + self.cost_us * fitting.min(others.into()))
     }
 }

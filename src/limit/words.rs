@@ -58,7 +58,7 @@ impl Limit {
 }
 
 /// A time in the largest unit of which it is a whole number.
-struct Words(Duration);
+pub(crate) struct Words(pub(crate) Duration);
 
 const UNITS: [(u128, &str); 6] = [
     (86_400_000_000, "d"),

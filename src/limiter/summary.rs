@@ -19,6 +19,11 @@ pub struct PolicySummary {
     pub capacity: u32,
     /// The mode that it is in.
     pub mode: Mode,
+    /// The [group](crate::Policy::group) with whose policies it shares stored keys.
+    pub group: Option<String>,
+    /// How much of the limit a process may hold in advance, in words, if its permits are
+    /// [leased](crate::Policy::quota_lease): `at most 10 % for 1 s`.
+    pub quota_lease: Option<String>,
 }
 
 impl Limiter {
@@ -56,6 +61,8 @@ impl PolicySummary {
             limit: policy.limit().to_string(),
             capacity: policy.capacity(),
             mode: policy.mode(),
+            group: policy.id.group().map(str::to_owned),
+            quota_lease: policy.id.quota_lease().map(|lease| lease.to_string()),
         }
     }
 }

@@ -127,7 +127,8 @@ impl Default for Operator {
 
 impl Observer for Operator {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
-        self.tally.count(event.policy, event.result());
+        let is_leased = event.decision.is_leased();
+        self.tally.count(event.policy, event.result(), is_leased);
     }
 
     fn on_refusal(&self, _policy: Option<&str>, reason: RefusalReason) {

@@ -31,9 +31,9 @@ const PAGE: &str = concat!(
 /// script may not even put text where it would be read as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-yOo5OlLgJicbCrHt05/dUdG0PKSH5+H8uj4umWWSsqU=",
+    "sha256-IxkzgaXHCf84d5tcopWAWdUY+Cin9UbbIqnJobPdQ48=",
     "'; style-src '",
-    "sha256-QueDp6+VStw78m5l7xExnqBar2517Ws/u/2SdzvPJd8=",
+    "sha256-6U7A+uax2SCkGhwv7u4JvPI1Qmtw3wjIe7Qg1528nQM=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 );

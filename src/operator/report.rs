@@ -58,7 +58,11 @@ struct PolicyState {
     algorithm: &'static str,
     limit: String,
     mode: &'static str,
+    group: Option<String>,
+    quota_lease: Option<String>,
     decisions: Counts,
+    /// Those of them that were taken from a batch of permits.
+    leased: u64,
 }
 
 /// What a subject has left of a policy.
@@ -125,13 +129,16 @@ impl Denied {
 
 impl PolicyState {
     fn of(summary: PolicySummary, tally: &Tally) -> Self {
-        let decisions = Counts(tally.of(&summary.name));
+        let (decisions, leased) = tally.of(&summary.name);
         Self {
             name: summary.name,
             algorithm: summary.algorithm,
             limit: summary.limit,
             mode: summary.mode.as_str(),
-            decisions,
+            group: summary.group,
+            quota_lease: summary.quota_lease,
+            decisions: Counts(decisions),
+            leased,
         }
     }
 }

@@ -12,12 +12,19 @@ use crate::observe::{DecisionResult, RefusalReason};
 pub(super) struct Tally {
     since: Instant,
     total: ByResult,
-    policies: ByPolicy<ByResult>,
+    policies: ByPolicy<OfPolicy>,
     refusals: [AtomicU64; RefusalReason::ALL.len()],
     answers: AtomicU64,
     failures: AtomicU64,
     answering_us: AtomicU64,
     last_failure: Mutex<Option<(StoreErrorKind, Instant)>>,
+}
+
+/// The decisions of one policy, and how many of them were taken from a batch of permits.
+#[derive(Default)]
+struct OfPolicy {
+    results: ByResult,
+    leased: AtomicU64,
 }
 
 /// Decisions by how they came out, in the order of [`DecisionResult::ALL`].
@@ -51,10 +58,14 @@ impl Tally {
         }
     }
 
-    pub(super) fn count(&self, policy: &str, result: DecisionResult) {
+    pub(super) fn count(&self, policy: &str, result: DecisionResult, is_leased: bool) {
         self.total.count(result);
-        self.policies
-            .with(policy, ByResult::default, |policy| policy.count(result));
+        self.policies.with(policy, OfPolicy::default, |policy| {
+            policy.results.count(result);
+            if is_leased {
+                policy.leased.fetch_add(1, Ordering::Relaxed);
+            }
+        });
     }
 
     pub(super) fn count_refusal(&self, reason: RefusalReason) {
@@ -83,10 +94,11 @@ impl Tally {
         self.total.each()
     }
 
-    /// Of one policy.
-    pub(super) fn of(&self, policy: &str) -> Vec<(&'static str, u64)> {
-        self.policies
-            .with(policy, ByResult::default, |policy| policy.each().collect())
+    /// Of one policy: all decisions, and how many of them were taken from a batch of permits.
+    pub(super) fn of(&self, policy: &str) -> (Vec<(&'static str, u64)>, u64) {
+        self.policies.with(policy, OfPolicy::default, |policy| {
+            (policy.results.each().collect(), read(&policy.leased))
+        })
     }
 
     pub(super) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -133,15 +145,28 @@ mod tests {
     fn every_result_and_every_reason_is_counted_under_its_own_name() {
         for result in DecisionResult::ALL {
             let tally = Tally::new();
-            tally.count("api", result);
+            tally.count("api", result, false);
             assert_eq!(counted(tally.total()), [(result.as_str(), 1)]);
-            assert_eq!(counted(tally.of("api")), [(result.as_str(), 1)]);
-            assert_eq!(counted(tally.of("other")), []);
+            assert_eq!(counted(tally.of("api").0), [(result.as_str(), 1)]);
+            assert_eq!(counted(tally.of("other").0), []);
         }
         for reason in RefusalReason::ALL {
             let tally = Tally::new();
             tally.count_refusal(reason);
             assert_eq!(counted(tally.refusals()), [(reason.as_str(), 1)]);
+        }
+    }
+
+    #[test]
+    fn decisions_from_batches_are_counted_besides_for_each_policy() {
+        let tally = Tally::new();
+        for is_leased in [true, false, true] {
+            tally.count("hot", DecisionResult::Allowed, is_leased);
+            tally.count("api", DecisionResult::Allowed, false);
+        }
+        assert_eq!(counted(tally.total()), [("allowed", 6)]);
+        for (policy, leased) in [("hot", 2), ("api", 0), ("other", 0)] {
+            assert_eq!(tally.of(policy).1, leased, "{policy}");
         }
     }
 

@@ -99,9 +99,12 @@ pub struct Check<'a> {
     pub on_store_failure: FailureMode,
 }
 
-/// What of a policy a store needs: its name, and a number that stands for it.
+/// What of a policy a store needs: its name, and a number that stands for it. Clones share it.
 #[derive(Clone)]
-pub struct PolicyId {
+pub struct PolicyId(Arc<Identity>);
+
+#[derive(Clone)]
+struct Identity {
     name: Arc<str>,
     further_rate: Option<Micros>,
     group: Option<Arc<str>>,
@@ -112,30 +115,24 @@ pub struct PolicyId {
 impl PolicyId {
     /// A policy of this name.
     pub fn new(name: &str) -> Self {
-        Self {
+        Self(Arc::new(Identity {
             name: name.into(),
             further_rate: None,
             group: None,
             fingerprint: Subject::of_text(name).to_u128(),
             quota_lease: None,
-        }
+        }))
     }
 
     /// The same policy, whose permits may be taken in batches.
     pub(crate) fn with_quota_lease(self, quota_lease: Option<QuotaLease>) -> Self {
-        Self {
-            quota_lease,
-            ..self
-        }
+        self.with(|identity| identity.quota_lease = quota_lease)
     }
 
     /// The same policy in a [group](crate::Policy::group).
     #[must_use]
     pub fn in_group(self, group: &str) -> Self {
-        Self {
-            group: Some(group.into()),
-            ..self
-        }
+        self.with(|identity| identity.group = Some(group.into()))
     }
 
     /// The same policy, of whose limit a [further rate](crate::Limit::and) has this period. What is
@@ -143,45 +140,48 @@ impl PolicyId {
     #[must_use]
     pub fn with_further_rate(&self, period: Micros) -> Self {
         // No policy's name has a control character in it.
-        let text = format!("{}\0{}", self.name, period.get());
-        Self {
-            name: Arc::clone(&self.name),
-            further_rate: Some(period),
-            group: self.group.clone(),
+        let text = format!("{}\0{}", self.name(), period.get());
+        self.clone().with(|identity| {
+            identity.further_rate = Some(period);
             // No single rate can say how late its permits may be.
-            quota_lease: None,
-            fingerprint: Subject::of_text(&text).to_u128(),
-        }
+            identity.quota_lease = None;
+            identity.fingerprint = Subject::of_text(&text).to_u128();
+        })
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Identity)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 
     /// The policy's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     pub(crate) fn shared_name(&self) -> Arc<str> {
-        Arc::clone(&self.name)
+        Arc::clone(&self.0.name)
     }
 
     /// The period of the further rate that this is about; `None` of a policy's first or only rate.
     pub fn further_rate(&self) -> Option<Micros> {
-        self.further_rate
+        self.0.further_rate
     }
 
     /// The group of policies that keep what they know of a subject in one place, where a store has
     /// such places.
     pub fn group(&self) -> Option<&str> {
-        self.group.as_deref()
+        self.0.group.as_deref()
     }
 
     /// How its permits may be taken in batches, if they may.
     pub(crate) fn quota_lease(&self) -> Option<QuotaLease> {
-        self.quota_lease
+        self.0.quota_lease
     }
 
     /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.
     pub fn fingerprint(&self) -> u128 {
-        self.fingerprint
+        self.0.fingerprint
     }
 }
 
@@ -199,15 +199,15 @@ impl Check<'_> {
             algorithm: &self.algorithm,
             action: &self.action,
             is_shadow: self.is_shadow,
-            is_further_rate: self.policy.further_rate.is_some(),
+            is_further_rate: self.policy.further_rate().is_some(),
         }
     }
 }
 
 impl fmt::Debug for PolicyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.name, f)?;
-        match self.further_rate {
+        fmt::Debug::fmt(self.name(), f)?;
+        match self.further_rate() {
             Some(period) => write!(f, "+{period:?}"),
             None => Ok(()),
         }

@@ -14,10 +14,10 @@ use crate::support::redis::Server;
 
 /// A limit whose permits come back one by one, each after a whole number of microseconds.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
-    limit: Limit,
+pub(super) struct Bucket {
+    pub(super) limit: Limit,
     interval: Duration,
-    capacity: u32,
+    pub(super) capacity: u32,
 }
 
 impl Bucket {
@@ -32,7 +32,7 @@ impl Bucket {
     }
 }
 
-fn buckets() -> impl Strategy<Value = Bucket> {
+pub(super) fn buckets() -> impl Strategy<Value = Bucket> {
     let interval = prop_oneof![
         Just(Duration::from_micros(1)),
         Just(Duration::from_micros(333)),
@@ -65,7 +65,7 @@ fn buckets() -> impl Strategy<Value = Bucket> {
 
 /// Finds an order of takes at one instant in which these are their answers, when so much was owed before;
 /// what is owed after them.
-fn follow(
+pub(super) fn follow(
     bucket: &Bucket,
     before: Duration,
     takes: &[(u32, Decision)],

@@ -1,4 +1,4 @@
-//! Takes of one key that come together are asked as one, and answered as if they were not.
+//! Takes that come together are asked as one, and answered as if they were not.
 
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ mod answers;
 mod failures;
 mod forms;
 mod given_up;
+mod many_keys;
 mod others;
 
 #[path = "../support/mod.rs"]
@@ -54,13 +55,17 @@ impl Stage {
         stage
     }
 
-    /// The question, not asked yet.
+    /// The question whether permits may be taken for good, not asked yet.
     fn question(&self, policy: &str, limit: Limit, cost: u32) -> PendingAnswer {
+        self.asking(policy, limit, Action::spend(cost))
+    }
+
+    fn asking(&self, policy: &str, limit: Limit, action: Action) -> PendingAnswer {
         let answer = self.store.ask(&[Check {
             policy: &PolicyId::new(policy),
             subject: Subject::from(&Key::from("alice")),
             algorithm: Algorithm::try_from(&limit).unwrap(),
-            action: Action::spend(cost),
+            action,
             is_shadow: false,
             on_store_failure: FailureMode::Deny,
         }]);

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use tower_throttle::algorithm::{Action, Algorithm, Ask, State, decide};
+use tower_throttle::algorithm::{Action, Algorithm, Ask, Patience, State, Take, decide};
 use tower_throttle::{
     Clock as _, Decision, HOUR, Limit, Micros, Outcome, SECOND, StoreErrorKind, per_second,
 };
@@ -12,8 +12,7 @@ use tower_throttle::{
 use super::{SLOW, Stage, allowed};
 
 /// One after the other, in Rust.
-fn ask(algorithm: &Algorithm, state: &mut State, now: Micros, cost: u32) -> Decision {
-    let action = Action::spend(cost);
+fn ask(algorithm: &Algorithm, state: &mut State, now: Micros, action: Action) -> Decision {
     let reading = algorithm.read(state, now, &action);
     if reading.fits {
         algorithm.commit(state, now, &action, reading);
@@ -36,7 +35,34 @@ fn limits() -> impl Strategy<Value = Limit> {
             // 2/7 of a second.
             Limit::gcra(7, 2 * SECOND).burst(limit),
             Limit::token_bucket(limit, per_second(3)),
+            Limit::gcra(1, SECOND).burst(limit),
+            Limit::leaky_bucket(limit, per_second(2)),
         ])
+    })
+}
+
+/// A take for good, one that may be given back, and two that wait; the last two by limits that can be waited
+/// for.
+fn takes() -> impl Strategy<Value = (u8, u32)> {
+    (0..4_u8, prop_oneof![3 => Just(1), 1 => 1_u32..70])
+}
+
+fn action(limit: Limit, (kind, cost): (u8, u32)) -> Action {
+    let long = Micros::new(20_000_000);
+    let can_wait = matches!(
+        Algorithm::try_from(&limit).unwrap().name(),
+        "gcra" | "token_bucket" | "leaky_bucket"
+    );
+    let patience = match kind {
+        2 if can_wait => Patience::UntilItFits(long),
+        3 if can_wait => Patience::UntilPaid(long),
+        _ => Patience::None,
+    };
+    Action::Take(Take {
+        cost,
+        patience,
+        lease: None,
+        is_final: kind == 0,
     })
 }
 
@@ -45,24 +71,30 @@ fn follow(
     algorithm: &Algorithm,
     mut state: State,
     now: Micros,
-    takes: &[(u32, Decision)],
+    takes: &[(Action, Decision)],
 ) -> Result<State, String> {
     let (mut let_in, denied): (Vec<_>, Vec<_>) = takes
         .iter()
         .partition(|(_, decision)| decision.is_allowed());
-    let_in.sort_by_key(|(_, decision)| std::cmp::Reverse(decision.remaining()));
+    // Where somebody waits, nothing remains, and each makes it later.
+    let_in.sort_by_key(|(_, decision)| {
+        (
+            std::cmp::Reverse(decision.remaining()),
+            decision.reset_after(),
+        )
+    });
     let mut states = vec![state.clone()];
-    for (cost, decision) in let_in {
-        let expected = ask(algorithm, &mut state, now, cost);
+    for (action, decision) in let_in {
+        let expected = ask(algorithm, &mut state, now, action);
         if expected != decision {
-            return Err(format!("{cost}: {decision:?}, expected {expected:?}"));
+            return Err(format!("{action:?}: {decision:?}, expected {expected:?}"));
         }
         states.push(state.clone());
     }
-    for (cost, decision) in denied {
+    for (action, decision) in denied {
         let mut states = states.iter().cloned();
-        if !states.any(|mut state| ask(algorithm, &mut state, now, cost) == decision) {
-            return Err(format!("{cost} nowhere: {decision:?}"));
+        if !states.any(|mut state| ask(algorithm, &mut state, now, action) == decision) {
+            return Err(format!("{action:?} nowhere: {decision:?}"));
         }
     }
     Ok(state)
@@ -75,29 +107,34 @@ async fn their_answers_are_those_of_some_order_and_few_scripts() {
     let mut runner = TestRunner::default();
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
-    for case in 0..30 {
-        let costs = prop::collection::vec(prop_oneof![3 => Just(1), 1 => 1_u32..70], 1..60);
-        let (limit, first, second) = (limits(), costs.clone(), costs)
+    for case in 0..60 {
+        let takes = || prop::collection::vec(takes(), 1..60);
+        let (limit, first, second) = (limits(), takes(), takes())
             .new_tree(&mut runner)
             .unwrap()
             .current();
         let policy = format!("case-{case}");
         let algorithm = Algorithm::try_from(&limit).unwrap();
         let mut state = algorithm.untouched();
-        for costs in [first, second] {
-            let decisions = stage.take_all(&policy, limit, &costs).await;
-            asked += costs.len();
-            denied += costs.len() - allowed(&decisions);
-            let takes: Vec<_> = costs.iter().copied().zip(decisions).collect();
+        for takes in [first, second] {
+            let actions = takes.iter().map(|take| action(limit, *take));
+            let answers = actions
+                .clone()
+                .map(|action| stage.asking(&policy, limit, action));
+            let answers = join_all(answers).await.into_iter();
+            let decisions: Vec<_> = answers.map(|answer| answer.unwrap()[0]).collect();
+            asked += decisions.len();
+            denied += decisions.len() - allowed(&decisions);
+            let takes: Vec<_> = actions.zip(decisions).collect();
             let followed = follow(&algorithm, state, stage.clock.now(), &takes);
-            state = followed.unwrap_or_else(|how| panic!("{limit:?} {costs:?}: {how}"));
+            state = followed.unwrap_or_else(|how| panic!("{limit:?} {takes:?}: {how}"));
             stage.clock.advance(SECOND / 3);
         }
         // What the server keeps is what that order has left.
         let left = stage.take(&policy, limit, 1).await.unwrap();
         assert_eq!(
             left,
-            ask(&algorithm, &mut state, stage.clock.now(), 1),
+            ask(&algorithm, &mut state, stage.clock.now(), Action::spend(1)),
             "{limit:?}"
         );
     }
@@ -105,7 +142,7 @@ async fn their_answers_are_those_of_some_order_and_few_scripts() {
     // Two for each round, the one in between, and those that the server had to be told first.
     let scripts = stage.scripts() - scripts;
     assert!(
-        scripts <= 30 * 5 + 20,
+        scripts <= 60 * 5 + 30,
         "{scripts} scripts for {asked} takes"
     );
 }

@@ -19,7 +19,11 @@ use super::support::prometheus::Scrape;
 use super::support::redis::Server;
 use super::{MICROSECOND, ask};
 
-async fn limiter(server: &Server, clock: &ManualClock, policies: Vec<Policy>) -> Limiter {
+pub(crate) async fn limiter(
+    server: &Server,
+    clock: &ManualClock,
+    policies: Vec<Policy>,
+) -> Limiter {
     let store = server.builder().clock_for_tests(clock.clone());
     limiter_over(store.connect().await.unwrap(), policies)
 }
@@ -31,7 +35,7 @@ fn limiter_over(store: RedisStore, policies: Vec<Policy>) -> Limiter {
 }
 
 /// Who asks a thousand times a second, for some seconds, and is denied each time.
-async fn attack(server: &Server, clock: &ManualClock, ask: impl AsyncFn() -> bool) {
+pub(crate) async fn attack(server: &Server, clock: &ManualClock, ask: impl AsyncFn() -> bool) {
     while ask().await {}
     for second in 0..3 {
         let before = server.calls("evalsha");

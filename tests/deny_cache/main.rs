@@ -4,6 +4,7 @@
 mod attack;
 mod changes;
 mod elsewhere;
+mod groups;
 mod history;
 mod shadow;
 #[path = "../support/mod.rs"]

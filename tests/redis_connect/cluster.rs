@@ -383,13 +383,10 @@ async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
     let to = (from + 1) % 3;
     let slot = pair.cluster.begin_to_move(&key, from, to);
     pair.cluster.move_key(&key, from, to);
+    let rejected = || pair.cluster.masters[from].rejected_calls("evalsha");
+    let before = rejected();
     let asked = tokio::spawn(take());
-    let refused = || {
-        pair.cluster.masters[from]
-            .info("errorstats")
-            .contains("TRYAGAIN")
-    };
-    tokio::task::block_in_place(|| until("it was refused once", refused));
+    tokio::task::block_in_place(|| until("it was refused once", || rejected() > before));
     pair.cluster.move_key(&second, from, to);
     pair.cluster.end_move(slot, from, to);
     let decisions = asked.await.unwrap().unwrap();

@@ -2,6 +2,7 @@
 #![cfg(feature = "redis")]
 
 mod cluster;
+mod groups;
 mod load;
 mod self_test;
 mod sentinel;

@@ -10,6 +10,8 @@ use support::redis::Server;
 
 mod expiry;
 mod foreign;
+mod group_faults;
+mod group_shadows;
 mod groups;
 mod rights;
 mod shadow;

@@ -3,6 +3,7 @@
 use tower_throttle::{Key, Limit, Policy, RequestHead, ResponseHead};
 
 mod costs;
+mod crowd;
 mod late;
 mod unsettled;
 

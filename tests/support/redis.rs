@@ -1,6 +1,7 @@
 //! A Redis server of a test's own, on a free port, stopped with the test.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -102,12 +103,26 @@ impl Server {
             if !matches!(self.process.0.try_wait(), Ok(None)) {
                 return false;
             }
-            match self.try_query::<String>(redis::cmd("PING")) {
-                Ok(_) => return true,
+            match self.is_this() {
+                Ok(true) => return true,
+                Ok(false) => {
+                    // Whose keys are none of ours to look through.
+                    self.kill();
+                    return false;
+                }
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         false
+    }
+
+    /// Whether it is this server that answers on its port: another test's may have been quicker there,
+    /// and answers while this one has not ended yet.
+    fn is_this(&self) -> redis::RedisResult<bool> {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("GET").arg("dir");
+        let (_, directory): (String, String) = self.try_query(config)?;
+        Ok(Path::new(&directory).file_name() == self.directory.path().file_name())
     }
 
     pub fn port(&self) -> u16 {
@@ -187,12 +202,21 @@ impl Server {
 
     /// How often a command was called since the server started.
     pub fn calls(&self, command: &str) -> u64 {
+        self.command_stat(command, "calls=")
+    }
+
+    /// How often it did not even begin with a command, as a node of a cluster that sends elsewhere.
+    pub fn rejected_calls(&self, command: &str) -> u64 {
+        self.command_stat(command, "rejected_calls=")
+    }
+
+    fn command_stat(&self, command: &str, name: &str) -> u64 {
         let stats = self.info("commandstats");
-        let line = format!("cmdstat_{command}:calls=");
-        stats
-            .lines()
-            .find_map(|stat| stat.strip_prefix(&line)?.split(',').next()?.parse().ok())
-            .unwrap_or(0)
+        let line = format!("cmdstat_{command}:");
+        let mut of_command = stats.lines().filter_map(|stat| stat.strip_prefix(&line));
+        of_command
+            .find_map(|stat| stat.split(',').find_map(|stat| stat.strip_prefix(name)))
+            .map_or(0, |count| count.parse().unwrap())
     }
 
     /// The keys that would stay for ever.

@@ -20,6 +20,7 @@ const GROUPS = [
 
 const $ = (id) => document.getElementById(id);
 const sum = (counts, names) => names.reduce((total, name) => total + (counts[name] ?? 0), 0);
+const sumAll = (counts) => sum(counts, Object.keys(counts));
 
 // Texts are only ever set as texts: names come from configurations, subjects from clients.
 function element(name, attributes = {}, ...children) {
@@ -207,6 +208,8 @@ const rows = new Map();
 function makeRow(name) {
   const row = {
     limit: element("span", { class: "small" }),
+    group: element("span", { class: "small group" }),
+    leases: element("span", { class: "small leases" }),
     mode: element("select", { "aria-label": `Mode of ${name}` }),
     cells: GROUPS.slice(0, 3).map((group) => ({
       group,
@@ -219,7 +222,7 @@ function makeRow(name) {
   row.mode.addEventListener("change", () => setMode(row, name, row.mode.value));
   const numbers = row.cells.map(({ group, now, total }) =>
     element("td", { role: "cell", class: "number", "data-label": group.label }, now, total));
-  const title = element("td", { role: "cell" }, element("span", { class: "name" }, name), row.limit);
+  const title = element("td", { role: "cell" }, element("span", { class: "name" }, name), row.limit, row.group, row.leases);
   row.node = element("tr", { role: "row" }, title, element("td", { role: "cell" }, row.mode), ...numbers);
   return row;
 }
@@ -238,6 +241,16 @@ async function setMode(row, name, mode) {
   poll();
 }
 
+// How much of a limit is held in advance, and what part of the recent decisions came from there.
+function leasesOf({ name, quota_lease: lease }) {
+  if (lease === null) return "";
+  const policy = (state) => state.policies.find((other) => other.name === name);
+  const leased = grow((state) => policy(state)?.leased ?? 0);
+  const decided = grow((state) => sumAll(policy(state)?.decisions ?? {}));
+  const part = decided > 0 ? `; ${Math.floor((100 * leased) / decided)} % of recent decisions` : "";
+  return `leases: ${lease}${part}`;
+}
+
 function drawPolicies(state) {
   const names = state.policies.map((policy) => policy.name);
   const known = [...rows.keys()];
@@ -253,6 +266,8 @@ function drawPolicies(state) {
   for (const policy of state.policies) {
     const row = rows.get(policy.name);
     setText(row.limit, `${policy.algorithm}: ${policy.limit}`);
+    setText(row.group, policy.group === null ? "" : `group: ${policy.group}`);
+    setText(row.leases, leasesOf(policy));
     if (!row.pending && row.mode.value !== policy.mode) row.mode.value = policy.mode;
     for (const { group, now, total } of row.cells) {
       const read = (state) => {

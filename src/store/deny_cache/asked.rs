@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::denials::Denials;
 use super::table::Ticket;
 use crate::algorithm::{Action, Algorithm, Known};
-use crate::decision::Decisions;
+use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::Check;
 use crate::time::Micros;
@@ -65,7 +65,7 @@ impl Asked {
         }
     }
 
-    pub(in crate::store) fn decided(self, decisions: &Decisions) {
+    pub(in crate::store) fn decided(self, decisions: &[Decision]) {
         let each = || self.checks.iter().zip(decisions.iter());
         let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
         let received = self.denials.now();

@@ -1,8 +1,10 @@
 //! `QuotaLease`: how much of a limit a process may hold in advance, and for how long.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::ConfigError;
+use crate::limit::Words;
 use crate::time::Micros;
 
 /// A process that decides often about the same subject takes a batch of permits in one trip, and
@@ -115,8 +117,37 @@ impl QuotaLease {
     }
 }
 
+/// The numbers in words: `at most 10 % for 1 s`.
+impl fmt::Display for QuotaLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // 0.07 is 7 %, not the 7.000000000000001 % that the product is.
+        let percent = (self.share * 1e8).round() / 1e6;
+        write!(f, "at most {percent} % for {}", Words(self.max_age))
+    }
+}
+
 impl Default for QuotaLease {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_its_numbers_in_words() {
+        let half_a_second = Duration::from_millis(500);
+        for (lease, words) in [
+            (QuotaLease::new(), "at most 10 % for 1 s"),
+            (QuotaLease::new().share(0.07), "at most 7 % for 1 s"),
+            (
+                QuotaLease::new().share(0.000_5).max_age(half_a_second),
+                "at most 0.05 % for 500 ms",
+            ),
+        ] {
+            assert_eq!(lease.to_string(), words);
+        }
     }
 }

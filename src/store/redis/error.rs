@@ -9,7 +9,7 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 23] = [
+const CODES: [(&str, StoreErrorKind); 24] = [
     ("foreign value", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
@@ -17,11 +17,12 @@ const CODES: [(&str, StoreErrorKind); 23] = [
     ("NOAUTH", StoreErrorKind::Configuration),
     ("WRONGPASS", StoreErrorKind::Configuration),
     ("NOPERM", StoreErrorKind::Configuration),
-    // The same within a script, which has no code of its own on Redis 7.0.
+    // The same within a script, which has no code of its own: up to Redis 7.0, and since.
     (
         "The user executing the script",
         StoreErrorKind::Configuration,
     ),
+    ("ACL failure in script", StoreErrorKind::Configuration),
     ("MOVED", StoreErrorKind::Configuration),
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
@@ -40,7 +41,7 @@ const CODES: [(&str, StoreErrorKind); 23] = [
 ];
 
 /// What to do about errors that do not go away by themselves, first match first.
-const ADVICE: [(&str, &str); 13] = [
+const ADVICE: [(&str, &str); 14] = [
     (
         "NOAUTH",
         "the server wants a password: put user:password@ or :password@ into the URL",
@@ -49,14 +50,9 @@ const ADVICE: [(&str, &str); 13] = [
         "WRONGPASS",
         "the server refuses the user or the password in the URL",
     ),
-    (
-        "NOPERM",
-        "the server's user lacks a right, see the documentation of RedisStore for those it needs",
-    ),
-    (
-        "The user executing the script",
-        "the server's user lacks a right, see the documentation of RedisStore for those it needs",
-    ),
+    ("NOPERM", GRANT_RIGHTS),
+    ("The user executing the script", GRANT_RIGHTS),
+    ("ACL failure in script", GRANT_RIGHTS),
     ("MOVED", USE_CLUSTER),
     ("ASK", USE_CLUSTER),
     ("CROSSSLOT", USE_CLUSTER),
@@ -85,6 +81,8 @@ const ADVICE: [(&str, &str); 13] = [
     ),
 ];
 
+const GRANT_RIGHTS: &str =
+    "the server's user lacks a right, see the documentation of RedisStore for those it needs";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
 
 /// What to do, with the error itself as its source.
@@ -211,5 +209,23 @@ mod tests {
         }
         let busy = answered("BUSY Redis is busy running a script.");
         assert!(!is_connection_lost(&busy));
+    }
+
+    #[test]
+    fn a_right_that_a_script_lacks_is_known_by_the_words_of_every_server() {
+        for line in [
+            // Redis 6.2, 7.0, and since 7.2 as Valkey.
+            "ERR Error running script (call to f_0123): @user_script:1: @user_script: 1: The user \
+             executing the script can't run this command or subcommand",
+            "ERR The user executing the script can't run this command or subcommand script: 0123, \
+             on @user_script:1.",
+            "ERR ACL failure in script: User limiter has no permissions to run the 'set' command \
+             script: 0123, on @user_script:1.",
+        ] {
+            let error = answered(line);
+            assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
+            let advice = of_question(error).source().unwrap().to_string();
+            assert!(advice.contains("lacks a right"), "{advice}");
+        }
     }
 }

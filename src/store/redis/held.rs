@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
-use super::error::is_no_script;
+use super::error::{is_demoted, is_no_script};
 use super::script::Scripted;
 
 /// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
@@ -81,7 +81,11 @@ impl Held {
     pub(super) async fn command(&self, command: &Cmd) -> RedisResult<Value> {
         let mut connection = self.connection.clone();
         let reply = connection.send_packed_command(command).await?;
-        reply.extract_error()
+        match reply {
+            Value::ServerError(error) => Err(error.into()),
+            Value::Array(parts) => of_parts(parts),
+            reply => Ok(reply),
+        }
     }
 
     /// Has a script run that does nothing. A server answers a PING also while it lets scripts wait.
@@ -109,6 +113,18 @@ impl Held {
 
     fn age_ms(&self) -> u64 {
         u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// An error among them is that of a part; only that a server which was demoted is none to ask at all.
+fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
+    let errors = parts.iter().filter_map(|part| match part {
+        Value::ServerError(error) => Some(RedisError::from(error.clone())),
+        _ => None,
+    });
+    match errors.into_iter().find(is_demoted) {
+        Some(error) => Err(error),
+        None => Ok(Value::Array(parts)),
     }
 }
 

@@ -47,16 +47,18 @@ impl Prefix {
     /// The key that a check's state is in.
     pub(super) fn key(&self, check: &Check<'_>) -> String {
         let Self(prefix) = self;
-        let (policy, subject) = (check.policy, check.subject);
+        let digits = check.subject.digits();
+        let subject = std::str::from_utf8(&digits).unwrap_or_default();
+        // In one piece: it is made for every question.
         if let Some(group) = shared_by(check) {
-            return format!("{prefix}:group1:{{{subject}}}:{group}");
+            return [prefix, ":group1:{", subject, "}:", group].concat();
         }
-        let (layout, name) = (check.algorithm.name(), policy.name());
+        let (layout, name) = (check.algorithm.name(), check.policy.name());
         let rate = match check.algorithm.packs() {
             true => String::new(),
             false => further_rate(check),
         };
-        format!("{prefix}:{layout}1{rate}:{{{subject}}}:{name}")
+        [prefix, ":", layout, "1", &rate, ":{", subject, "}:", name].concat()
     }
 }
 

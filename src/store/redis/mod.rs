@@ -12,14 +12,15 @@ use crate::time::Clock;
 mod address;
 mod builder;
 mod cluster;
-mod coalesce;
 mod connect;
 mod error;
+mod fingerprints;
 mod held;
 mod keys;
 mod lane;
 mod places;
 mod plain;
+mod plain_batch;
 mod plain_pack;
 mod queue;
 mod reply;
@@ -27,7 +28,9 @@ mod script;
 mod self_test;
 mod sentinel;
 mod server;
+mod shared_trips;
 mod split;
+mod stop;
 mod take;
 mod tls;
 
@@ -51,11 +54,12 @@ pub use reply::fuzzing::redis_reply;
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
-/// Requests about the same key share trips: while one is on its way, others wait until it is back, and
-/// then go together, up to 256, first come, first served. So a hot key costs the server one script for
-/// each trip, and a request waits for one trip more at most. That is for requests that one enforced
-/// policy judges, and whose permits are not given back: not with `max_wait`, `settle` and `count_if`, and
-/// not for [`concurrency`](crate::Limit::concurrency).
+/// Requests share trips: while one is on its way, others wait until it is back, and then go together, up
+/// to 256, first come, first served. Those about the same key are one step of a script, so that a hot key
+/// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
+/// at a rate whose permits take whole microseconds each, are one script whatever their keys, and two such
+/// trips are under way at once; not so in a cluster. All of that is for requests that one rate of one
+/// enforced policy judges, and not for [`concurrency`](crate::Limit::concurrency).
 ///
 /// # Servers
 ///
@@ -97,7 +101,7 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +set +incrby +del
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +set +incrby +del
 /// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.

@@ -5,54 +5,11 @@ use redis::{Cmd, Value};
 use super::keys::Prefix;
 use super::reply::rows;
 use super::script::{Composed, Row, Script, Scripted, queue_script};
-use crate::algorithm::{Action, Algorithm, Patience, Reading, decide_alone};
-use crate::decision::Decisions;
+use super::take::Take;
+use crate::algorithm::Reading;
 use crate::error::StoreError;
 use crate::key::Subject;
-use crate::store::Check;
-use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
-
-/// One that may share a trip with others.
-pub(super) struct Single {
-    check: OwnedCheck,
-    /// Zero asks the server's clock.
-    now: Micros,
-}
-
-impl Single {
-    /// `None` when the checks ask for something else than one take for good.
-    pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Self> {
-        let [check] = checks else { return None };
-        let Action::Take(take) = &check.action else {
-            return None;
-        };
-        let may_share = take.is_final
-            && take.cost > 0
-            && take.patience == Patience::None
-            && take.lease.is_none()
-            && check.algorithm.lease().is_none()
-            && !check.algorithm.is_penalty()
-            && !check.is_shadow;
-        may_share.then(|| Self {
-            check: OwnedCheck::of(check),
-            now,
-        })
-    }
-
-    pub(super) fn now(&self) -> Micros {
-        self.now
-    }
-
-    /// What it asks.
-    pub(super) fn check(&self) -> Check<'_> {
-        self.check.check()
-    }
-
-    pub(super) fn algorithm(&self) -> Algorithm {
-        self.check.algorithm
-    }
-}
 
 /// Takes of one key with equal costs, one behind the other.
 struct Run {
@@ -71,31 +28,27 @@ pub(super) struct Queue {
 
 impl Queue {
     /// `None` of no takes.
-    pub(super) fn of<'a>(
-        checks: impl Iterator<Item = Check<'a>>,
-        prefix: &Prefix,
-        now: Micros,
-    ) -> Option<Self> {
-        let mut checks = checks.peekable();
-        let first = *checks.peek()?;
+    pub(super) fn of(takes: &[&Take], prefix: &Prefix) -> Option<Self> {
+        let first = takes.first()?.check();
         let script = queue_script(&first);
         let mut runs: Vec<Run> = Vec::new();
         let mut last = None;
-        for check in checks {
-            match runs.last_mut().filter(|_| last == Some(check.action)) {
+        for check in takes.iter().map(|take| take.check()) {
+            let asked = Some((check.algorithm, check.action));
+            match runs.last_mut().filter(|_| last == asked) {
                 Some(run) => run.takes += 1,
                 None => runs.push(Run {
                     row: Row::of(&check, script, false),
                     takes: 1,
                 }),
             }
-            last = Some(check.action);
+            last = asked;
         }
         Some(Self {
             script,
             key: prefix.key(&first),
             subject: first.subject,
-            now,
+            now: takes.iter().map(|take| take.now).max()?,
             runs,
         })
     }
@@ -148,9 +101,4 @@ impl Scripted for Queue {
         }
         command
     }
-}
-
-/// The decision on a take of which this was read.
-pub(super) fn decision(check: &Check<'_>, reading: Reading) -> Decisions {
-    decide_alone(check.ask(), &reading).into()
 }

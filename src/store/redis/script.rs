@@ -314,7 +314,7 @@ pub(super) fn commands() -> Vec<String> {
         .chain([STATES, DECIDE, SHADOW, QUEUE])
         .chain([
             super::plain::TEXT,
-            super::plain::QUEUE_TEXT,
+            super::plain_batch::TEXT,
             super::plain_pack::TEXT,
         ])
         .flat_map(|text| text.split("call(\"").skip(1));

@@ -7,19 +7,19 @@ use std::time::Duration;
 use redis::Value;
 
 use super::cluster::Cluster;
-use super::coalesce::{Coalescing, Told, Turn};
 use super::error::is_other_form;
 use super::keys::Prefix;
 use super::lane::{Failed, Lane};
 use super::places::Places;
-use super::plain::{self, Plain};
+use super::plain::{self, Alone};
 use super::plain_pack::PlainPack;
-use super::queue::Single;
 use super::reply::Expected;
 use super::script::{Question, Scripted};
+use super::shared_trips::{SharedTrips, Told, Trip as OwnTrip, Turn};
+
 use super::split::{self, Part};
-use super::take::{Asking, Take, Together};
-use crate::algorithm::Reading;
+use super::take::{Readings, Take, Together};
+use crate::algorithm::{PlainTake, Reading};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -35,7 +35,7 @@ struct Shared {
     servers: Servers,
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
-    coalescing: Coalescing,
+    shared_trips: SharedTrips,
     places: Places,
 }
 
@@ -50,21 +50,16 @@ pub(super) enum Servers {
 pub(super) struct Trip {
     server: Server,
     asked: Asked,
-    /// Who remembers what is denied.
-    noted: Option<Noted>,
+    /// Who remembers what is denied; of a take, that knows it itself.
+    noted: Option<Box<Noted>>,
 }
 
-/// What is asked, from the leanest to what can ask everything. What is rare is boxed: the size of all
-/// trips is that of the largest.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a plain take is what most questions are, and a box an allocation"
-)]
+/// What is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is that
+/// of the largest.
 enum Asked {
     Nothing,
-    Plain(Plain),
+    Take(Box<Take>),
     PlainPack(Box<PlainPack>),
-    Single(Box<Single>),
     Any(Box<Any>),
     Split(Vec<Part>),
 }
@@ -82,7 +77,7 @@ impl Server {
             servers,
             prefix,
             clock,
-            coalescing: Coalescing::default(),
+            shared_trips: SharedTrips::default(),
             places: Places::default(),
         }))
     }
@@ -99,16 +94,21 @@ impl Server {
         self.0.clock.as_ref()
     }
 
-    pub(super) fn coalescing(&self) -> &Coalescing {
-        &self.0.coalescing
+    pub(super) fn shared_trips(&self) -> &SharedTrips {
+        &self.0.shared_trips
     }
 
     pub(super) fn trip(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Trip {
-        Trip {
+        let mut trip = Trip {
             server: self.clone(),
             asked: self.asked(checks),
-            noted,
+            noted: None,
+        };
+        match &mut trip.asked {
+            Asked::Take(take) => take.noted = noted,
+            _ => trip.noted = noted.map(Box::new),
         }
+        trip
     }
 
     fn asked(&self, checks: &[Check<'_>]) -> Asked {
@@ -120,12 +120,10 @@ impl Server {
             && checks.iter().any(|check| check.subject != first.subject);
         if is_split {
             Asked::Split(split::parts(checks))
-        } else if let Some(plain) = Plain::of(checks, prefix, now) {
-            Asked::Plain(plain)
+        } else if let Some(take) = Take::of(checks, now) {
+            Asked::Take(take)
         } else if let Some(pack) = PlainPack::of(checks, prefix, now) {
             Asked::PlainPack(Box::new(pack))
-        } else if let Some(single) = Single::of(checks, now) {
-            Asked::Single(Box::new(single))
         } else {
             Asked::Any(Box::new(Any {
                 question: Question::new(checks, prefix, now),
@@ -155,50 +153,56 @@ impl Server {
     }
 
     /// One take, which may share a trip with others.
-    async fn answer_take(&self, mut take: Take) -> Result<Decisions, StoreError> {
-        let take = loop {
-            take = match Coalescing::enter(self, take) {
-                Turn::Go(_turn, take) => {
-                    let Asking::Plain(plain) = &take.asking else {
-                        let answer = Box::pin(self.ask_any(&[take.asking.check()])).await;
-                        return told(take.noted, answer);
-                    };
-                    match self.ask_plain(plain, plain.subject()).await? {
-                        Some(debt) => {
-                            let reading = plain.read(debt);
-                            return Ok(take.decided(reading));
-                        }
-                        None => break take,
-                    }
-                }
-                Turn::Wait(told) => match told.await {
-                    Ok(Told::Decided(decisions)) => return Ok(decisions),
-                    Ok(Told::OtherForm(take)) => break take,
-                    Ok(Told::NotAsked(take)) => take,
-                    Ok(Told::Failed(error)) => return Err(error),
-                    Err(gone) => {
-                        return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
-                    }
-                },
+    async fn answer_take(&self, mut take: Box<Take>) -> Result<Decisions, StoreError> {
+        loop {
+            let told = match SharedTrips::enter(self, take) {
+                // Boxed, as the future of those who wait has room for it, too.
+                Turn::Go(trip, take) => return Box::pin(self.go_alone(trip, take)).await,
+                Turn::Wait(told) => told.await,
             };
+            take = match told {
+                Ok(Told::Decided(decision)) => return Ok(decision.into()),
+                Ok(Told::OtherForm(take)) => return Box::pin(self.ask_alone(take)).await,
+                Ok(Told::Failed(error)) => return Err(error),
+                Ok(Told::NotAsked(take)) => take,
+                Err(gone) => {
+                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
+                }
+            }
+        }
+    }
+
+    async fn go_alone(&self, trip: OwnTrip, take: Box<Take>) -> Result<Decisions, StoreError> {
+        let Some(plain) = take.plain else {
+            return self.ask_alone(take).await;
         };
-        let answer = Box::pin(self.ask_any(&[take.asking.check()])).await;
+        if let Some(reading) = self.ask_plain(&take, plain).await? {
+            return Ok(take.decided(reading).into());
+        }
+        drop(trip);
+        self.ask_alone(take).await
+    }
+
+    /// One take, by the script for everything.
+    async fn ask_alone(&self, take: Box<Take>) -> Result<Decisions, StoreError> {
+        let answer = self.ask_any(&[take.check()]).await;
         told(take.noted, answer)
     }
 
-    /// What is read of each of some takes; `None` when the key's state has another form.
-    pub(super) async fn ask_together(
-        &self,
-        together: &Together,
-    ) -> Result<Option<Vec<Reading>>, StoreError> {
+    /// What is read of each of some takes.
+    pub(super) async fn ask_together(&self, together: &Together) -> Result<Readings, StoreError> {
         match together {
-            Together::Plain(queue) => {
-                let debt = self.ask_plain(queue, queue.subject()).await?;
-                Ok(debt.map(|debt| queue.read(debt)))
-            }
+            Together::Plain(batch) => match self.send(batch, batch.subject()).await {
+                Ok(reply) => batch.read(&reply),
+                Err(failed) => Err(failed.into()),
+            },
             Together::Any(queue) => {
                 let reply = self.send(queue, queue.subject()).await?;
-                queue.read(reply).map(Some)
+                let readings = queue.read(reply)?;
+                Ok(readings
+                    .into_iter()
+                    .map(|reading| Ok(Some(reading)))
+                    .collect())
             }
         }
     }
@@ -215,14 +219,15 @@ impl Server {
         }
     }
 
-    /// What the key of plain takes owed; `None` when its state has another form.
+    /// What is read of a plain take; `None` when its key has another form.
     async fn ask_plain(
         &self,
-        question: &impl Scripted,
-        subject: Subject,
-    ) -> Result<Option<u64>, StoreError> {
-        match self.send(question, subject).await {
-            Ok(reply) => Ok(plain::debt(&reply)),
+        take: &Take,
+        plain: PlainTake,
+    ) -> Result<Option<Reading>, StoreError> {
+        let question = Alone::of(take, plain, &self.0.prefix);
+        match self.send(&question, take.check().subject).await {
+            Ok(reply) => Ok(plain::debt(&reply).map(|debt| plain.read(debt))),
             Err(Failed::Answer(error)) if is_other_form(&error) => Ok(None),
             Err(failed) => Err(failed.into()),
         }
@@ -257,19 +262,12 @@ impl Trip {
         let _place = server.0.places.take()?;
         let answer = match self.asked {
             Asked::Nothing => Ok(Decisions::default()),
-            Asked::Plain(plain) => {
-                let asking = Asking::Plain(plain);
-                return server.answer_take(Take { asking, noted }).await;
-            }
-            Asked::Single(single) => {
-                let asking = Asking::Single(single);
-                return Box::pin(server.answer_take(Take { asking, noted })).await;
-            }
+            Asked::Take(take) => return server.answer_take(take).await,
             Asked::PlainPack(pack) => Box::pin(server.answer_plain_pack(&pack)).await,
             Asked::Any(any) => Box::pin(server.answer_any(&any)).await,
             Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
         };
-        told(noted, answer)
+        told(noted.map(|noted| *noted), answer)
     }
 }
 

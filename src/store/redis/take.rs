@@ -1,90 +1,88 @@
 //! `Take`: a question that may share a trip with others, and `Together`: those that do.
 
-use super::keys::Prefix;
-use super::plain::{Plain, PlainQueue};
-use super::queue::{Queue, Single, decision};
-use crate::algorithm::{Algorithm, Reading};
-use crate::decision::Decisions;
+use super::keys::{Prefix, field};
+use super::plain_batch::PlainBatch;
+use super::queue::Queue;
+use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
+use crate::decision::Decision;
+use crate::error::StoreError;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
+use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
 
-/// A take, and who is to be told of its answer for the memory of denials.
+/// A take by one enforced check. It is handed from who asks to who goes on the trip, and may come
+/// back: so it stays in one place.
 pub(super) struct Take {
-    pub(super) asking: Asking,
+    /// What its key is known by in this process.
+    pub(super) fingerprint: u128,
+    check: OwnedCheck,
+    /// What it is where one integer tells all.
+    pub(super) plain: Option<PlainTake>,
+    /// Zero asks the server's clock.
+    pub(super) now: Micros,
+    /// Who is to be told of its answer, for the memory of denials.
     pub(super) noted: Option<Noted>,
 }
 
-/// What a take asks.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a plain take is what most questions are, and a box an allocation"
-)]
-pub(super) enum Asking {
-    Plain(Plain),
-    Single(Box<Single>),
-}
-
 impl Take {
-    /// The decision, when this was read.
-    pub(super) fn decided(self, reading: Reading) -> Decisions {
-        let decisions = decision(&self.asking.check(), reading);
-        if let Some(noted) = self.noted {
-            noted.decided(&decisions);
-        }
-        decisions
-    }
-}
-
-impl Asking {
-    /// What its key is known by in this process.
-    pub(super) fn fingerprint(&self) -> u128 {
-        self.check().fingerprint()
-    }
-
-    pub(super) fn algorithm(&self) -> Algorithm {
-        match self {
-            Self::Plain(plain) => plain.algorithm(),
-            Self::Single(single) => single.algorithm(),
-        }
-    }
-
-    fn now(&self) -> Micros {
-        match self {
-            Self::Plain(plain) => plain.now(),
-            Self::Single(single) => single.now(),
-        }
+    /// `None` when the checks ask for something else.
+    pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
+        let [check] = checks else { return None };
+        let Action::Take(take) = &check.action else {
+            return None;
+        };
+        let may_share = take.cost > 0
+            && take.lease.is_none()
+            && check.algorithm.lease().is_none()
+            && !check.algorithm.is_penalty()
+            && !check.is_shadow;
+        may_share.then(|| {
+            let plain = PlainTake::of(&check.algorithm, &check.action);
+            Box::new(Self {
+                // Another algorithm has another key.
+                fingerprint: check.fingerprint() ^ u128::from(check.algorithm.number()),
+                check: OwnedCheck::of(check),
+                plain: plain.filter(|_| field(check).is_empty()),
+                now,
+                noted: None,
+            })
+        })
     }
 
     /// What it asks.
     pub(super) fn check(&self) -> Check<'_> {
-        match self {
-            Self::Plain(plain) => plain.check(),
-            Self::Single(single) => single.check(),
+        self.check.check()
+    }
+
+    /// The decision, when this was read.
+    pub(super) fn decided(self: Box<Self>, reading: Reading) -> Decision {
+        let decision = decide_alone(self.check().ask(), &reading);
+        if let Some(noted) = self.noted {
+            noted.decided(&[decision]);
         }
+        decision
     }
 }
 
+/// What was read of each of some takes; `None` of one whose key has another form, and of one that failed
+/// alone, why.
+pub(super) type Readings = Vec<Result<Option<Reading>, StoreError>>;
+
 /// Takes that share a trip.
 pub(super) enum Together {
-    Plain(PlainQueue),
+    Plain(PlainBatch),
+    /// Of one key.
     Any(Queue),
 }
 
 impl Together {
     /// By the leanest script that can. `None` of no takes.
-    pub(super) fn of<'a>(
-        asking: impl Iterator<Item = &'a Asking> + Clone,
-        prefix: &Prefix,
-    ) -> Option<Self> {
-        let plain = asking.clone().map(|asking| match asking {
-            Asking::Plain(plain) => Some(&plain.asked),
-            Asking::Single(_) => None,
-        });
-        if plain.clone().all(|plain| plain.is_some()) {
-            return PlainQueue::of(plain.flatten()).map(Self::Plain);
+    pub(super) fn of(takes: &[&Take], prefix: &Prefix) -> Option<Self> {
+        let plain = takes.iter().map(|take| Some((*take, take.plain?)));
+        match plain.collect::<Option<Vec<_>>>() {
+            Some(plain) => PlainBatch::of(&plain, prefix).map(Self::Plain),
+            None => Queue::of(takes, prefix).map(Self::Any),
         }
-        let now = asking.clone().map(Asking::now).max()?;
-        Queue::of(asking.map(Asking::check), prefix, now).map(Self::Any)
     }
 }

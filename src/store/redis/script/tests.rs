@@ -8,7 +8,7 @@ use crate::time::SECOND;
 /// The scripts that are sent as they are.
 const WHOLE: [&str; 4] = [
     super::super::plain::TEXT,
-    super::super::plain::QUEUE_TEXT,
+    super::super::plain_batch::TEXT,
     super::super::plain_pack::TEXT,
     super::super::self_test::TEXT,
 ];

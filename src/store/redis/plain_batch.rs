@@ -1,0 +1,182 @@
+//! Plain takes that share a trip, of one key or of many, answered with one integer for each key.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+
+use super::error::of_question;
+use super::fingerprints::{ByFingerprint, FingerprintMap};
+use super::keys::Prefix;
+use super::plain;
+use super::reply::bad;
+use super::script::{Script, Scripted};
+use super::take::{Readings, Take};
+use crate::algorithm::PlainTake;
+use crate::error::StoreError;
+use crate::key::Subject;
+use crate::time::Micros;
+
+pub(super) const TEXT: &str = include_str!("../../../lua/plain_batch.lua");
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+
+/// About so long is a key with what stands around it: a command is to be made in one piece.
+const KEY_BYTES: usize = 80;
+
+/// The question: takes in the order in which they came, key by key.
+pub(super) struct PlainBatch {
+    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    subject: Subject,
+    now: Micros,
+    keys: Vec<Key>,
+    /// Of each take.
+    places: Vec<Place>,
+}
+
+/// A key, and what is taken of it.
+struct Key {
+    name: String,
+    runs: SmallVec<[Run; 1]>,
+}
+
+/// Equal takes of a key, one behind the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Run {
+    take: PlainTake,
+    takes: u32,
+}
+
+/// Where a take stands: of which key, in which of its runs, behind how many others.
+struct Place {
+    key: u32,
+    run: u32,
+    behind: u32,
+}
+
+impl PlainBatch {
+    /// `None` of no takes.
+    pub(super) fn of(takes: &[(&Take, PlainTake)], prefix: &Prefix) -> Option<Self> {
+        let (first, _) = takes.first()?;
+        let mut batch = Self {
+            subject: first.check().subject,
+            now: Micros::ZERO,
+            keys: Vec::with_capacity(takes.len()),
+            places: Vec::with_capacity(takes.len()),
+        };
+        let mut positions = FingerprintMap::with_capacity_and_hasher(takes.len(), ByFingerprint);
+        for (take, plain) in takes {
+            let position = *positions
+                .entry(take.fingerprint)
+                .or_insert(batch.keys.len());
+            batch.now = batch.now.max(take.now);
+            if position == batch.keys.len() {
+                batch.keys.push(Key {
+                    name: prefix.key(&take.check()),
+                    runs: SmallVec::new(),
+                });
+            }
+            let place = batch.keys[position].add(*plain);
+            batch.places.push(Place {
+                key: position as u32,
+                ..place
+            });
+        }
+        Some(batch)
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    /// What is read of each take; `None` of one whose key has another form.
+    ///
+    /// # Errors
+    ///
+    /// A reply of any other shape; and of a take, that the server does not write its key.
+    pub(super) fn read(&self, reply: &Value) -> Result<Readings, StoreError> {
+        let Value::Array(debts) = reply else {
+            return Err(bad("no array"));
+        };
+        let mut runs = 0;
+        let first_runs = self.keys.iter().map(|key| {
+            let first = runs;
+            runs += key.runs.len();
+            first
+        });
+        let first_runs: Vec<_> = first_runs.collect();
+        if debts.len() != runs {
+            return Err(bad("an array of another length"));
+        }
+        let read = self.places.iter().map(|place| {
+            let (key, run) = (place.key as usize, place.run as usize);
+            let take = self.keys[key].runs[run].take;
+            match &debts[first_runs[key] + run] {
+                Value::ServerError(error) => Err(of_question(error.clone().into())),
+                debt => Ok(plain::debt(debt).map(|debt| take.read_behind(debt, place.behind))),
+            }
+        });
+        Ok(read.collect())
+    }
+
+    /// The rows of the script's arguments: equal runs, and how many keys in a row have one. No keys: the
+    /// last one has that run, too.
+    fn rows(&self) -> Vec<(Run, usize)> {
+        let mut rows: Vec<(Run, usize)> = Vec::new();
+        for key in &self.keys {
+            for (position, run) in key.runs.iter().enumerate() {
+                match rows.last_mut() {
+                    Some((last, keys)) if position == 0 && last == run && *keys > 0 => *keys += 1,
+                    _ => rows.push((*run, usize::from(position == 0))),
+                }
+            }
+        }
+        rows
+    }
+}
+
+impl Key {
+    /// Where the take stands among those of the key.
+    fn add(&mut self, take: PlainTake) -> Place {
+        match self.runs.last_mut() {
+            Some(run) if run.take == take => run.takes += 1,
+            _ => self.runs.push(Run { take, takes: 1 }),
+        }
+        Place {
+            key: 0,
+            run: self.runs.len() as u32 - 1,
+            behind: self.runs.last().map_or(0, |run| run.takes - 1),
+        }
+    }
+}
+
+impl Scripted for PlainBatch {
+    fn script(&self) -> &Script {
+        &SCRIPT
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let rows = self.rows();
+        let (arguments, bytes) = (
+            4 + self.keys.len() + 4 * rows.len(),
+            KEY_BYTES * (self.keys.len() + rows.len()),
+        );
+        let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
+        command.arg(verb).arg(script).arg(self.keys.len());
+        for key in &self.keys {
+            command.arg(&key.name);
+        }
+        command.arg(self.now.get());
+        for (Run { take, takes }, keys) in rows {
+            command
+                .arg(take.cost_us)
+                .arg(take.room_us)
+                .arg(takes)
+                .arg(keys);
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::algorithm::{Action, Algorithm, State, decide_alone};
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::store::{Check, FailureMode, PolicyId};
+use crate::time::SECOND;
+
+const NOW: Micros = Micros::new(1_800_000_000_000_000);
+
+const CAPACITIES: [u32; 3] = [5, 20, 50];
+
+/// A take of one of some keys, under one of some limits.
+type Asked = (usize, usize, u32);
+
+fn plain(policy: &PolicyId, (key, limit, cost): Asked) -> Box<Take> {
+    let capacity = CAPACITIES[limit];
+    let algorithm = Algorithm::try_from(&Limit::gcra(1, SECOND).burst(capacity)).unwrap();
+    let check = Check {
+        policy,
+        subject: Subject::from(&Key::from(["alice", "bob", "carol"][key])),
+        algorithm,
+        action: Action::spend(cost.min(capacity)),
+        is_shadow: false,
+        on_store_failure: FailureMode::Allow,
+    };
+    Take::of(&[check], NOW).unwrap()
+}
+
+fn batch(takes: &[Box<Take>]) -> PlainBatch {
+    let plain: Vec<_> = takes
+        .iter()
+        .map(|take| (&**take, take.plain.unwrap()))
+        .collect();
+    PlainBatch::of(&plain, &Prefix::default()).unwrap()
+}
+
+/// What the script replies: each run's debt before it, when the keys owe so much.
+fn reply(batch: &PlainBatch, mut owed: impl FnMut(&str) -> u64) -> Value {
+    let mut debts = Vec::new();
+    for key in &batch.keys {
+        let mut debt = owed(&key.name);
+        for run in &key.runs {
+            debts.push(Value::Int(debt.try_into().unwrap()));
+            for _ in 0..run.takes {
+                if debt <= run.take.room_us {
+                    debt += run.take.cost_us;
+                }
+            }
+        }
+    }
+    Value::Array(debts)
+}
+
+fn arguments(batch: &PlainBatch) -> Vec<String> {
+    let command = batch.by_digest();
+    let texts = command.args_iter().map(|argument| match argument {
+        redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+        _ => panic!("no cursors"),
+    });
+    texts.skip(2).collect()
+}
+
+proptest! {
+    #[test]
+    fn takes_that_come_together_are_judged_as_if_one_after_the_other(
+        used in prop::collection::vec(0_u32..70, 3),
+        asked in prop::collection::vec((0..3_usize, 0..3_usize, 1_u32..50), 1..60),
+    ) {
+        let policy = PolicyId::new("api");
+        let takes: Vec<_> = asked.iter().map(|asked| plain(&policy, *asked)).collect();
+        let mut states: Vec<(String, State)> = Vec::new();
+        for (key, used) in used.iter().enumerate() {
+            let take = plain(&policy, (key, 0, 1));
+            let check = take.check();
+            let mut state = check.algorithm.untouched();
+            // By a limit that was higher, also more than all.
+            let charge = Action::Charge(*used);
+            let reading = check.algorithm.read(&state, NOW, &charge);
+            check.algorithm.commit(&mut state, NOW, &charge, reading);
+            states.push((Prefix::default().key(&check), state));
+        }
+        let batch = batch(&takes);
+        let reply = reply(&batch, |name| {
+            let key = states.iter().position(|(key, _)| key == name).unwrap();
+            u64::from(used[key]) * 1_000_000
+        });
+        let read = batch.read(&reply).unwrap();
+        prop_assert_eq!(read.len(), takes.len());
+        for ((take, read), (key, ..)) in takes.iter().zip(read).zip(asked) {
+            let (check, state) = (take.check(), &mut states[key].1);
+            let reading = check.algorithm.read(state, NOW, &check.action);
+            if reading.fits {
+                check.algorithm.commit(state, NOW, &check.action, reading);
+            }
+            prop_assert_eq!(
+                decide_alone(check.ask(), &read.unwrap().unwrap()),
+                decide_alone(check.ask(), &reading)
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
+    let policy = PolicyId::new("api");
+    let takes = [
+        (0, 1, 1),
+        (1, 1, 1),
+        (2, 1, 1),
+        (2, 1, 1),
+        (2, 1, 3),
+        (0, 2, 1),
+    ];
+    let takes = takes.map(|asked| plain(&policy, asked));
+    let key = |position: usize| Prefix::default().key(&takes[position].check());
+    let expected = [
+        vec![
+            "3".to_owned(),
+            key(0),
+            key(1),
+            key(2),
+            NOW.get().to_string(),
+        ],
+        // Bob's is like Alice's first; Alice's second comes behind that.
+        ["1000000", "19000000", "1", "1"].map(String::from).to_vec(),
+        ["1000000", "49000000", "1", "0"].map(String::from).to_vec(),
+        ["1000000", "19000000", "1", "1"].map(String::from).to_vec(),
+        ["1000000", "19000000", "2", "1"].map(String::from).to_vec(),
+        ["3000000", "17000000", "1", "0"].map(String::from).to_vec(),
+    ];
+    assert_eq!(arguments(&batch(&takes)), expected.concat());
+    let alike = [(0, 1, 1), (1, 1, 1), (2, 1, 1)].map(|asked| plain(&policy, asked));
+    let row = ["1000000", "19000000", "1", "3"];
+    assert_eq!(arguments(&batch(&alike))[5..], row);
+}
+
+#[test]
+fn a_foreign_value_is_told_of_its_key_alone() {
+    let policy = PolicyId::new("api");
+    let takes = [(0, 1, 1), (1, 1, 1), (0, 1, 1)].map(|asked| plain(&policy, asked));
+    let reply = Value::Array(vec![Value::Int(-1), Value::Int(0)]);
+    let read = batch(&takes).read(&reply).unwrap();
+    assert_eq!(
+        read.iter()
+            .map(|read| read.as_ref().unwrap().is_some())
+            .collect::<Vec<_>>(),
+        [false, true, false]
+    );
+}
+
+#[test]
+fn a_reply_of_another_shape_is_an_error() {
+    let policy = PolicyId::new("api");
+    let batch = batch(&[plain(&policy, (0, 0, 1))]);
+    for reply in [
+        Value::Nil,
+        Value::Int(0),
+        Value::Array(vec![]),
+        Value::Array(vec![Value::Int(0); 2]),
+    ] {
+        assert!(batch.read(&reply).is_err(), "{reply:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! `Stop`: where takes wait for a trip, and which of them go on the next one.
+
+use smallvec::SmallVec;
+
+use super::fingerprints::FingerprintSet;
+
+/// So many takes share a trip, at most: a script holds up everybody else.
+const MOST_TOGETHER: usize = 256;
+
+/// What waits at a stop.
+pub(super) trait Passenger {
+    /// What its key is known by.
+    fn fingerprint(&self) -> u128;
+}
+
+/// A stop: the trips under way from it, and who waits for the next. No key is ever on two of them, so
+/// that the takes of a key are judged in the order in which they came.
+pub(super) struct Stop<P> {
+    most_trips: usize,
+    trips: SmallVec<[Trip; 2]>,
+    last_number: u64,
+    waiting: Vec<P>,
+}
+
+/// A trip under way.
+struct Trip {
+    number: u64,
+    takes: usize,
+    keys: Keys,
+}
+
+enum Keys {
+    One(u128),
+    Many(FingerprintSet),
+}
+
+impl Keys {
+    fn has(&self, key: u128) -> bool {
+        match self {
+            Self::One(one) => *one == key,
+            Self::Many(keys) => keys.contains(&key),
+        }
+    }
+}
+
+impl<P: Passenger> Stop<P> {
+    /// A stop that so many trips may be under way from.
+    pub(super) fn new(most_trips: usize) -> Self {
+        Self {
+            most_trips,
+            trips: SmallVec::new(),
+            last_number: 0,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is under way, and nobody waits.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.trips.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
+    pub(super) fn go_alone(&mut self, key: u128) -> Option<u64> {
+        let may_go = self.trips.len() < self.most_trips && !self.is_under_way(key);
+        may_go.then(|| self.begin(1, Keys::One(key)))
+    }
+
+    pub(super) fn wait(&mut self, passenger: P) {
+        self.waiting.push(passenger);
+    }
+
+    /// A trip is back.
+    pub(super) fn end(&mut self, number: u64) {
+        self.trips.retain(|trip| trip.number != number);
+    }
+
+    /// Those who go together next, and the number of their trip. Half of those there are, where there may
+    /// be two trips: so that one is got ready while the other one is being carried out.
+    pub(super) fn depart(&mut self) -> Option<(u64, Vec<P>)> {
+        if self.waiting.is_empty() || self.trips.len() >= self.most_trips {
+            return None;
+        }
+        let under_way: usize = self.trips.iter().map(|trip| trip.takes).sum();
+        let share = (under_way + self.waiting.len()).div_ceil(self.most_trips);
+        let mut keys = FingerprintSet::default();
+        let (mut going, mut staying) = (Vec::new(), Vec::new());
+        for passenger in std::mem::take(&mut self.waiting) {
+            let key = passenger.fingerprint();
+            let goes = going.len() < MOST_TOGETHER
+                && !self.is_under_way(key)
+                // All of a key who can, go together.
+                && (going.len() < share || keys.contains(&key));
+            if goes {
+                keys.insert(key);
+                going.push(passenger);
+            } else {
+                staying.push(passenger);
+            }
+        }
+        self.waiting = staying;
+        if going.is_empty() {
+            return None;
+        }
+        Some((self.begin(going.len(), Keys::Many(keys)), going))
+    }
+
+    fn begin(&mut self, takes: usize, keys: Keys) -> u64 {
+        self.last_number += 1;
+        self.trips.push(Trip {
+            number: self.last_number,
+            takes,
+            keys,
+        });
+        self.last_number
+    }
+
+    fn is_under_way(&self, key: u128) -> bool {
+        self.trips.iter().any(|trip| trip.keys.has(key))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+use super::*;
+
+/// A take of a key, and which one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Take(u128, usize);
+
+impl Passenger for Take {
+    fn fingerprint(&self) -> u128 {
+        self.0
+    }
+}
+
+fn waiting(stop: &mut Stop<Take>, takes: impl IntoIterator<Item = Take>) {
+    takes.into_iter().for_each(|take| stop.wait(take));
+}
+
+fn departing(stop: &mut Stop<Take>) -> (u64, Vec<Take>) {
+    stop.depart().expect("somebody goes")
+}
+
+#[test]
+fn as_many_go_alone_as_trips_may_be_under_way() {
+    let mut stop = Stop::<Take>::new(2);
+    assert!(stop.go_alone(1).is_some());
+    assert!(stop.go_alone(2).is_some());
+    assert!(stop.go_alone(3).is_none());
+    let mut stop = Stop::<Take>::new(1);
+    assert!(stop.go_alone(1).is_some());
+    assert!(stop.go_alone(2).is_none());
+}
+
+#[test]
+fn no_key_is_on_two_trips() {
+    let mut stop = Stop::new(2);
+    let first = stop.go_alone(1).unwrap();
+    assert!(stop.go_alone(1).is_none());
+    waiting(&mut stop, [Take(1, 0)]);
+    assert_eq!(stop.depart(), None);
+    let second = stop.go_alone(2).unwrap();
+    waiting(&mut stop, [Take(2, 1), Take(1, 2), Take(3, 3), Take(2, 4)]);
+    stop.end(second);
+    let (third, going) = departing(&mut stop);
+    assert_eq!(going, [Take(2, 1), Take(3, 3), Take(2, 4)]);
+    stop.end(first);
+    let (fourth, going) = departing(&mut stop);
+    assert_eq!(going, [Take(1, 0), Take(1, 2)]);
+    [third, fourth].into_iter().for_each(|trip| stop.end(trip));
+    assert!(stop.is_deserted());
+}
+
+#[test]
+fn half_of_those_there_are_go_where_there_may_be_two_trips() {
+    let mut stop = Stop::new(2);
+    let [first, second] = [1, 2].map(|key| stop.go_alone(key).unwrap());
+    waiting(&mut stop, (10..30).map(|key| Take(key, 0)));
+    stop.end(first);
+    // Of the twenty, and the one that is under way.
+    let (_, going) = departing(&mut stop);
+    assert_eq!(going.len(), 11);
+    stop.end(second);
+    assert_eq!(departing(&mut stop).1.len(), 9);
+}
+
+#[test]
+fn all_takes_of_a_key_go_together_and_in_their_order() {
+    let mut stop = Stop::new(2);
+    let [first, _] = [1, 2].map(|key| stop.go_alone(key).unwrap());
+    waiting(
+        &mut stop,
+        (0..100).map(|number| Take(7 + (number % 2) as u128, number)),
+    );
+    stop.end(first);
+    let (_, going) = departing(&mut stop);
+    assert_eq!(
+        going,
+        (0..100)
+            .map(|number| Take(7 + (number % 2) as u128, number))
+            .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn no_more_than_256_go_together() {
+    let mut stop = Stop::new(1);
+    let first = stop.go_alone(1).unwrap();
+    waiting(&mut stop, (0..300).map(|number| Take(1, number)));
+    stop.end(first);
+    let (second, going) = departing(&mut stop);
+    assert_eq!(going.len(), 256);
+    assert_eq!(stop.depart(), None);
+    stop.end(second);
+    assert_eq!(
+        departing(&mut stop).1,
+        (256..300).map(|number| Take(1, number)).collect::<Vec<_>>()
+    );
+}

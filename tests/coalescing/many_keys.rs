@@ -1,0 +1,209 @@
+//! Takes of many keys that come together are one script, too, and each is answered as if it came alone.
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tower_throttle::{Clock as _, DAY, Decision, HOUR, Limit, SECOND, StoreErrorKind};
+
+use super::answers::{buckets, follow};
+use super::{SLOW, Stage, allowed};
+
+const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
+
+fn policies(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("key-{number}")).collect()
+}
+
+/// What one take of each is answered, when they come together.
+async fn take_each(stage: &Stage, policies: &[String]) -> Vec<Result<Decision, StoreErrorKind>> {
+    let takes = policies.iter().map(|policy| stage.take(policy, LIMIT, 1));
+    join_all(takes).await
+}
+
+#[tokio::test]
+async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
+    let stage = Stage::start().await;
+    let mut runner = TestRunner::default();
+    let scripts = stage.scripts();
+    let (mut asked, mut denied) = (0, 0);
+    for case in 0..60 {
+        let keys = prop::collection::vec(buckets(), 8);
+        let takes = prop::collection::vec((0..8_usize, 1_u32..12), 1..150);
+        let (buckets, takes) = (keys, takes).new_tree(&mut runner).unwrap().current();
+        let policies: Vec<_> = (0..8).map(|key| format!("case-{case}-{key}")).collect();
+        // What never fits is no plain take.
+        let cost = |(key, cost): (usize, u32)| cost.min(buckets[key].capacity);
+        let answers = takes
+            .iter()
+            .map(|&(key, one)| stage.take(&policies[key], buckets[key].limit, cost((key, one))));
+        let answers = join_all(answers).await;
+        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        let now = stage.clock.now().get();
+        for (key, bucket) in buckets.iter().enumerate() {
+            let of_key = takes.iter().zip(&answers).filter(|(take, _)| take.0 == key);
+            let of_key: Vec<_> = of_key
+                .map(|(take, answer)| (cost(*take), *answer))
+                .collect();
+            let owed = follow(bucket, std::time::Duration::ZERO, &of_key);
+            let owed = owed.unwrap_or_else(|how| panic!("{bucket:?}: {how}"));
+            if !of_key.is_empty() {
+                let paid = stage.paid_us(bucket.limit, &policies[key]);
+                assert_eq!(paid, now + owed.as_micros() as u64, "{bucket:?}");
+            }
+        }
+        asked += answers.len();
+        denied += answers.len() - allowed(&answers);
+        stage.clock.advance(SECOND / 7);
+    }
+    assert!(
+        denied * 10 > asked && denied * 10 < asked * 9,
+        "{denied} of {asked}"
+    );
+    assert!(stage.scripts() - scripts < asked as u64 / 5);
+}
+
+#[tokio::test]
+async fn five_hundred_keys_are_a_few_scripts_and_all_expire() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policies = policies(500);
+    let scripts = stage.scripts();
+    for round in 0..4 {
+        let answers = take_each(&stage, &policies).await;
+        let expected = if round < 3 { 500 } else { 0 };
+        assert_eq!(allowed(answers.iter().flatten()), expected);
+    }
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts <= 40, "{scripts} scripts");
+    for policy in policies {
+        let mut ttl = redis::cmd("PTTL");
+        ttl.arg(stage.key(LIMIT, &policy));
+        let left_ms: i64 = stage.server.query(ttl);
+        assert!(left_ms > 0, "{left_ms}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policies = policies(40);
+    let foreign = stage.key(LIMIT, &policies[20]);
+    let now = stage.clock.now().get();
+    let values = [
+        "hello",
+        "-7",
+        "1.5",
+        "nan",
+        "0x7",
+        "",
+        &format!("{}.0", now + 5),
+        "1e300",
+    ];
+    let plant = |command: &str, value: &str| {
+        stage
+            .server
+            .query::<()>(redis::cmd("DEL").arg(&foreign).to_owned());
+        stage
+            .server
+            .query::<()>(redis::cmd(command).arg(&foreign).arg(value).to_owned());
+    };
+    let check = |answers: Vec<Result<Decision, StoreErrorKind>>, what: &str| {
+        for (position, answer) in answers.iter().enumerate() {
+            match position {
+                20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{what}"),
+                _ => assert!(answer.is_ok(), "{what}: {answer:?}"),
+            }
+        }
+    };
+    for value in values {
+        plant("SET", value);
+        check(take_each(&stage, &policies).await, value);
+        let mut get = redis::cmd("GET");
+        get.arg(&foreign);
+        assert_eq!(stage.server.query::<String>(get), value);
+    }
+    plant("RPUSH", "hello");
+    check(take_each(&stage, &policies).await, "a list");
+    let mut list = redis::cmd("LRANGE");
+    list.arg(&foreign).arg(0).arg(-1);
+    assert_eq!(stage.server.query::<Vec<String>>(list), ["hello"]);
+    // It is nobody's to expire.
+    stage
+        .server
+        .query::<()>(redis::cmd("DEL").arg(&foreign).to_owned());
+}
+
+#[tokio::test]
+async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policies = policies(40);
+    let paid = stage.clock.now().get() + HOUR.as_micros() as u64;
+    let mut set = redis::cmd("SET");
+    set.arg(stage.key(LIMIT, &policies[20]));
+    set.arg(format!("{}:1:3", paid - 1))
+        .arg("PX")
+        .arg(HOUR.as_millis() as u64);
+    stage.server.query::<()>(set);
+    let answers = take_each(&stage, &policies).await;
+    for (position, answer) in answers.into_iter().enumerate() {
+        let left = if position == 20 { 1 } else { 2 };
+        assert_eq!(answer.unwrap().remaining(), left, "{position}");
+    }
+}
+
+/// Whoever needs no write is answered.
+#[tokio::test]
+async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policies = policies(40);
+    let (used_up, free) = policies.split_at(20);
+    for _ in 0..3 {
+        take_each(&stage, used_up).await;
+    }
+    let mut config = redis::cmd("CONFIG");
+    config.arg("SET").arg("maxmemory").arg(1);
+    stage.server.query::<()>(config);
+    let mixed: Vec<_> = used_up
+        .iter()
+        .zip(free)
+        .flat_map(|(one, other)| [one.clone(), other.clone()])
+        .collect();
+    let answers = take_each(&stage, &mixed).await;
+    for pair in answers.chunks_exact(2) {
+        assert_eq!(pair[0].map(|decision| decision.is_allowed()), Ok(false));
+        assert_eq!(pair[1], Err(StoreErrorKind::Full));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_on_several_threads_share_many_keys_to_the_last_permit() {
+    let stage = std::sync::Arc::new(Stage::start().await);
+    let limit = Limit::gcra(50, DAY);
+    let tasks = (0..8).map(|task: usize| {
+        let stage = std::sync::Arc::clone(&stage);
+        tokio::spawn(async move {
+            let policies = policies(20);
+            let mut had = 0;
+            for round in 0..10 {
+                let takes = (0..20).map(|number| {
+                    let policy = &policies[(number * 7 + round + task) % 20];
+                    stage.take(policy, limit, 1)
+                });
+                had += allowed(
+                    join_all(takes)
+                        .await
+                        .iter()
+                        .map(|answer| answer.as_ref().unwrap()),
+                );
+            }
+            had
+        })
+    });
+    let had: usize = join_all(tasks).await.into_iter().map(Result::unwrap).sum();
+    // 80 ask for each of them.
+    assert_eq!(had, 20 * 50);
+}

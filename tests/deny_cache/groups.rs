@@ -1,0 +1,188 @@
+//! Policies of a group, whose states are in one key of Redis: which denials are remembered, and what
+//! reaches the server.
+
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Check, DAY, Decisions, FailureMode, HOUR, Header, Key, Limit, MINUTE, ManualClock, Policy,
+    PolicyId, RateLimitLayer, RedisStore, Store, Subject,
+};
+
+use super::attack::{attack, limiter};
+use super::support::bench::answer;
+use super::support::redis::Server;
+use super::{MICROSECOND, told};
+
+/// Plain takes have a script of their own.
+const GROUPS: [[Limit; 3]; 3] = [
+    [
+        Limit::gcra(10, DAY),
+        Limit::gcra(500, DAY),
+        Limit::gcra(900, DAY),
+    ],
+    [
+        Limit::gcra(900, DAY),
+        Limit::fixed_window(500, DAY),
+        Limit::gcra(10, DAY),
+    ],
+    [
+        Limit::sliding_window(500, DAY),
+        Limit::sliding_counter(10, DAY),
+        Limit::fixed_window(900, DAY),
+    ],
+];
+
+#[tokio::test]
+async fn an_attack_by_one_subject_whose_group_denies_costs_fewer_than_ten_scripts_a_second() {
+    let server = Server::start();
+    for (number, limits) in GROUPS.into_iter().enumerate() {
+        let clock = ManualClock::new();
+        let policies = (0..).zip(limits).map(|(position, limit)| {
+            let policy = Policy::new(format!("policy-{position}"), limit);
+            policy
+                .by(Header::new("x-user"))
+                .group(format!("group-{number}"))
+        });
+        let limiter = limiter(&server, &clock, policies.collect()).await;
+        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));
+        let service = RateLimitLayer::new(limiter).layer(inner);
+        let ask = async || {
+            let request = Request::builder().header("x-user", "eve").body(());
+            let response = service.clone().oneshot(request.unwrap()).await;
+            let status = response.unwrap().status();
+            assert!(status == 200 || status == 429, "{status}");
+            status == 200
+        };
+        attack(&server, &clock, ask).await;
+    }
+    let groups = server.keys();
+    assert_eq!(groups.len(), GROUPS.len(), "{groups:?}");
+}
+
+/// A group over a server, on a clock that tests move, with denials that are remembered for long.
+struct Group {
+    server: Server,
+    clock: ManualClock,
+    store: RedisStore,
+}
+
+impl Group {
+    async fn new() -> Self {
+        let (server, clock) = (Server::start(), ManualClock::new());
+        let store = server.builder().clock_for_tests(clock.clone());
+        let store = store.connect().await.unwrap().deny_cache_max_age(DAY);
+        Self {
+            server,
+            clock,
+            store,
+        }
+    }
+
+    /// Asks the policies of these limits, which are named by their letters, about Eve.
+    async fn ask(&self, asked: &[(&str, Limit)]) -> Decisions {
+        self.ask_by(&self.store, asked).await
+    }
+
+    async fn ask_by(&self, store: &RedisStore, asked: &[(&str, Limit)]) -> Decisions {
+        let ids = asked
+            .iter()
+            .map(|(name, _)| PolicyId::new(name).in_group("client"));
+        let ids: Vec<_> = ids.collect();
+        let checks = asked.iter().zip(&ids).map(|((_, limit), policy)| Check {
+            policy,
+            subject: Subject::from(&Key::from("eve")),
+            algorithm: Algorithm::try_from(limit).unwrap(),
+            action: Action::spend(1),
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        });
+        answer(store.ask(&checks.collect::<Vec<_>>())).await
+    }
+
+    /// How many commands this takes.
+    async fn commands(&self, work: impl Future) -> u64 {
+        let before = self.server.calls("evalsha");
+        work.await;
+        self.server.calls("evalsha") - before
+    }
+}
+
+/// One policy of each group is used up; the others have much left, and never deny.
+fn one_that_denies() -> impl Iterator<Item = [(&'static str, Limit); 3]> {
+    let tight = [
+        Limit::gcra(2, MINUTE),
+        Limit::gcra(7, MINUTE).burst(2),
+        Limit::fixed_window(2, MINUTE),
+        Limit::sliding_window(2, MINUTE),
+        Limit::sliding_counter(2, MINUTE),
+    ];
+    let wide = Limit::gcra(1_000, HOUR);
+    tight.into_iter().flat_map(move |tight| {
+        (0..3).map(move |position| {
+            let mut limits = [wide; 3];
+            limits[position] = tight;
+            let [a, b, c] = limits;
+            [("a", a), ("b", b), ("c", c)]
+        })
+    })
+}
+
+#[tokio::test]
+async fn a_denial_by_one_policy_of_a_group_is_answered_without_a_command_until_it_ends() {
+    for policies in one_that_denies() {
+        let group = Group::new().await;
+        while group.ask(&policies).await.all_allow() {}
+        let asked = group.ask(&policies).await;
+        let denying = asked.denied_by().unwrap();
+        let first = asked[denying].retry_after().unwrap();
+        let known = async {
+            for _ in 0..100 {
+                let known = group.ask(&policies).await;
+                assert_eq!(known.denied_by(), Some(denying));
+                assert!(known.iter().all(|decision| decision.is_remembered()));
+            }
+            // What the server would say of the one that denies.
+            group.clock.advance(first / 2);
+            let known = group.ask(&policies).await;
+            let uncached = group.store.clone().without_deny_cache();
+            let by_server = group.ask_by(&uncached, &policies).await;
+            assert_eq!(
+                told(&known[denying]),
+                told(&by_server[denying]),
+                "{policies:?}"
+            );
+            let left = known[denying].retry_after().unwrap();
+            group.clock.advance(left - MICROSECOND);
+            let last = group.ask(&policies).await;
+            assert_eq!(last[denying].retry_after(), Some(MICROSECOND));
+        };
+        assert_eq!(group.commands(known).await, 1, "{policies:?}");
+        group.clock.advance(MICROSECOND);
+        let over = async { assert!(group.ask(&policies).await.all_allow(), "{policies:?}") };
+        assert_eq!(group.commands(over).await, 1, "{policies:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_by_one_policy_of_a_group_denies_no_question_that_is_about_others() {
+    for policies in one_that_denies() {
+        let group = Group::new().await;
+        while group.ask(&policies).await.all_allow() {}
+        let denying = group.ask(&policies).await.denied_by().unwrap();
+        let others: Vec<_> = (0..3)
+            .filter(|at| *at != denying)
+            .map(|at| policies[at])
+            .collect();
+        let asked = async {
+            for _ in 0..5 {
+                assert!(group.ask(&others).await.all_allow());
+            }
+        };
+        assert_eq!(group.commands(asked).await, 5);
+        let alone = group.ask(&policies[denying..=denying]);
+        assert_eq!(group.commands(alone).await, 0, "it is known by itself, too");
+    }
+}
