@@ -74,6 +74,7 @@ impl AccessList {
         Ok(false)
     }
 
+    #[inline]
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.is_empty()
     }

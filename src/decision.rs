@@ -266,7 +266,6 @@ impl Decision {
 }
 
 /// The decisions on one question, in the order of its checks.
-#[derive(Clone)]
 pub struct Decisions(Each);
 
 /// Most questions have one check: its decision is made where it is to be, while one that is put
@@ -310,6 +309,21 @@ impl Decisions {
         if let Some(decision) = each.get_mut(position) {
             let quota = (decision.limit, decision.window);
             *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
+        }
+    }
+}
+
+impl Clone for Decisions {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// Of a single decision without the room for more.
+    #[inline]
+    fn clone_from(&mut self, source: &Self) {
+        match &source.0 {
+            Each::One(decision) => self.0 = Each::One(*decision),
+            several => self.0 = several.clone(),
         }
     }
 }

@@ -4,9 +4,13 @@
 //! (a double) holds them exactly and both halves of the crate can count alike.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+mod counted;
+
+use self::counted::Counted;
 
 /// One second, for limits: `Limit::gcra(10, SECOND)`.
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -116,7 +120,8 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Micros;
 }
 
-/// The operating system's real-time clock.
+/// The operating system's real-time clock; between its readings, a millisecond apart at most, the
+/// processor's counter goes on, where there is one that is steady.
 ///
 /// It may step back when it is set; every algorithm works with the later of the clock and the
 /// instant it has stored, so that a step back frees no capacity.
@@ -125,6 +130,15 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
+        static COUNTED: LazyLock<Counted<RealTime>> = LazyLock::new(|| Counted::new(RealTime));
+        COUNTED.now()
+    }
+}
+
+struct RealTime;
+
+impl Clock for RealTime {
+    fn now(&self) -> Micros {
         // A clock set before 1970 reads as the epoch: nothing is freed by it.
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -132,16 +146,24 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time since it was made. Never steps back, as the system's clock may.
-pub(crate) struct SinceStart(Instant);
+/// The time since it was made. No setting of the system's clock makes it step.
+pub(crate) struct SinceStart(Counted<Elapsed>);
 
 impl SinceStart {
     pub(crate) fn new() -> Self {
-        Self(Instant::now())
+        Self(Counted::new(Elapsed(Instant::now())))
     }
 }
 
 impl Clock for SinceStart {
+    fn now(&self) -> Micros {
+        self.0.now()
+    }
+}
+
+struct Elapsed(Instant);
+
+impl Clock for Elapsed {
     fn now(&self) -> Micros {
         self.0.elapsed().into()
     }

@@ -45,6 +45,8 @@ impl Default for State {
 /// tolerance and the longest wait together, and short enough for a script's numbers until 2135.
 const MOST_DEBT: Span = Span::whole(120 * 366 * DAY.as_micros() as u64);
 
+/// Where a function is always inlined, what it finds out is what others around it need again: the debt
+/// and the price, which the compiler then sees to be the same.
 impl Debt {
     pub(super) fn new(limit: &SoundLimit) -> Self {
         Self::of(limit.permits, limit.period, limit.capacity)
@@ -68,10 +70,6 @@ impl Debt {
             queues: true,
             ..self
         }
-    }
-
-    pub(super) fn queues(&self) -> bool {
-        self.queues
     }
 
     #[inline]
@@ -101,14 +99,21 @@ impl Debt {
     /// What so many permits cost in time.
     #[inline]
     fn price(&self, permits: u32) -> Span {
-        self.interval.times(permits.into()).min(MOST_DEBT)
+        let price = self.interval.times(permits.into());
+        if price.us < MOST_DEBT.us {
+            return price;
+        }
+        MOST_DEBT
     }
 
     #[inline]
     fn with(&self, debt: Span, permits: u32) -> Span {
+        let owed = self.interval.sum(debt, self.price(permits));
+        if owed.us < MOST_DEBT.us {
+            return owed;
+        }
         // On a clock that stepped back there may be more debt than the most.
-        let most = MOST_DEBT.max(debt);
-        self.interval.sum(debt, self.price(permits)).min(most)
+        owed.min(MOST_DEBT.max(debt))
     }
 
     /// How long until so many permits more fit.
@@ -123,8 +128,14 @@ impl Debt {
     #[inline]
     fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
         let [us, part] = reading.level;
-        let part = self.part(part);
-        self.with(Span { us, part }, taken)
+        let debt = Span {
+            us,
+            part: self.part(part),
+        };
+        match taken {
+            0 => debt,
+            _ => self.with(debt, taken),
+        }
     }
 
     /// What is still owed of all that was taken up to this receipt. Nothing more of it can be given
@@ -177,7 +188,7 @@ impl Debt {
     }
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
-    #[inline]
+    #[inline(always)]
     fn judge(&self, debt: Span, take: &Take) -> (bool, Micros) {
         if take.cost == 0 {
             return (true, Micros::ZERO);
@@ -187,6 +198,12 @@ impl Debt {
             let wait = over.ceil();
             return (wait.is_zero() && take.cost <= self.capacity, wait);
         }
+        self.judge_waiting(debt, over, take)
+    }
+
+    // Out of line: most policies let nobody wait.
+    #[inline(never)]
+    fn judge_waiting(&self, debt: Span, over: Span, take: &Take) -> (bool, Micros) {
         let (held, delay) = match take.patience {
             Patience::UntilPaid(_) if self.queues => (Span::ZERO, debt),
             Patience::UntilPaid(_) => (Span::ZERO, self.interval.difference(debt, self.tolerance)),
@@ -212,6 +229,7 @@ impl Debt {
 
 impl Twin for Debt {
     type State = State;
+    const CAN_WAIT: bool = true;
 
     #[inline]
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
@@ -225,7 +243,7 @@ impl Twin for Debt {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {
         let debt = self.with(self.debt(state, now), permits);
         self.owe(state, now, debt);
@@ -267,6 +285,10 @@ impl Twin for Debt {
         self.capacity
     }
 
+    fn queues(&self) -> bool {
+        self.queues
+    }
+
     fn scaled(&self, share: Share) -> Self {
         let limit = share.of(self.limit);
         // The rate may have been rounded down by more than the capacity.
@@ -283,14 +305,18 @@ impl Twin for Debt {
         (self.limit, self.period)
     }
 
-    #[inline]
+    #[inline(always)]
     fn left(&self, reading: &Reading, charged: u32) -> Left {
         let debt = self.debt_read(reading, charged);
         let slack = self.interval.difference(self.tolerance, debt);
+        let remaining = self.interval.fit_into(slack);
         Left {
-            remaining: self.interval.fit_into(slack),
+            remaining,
             reset_after: debt.ceil(),
-            renews_after: self.over(debt, 1).ceil(),
+            renews_after: match remaining {
+                0 => self.over(debt, 1).ceil(),
+                _ => Micros::ZERO,
+            },
             renews_whole: false,
             mark: [reading.at.get().saturating_add(debt.us), debt.part.into()],
         }

@@ -4,12 +4,12 @@
 //! Every algorithm answers in two steps, here as in its script, so that several checks of one
 //! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the action fits
 //! the state and writes nothing; [`commit`](Algorithm::commit) carries it out, and is called only
-//! for those checks that [`committed`] names. [`decide`] turns what was read, by either half of
+//! for those checks that [`committed`] names. [`decide()`] turns what was read, by either half of
 //! the crate, into the [`Decisions`](crate::Decisions).
 
 use smallvec::SmallVec;
 
-use crate::decision::{Decision, Outcome, Receipt};
+use crate::decision::Decision;
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
 use crate::time::Micros;
@@ -17,6 +17,7 @@ use crate::time::Micros;
 mod action;
 mod concurrency;
 mod debt;
+mod decide;
 mod fixed_window;
 mod gcra;
 mod known;
@@ -40,7 +41,7 @@ pub use self::penalty::Penalty;
 pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "memory")]
 pub(crate) use self::question::all_enforced_fit;
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(feature = "redis")]
 pub(crate) use self::question::decide_alone;
 pub use self::question::{Ask, committed, decide};
 use self::share::Share;
@@ -104,10 +105,15 @@ pub const MOST_ARGUMENTS: usize = 8;
 /// What one algorithm's file implements; the private twin of a script.
 trait Twin {
     type State: Default;
+    /// Whether permits can be taken before they are there, so that a caller may wait for them.
+    const CAN_WAIT: bool = false;
+    /// Whether it counts denials, and not permits.
+    const IS_PENALTY: bool = false;
 
     /// What the state says about taking permits. A cost of 0 fits whatever the state.
     fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
     /// Carries out an action.
+    #[inline]
     fn apply(&self, state: &mut Self::State, now: Micros, action: &Action) {
         match action {
             Action::Take(Take { cost: 0, .. }) | Action::Charge(0) => {}
@@ -128,6 +134,10 @@ trait Twin {
     fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
     fn capacity(&self) -> u32;
+    /// Whether it holds up what it allows, though nobody asked to wait.
+    fn queues(&self) -> bool {
+        false
+    }
     /// The same with a share of its permits.
     fn scaled(&self, share: Share) -> Self;
     fn quota(&self) -> (u32, Micros);
@@ -166,7 +176,8 @@ struct Left {
     renews_after: Micros,
     /// Whether all are back then.
     renews_whole: bool,
-    /// What a reservation that took the last of them is known by; see [`Receipt`].
+    /// What a reservation that took the last of them is known by; see
+    /// [`Receipt`](crate::decision::Receipt).
     mark: [u64; 2],
 }
 
@@ -241,15 +252,10 @@ impl Algorithm {
     ///
     /// A state of another algorithm reads as untouched.
     pub fn read(&self, state: &State, now: Micros, action: &Action) -> Reading {
-        let look = Take::look();
-        let take = match action {
-            Action::Take(take) => take,
-            _ => &look,
-        };
         twin_with_state!(
             self,
             &state.0,
-            (twin, state) => twin.read(state, now, take),
+            (twin, state) => read(twin, state, now, action),
             self.read(&self.untouched(), now, action)
         )
     }
@@ -268,107 +274,37 @@ impl Algorithm {
         twin_with_state!(
             self,
             &mut state.0,
-            (twin, state) => twin.apply(state, now, action),
+            (twin, state) => commit(twin, state, now, action, reading),
             {
                 *state = self.untouched();
-                return self.commit(state, now, action, reading);
+                self.commit(state, now, action, reading)
             }
-        );
-        match action {
-            Action::Take(_) | Action::Charge(_) => reading,
-            _ => self.read(state, now, action),
-        }
+        )
+    }
+
+    /// The only check of a question: decides it, and carries it out when it fits.
+    #[cfg(feature = "memory")]
+    pub(crate) fn ask(&self, state: &mut State, now: Micros, action: &Action) -> Decision {
+        twin_with_state!(
+            self,
+            &mut state.0,
+            (twin, state) => decide::ask(twin, state, now, action),
+            {
+                *state = self.untouched();
+                self.ask(state, now, action)
+            }
+        )
     }
 
     /// Turns what was read into the answer; `committed` tells whether the action was carried out,
     /// which it is only when every check of the request fits.
     fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
-        // A script forgets a key without looking at it.
-        let untouched;
-        let reading = match action {
-            Action::Reset => {
-                untouched = self.read(&self.untouched(), reading.at, action);
-                &untouched
-            }
-            _ => reading,
-        };
-        let timeless;
-        let reading = if action.is_final() {
-            timeless = Reading {
-                at: Micros::ZERO,
-                ..*reading
-            };
-            &timeless
-        } else {
-            reading
-        };
-        let outcome = match action {
-            _ if reading.fits => Outcome::Allowed,
-            Action::Take(take) if self.never_fits(take) => Outcome::NeverFits,
-            _ if self.is_penalty() => Outcome::Banned,
-            _ => Outcome::Denied,
-        };
-        let (retry_after, delay) = match outcome {
-            Outcome::Allowed if self.can_wait() => (Micros::ZERO, reading.wait),
-            Outcome::Allowed | Outcome::NeverFits => (Micros::ZERO, Micros::ZERO),
-            // One that is full denies also whom it would not have held up for too long.
-            _ if self.delays() && action.patience() != Patience::None => (
-                reading.wait,
-                twin!(self, twin => twin.left(reading, 0)).reset_after,
-            ),
-            _ if self.can_wait() && action.patience() != Patience::None => {
-                let wait = reading.wait.saturating_add(action.patience().longest());
-                (reading.wait, wait)
-            }
-            _ => (reading.wait, Micros::ZERO),
-        };
-        let taken = if committed { action.takes() } else { 0 };
-        let Left {
-            remaining,
-            reset_after,
-            mut renews_after,
-            renews_whole,
-            mark,
-        } = twin!(self, twin => twin.left(reading, taken));
-        if matches!(outcome, Outcome::Denied) {
-            // Whatever fits after this wait, a single permit does.
-            renews_after = renews_after.min(retry_after);
-        }
-        let (limit, window) = self.quota();
-        // Of what there is at once, not of the limit: a small burst would always be near it.
-        let is_near = u64::from(remaining) * 10 <= u64::from(self.capacity());
-        Decision {
-            outcome,
-            is_near_limit: is_near && outcome == Outcome::Allowed,
-            limit,
-            window,
-            remaining,
-            retry_after,
-            delay,
-            reset_after,
-            renews_after,
-            renews_whole,
-            // What of a penalty passes with time is its ban.
-            ban: if self.is_penalty() {
-                reset_after
-            } else {
-                Micros::ZERO
-            },
-            receipt: Receipt {
-                at: reading.at,
-                mark,
-                is_local: false,
-            },
-            judged_locally: None,
-            is_remembered: false,
-            is_leased: false,
-        }
+        twin!(self, twin => decide::decide(twin, reading, action, committed))
     }
 
     /// Whether waiting does not help, whatever the state.
     pub(crate) fn never_fits(&self, take: &Take) -> bool {
-        let borrows = self.can_wait() && matches!(take.patience, Patience::UntilPaid(_));
-        take.cost > self.capacity() && !borrows
+        twin!(self, twin => decide::never_fits(twin, take))
     }
 
     /// Whether it counts the denials of the check before it.
@@ -465,6 +401,29 @@ impl Algorithm {
     /// The arguments of the script that carries out an action.
     pub fn arguments(&self, action: &Action) -> Arguments {
         twin!(self, twin => twin.arguments(action))
+    }
+}
+
+#[inline]
+fn read<T: Twin>(twin: &T, state: &T::State, now: Micros, action: &Action) -> Reading {
+    match action {
+        Action::Take(take) => twin.read(state, now, take),
+        _ => twin.read(state, now, &Take::look()),
+    }
+}
+
+#[inline]
+fn commit<T: Twin>(
+    twin: &T,
+    state: &mut T::State,
+    now: Micros,
+    action: &Action,
+    reading: Reading,
+) -> Reading {
+    twin.apply(state, now, action);
+    match action {
+        Action::Take(_) | Action::Charge(_) => reading,
+        _ => read(twin, state, now, action),
     }
 }
 

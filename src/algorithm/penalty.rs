@@ -120,6 +120,7 @@ impl PenaltyBox {
 
 impl Twin for PenaltyBox {
     type State = State;
+    const IS_PENALTY: bool = true;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let rest = if now < state.expires {

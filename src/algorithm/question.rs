@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Action, Algorithm, Reading};
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(feature = "redis")]
 use crate::decision::Decision;
 use crate::decision::Decisions;
 
@@ -89,7 +89,7 @@ pub fn decide<'a>(asks: impl Iterator<Item = Ask<'a>> + Clone, readings: &[Readi
 
 /// As [`decide`], of a question of one check: it is carried out when it fits, and a penalty never, as
 /// nobody before it was denied.
-#[cfg(any(feature = "memory", feature = "redis"))]
+#[cfg(feature = "redis")]
 pub(crate) fn decide_alone(ask: Ask<'_>, reading: &Reading) -> Decision {
     let committed = reading.fits && !ask.is_penalty();
     ask.algorithm.decide(reading, ask.action, committed)

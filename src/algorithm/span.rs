@@ -7,6 +7,9 @@ use crate::time::Micros;
 pub(super) struct Interval {
     numerator: u64,
     scale: u32,
+    /// The same as a duration, as most costs are one permit: a division less.
+    part: u32,
+    us: u64,
 }
 
 /// A duration of `us + part / scale` microseconds, `part < scale`; the scale is the interval's.
@@ -21,10 +24,13 @@ pub(super) struct Span {
 impl Interval {
     pub(super) fn new(permits: u32, period: Micros) -> Self {
         let divisor = greatest_common_divisor(period.get(), permits.into());
+        let (numerator, scale) = (period.get() / divisor, u64::from(permits) / divisor);
+        let narrow = |divided| u32::try_from(divided).expect("a divisor of a u32 leaves a u32");
         Self {
-            numerator: period.get() / divisor,
-            scale: u32::try_from(u64::from(permits) / divisor)
-                .expect("a divisor of a u32 leaves a u32"),
+            numerator,
+            scale: narrow(scale),
+            part: narrow(numerator % scale),
+            us: numerator / scale,
         }
     }
 
@@ -37,6 +43,12 @@ impl Interval {
     /// `Limit` makes sure of.
     #[inline]
     pub(super) fn times(self, permits: u64) -> Span {
+        if permits == 1 {
+            return Span {
+                us: self.us,
+                part: self.part,
+            };
+        }
         match (permits.checked_mul(self.numerator), self.scale) {
             (Some(us), 1) => Span::whole(us),
             (Some(units), scale) => Span {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::decision::{Outcome, Receipt};
 use crate::limit::Rate;
 use crate::time::{DAY, SECOND};
 

@@ -154,14 +154,14 @@ impl<S: Store> LimiterBuilder<S> {
             ));
         }
         let observers = Observers::new(self.observers);
-        let leased = Leased::new(self.store, self.timeout);
+        let leased: Arc<dyn Store> = Arc::new(Leased::new(self.store, self.timeout));
         let store = Failover::new(leased, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
             rules: ArcSwap::from_pointee(self.rules.ready()?),
             changing_rules: Mutex::new(()),
             is_off: AtomicBool::new(false),
             breaker: store.breaker(),
-            store: Box::new(store),
+            store,
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),

@@ -88,6 +88,7 @@ impl Limiter {
     }
 
     /// Whether requests are limited: unless [turned off](Self::turn_off).
+    #[inline]
     pub fn is_on(&self) -> bool {
         !self.0.is_off.load(Ordering::Relaxed)
     }

@@ -1,11 +1,10 @@
 //! How a request is judged: all policies that are about it, in one question.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
-use super::judged::{Asked, Judged};
+use super::judged::{Asked, AskedPolicy, Judged};
 use super::taken::{Taken, TakenByRequest};
 use super::{Limiter, answered};
 use crate::access::AccessList;
@@ -16,7 +15,7 @@ use crate::mode::Mode;
 use crate::observe::RefusalReason;
 use crate::policy::{ReadyPolicy, Unreadable};
 use crate::request::RequestHead;
-use crate::store::{Answer, Check, PendingAnswer};
+use crate::store::{Check, PendingAnswer};
 use crate::trace::Span;
 
 impl Limiter {
@@ -33,7 +32,7 @@ impl Limiter {
         if !self.is_on() {
             return Ok(Judging::by_nobody());
         }
-        let rules = self.0.rules.load_full();
+        let rules = self.0.rules.load();
         let is_listed = |list: &AccessList| {
             let found = list.has_address_of(request);
             found.map_err(|text| Refusal::of_nobody(Unjudged::Misconfigured(text)))
@@ -50,14 +49,15 @@ impl Limiter {
                 None => Ok(Judging::by_nobody()),
             };
         }
-        let mut asked = Asked::under(Arc::clone(&rules));
+        let mut asked = Asked::under(rules);
+        let rules = &asked.rules;
         let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
         for (position, policy) in rules.policies.iter().enumerate() {
             let mode = policy.mode();
             if mode == Mode::Off || !policy.applies(request) {
                 continue;
             }
-            let read = match rules.read(policy, request) {
+            let read = match rules.read(policy, request, &self.0.subjects) {
                 Ok(Some(read)) => read,
                 Ok(None) => continue,
                 // What only counts does not refuse; but the list is not the policy's.
@@ -67,7 +67,7 @@ impl Limiter {
                 }
                 Err(reason) => return Err(Refusal::by(policy, reason)),
             };
-            let subject = self.subject(&read.key);
+            let subject = read.subject;
             let take = Take {
                 cost: read.cost,
                 patience: policy.patience,
@@ -81,7 +81,12 @@ impl Limiter {
             } else {
                 checks.extend(policy.checks(subject, &read.judges, action, mode));
             }
-            asked.add(position, subject, mode);
+            asked.each.push(AskedPolicy {
+                position,
+                subject,
+                mode,
+            });
+            asked.has_shadows |= mode == Mode::Shadow;
             asked.has_several_checks |= policy.count_checks() > 1;
             asked.may_give_back |= policy.may_give_back(&read.judges.first);
         }
@@ -107,13 +112,17 @@ impl Limiter {
             }
             taken
         });
-        Ok(match self.0.store.ask(&checks) {
-            Answer::Ready(answer) => Judging::Done(asked.judged(self, taken, answered(answer))),
-            Answer::Pending(answer) => Judging::Asked(PendingVerdict {
+        let mut decisions = Decisions::default();
+        let read = |answer: &Decisions| decisions.clone_from(answer);
+        let answered = self.0.store.ask_and_read(&checks, read);
+        drop(checks);
+        Ok(match answered {
+            Ok(()) => Judging::Done(asked.judged(self, taken, decisions)),
+            Err(answer) => Judging::Asked(PendingVerdict {
                 limiter: self.clone(),
                 asking: Some(Asking {
                     span: Span::asking(asked.each.len()),
-                    asked,
+                    asked: asked.kept(),
                     taken,
                     answer,
                     is_sent: false,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use smallvec::SmallVec;
 
 use super::Limiter;
@@ -15,7 +16,8 @@ use crate::time::Micros;
 
 /// Whom a request was asked about: the policies that are about it.
 pub(super) struct Asked {
-    pub(super) rules: Arc<ReadyRules>,
+    /// As they are held by who does not wait: no request counts itself where all others do.
+    pub(super) rules: Guard<Arc<ReadyRules>>,
     pub(super) each: SmallVec<[AskedPolicy; 4]>,
     pub(super) has_several_checks: bool,
     pub(super) has_shadows: bool,
@@ -24,13 +26,13 @@ pub(super) struct Asked {
 
 /// One policy that is about a request.
 pub(super) struct AskedPolicy {
-    position: usize,
-    subject: Subject,
-    mode: Mode,
+    pub(super) position: usize,
+    pub(super) subject: Subject,
+    pub(super) mode: Mode,
 }
 
 impl Asked {
-    pub(super) fn under(rules: Arc<ReadyRules>) -> Self {
+    pub(super) fn under(rules: Guard<Arc<ReadyRules>>) -> Self {
         Self {
             rules,
             each: SmallVec::new(),
@@ -40,13 +42,12 @@ impl Asked {
         }
     }
 
-    pub(super) fn add(&mut self, position: usize, subject: Subject, mode: Mode) {
-        self.has_shadows |= mode == Mode::Shadow;
-        self.each.push(AskedPolicy {
-            position,
-            subject,
-            mode,
-        });
+    /// The same, to be kept while an answer is waited for.
+    pub(super) fn kept(self) -> Self {
+        Self {
+            rules: Guard::from_inner(Guard::into_inner(self.rules)),
+            ..self
+        }
     }
 
     pub(super) fn policy(&self, asked: &AskedPolicy) -> &Arc<ReadyPolicy> {

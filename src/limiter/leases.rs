@@ -13,7 +13,7 @@ use super::quota::Quota;
 use super::renewals::Renewals;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
-use crate::store::Check;
+use crate::store::{Check, Store as _};
 use crate::time::SECOND;
 
 /// A lease is renewed when a third of its life is over.

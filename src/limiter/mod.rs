@@ -17,7 +17,7 @@ use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Breaker, Store};
+use crate::store::{Answer, Breaker, Failover, Store};
 
 mod builder;
 mod control;
@@ -82,7 +82,7 @@ pub(crate) use self::waiting::Waitable;
 pub struct Limiter(Arc<Shared>);
 
 struct Shared {
-    store: Box<dyn Store>,
+    store: Failover<Arc<dyn Store>>,
     breaker: Arc<Breaker>,
     /// Those in force. A request is judged by those it finds, to its end.
     rules: ArcSwap<ReadyRules>,
@@ -136,7 +136,24 @@ impl Limiter {
     }
 
     /// The same for a key that asks for permits: who observes is told when it is refused.
+    #[inline]
     fn taken_unasked(
+        &self,
+        rules: &ReadyRules,
+        policy: &ReadyPolicy,
+        key: &Key,
+        mode: Mode,
+    ) -> Option<Decision> {
+        let lists_keys = rules.denied.has_keys() || rules.allowed.has_keys();
+        if self.is_on() && mode != Mode::Off && !lists_keys {
+            return None;
+        }
+        self.taken_if_unasked(rules, policy, key, mode)
+    }
+
+    // Out of line, as most keys are asked about.
+    #[inline(never)]
+    fn taken_if_unasked(
         &self,
         rules: &ReadyRules,
         policy: &ReadyPolicy,
@@ -154,7 +171,7 @@ impl Limiter {
     async fn carry_out(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
         let answer = self.ask(
             policy,
-            &Question {
+            Question {
                 subject,
                 action,
                 mode: Mode::Enforce,

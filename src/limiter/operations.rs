@@ -20,11 +20,11 @@ impl Limiter {
     ///
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
-        let reply = self.take(policy, &key.into(), None)?;
-        match reply {
-            Reply::Decided(decision) => Ok(decision),
-            Reply::Asked(trip) => Ok(trip.decision().await),
-        }
+        let trip = match self.take(policy, &key.into(), None)? {
+            Reply::Decided(decision) => return Ok(decision),
+            Reply::Asked(trip) => trip,
+        };
+        Ok(trip.await)
     }
 
     /// As [`check`](Self::check), for this many permits; 0 only looks.
@@ -38,11 +38,11 @@ impl Limiter {
         key: impl Into<Key>,
         cost: u32,
     ) -> Result<Decision, CheckError> {
-        let reply = self.take(policy, &key.into(), Some(cost))?;
-        match reply {
-            Reply::Decided(decision) => Ok(decision),
-            Reply::Asked(trip) => Ok(trip.decision().await),
-        }
+        let trip = match self.take(policy, &key.into(), Some(cost))? {
+            Reply::Decided(decision) => return Ok(decision),
+            Reply::Asked(trip) => trip,
+        };
+        Ok(trip.await)
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which

@@ -10,7 +10,7 @@ use super::leases::Lease;
 use super::{Shared, failure};
 use crate::algorithm::Action;
 use crate::error::StoreErrorKind;
-use crate::store::Check;
+use crate::store::{Check, Store as _};
 
 /// So many leases are renewed in one trip: enough for most processes, and no more than take Redis
 /// two milliseconds or so, in which it does nothing else.

@@ -1,6 +1,9 @@
 //! `Reply`: what one policy decides, which may take a trip to the store.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
@@ -10,7 +13,7 @@ use crate::decision::{Decision, Decisions};
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
-use crate::store::{Answer, Check, PendingAnswer};
+use crate::store::{Answer, Check, PendingAnswer, Store as _};
 
 /// What one policy decides. A decision from memory is there before anything is awaited: what it
 /// takes to wait for one from elsewhere is made only for that.
@@ -23,7 +26,7 @@ pub(super) enum Reply {
 pub(super) struct Trip {
     limiter: Limiter,
     policy: Arc<ReadyPolicy>,
-    question: Question,
+    terms: Terms,
     answer: PendingAnswer,
 }
 
@@ -35,63 +38,95 @@ pub(super) struct Question {
     pub(super) mode: Mode,
 }
 
-impl Trip {
-    pub(super) async fn decision(self) -> Decision {
-        let answer = self.answer.await;
-        let answer = answered(answer.as_ref());
-        self.limiter.decided(&self.policy, &self.question, answer)
+/// All of a question that it takes to read the answer.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    subject: Subject,
+    mode: Mode,
+    /// Whether it asks for permits, and does not only look.
+    takes: bool,
+}
+
+impl Question {
+    pub(super) fn terms(self) -> Terms {
+        Terms {
+            subject: self.subject,
+            mode: self.mode,
+            takes: self.action.takes() > 0,
+        }
+    }
+
+    /// What a policy asks that asks one check.
+    #[inline]
+    fn only_check<'p>(self, policy: &'p ReadyPolicy) -> Check<'p> {
+        let (subject, action) = (self.subject, self.action);
+        let is_shadow = self.mode == Mode::Shadow;
+        policy.check(0, subject, policy.algorithm, action, is_shadow)
+    }
+
+    // Out of line: most policies ask one check.
+    #[inline(never)]
+    fn checks<'p>(self, policy: &'p ReadyPolicy) -> SmallVec<[Check<'p>; 4]> {
+        let judges = policy.judges();
+        let checks = policy.checks(self.subject, &judges, self.action, self.mode);
+        checks.collect()
+    }
+}
+
+impl Future for Trip {
+    type Output = Decision;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
+        let answer = ready!(self.answer.as_mut().poll(cx));
+        let decisions = answered(answer.as_ref());
+        Poll::Ready(self.limiter.decided(&self.policy, self.terms, decisions))
     }
 }
 
 impl Limiter {
     /// Asks for permits.
+    #[inline]
     pub(super) fn decide(&self, policy: &Arc<ReadyPolicy>, question: Question) -> Reply {
-        match self.ask(policy, &question) {
-            // Looked at where it is: moving it would copy room for several decisions.
-            Answer::Ready(ref answer) => {
-                Reply::Decided(self.decided(policy, &question, answered(answer.as_ref())))
-            }
-            Answer::Pending(answer) => Reply::Asked(Trip {
+        let terms = question.terms();
+        let read = |decisions: &Decisions| self.decided(policy, terms, decisions);
+        let (only, several);
+        let checks = if policy.count_checks() == 1 {
+            only = question.only_check(policy);
+            std::slice::from_ref(&only)
+        } else {
+            several = question.checks(policy);
+            &several[..]
+        };
+        match self.0.store.ask_and_read(checks, read) {
+            Ok(decision) => Reply::Decided(decision),
+            Err(answer) => Reply::Asked(Trip {
                 limiter: self.clone(),
                 policy: Arc::clone(policy),
-                question,
+                terms,
                 answer,
             }),
         }
     }
 
-    pub(super) fn ask(&self, policy: &ReadyPolicy, question: &Question) -> Answer {
-        let Question {
-            subject,
-            action,
-            mode,
-        } = *question;
-        if policy.count_checks() == 1 {
-            let is_shadow = mode == Mode::Shadow;
-            let only = policy.check(0, subject, policy.algorithm, action, is_shadow);
-            return self.0.store.ask(&[only]);
-        }
-        let judges = policy.judges();
-        let checks = policy.checks(subject, &judges, action, mode);
-        self.0
-            .store
-            .ask(&checks.collect::<SmallVec<[Check<'_>; 4]>>())
+    pub(super) fn ask(&self, policy: &ReadyPolicy, question: Question) -> Answer {
+        self.0.store.ask(&question.checks(policy))
     }
 
     /// The policy's decision, as its mode has it.
+    #[inline]
     pub(super) fn decided(
         &self,
         policy: &ReadyPolicy,
-        question: &Question,
+        terms: Terms,
         decisions: &Decisions,
     ) -> Decision {
         let mut decision = policy.decision(&mut decisions.iter());
         // Looking decides nothing.
-        if question.action.takes() > 0 {
-            if question.mode == Mode::Shadow {
+        if terms.takes {
+            if terms.mode == Mode::Shadow {
                 decision = decision.in_shadow();
             }
-            self.report(policy, question.mode, question.subject, &decision);
+            self.report(policy, terms.mode, terms.subject, &decision);
         }
         decision
     }

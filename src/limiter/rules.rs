@@ -5,10 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Unjudged;
+use super::subjects::Subjects;
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
+use crate::key::Subject;
 use crate::mode::Mode;
-use crate::policy::{Policy, Read, ReadyPolicy};
+use crate::policy::{Judges, Policy, Read, ReadyPolicy};
 use crate::request::{RequestHead, RequestMatcher};
 use crate::store::FailureMode;
 
@@ -111,6 +113,13 @@ pub(super) struct ReadyRules {
     pub(super) allowed: Arc<AccessList>,
 }
 
+/// What a policy has read of a request that it asks about.
+pub(super) struct ReadRequest {
+    pub(super) subject: Subject,
+    pub(super) judges: Judges,
+    pub(super) cost: u32,
+}
+
 impl ReadyRules {
     pub(super) fn named(&self, name: &str) -> Result<&Arc<ReadyPolicy>, CheckError> {
         let mut policies = self.policies.iter();
@@ -130,7 +139,8 @@ impl ReadyRules {
         &self,
         policy: &ReadyPolicy,
         request: &RequestHead<'_>,
-    ) -> Result<Option<Read>, Unjudged> {
+        subjects: &Subjects,
+    ) -> Result<Option<ReadRequest>, Unjudged> {
         let Some(key) = policy.key(request)? else {
             return Ok(None);
         };
@@ -141,7 +151,12 @@ impl ReadyRules {
         if self.allowed.has_key(&key) {
             return Ok(None);
         }
-        Ok(Some(policy.read(request, key)?))
+        let Read { judges, cost } = policy.read(request, &key)?;
+        Ok(Some(ReadRequest {
+            subject: subjects.of(&key),
+            judges,
+            cost,
+        }))
     }
 
     /// The policy by whose key a request is refused that would be let through by its address.

@@ -92,12 +92,13 @@ impl Place {
 fn place_of(encoded: &[u8]) -> usize {
     // The fraction of the golden ratio, as in Knuth's multiplicative hashing.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let (words, rest) = encoded.as_chunks();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let words = words.iter().chain([&last]);
-    let hash = words.fold(0_u64, |hash, word| {
-        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD)
+    let (words, _) = encoded.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    // What is left over, with some of the bytes before it, as no key is shorter. The last byte, in
+    // which keys differ most, stands lowest: a product carries upwards only.
+    let last = encoded.last_chunk().map(|word| u64::from_be_bytes(*word));
+    let hash = words.chain(last).fold(0_u64, |hash, word| {
+        (hash.rotate_left(5) ^ word).wrapping_mul(SPREAD)
     });
     (hash >> (u64::BITS - PLACE_BITS)) as usize
 }

@@ -15,7 +15,7 @@ use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
-use crate::store::{Answer, Check};
+use crate::store::{Answer, Check, Store as _};
 
 /// What a request has taken. Dropped, it gives back what the stage that the request is in says;
 /// nobody waits for that, and what cannot be given back lapses.

@@ -15,7 +15,7 @@ use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
 use crate::policy::ReadyPolicy;
-use crate::store::Check;
+use crate::store::{Check, Store as _};
 use crate::time::Micros;
 
 /// A policy whose permits can be waited for.
@@ -192,7 +192,7 @@ impl Limiter {
             action,
             mode,
         };
-        let decision = self.decided(&policy, &question, &answers);
+        let decision = self.decided(&policy, question.terms(), &answers);
         let rates = answers.iter().take(policy.count_rates());
         taken.answered(rates.map(|rate| (&decision, rate.receipt)));
         Held::new(decision, taken)

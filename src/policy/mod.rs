@@ -17,6 +17,7 @@ mod rates;
 mod read;
 mod ready;
 
+pub(crate) use self::rates::Judges;
 pub(crate) use self::read::{Read, Unreadable};
 pub(crate) use self::ready::ReadyPolicy;
 

@@ -27,16 +27,16 @@ impl ReadyPolicy {
         }
     }
 
-    /// What else of a request with this key.
-    pub(crate) fn read(&self, request: &RequestHead<'_>, key: Key) -> Result<Read, Unreadable> {
+    /// What else it asks about a request with this key.
+    pub(crate) fn read(&self, request: &RequestHead<'_>, key: &Key) -> Result<Read, Unreadable> {
         let cost = match &self.policy.cost {
             Cost::Fixed(cost) => *cost,
             Cost::Read(cost) => cost
                 .cost(request)
                 .map_err(|error| Unreadable::BadCost(error.to_string()))?,
         };
-        let judges = self.judges_for(request, &key)?;
-        Ok(Read { key, judges, cost })
+        let judges = self.judges_for(request, key)?;
+        Ok(Read { judges, cost })
     }
 
     fn judges_for(&self, request: &RequestHead<'_>, key: &Key) -> Result<Judges, Unreadable> {
@@ -69,7 +69,6 @@ impl ReadyPolicy {
 
 /// What a policy has read of a request.
 pub(crate) struct Read {
-    pub(crate) key: Key,
     pub(crate) judges: Judges,
     pub(crate) cost: u32,
 }

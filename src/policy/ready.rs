@@ -149,6 +149,9 @@ fn sound_name(field: &'static str, name: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// What stores promise.
+const ANSWERED: &str = "every check is answered";
+
 /// A policy that was found sound.
 pub(crate) struct ReadyPolicy {
     pub(crate) id: PolicyId,
@@ -282,14 +285,25 @@ impl ReadyPolicy {
     }
 
     /// The policy's decision, of the decisions on its checks, which come next.
+    #[inline]
     pub(crate) fn decision<'a>(&self, each: &mut impl Iterator<Item = &'a Decision>) -> Decision {
-        let mut next = || each.next().expect("every check is answered");
-        let first = *next();
+        let first = each.next().expect(ANSWERED);
         if self.count_checks() == 1 {
-            return first;
+            return *first;
         }
+        self.decision_of_several(first, each)
+    }
+
+    // Out of line: most policies ask one check.
+    #[inline(never)]
+    fn decision_of_several<'a>(
+        &self,
+        first: &Decision,
+        each: &mut impl Iterator<Item = &'a Decision>,
+    ) -> Decision {
         let further = self.further_rates.iter();
-        let decision = further.fold(first, |all, _| all.and_under(next()));
+        let mut next = || each.next().expect(ANSWERED);
+        let decision = further.fold(*first, |all, _| all.and_under(next()));
         match self.penalty.and_then(|_| each.next()) {
             Some(penalty) => decision.under(penalty),
             None => decision,

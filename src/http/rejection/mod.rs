@@ -48,6 +48,7 @@ pub struct Rejection {
     policies: Vec<String>,
     retry_after: Option<Duration>,
     retry_after_secs: Option<u64>,
+    /// What is borrowed is ours: [`Part::Plain`].
     explanation: Cow<'static, str>,
 }
 
@@ -207,31 +208,53 @@ impl From<Refusal> for Rejection {
     }
 }
 
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// A part of the sentence.
+enum Part<'a> {
+    /// Words of ours, in which no syntax has anything to escape.
+    Plain(&'a str),
+    /// A policy's name, which stands in quotes.
+    Name(&'a str),
+    /// What may have anything in it.
+    Text(&'a str),
+}
+
+impl Rejection {
+    /// Says the sentence part by part. By no means of `fmt`: what that takes shows in the cost of a
+    /// denial.
+    fn sentence<E>(&self, mut say: impl FnMut(Part<'_>) -> Result<(), E>) -> Result<(), E> {
         let noun = if self.policies.len() == 1 {
-            "policy"
+            "policy "
         } else {
-            "policies"
+            "policies "
         };
         for (position, policy) in self.policies.iter().enumerate() {
-            // No `write!`: what it takes shows in the cost of a denial.
-            f.write_str(if position == 0 { noun } else { "," })?;
-            f.write_str(" ")?;
-            fmt::Debug::fmt(policy, f)?;
+            say(Part::Plain(if position == 0 { noun } else { ", " }))?;
+            say(Part::Name(policy))?;
         }
         if !self.policies.is_empty() {
-            f.write_str(": ")?;
+            say(Part::Plain(": "))?;
         }
-        f.write_str(&self.explanation)?;
+        say(match &self.explanation {
+            Cow::Borrowed(words) => Part::Plain(words),
+            Cow::Owned(text) => Part::Text(text),
+        })?;
         match self.retry_after_secs {
             Some(secs) => {
-                f.write_str(", retry after ")?;
-                f.write_str(itoa::Buffer::new().format(secs))?;
-                f.write_str(" s")
+                say(Part::Plain(", retry after "))?;
+                say(Part::Plain(itoa::Buffer::new().format(secs)))?;
+                say(Part::Plain(" s"))
             }
             None => Ok(()),
         }
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.sentence(|part| match part {
+            Part::Name(name) => fmt::Debug::fmt(name, f),
+            Part::Plain(text) | Part::Text(text) => f.write_str(text),
+        })
     }
 }
 

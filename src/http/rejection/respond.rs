@@ -1,12 +1,12 @@
 //! Who builds the HTTP response of a rejection: `ProblemJson`, `PlainText`, or the user.
 
-use std::fmt::{self, Write};
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
-use super::{Rejection, RejectionKind};
+use super::{Part, Rejection, RejectionKind};
 use crate::request::RequestHead;
 
 /// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure.
@@ -65,10 +65,7 @@ pub struct ProblemJson;
 
 impl OnRejection for ProblemJson {
     fn respond(&self, _request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
-        // Writing to a `String` cannot fail.
-        let mut json = String::with_capacity(512);
-        let _ = write_problem(&mut json, rejection);
-        response(rejection, "application/problem+json", json)
+        response(rejection, "application/problem+json", problem(rejection))
     }
 }
 
@@ -92,72 +89,103 @@ fn response(rejection: &Rejection, media_type: &'static str, body: String) -> Re
     response
 }
 
-fn write_problem(json: &mut String, rejection: &Rejection) -> fmt::Result {
-    let (name, title) = match rejection.kind {
-        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
-            (Some("quota-exceeded"), "Quota exceeded")
+fn problem(rejection: &Rejection) -> String {
+    let mut json = String::with_capacity(512);
+    json.push_str(beginning(rejection.kind));
+    let Ok(()) = rejection.sentence(|part| {
+        match part {
+            Part::Plain(words) => json.push_str(words),
+            Part::Name(name) => push_quoted(&mut json, name),
+            Part::Text(text) => push_escaped(&mut json, text),
         }
-        RejectionKind::StoreFailed(_) => (
-            Some("temporary-reduced-capacity"),
-            "Temporary reduced capacity",
-        ),
-        // RFC 9457, section 4.2.1: with `about:blank` the title is the status's own phrase.
-        RejectionKind::Refused => (None, "Forbidden"),
-        RejectionKind::MissingKey | RejectionKind::BadCost => (None, "Bad Request"),
-        RejectionKind::Misconfigured => (None, "Internal Server Error"),
-    };
-    json.push_str(r#"{"type":""#);
-    match name {
-        Some(name) => {
-            json.push_str("https://iana.org/assignments/http-problem-types#");
-            json.push_str(name);
-        }
-        None => json.push_str("about:blank"),
-    }
-    json.push_str(r#"","title":""#);
-    json.push_str(title);
-    json.push_str(r#"","status":"#);
-    json.push_str(rejection.status().as_str());
-    json.push_str(r#","detail":""#);
-    write!(Escaped(json), "{rejection}")?;
-    json.push('"');
-    if name.is_some() {
-        json.push_str(r#","violated-policies":["#);
+        Ok::<_, Infallible>(())
+    });
+    if has_violations(rejection.kind) {
+        json.push_str(r#"","violated-policies":["#);
         for (position, policy) in rejection.policies.iter().enumerate() {
-            json.push_str(if position > 0 { ",\"" } else { "\"" });
-            Escaped(json).write_str(policy)?;
-            json.push('"');
+            json.push_str(if position > 0 { "\",\"" } else { "\"" });
+            push_escaped(&mut json, policy);
         }
-        json.push(']');
+        json.push_str(if rejection.policies.is_empty() {
+            "]"
+        } else {
+            "\"]"
+        });
+    } else {
+        json.push('"');
     }
     if let Some(secs) = rejection.retry_after_secs {
         json.push_str(r#","retry-after-secs":"#);
         json.push_str(itoa::Buffer::new().format(secs));
     }
     json.push('}');
-    Ok(())
+    json
 }
 
-/// What is written here stands in a string of JSON: RFC 8259, section 7.
-struct Escaped<'a>(&'a mut String);
-
-impl Write for Escaped<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text;
-        // Piece by piece: hardly any text has a character to escape.
-        let is_special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-        while let Some(position) = rest.bytes().position(is_special) {
-            let (plain, special) = rest.split_at(position);
-            self.0.push_str(plain);
-            let mut chars = special.chars();
-            match chars.next() {
-                Some(char @ ('"' | '\\')) => self.0.extend(['\\', char]),
-                Some(char) => write!(self.0, "\\u{:04x}", u32::from(char))?,
-                None => {}
-            }
-            rest = chars.as_str();
+/// Up to the detail. In one piece for each kind: many small ones show in the cost of a denial.
+fn beginning(kind: RejectionKind) -> &'static str {
+    match kind {
+        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => concat!(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+            r#""title":"Quota exceeded","status":429,"detail":""#,
+        ),
+        RejectionKind::StoreFailed(_) => concat!(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+            r#""title":"Temporary reduced capacity","status":503,"detail":""#,
+        ),
+        // RFC 9457, section 4.2.1: with `about:blank` the title is the status's own phrase.
+        RejectionKind::Refused => {
+            r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#
         }
-        self.0.push_str(rest);
-        Ok(())
+        RejectionKind::MissingKey | RejectionKind::BadCost => {
+            r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":""#
+        }
+        RejectionKind::Misconfigured => {
+            r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":""#
+        }
     }
+}
+
+/// Whether its type is one that has `violated-policies`.
+fn has_violations(kind: RejectionKind) -> bool {
+    matches!(
+        kind,
+        RejectionKind::QuotaExceeded
+            | RejectionKind::NeverFits
+            | RejectionKind::Banned
+            | RejectionKind::StoreFailed(_)
+    )
+}
+
+/// What stands in a string of JSON: RFC 8259, section 7.
+fn push_escaped(json: &mut String, text: &str) {
+    let mut rest = text;
+    // Piece by piece: hardly any text has a character to escape.
+    while let Some(position) = rest.bytes().position(is_special) {
+        let (plain, special) = rest.split_at(position);
+        json.push_str(plain);
+        let mut chars = special.chars();
+        match chars.next() {
+            Some(char @ ('"' | '\\')) => json.extend(['\\', char]),
+            Some(char) => json.push_str(&format!("\\u{:04x}", u32::from(char))),
+            None => {}
+        }
+        rest = chars.as_str();
+    }
+    json.push_str(rest);
+}
+
+/// The same in quotes of its own, as `Debug` shows it.
+fn push_quoted(json: &mut String, text: &str) {
+    let shown = |byte: u8| is_special(byte) || !(b' '..=b'~').contains(&byte);
+    if text.bytes().any(shown) {
+        return push_escaped(json, &format!("{text:?}"));
+    }
+    json.push_str("\\\"");
+    json.push_str(text);
+    json.push_str("\\\"");
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1f)
 }

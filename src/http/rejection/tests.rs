@@ -9,7 +9,7 @@ fn rejection(kind: RejectionKind, secs: Option<u64>) -> Rejection {
         policies: vec!["client".to_owned(), "a \"b\" \\c".to_owned()],
         retry_after: secs.map(Duration::from_secs),
         retry_after_secs: secs,
-        explanation: "too\tmuch".into(),
+        explanation: "too\tmuch".to_owned().into(),
     }
 }
 

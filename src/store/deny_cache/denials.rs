@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -21,7 +20,6 @@ const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 pub(in crate::store) struct Denials {
     pub(super) table: Table,
     clock: Arc<dyn Clock>,
-    hits: AtomicU64,
 }
 
 impl Denials {
@@ -45,12 +43,11 @@ impl Denials {
         Self {
             table: Table::new(max_age),
             clock,
-            hits: AtomicU64::new(0),
         }
     }
 
     pub(in crate::store) fn hits(&self) -> u64 {
-        self.hits.load(Ordering::Relaxed)
+        self.table.hits()
     }
 
     pub(super) fn now(&self) -> Micros {
@@ -63,45 +60,57 @@ impl Denials {
         checks: &[Check<'_>],
         store: &impl Store,
     ) -> Answer {
-        let asked = match Self::recall_or_note(this, checks) {
-            Ok(decisions) => return Answer::Ready(Ok(decisions)),
-            Err(None) => return store.ask(checks),
-            Err(Some(asked)) => asked,
-        };
-        match store.ask(checks) {
-            Answer::Ready(answer) => {
-                asked.answered(&answer);
-                Answer::Ready(answer)
+        Self::recall_or(this, checks, |asked| {
+            let Some(asked) = asked else {
+                return store.ask(checks);
+            };
+            match store.ask(checks) {
+                Answer::Ready(answer) => {
+                    asked.answered(&answer);
+                    Answer::Ready(answer)
+                }
+                Answer::Pending(answer) => Answer::Pending(Box::pin(async move {
+                    let answer = answer.await;
+                    asked.answered(&answer);
+                    answer
+                })),
             }
-            Answer::Pending(answer) => Answer::Pending(Box::pin(async move {
-                let answer = answer.await;
-                asked.answered(&answer);
-                answer
-            })),
-        }
+        })
     }
 
-    /// The answer from memory. Else the store is to be asked, and its answer to be told to what comes
-    /// back, where anything can be learned from it.
-    #[expect(
-        clippy::result_large_err,
-        reason = "a box would be an allocation for each question"
-    )]
-    pub(in crate::store) fn recall_or_note(
+    /// The answer from memory. Else that of the store, which is to be told to what this is called
+    /// with, where anything can be learned from it.
+    #[inline]
+    pub(in crate::store) fn recall_or(
         this: &Arc<Self>,
         checks: &[Check<'_>],
-    ) -> Result<Decisions, Option<Asked>> {
+        ask: impl FnOnce(Option<Asked>) -> Answer,
+    ) -> Answer {
         // There may be hundreds of leases in a question, and nothing is remembered of any.
         let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
         if checks.iter().all(|check| is_for_lease(check.action)) {
-            return Err(None);
+            return ask(None);
         }
         let now = this.now();
-        if let Some(decisions) = this.recall(checks, now) {
-            this.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(decisions);
+        match checks {
+            [check] => {
+                if let Some(decision) = this.recall_alone(check, now) {
+                    return Answer::Ready(Ok(decision.into()));
+                }
+            }
+            checks => {
+                if let Some(decisions) = this.recall_together(checks, now) {
+                    return Answer::Ready(Ok(decisions));
+                }
+            }
         }
-        Err(Some(Asked::new(this, checks, now)))
+        ask(Some(Asked::new(this, checks, now)))
+    }
+
+    /// The decision on the only check of a question, if it is known to be denied.
+    fn recall_alone(&self, check: &Check<'_>, now: Micros) -> Option<Decision> {
+        let reading = self.recall_one(check, now, true)??;
+        (!reading.fits).then(|| remember(check, &reading))
     }
 
     /// The decisions on a question that is known to change nothing.
@@ -111,14 +120,6 @@ impl Denials {
     /// must be known to be in force: one that is not may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
-    fn recall(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
-        if let [check] = checks {
-            let reading = self.recall_one(check, now)??;
-            return (!reading.fits).then(|| remember(check, &reading).into());
-        }
-        self.recall_together(checks, now)
-    }
-
     // Out of line: most questions have one check.
     #[inline(never)]
     fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
@@ -126,7 +127,7 @@ impl Denials {
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
         for check in checks {
-            let recalled = match self.recall_one(check, now) {
+            let recalled = match self.recall_one(check, now, false) {
                 None if !is_deciding(check) => None,
                 recalled => recalled?,
             };
@@ -144,6 +145,9 @@ impl Denials {
         };
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
+            if let Some(first) = checks.first() {
+                self.table.hit(first.fingerprint());
+            }
             let decisions = decisions.iter().zip(checks);
             decisions
                 .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
@@ -153,7 +157,7 @@ impl Denials {
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked
     /// whatever is known of the others.
-    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Reading>> {
+    fn recall_one(&self, check: &Check<'_>, now: Micros, alone: bool) -> Option<Option<Reading>> {
         let Action::Take(take) = &check.action else {
             return None;
         };
@@ -161,10 +165,8 @@ impl Denials {
         if check.algorithm.never_fits(take) {
             return None;
         }
-        match self
-            .table
-            .recall(check.fingerprint(), &check.algorithm, take, now)
-        {
+        let (key, algorithm) = (check.fingerprint(), &check.algorithm);
+        match self.table.recall(key, algorithm, take, now, alone) {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),

@@ -31,6 +31,8 @@ struct Shard(Mutex<Sets>);
 
 #[derive(Default)]
 struct Sets {
+    /// How many questions an entry has answered.
+    hits: u64,
     /// The changes while there are no sets.
     changes: u32,
     /// None until there is something to remember.
@@ -78,16 +80,30 @@ impl Table {
         self.max_age
     }
 
-    /// What is known of this question about a key.
+    /// How many questions were answered.
+    pub(super) fn hits(&self) -> u64 {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.lock().hits).sum()
+    }
+
+    /// Notes that a question was answered, of which this is a key.
+    pub(super) fn hit(&self, key: u128) {
+        self.lock(key).hits += 1;
+    }
+
+    /// What is known of this check of a key. One that is `alone` is the whole question, which a
+    /// denial answers.
     pub(super) fn recall(
         &self,
         key: u128,
         algorithm: &Algorithm,
         take: &Take,
         now: Micros,
+        alone: bool,
     ) -> Recalled {
         let mut sets = self.lock(key);
-        let Some(set) = sets.of(key) else {
+        let Sets { hits, sets, .. } = &mut *sets;
+        let Some(set) = sets.get_mut(key as usize % SETS) else {
             return Recalled::Nothing;
         };
         let entries = set.ways.iter_mut().flatten();
@@ -103,7 +119,10 @@ impl Table {
                 entry.asked_again = now.saturating_add(wait);
                 Recalled::TimeToAsk
             }
-            Some((_, reading)) => Recalled::Reading(reading),
+            Some((_, reading)) => {
+                *hits += u64::from(alone && !reading.fits);
+                Recalled::Reading(reading)
+            }
         }
     }
 
@@ -154,9 +173,14 @@ impl Table {
 
     fn lock(&self, key: u128) -> MutexGuard<'_, Sets> {
         // The highest bits; a set is found by the lowest.
-        let shard = &self.shards[(key >> (u128::BITS - SHARDS.ilog2())) as usize];
+        self.shards[(key >> (u128::BITS - SHARDS.ilog2())) as usize].lock()
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Sets> {
         // Every step under the lock leaves whole entries behind.
-        shard.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -74,14 +74,20 @@ impl Breaker {
         state_of(self.word.load(Ordering::Relaxed))
     }
 
-    /// Whether a question may be asked; `None` while the store is left alone.
+    /// A question may be asked while it is closed, as it nearly always is.
     #[inline]
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Admission> {
+    pub(super) fn pass_while_closed(&self) -> Option<Pass> {
         let word = self.word.load(Ordering::Relaxed);
-        if state_of(word) == BreakerState::Closed {
-            return Some(Admission::Pass(Pass::while_closed(word >> STATE_BITS)));
+        let is_closed = state_of(word) == BreakerState::Closed;
+        is_closed.then(|| Pass::while_closed(word >> STATE_BITS))
+    }
+
+    /// Whether a question may be asked; `None` while the store is left alone.
+    pub(super) fn admit(self: &Arc<Self>) -> Option<Admission> {
+        match self.pass_while_closed() {
+            Some(pass) => Some(Admission::Pass(pass)),
+            None => self.admit_unless_closed(),
         }
-        self.admit_unless_closed()
     }
 
     #[cold]

@@ -66,6 +66,7 @@ pub(super) struct Pass {
 
 impl Pass {
     /// One of those that are let through while it is closed.
+    #[inline]
     pub(super) fn while_closed(epoch: u64) -> Self {
         Self {
             epoch,

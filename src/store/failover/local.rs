@@ -29,6 +29,7 @@ impl Local {
     }
 
     /// Whether anything was ever judged here.
+    #[inline]
     pub(super) fn is_used(&self) -> bool {
         self.0.get().is_some()
     }

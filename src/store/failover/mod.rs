@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::breaker::{Admission, Ticket};
+use self::circuit::Pass;
 use self::fallback::{Fallback, Kept};
 use self::watch::Watch;
 use super::{Answer, Check, PendingAnswer, Store};
@@ -46,26 +47,68 @@ impl<S: Store> Failover<S> {
         }
     }
 
+    /// [Asks](Store::ask) for one who only reads the decisions: what is read of them, or that they are
+    /// on their way. They are looked at where the store has put them, as moving them copies room for
+    /// several.
+    #[inline]
+    pub(crate) fn ask_and_read<T>(
+        &self,
+        checks: &[Check<'_>],
+        read: impl FnOnce(&Decisions) -> T,
+    ) -> Result<T, PendingAnswer> {
+        let answer = match self.pass_at_once() {
+            Some(pass) => {
+                let answer = self.inner.ask(checks);
+                if let Some(decisions) = usable_at_once(&answer, checks) {
+                    return Ok(read(decisions));
+                }
+                self.later_or_otherwise(checks, Admission::Pass(pass), answer)
+            }
+            None => self.ask_with_care(checks),
+        };
+        match answer {
+            Answer::Ready(answer) => Ok(read(&answer.expect("an error was turned into decisions"))),
+            Answer::Pending(answer) => Err(answer),
+        }
+    }
+
     pub(crate) fn breaker(&self) -> Arc<Breaker> {
         Arc::clone(&self.breaker)
     }
 
-    #[inline]
-    fn ask_store(&self, checks: &[Check<'_>]) -> Answer {
+    /// What is asked when the breaker, or what was judged locally, has a say.
+    #[inline(never)]
+    fn ask_with_care(&self, checks: &[Check<'_>]) -> Answer {
+        #[cfg(feature = "memory")]
+        if let Some(left) = self.fallback.local.do_here(checks) {
+            return self.ask_if_admitted(&left);
+        }
+        self.ask_if_admitted(checks)
+    }
+
+    fn ask_if_admitted(&self, checks: &[Check<'_>]) -> Answer {
         match self.breaker.admit() {
-            Some(admission) => self.ask_admitted(checks, admission),
+            Some(admission) => self.ask_store(checks, admission),
             None => self.left_alone(checks),
         }
     }
 
-    #[inline]
-    fn ask_admitted(&self, checks: &[Check<'_>], admission: Admission) -> Answer {
-        // One variable from the store to the caller: moving it would copy room for several decisions.
-        let mut answer = self.inner.ask(checks);
-        if !is_usable_at_once(&answer, checks) {
-            answer = self.later_or_otherwise(checks, admission, answer);
+    fn ask_store(&self, checks: &[Check<'_>], admission: Admission) -> Answer {
+        let answer = self.inner.ask(checks);
+        match usable_at_once(&answer, checks) {
+            Some(_) => answer,
+            None => self.later_or_otherwise(checks, admission, answer),
         }
-        answer
+    }
+
+    /// What lets a question through to the store while nothing else has a say.
+    #[inline]
+    fn pass_at_once(&self) -> Option<Pass> {
+        #[cfg(feature = "memory")]
+        if self.fallback.local.is_used() {
+            return None;
+        }
+        self.breaker.pass_while_closed()
     }
 
     // Out of line, as all that a store which answers from memory has no use for.
@@ -101,15 +144,6 @@ impl<S: Store> Failover<S> {
         Answer::Pending(Box::pin(trip.answer_or(checks, fallback)))
     }
 
-    #[cfg(feature = "memory")]
-    #[inline(never)]
-    fn ask_here_and_there(&self, checks: &[Check<'_>]) -> Answer {
-        match self.fallback.local.do_here(checks) {
-            Some(left) => self.ask_store(&left),
-            None => self.ask_store(checks),
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn left_alone(&self, checks: &[Check<'_>]) -> Answer {
@@ -128,16 +162,19 @@ impl<S: Store> Failover<S> {
 impl<S: Store> Store for Failover<S> {
     /// Always answers `Ok`: an error becomes each check's own failure mode.
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        #[cfg(feature = "memory")]
-        if self.fallback.local.is_used() {
-            return self.ask_here_and_there(checks);
+        match self.pass_at_once() {
+            Some(pass) => self.ask_store(checks, Admission::Pass(pass)),
+            None => self.ask_with_care(checks),
         }
-        self.ask_store(checks)
     }
 }
 
-fn is_usable_at_once(answer: &Answer, checks: &[Check<'_>]) -> bool {
-    matches!(answer, Answer::Ready(Ok(decisions)) if decisions.len() == checks.len())
+#[inline]
+fn usable_at_once<'a>(answer: &'a Answer, checks: &[Check<'_>]) -> Option<&'a Decisions> {
+    match answer {
+        Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => Some(decisions),
+        _ => None,
+    }
 }
 
 /// A question on its way.

@@ -8,7 +8,8 @@ use std::mem;
 
 use super::slot::{Fingerprint, Slot};
 use super::table::{self, Table};
-use crate::algorithm::{Action, Reading};
+use crate::algorithm::Action;
+use crate::decision::{Decision, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::time::Micros;
@@ -55,42 +56,39 @@ impl Shard {
         self.asked
     }
 
+    #[inline]
     pub(super) fn find(&mut self, fingerprint: Fingerprint) -> Option<&mut Slot> {
         self.slots
             .find_mut(fingerprint.hash(), |slot| slot.fingerprint == fingerprint)
     }
 
-    /// Carries out the only check of a question if it fits. The reading is what its decision is made
-    /// of, which has time until the lock is free.
+    /// Decides the only check of a question, and carries it out if it fits.
     ///
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
+    #[inline]
     pub(super) fn ask(
         &mut self,
         check: &Check<'_>,
         fingerprint: Fingerprint,
         now: Micros,
-    ) -> Result<Reading, StoreError> {
+    ) -> Result<Decision, StoreError> {
         let (algorithm, action) = (&check.algorithm, &check.action);
         if let Some(slot) = self.find(fingerprint) {
-            let mut reading = algorithm.read(&slot.state, now, action);
-            if reading.fits {
-                reading = algorithm.commit(&mut slot.state, now, action, reading);
-            }
+            let decision = algorithm.ask(&mut slot.state, now, action);
             slot.used();
-            slot.note(check, &reading, now);
+            slot.note(check, &decision, now);
             self.after(action);
-            return Ok(reading);
+            return Ok(decision);
         }
         let mut slot = Slot::new(fingerprint, algorithm.untouched());
-        let reading = algorithm.read(&slot.state, now, action);
-        if reading.fits && action.takes() > 0 {
-            algorithm.commit(&mut slot.state, now, action, reading);
-            slot.note(check, &reading, now);
+        let decision = algorithm.ask(&mut slot.state, now, action);
+        if decision.outcome == Outcome::Allowed && action.takes() > 0 {
+            slot.note(check, &decision, now);
             self.insert(slot, now, &[])?;
         }
-        Ok(reading)
+        Ok(decision)
     }
 
     /// Notes that an action was carried out: one that gives back may have made room.

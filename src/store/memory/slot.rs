@@ -1,6 +1,7 @@
 //! One key's place in the table, and the number it is found by.
 
-use crate::algorithm::{Action, Reading, State};
+use crate::algorithm::{Action, State};
+use crate::decision::{Decision, Outcome};
 use crate::store::Check;
 use crate::time::Micros;
 
@@ -66,7 +67,8 @@ impl Slot {
     ///
     /// That is while the subject is denied, or would be if it asked the same again; and while
     /// anything is held, which is counted nowhere else. What only counts is kept from nobody.
-    pub(super) fn note(&mut self, check: &Check<'_>, reading: &Reading, now: Micros) {
+    #[inline]
+    pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) {
         if check.is_shadow {
             self.kept_until = Micros::ZERO;
             return;
@@ -75,17 +77,21 @@ impl Slot {
             self.kept_until = self.state.expires_at();
             return;
         }
-        let wait = match &check.action {
-            Action::Take(take) if !reading.fits && check.algorithm.never_fits(take) => return,
-            _ if !reading.fits => reading.wait,
-            action => {
-                let again = Action::take(action.takes().max(1));
+        let wait = match decision.outcome {
+            Outcome::NeverFits => return,
+            Outcome::Allowed => {
+                let again = check.action.takes().max(1);
+                if again <= decision.remaining && decision.ban.is_zero() {
+                    return;
+                }
+                let again = Action::take(again);
                 let reading = check.algorithm.read(&self.state, now, &again);
                 if reading.fits {
                     return;
                 }
                 reading.wait
             }
+            _ => decision.retry_after,
         };
         self.kept_until = self.kept_until.max(now.saturating_add(wait));
     }

@@ -8,7 +8,7 @@ use super::shard::Shard;
 use super::shards::Shards;
 use super::slot::{Fingerprint, Slot};
 use crate::algorithm::{Ask, Reading, all_enforced_fit, committed, decide};
-use crate::decision::Decisions;
+use crate::decision::{Decision, Decisions};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::time::Micros;
@@ -69,11 +69,11 @@ impl<'a> Together<'a> {
             readings[position] = self.commit(position, readings[position]);
         }
         let mut decisions = decide(self.asks(), &readings);
+        for (position, decision) in decisions.iter().enumerate() {
+            self.note(position, decision);
+        }
         for (position, kind) in homeless {
             decisions.fail_open(position, kind);
-        }
-        for (position, reading) in readings.iter().enumerate() {
-            self.note(position, reading);
         }
         Ok(decisions)
     }
@@ -169,10 +169,10 @@ impl<'a> Together<'a> {
         after
     }
 
-    fn note(&mut self, position: usize, reading: &Reading) {
+    fn note(&mut self, position: usize, decision: &Decision) {
         let (check, now) = (&self.checks[position], self.now);
         if let Some(slot) = self.find(position) {
-            slot.note(check, reading, now);
+            slot.note(check, decision, now);
         }
     }
 }
@@ -181,7 +181,7 @@ impl<'a> Together<'a> {
 mod tests {
     use super::*;
     use crate::algorithm::{Action, Algorithm, Penalty};
-    use crate::decision::{Decision, Outcome};
+    use crate::decision::Outcome;
     use crate::key::Key;
     use crate::limit::Limit;
     use crate::store::{FailureMode, PolicyId};

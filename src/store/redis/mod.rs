@@ -212,14 +212,11 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let noted = match &self.denials {
-            None => None,
-            Some(denials) => match Denials::recall_or_note(denials, checks) {
-                Ok(decisions) => return Answer::Ready(Ok(decisions)),
-                Err(noted) => noted,
-            },
-        };
-        Answer::Pending(Box::pin(self.server.trip(checks, noted).answer()))
+        let ask = |noted| Answer::Pending(Box::pin(self.server.trip(checks, noted).answer()));
+        match &self.denials {
+            None => ask(None),
+            Some(denials) => Denials::recall_or(denials, checks, ask),
+        }
     }
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {

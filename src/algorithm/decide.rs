@@ -1,0 +1,107 @@
+//! From a reading to a decision. Made for each algorithm by itself, so that none pays for what
+//! others can do.
+
+use super::{Action, Left, Patience, Reading, Take, Twin};
+#[cfg(feature = "memory")]
+use super::{commit, read};
+use crate::decision::{Decision, Outcome, Receipt};
+use crate::time::Micros;
+
+/// Decides the only check of a question, and carries it out when it fits.
+#[cfg(feature = "memory")]
+pub(super) fn ask<T: Twin>(
+    twin: &T,
+    state: &mut T::State,
+    now: Micros,
+    action: &Action,
+) -> Decision {
+    let mut reading = read(twin, state, now, action);
+    // Nobody was denied before it, whom a penalty would count.
+    let is_carried_out = reading.fits && (!T::IS_PENALTY || *action == Action::Reset);
+    if is_carried_out {
+        reading = commit(twin, state, now, action, reading);
+    }
+    decide(twin, &reading, action, is_carried_out)
+}
+
+/// Turns what was read into the answer; `committed` tells whether the action was carried out.
+pub(super) fn decide<T: Twin>(
+    twin: &T,
+    reading: &Reading,
+    action: &Action,
+    committed: bool,
+) -> Decision {
+    let mut reading = *reading;
+    if *action == Action::Reset {
+        // A script forgets a key without looking at it.
+        reading = twin.read(&T::State::default(), reading.at, &Take::look());
+    }
+    if action.is_final() {
+        reading.at = Micros::ZERO;
+    }
+    let taken = if committed { action.takes() } else { 0 };
+    let Left {
+        remaining,
+        reset_after,
+        renews_after,
+        renews_whole,
+        mark,
+    } = twin.left(&reading, taken);
+    let (limit, window) = twin.quota();
+    let mut decision = Decision {
+        remaining,
+        reset_after,
+        renews_after,
+        renews_whole,
+        receipt: Receipt {
+            at: reading.at,
+            mark,
+            is_local: false,
+        },
+        ..Decision::unasked(Outcome::Allowed, (limit, window))
+    };
+    if T::IS_PENALTY {
+        // What of a penalty passes with time is its ban.
+        decision.ban = reset_after;
+    }
+    if reading.fits {
+        // Of what there is at once, not of the limit: a small burst would always be near it.
+        decision.is_near_limit = u64::from(remaining) * 10 <= u64::from(twin.capacity());
+        if T::CAN_WAIT {
+            decision.delay = reading.wait;
+        }
+    } else {
+        deny(twin, &mut decision, &reading, action);
+    }
+    decision
+}
+
+/// Says why it is denied, and for how long.
+fn deny<T: Twin>(twin: &T, decision: &mut Decision, reading: &Reading, action: &Action) {
+    if matches!(action, Action::Take(take) if never_fits(twin, take)) {
+        decision.outcome = Outcome::NeverFits;
+        return;
+    }
+    decision.retry_after = reading.wait;
+    if action.patience() != Patience::None {
+        if twin.queues() {
+            // One that is full denies also whom it would not have held up for too long.
+            decision.delay = twin.left(reading, 0).reset_after;
+        } else if T::CAN_WAIT {
+            decision.delay = reading.wait.saturating_add(action.patience().longest());
+        }
+    }
+    if T::IS_PENALTY {
+        decision.outcome = Outcome::Banned;
+    } else {
+        decision.outcome = Outcome::Denied;
+        // Whatever fits after this wait, a single permit does.
+        decision.renews_after = decision.renews_after.min(reading.wait);
+    }
+}
+
+/// Whether waiting does not help, whatever the state.
+pub(super) fn never_fits<T: Twin>(twin: &T, take: &Take) -> bool {
+    let borrows = T::CAN_WAIT && matches!(take.patience, Patience::UntilPaid(_));
+    take.cost > twin.capacity() && !borrows
+}

@@ -1,0 +1,133 @@
+//! `Counted`: the time of another clock, read by the processor's counter.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Clock, Micros};
+
+/// So long the counter is gone by before the other clock is read again.
+const TRUSTED_NS: u64 = 1_000_000;
+
+/// The time of another clock, at a third of what it costs to ask the system.
+///
+/// The counter is only trusted for a millisecond at a time, and so is what is known of its speed:
+/// whether the other clock is set, or the machine is moved to another processor, or sleeps.
+pub(super) struct Counted<C> {
+    clock: C,
+    counter: quanta::Clock,
+    /// What the counter shows when the other clock is to be read again, in nanoseconds.
+    trusted_until: AtomicU64,
+    /// By how much the other clock is ahead of the counter, in microseconds; less than zero, by how
+    /// much it wraps around.
+    ahead_us: AtomicU64,
+}
+
+impl<C: Clock> Counted<C> {
+    /// Takes about a millisecond, the first one of a process, to find out how fast the counter is.
+    pub(super) fn new(clock: C) -> Self {
+        Self::by(quanta::Clock::new(), clock)
+    }
+
+    fn by(counter: quanta::Clock, clock: C) -> Self {
+        let counted = Self {
+            clock,
+            counter,
+            trusted_until: AtomicU64::new(0),
+            ahead_us: AtomicU64::new(0),
+        };
+        counted.read(counted.count());
+        counted
+    }
+
+    fn count(&self) -> u64 {
+        self.counter.delta_as_nanos(0, self.counter.raw())
+    }
+
+    // Out of line, as nearly all readings are spared it.
+    #[inline(never)]
+    fn read(&self, count: u64) -> Micros {
+        let now = self.clock.now();
+        let ahead = now.get().wrapping_sub(count / 1_000);
+        self.ahead_us.store(ahead, Ordering::Relaxed);
+        // Whoever sees this sees what is ahead, too.
+        let until = count.saturating_add(TRUSTED_NS);
+        self.trusted_until.store(until, Ordering::Release);
+        now
+    }
+}
+
+impl<C: Clock> Clock for Counted<C> {
+    #[inline]
+    fn now(&self) -> Micros {
+        let count = self.count();
+        let left = self
+            .trusted_until
+            .load(Ordering::Acquire)
+            .wrapping_sub(count);
+        // More than there can be is left when the counter was set back.
+        if left == 0 || left > TRUSTED_NS {
+            return self.read(count);
+        }
+        let ahead = self.ahead_us.load(Ordering::Relaxed);
+        Micros::new(ahead.wrapping_add(count / 1_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::ManualClock;
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn counted() -> (Counted<ManualClock>, ManualClock, impl Fn(Duration)) {
+        let (counter, mock) = quanta::Clock::mock();
+        mock.increment(Duration::from_secs(100));
+        let clock = ManualClock::new();
+        (Counted::by(counter, clock.clone()), clock, move |by| {
+            mock.increment(by);
+        })
+    }
+
+    #[test]
+    fn it_goes_on_by_the_counter_for_a_millisecond_and_then_by_the_clock() {
+        let (counted, clock, count) = counted();
+        let start = clock.now();
+        assert_eq!(counted.now(), start);
+        count(Duration::from_micros(999));
+        assert_eq!(counted.now(), start.saturating_add(Micros::new(999)));
+        // The counter is much too fast.
+        clock.advance(Duration::from_micros(10));
+        count(Duration::from_micros(1));
+        assert_eq!(counted.now(), start.saturating_add(Micros::new(10)));
+        count(Duration::from_micros(5));
+        assert_eq!(counted.now(), start.saturating_add(Micros::new(15)));
+    }
+
+    #[test]
+    fn it_follows_a_clock_that_is_set_within_a_millisecond() {
+        let (counted, clock, count) = counted();
+        for _ in 0..2 {
+            clock.step_back(Duration::from_secs(3_600));
+            count(MILLISECOND);
+            assert_eq!(counted.now(), clock.now());
+        }
+        clock.set(Micros::new(5));
+        count(MILLISECOND);
+        assert_eq!(counted.now(), Micros::new(5), "behind the counter");
+    }
+
+    #[test]
+    fn a_counter_that_is_set_back_is_not_trusted() {
+        let (counter, mock) = quanta::Clock::mock();
+        mock.increment(Duration::from_secs(100));
+        let clock = ManualClock::new();
+        let counted = Counted::by(counter, clock.clone());
+        mock.decrement(Duration::from_secs(90));
+        assert_eq!(counted.now(), clock.now());
+        mock.increment(Duration::from_micros(7));
+        let later = clock.now().saturating_add(Micros::new(7));
+        assert_eq!(counted.now(), later);
+    }
+}
