@@ -15,7 +15,6 @@ use super::reply::Expected;
 use super::script::{Question, Scripted};
 use super::shared_trips::{SharedTrips, Told, Turn};
 use super::sharing::Sharing;
-
 use super::split::{self, Part};
 use super::take::Take;
 use crate::decision::Decisions;

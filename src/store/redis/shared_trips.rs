@@ -150,12 +150,24 @@ impl<Q: Sharing> Trip<Q> {
         };
         // In their order, so that what is remembered at last is what the last of them has left.
         let told = tell(waiting, answer);
-        // Before anybody is told, so that the next ones are on their way while these go on.
-        drop(self);
+        let mut trip = Some(self);
+        if !trip.as_ref().is_some_and(Self::is_one_of_several) {
+            // So that the next ones are on their way while these go on.
+            trip = None;
+        }
         for (told, what) in told {
             // Who has given up meanwhile is not told.
             let _ = told.send(what);
         }
+        if trip.is_some() {
+            // The server has something to do: so those who were told, and ask again, go on the next one, too.
+            let_others_run().await;
+        }
+    }
+
+    fn is_one_of_several(&self) -> bool {
+        let stops = Q::trips(&self.server).lock(self.stop);
+        stops.get(&self.stop).is_some_and(Stop::has_several_trips)
     }
 }
 
@@ -216,6 +228,20 @@ impl<Q: Sharing> Drop for Going<Q> {
             let _ = told.send(Told::NotAsked(question));
         }
     }
+}
+
+/// Goes on behind those tasks that can go on by now. Not by tokio's `yield_now`, which keeps a task on its
+/// worker, whatever that has to do.
+async fn let_others_run() {
+    let mut is_behind = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_behind, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a

@@ -69,6 +69,10 @@ impl<P: Passenger> Stop<P> {
         self.waiting.push(passenger);
     }
 
+    pub(super) fn has_several_trips(&self) -> bool {
+        self.trips.len() > 1
+    }
+
     /// A trip is back.
     pub(super) fn end(&mut self, number: u64) {
         self.trips.retain(|trip| trip.number != number);

@@ -42,13 +42,15 @@ impl Take {
             && check.algorithm.lease().is_none()
             && !check.algorithm.is_penalty()
             && !check.is_shadow;
-        may_share.then(|| {
-            let plain = PlainTake::of(&check.algorithm, &check.action);
+        let plain = PlainTake::of(&check.algorithm, &check.action);
+        // Among others in one key it is leaner as a pack of one.
+        let is_pack = plain.is_some() && !field(check).is_empty();
+        (may_share && !is_pack).then(|| {
             Box::new(Self {
                 // Another algorithm has another key.
                 fingerprint: check.fingerprint() ^ u128::from(check.algorithm.number()),
                 check: OwnedCheck::of(check),
-                plain: plain.filter(|_| field(check).is_empty()),
+                plain,
                 now,
                 noted: None,
             })
