@@ -179,6 +179,30 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policies = policies(40);
+    let replica_of = |host: &str, port: &str| {
+        let mut command = redis::cmd("REPLICAOF");
+        command.arg(host).arg(port);
+        stage.server.query::<()>(command);
+    };
+    // Of nobody there is.
+    replica_of("127.0.0.1", "1");
+    let refused = Err(StoreErrorKind::Busy);
+    assert_eq!(take_each(&stage, &policies).await, vec![refused; 40]);
+    replica_of("NO", "ONE");
+    // As soon as there is a connection again.
+    while stage.take("other", LIMIT, 1).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    for answer in take_each(&stage, &policies).await {
+        assert_eq!(answer.unwrap().remaining(), 2);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_on_several_threads_share_many_keys_to_the_last_permit() {
     let stage = std::sync::Arc::new(Stage::start().await);
