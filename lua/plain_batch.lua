@@ -39,11 +39,11 @@ local function judge()
       left, at, answers = left - 1, at + 1, answers + 1
       local key, text = KEYS[at], texts[at]
       local debt = (text or 0) - now
-      if debt > room then
-        if is_foreign(text) then
-          error("foreign value")
-        end
-      else
+      -- INCRBY refuses what is no whole number by itself.
+      if (debt <= 0 or debt > room) and is_foreign(text) then
+        error("foreign value")
+      end
+      if debt <= room then
         local sum, sum_text = cost, cost_text
         if takes > 1 then
           sum = cost * math.min(takes, floor((room - math.max(debt, 0)) / cost) + 1)
@@ -51,13 +51,10 @@ local function judge()
         end
         local paid
         if debt > 0 then
-          -- Refuses what is no whole number by itself.
           paid = call("INCRBY", key, sum_text)
           if (paid - 1) % 1000000 < sum then
             call("PEXPIREAT", key, ceil(paid / 1000000) * 1000)
           end
-        elseif is_foreign(text) then
-          error("foreign value")
         else
           debt, paid = 0, now + sum
           -- MGET tells nothing of what is no string.

@@ -192,6 +192,13 @@ impl Check<'_> {
         self.subject.to_u128() ^ self.policy.fingerprint()
     }
 
+    /// The same of its state: another algorithm has another key, so that a changed policy starts anew, and
+    /// two policies of one name never overwrite each other's state.
+    #[cfg(any(feature = "memory", feature = "redis"))]
+    pub(crate) fn state_fingerprint(&self) -> u128 {
+        self.fingerprint() ^ u128::from(self.algorithm.number())
+    }
+
     /// What it asks of its key.
     #[cfg(any(feature = "memory", feature = "redis"))]
     pub(crate) fn ask(&self) -> Ask<'_> {

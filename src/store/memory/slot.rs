@@ -19,11 +19,8 @@ const GRACE: Micros = Micros::new(1_000_000);
 pub(super) struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// Another algorithm is another key, as it is in Redis: a changed policy starts anew, and two
-    /// policies of one name never overwrite each other's state.
     pub(super) fn of(check: &Check<'_>) -> Self {
-        let policy = check.policy.fingerprint() ^ u128::from(check.algorithm.number());
-        Self(check.subject.to_u128() ^ policy)
+        Self(check.state_fingerprint())
     }
 
     /// Its shard, below 2^`bits`.

@@ -150,11 +150,9 @@ impl<Q: Sharing> Trip<Q> {
         };
         // In their order, so that what is remembered at last is what the last of them has left.
         let told = tell(waiting, answer);
-        let mut trip = Some(self);
-        if !trip.as_ref().is_some_and(Self::is_one_of_several) {
-            // So that the next ones are on their way while these go on.
-            trip = None;
-        }
+        // Where it is the only one it ends here, so that the next ones are on their way while these go on.
+        let is_one_of_several = self.is_one_of_several();
+        let trip = is_one_of_several.then_some(self);
         for (told, what) in told {
             // Who has given up meanwhile is not told.
             let _ = told.send(what);

@@ -47,8 +47,7 @@ impl Take {
         let is_pack = plain.is_some() && !field(check).is_empty();
         (may_share && !is_pack).then(|| {
             Box::new(Self {
-                // Another algorithm has another key.
-                fingerprint: check.fingerprint() ^ u128::from(check.algorithm.number()),
+                fingerprint: check.state_fingerprint(),
                 check: OwnedCheck::of(check),
                 plain,
                 now,
@@ -87,7 +86,11 @@ impl Sharing for Take {
     }
 
     fn together(takes: &[&Self], prefix: &Prefix) -> Option<Together> {
-        Together::of(takes, prefix)
+        let plain = takes.iter().map(|take| Some((*take, take.plain?)));
+        match plain.collect::<Option<Vec<_>>>() {
+            Some(plain) => PlainBatch::of(&plain, prefix).map(Together::Plain),
+            None => Queue::of(takes, prefix).map(Together::Any),
+        }
     }
 
     async fn ask(server: &Server, together: &Together) -> Result<Readings<Reading>, StoreError> {
@@ -139,20 +142,9 @@ impl Sharing for Take {
     }
 }
 
-/// Takes that share a trip.
+/// Takes that share a trip, by the leanest script that can.
 pub(super) enum Together {
     Plain(PlainBatch),
     /// Of one key.
     Any(Queue),
-}
-
-impl Together {
-    /// By the leanest script that can. `None` of no takes.
-    pub(super) fn of(takes: &[&Take], prefix: &Prefix) -> Option<Self> {
-        let plain = takes.iter().map(|take| Some((*take, take.plain?)));
-        match plain.collect::<Option<Vec<_>>>() {
-            Some(plain) => PlainBatch::of(&plain, prefix).map(Self::Plain),
-            None => Queue::of(takes, prefix).map(Self::Any),
-        }
-    }
 }
