@@ -114,17 +114,12 @@ async fn a_full_server_is_an_error_and_nothing_is_counted() {
     let policies = limits.map(|(name, limit)| Policy::new(name, limit));
     let builder = Limiter::builder(server.store().await).policies(policies);
     let limiter = builder.timeout(GENEROUS).build().unwrap();
-    let set = |value: &str| {
-        let mut config = redis::cmd("CONFIG");
-        config.arg("SET").arg("maxmemory").arg(value);
-        server.query::<()>(config);
-    };
     for (name, _) in limits {
-        set("1");
+        server.set_full(true);
         let failed = limiter.check(name, "alice").await.unwrap();
         let full = Outcome::FailedOpen(StoreErrorKind::Full);
         assert_eq!(failed.outcome(), full, "{name}");
-        set("0");
+        server.set_full(false);
         let counted = limiter.check(name, "alice").await.unwrap();
         assert_eq!(counted.remaining(), 4, "{name}: counted meanwhile");
     }

@@ -3,32 +3,33 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tempfile::TempDir;
+use programs::{Programs, printed};
+
+#[path = "support/programs.rs"]
+mod programs;
 
 /// A checkout of its own, and a PATH with a few of the usual tools, cargo, and nothing else.
-struct Machine {
-    directory: TempDir,
-    _alone: MutexGuard<'static, ()>,
-}
+struct Machine(Programs);
 
-/// A program cannot be run while a process has it open for writing, and every process that another
-/// thread starts meanwhile has it open for a moment.
-static ALONE: Mutex<()> = Mutex::new(());
+impl Deref for Machine {
+    type Target = Programs;
+
+    fn deref(&self) -> &Programs {
+        &self.0
+    }
+}
 
 /// The environment that the script makes, and the Python inside of it.
 const GRPCIO: &str = "checkout/target/grpcio/bin/python";
 
 impl Machine {
     fn new() -> Self {
-        let machine = Self {
-            directory: tempfile::tempdir().unwrap(),
-            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
-        };
+        let machine = Self(Programs::none());
         for tool in ["sh", "dirname", "cat", "cp", "mkdir", "env"] {
             let places = ["/bin", "/usr/bin"].map(|place| Path::new(place).join(tool));
             let place = places.iter().find(|place| place.exists());
@@ -49,16 +50,6 @@ impl Machine {
             machine.has(program, "");
         }
         machine
-    }
-
-    fn path(&self, program: &str) -> PathBuf {
-        self.directory.path().join(program)
-    }
-
-    fn has(&self, program: &str, does: &str) {
-        fs::create_dir_all(self.path(program).parent().unwrap()).unwrap();
-        fs::write(self.path(program), format!("#!/bin/sh\n{does}\n")).unwrap();
-        fs::set_permissions(self.path(program), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn lacks(&self, program: &str) {
@@ -86,7 +77,7 @@ impl Machine {
     fn command(&self) -> Command {
         let mut command = Command::new(self.path("checkout/scripts/test"));
         command.args(["--test", "http"]);
-        command.env("PATH", self.directory.path());
+        command.env("PATH", self.directory());
         command
     }
 }
@@ -102,11 +93,6 @@ case "$*" in
     *"import grpc_status") [ -e target/grpcio/grpc_status ] ;;
     *) exit 1 ;;
 esac"#;
-
-fn printed(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (text(&output.stdout), text(&output.stderr))
-}
 
 /// It has run the tests, whatever it did before.
 fn assert_ran(run: &Output) {

@@ -2,22 +2,25 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tempfile::TempDir;
+use programs::{Programs, printed};
+
+#[path = "support/programs.rs"]
+mod programs;
 
 /// A checkout of its own, in which `scripts/test` tells which server it would find.
-struct Checkout {
-    directory: TempDir,
-    _alone: MutexGuard<'static, ()>,
-}
+struct Checkout(Programs);
 
-/// A program cannot be run while a process has it open for writing, and every process that another
-/// thread starts meanwhile has it open for a moment.
-static ALONE: Mutex<()> = Mutex::new(());
+impl Deref for Checkout {
+    type Target = Programs;
+
+    fn deref(&self) -> &Programs {
+        &self.0
+    }
+}
 
 /// A Python that knows where the wheel is, and unpacks it.
 const PYTHON: &str = r#"
@@ -34,24 +37,11 @@ esac"#;
 
 impl Checkout {
     fn new() -> Self {
-        let checkout = Self {
-            directory: tempfile::tempdir().unwrap(),
-            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
-        };
+        let checkout = Self(Programs::none());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/test-servers");
         checkout.has("scripts/test", "echo $(redis-server --version) \"$@\"");
         fs::copy(script, checkout.path("scripts/test-servers")).unwrap();
         checkout
-    }
-
-    fn path(&self, program: &str) -> PathBuf {
-        self.directory.path().join(program)
-    }
-
-    fn has(&self, program: &str, does: &str) {
-        fs::create_dir_all(self.path(program).parent().unwrap()).unwrap();
-        fs::write(self.path(program), format!("#!/bin/sh\n{does}\n")).unwrap();
-        fs::set_permissions(self.path(program), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn run(&self, server: &Path) -> Output {
@@ -60,11 +50,6 @@ impl Checkout {
         command.env("PATH", format!("{}:{path}", self.path("bin").display()));
         command.arg(server).output().unwrap()
     }
-}
-
-fn printed(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (text(&output.stdout), text(&output.stderr))
 }
 
 #[test]

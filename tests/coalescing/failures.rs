@@ -17,15 +17,10 @@ async fn failures(stage: &Stage, count: usize) -> Vec<Option<StoreErrorKind>> {
 async fn what_the_server_refuses_is_refused_to_all() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let maxmemory = |bytes: u64| {
-        let mut config = redis::cmd("CONFIG");
-        config.arg("SET").arg("maxmemory").arg(bytes);
-        stage.server.query::<()>(config);
-    };
-    maxmemory(1);
+    stage.server.set_full(true);
     let found = failures(&stage, 50).await;
     assert_eq!(found, [Some(StoreErrorKind::Full); 50]);
-    maxmemory(0);
+    stage.server.set_full(false);
     assert_eq!(failures(&stage, 50).await, [None; 50]);
 }
 

@@ -117,3 +117,11 @@ fn allowed<'a>(decisions: impl IntoIterator<Item = &'a Decision>) -> usize {
     let decisions = decisions.into_iter();
     decisions.filter(|decision| decision.is_allowed()).count()
 }
+
+/// Of those who were asked for at least a tenth were denied, and at least a tenth were not.
+fn assert_of_both_kinds(asked: usize, denied: usize) {
+    assert!(
+        denied * 10 > asked && denied * 10 < asked * 9,
+        "{denied} of {asked}"
+    );
+}

@@ -191,7 +191,7 @@ async fn a_server_with_too_many_clients() {
 #[tokio::test]
 async fn a_server_that_is_full() {
     let stage = Stage::start().await;
-    set(&stage.server, "maxmemory", "1");
+    stage.server.set_full(true);
     let mut refused = 0;
     for number in 0..30 {
         let key = format!("new {number}");
@@ -201,7 +201,7 @@ async fn a_server_that_is_full() {
     // On a busy machine some may be late.
     assert!(refused > 20, "{refused}");
     assert_eq!(stage.limiter.breaker(), BreakerState::Closed);
-    set(&stage.server, "maxmemory", "0");
+    stage.server.set_full(false);
     recovery(&stage.limiter).await;
 }
 

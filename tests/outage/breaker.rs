@@ -198,17 +198,12 @@ async fn what_concerns_some_keys_only_opens_nothing() {
     let mut foreign = redis::cmd("SET");
     foreign.arg(&[&key, "not ours", "EX", "600"]);
     server.query::<()>(foreign);
-    let full = |value: &str| {
-        let mut config = redis::cmd("CONFIG");
-        config.arg(&["SET", "maxmemory", value]);
-        server.query::<()>(config);
-    };
-    for (memory, expected) in [
-        ("0", StoreErrorKind::ForeignValue),
-        ("1", StoreErrorKind::Full),
+    for (is_full, expected) in [
+        (false, StoreErrorKind::ForeignValue),
+        (true, StoreErrorKind::Full),
     ] {
-        full(memory);
-        let key = if memory == "0" { "alice" } else { "bob" };
+        server.set_full(is_full);
+        let key = if is_full { "bob" } else { "alice" };
         let mut seen = 0;
         for _ in 0..30 {
             let decision = limiter.check("api", key).await.unwrap();

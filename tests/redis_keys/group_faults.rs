@@ -12,13 +12,6 @@ use crate::groups::{TAKES, group_key, grouped, try_ask};
 use crate::support::bench::Bench;
 use crate::support::redis::Server;
 
-/// A server that refuses to write, as it may hold so little.
-pub(crate) fn set_full(server: &Server, is_full: bool) {
-    let mut config = redis::cmd("CONFIG");
-    config.arg("SET").arg("maxmemory").arg(u8::from(is_full));
-    server.query::<()>(config);
-}
-
 /// Of each pair the first is used up, with much left of the other.
 const PAIRS: [[Limit; 2]; 3] = [
     [Limit::gcra(2, DAY), Limit::gcra(9, DAY)],
@@ -50,7 +43,7 @@ async fn a_full_server_still_says_who_is_denied_and_writes_nothing() {
                         .all_allow()
                 );
             }
-            set_full(bench.server(), true);
+            bench.server().set_full(true);
             let before = dump(bench.server(), &group_key());
             for _ in 0..3 {
                 let denied = try_ask(&store, &all(take(1)), "").await.unwrap();
@@ -62,7 +55,7 @@ async fn a_full_server_still_says_who_is_denied_and_writes_nothing() {
                 assert_eq!(alone.unwrap_err(), StoreErrorKind::Full, "{many:?}");
                 assert_eq!(dump(bench.server(), &group_key()), before);
             }
-            set_full(bench.server(), false);
+            bench.server().set_full(false);
             let looked = try_ask(&store, &all(Action::look()), "").await.unwrap();
             let left = looked.iter().map(|decision| decision.remaining());
             assert_eq!(left.collect::<Vec<_>>(), [0, 7], "{few:?}");
@@ -105,13 +98,13 @@ async fn assert_follow_modes(limiter: &Limiter, why: StoreErrorKind) {
 async fn what_a_full_server_would_allow_follows_the_failure_mode_of_each_policy() {
     let server = Server::start();
     let limiter = limiter(&server).await;
-    set_full(&server, true);
+    server.set_full(true);
     // Far more often than the circuit breaker would bear.
     for _ in 0..20 {
         assert_follow_modes(&limiter, StoreErrorKind::Full).await;
     }
     assert_eq!(limiter.breaker(), BreakerState::Closed);
-    set_full(&server, false);
+    server.set_full(false);
     for policy in ["open", "closed", "local"] {
         let counted = limiter.check(policy, "alice").await.unwrap();
         assert_eq!(counted.remaining(), 999, "{policy}: counted meanwhile");

@@ -3,7 +3,6 @@
 use tower_throttle::algorithm::Action;
 use tower_throttle::{DAY, Limit, Outcome, PolicyId, StoreErrorKind};
 
-use crate::group_faults::set_full;
 use crate::groups::{group_key, grouped, left, try_ask};
 use crate::support::bench::Bench;
 
@@ -79,7 +78,7 @@ async fn what_a_full_server_does_not_write_of_a_group_in_shadow_fails_each_of_it
     let limit = Limit::gcra(9, DAY);
     let own = PolicyId::new("own");
     let [a, b] = ["a", "b"].map(grouped);
-    set_full(bench.server(), true);
+    bench.server().set_full(true);
     // What is enforced only looks.
     let take = Action::spend(1);
     let all = [
@@ -92,7 +91,7 @@ async fn what_a_full_server_does_not_write_of_a_group_in_shadow_fails_each_of_it
     let outcomes: Vec<_> = found.iter().map(|decision| decision.outcome()).collect();
     assert_eq!(outcomes, [refused, Outcome::Allowed, refused]);
     assert_eq!(bench.server().keys(), [""; 0]);
-    set_full(bench.server(), false);
+    bench.server().set_full(false);
     try_ask(bench.store(), &all, "ab").await.unwrap();
     assert_eq!(bench.server().keys(), [group_key()]);
 }

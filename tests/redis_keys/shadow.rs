@@ -139,9 +139,7 @@ async fn a_server_at_its_memory_bound_still_says_who_is_denied() {
     let penalty = Algorithm::try_from(&Penalty::after(3, DAY, DAY)).unwrap();
     let asked = [own, login, ("login", penalty)];
     assert!(ask(&store, &asked).await.unwrap().all_allow());
-    let mut bound = redis::cmd("CONFIG");
-    bound.arg("SET").arg("maxmemory").arg(1);
-    server.query::<()>(bound);
+    server.set_full(true);
     let found = outcomes(ask(&store, &asked).await).unwrap();
     assert_eq!(found, [Outcome::Denied, Outcome::Denied, REFUSED]);
     // Where all are in shadow it is as for all others.

@@ -146,6 +146,13 @@ impl Server {
         self.try_query(command).unwrap()
     }
 
+    /// Has it refuse to write, as it may hold so little.
+    pub fn set_full(&self, is_full: bool) {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET").arg("maxmemory").arg(u8::from(is_full));
+        self.query::<()>(config);
+    }
+
     pub fn try_query<T: redis::FromRedisValue>(
         &self,
         command: redis::Cmd,
