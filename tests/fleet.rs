@@ -24,10 +24,7 @@ async fn serve(redis: &Server, limit: Limit) -> String {
     let app = Router::new()
         .route("/", get(|| async { "hello" }))
         .layer(RateLimitLayer::new(limiter));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    format!("http://{address}/")
+    support::web::serve(app).await
 }
 
 /// How many requests of one client are served, and how many are told to come back later.

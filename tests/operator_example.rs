@@ -1,17 +1,19 @@
 //! The example `operator` from the outside: the password, and the page in a browser.
-#![cfg(all(unix, feature = "axum", feature = "memory"))]
+#![cfg(all(unix, feature = "axum", feature = "memory", feature = "redis"))]
 
 mod support;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use support::browser::Browser;
+use support::example::serving;
+use support::redis::Server;
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -27,12 +29,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(arguments: &[&str]) -> Self {
-        let mut process = Command::new(program())
+    /// Counts in the process, or in the Redis at this URL.
+    fn start(redis: Option<&str>, arguments: &[&str]) -> Self {
+        let mut process = serving(program(), redis)
             .args(arguments)
-            .env("PORT", "0")
             .env("OPERATOR_PASSWORD", "secret")
-            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -77,7 +78,7 @@ impl Drop for Running {
 
 #[tokio::test]
 async fn only_who_knows_the_password_sees_what_is_decided() {
-    let example = Running::start(&[]);
+    let example = Running::start(None, &[]);
     let search = format!("{}/search", example.app);
     let visit = Client::new().get(search).header("x-user", "alice");
     assert_eq!(visit.send().await.unwrap().status(), StatusCode::OK);
@@ -95,7 +96,7 @@ async fn only_who_knows_the_password_sees_what_is_decided() {
 
 #[tokio::test]
 async fn without_a_password_it_does_not_start() {
-    let mut command = Command::new(program());
+    let mut command = serving(program(), None);
     let refused = command.env_remove("OPERATOR_PASSWORD").output().unwrap();
     assert!(!refused.status.success());
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -104,7 +105,7 @@ async fn without_a_password_it_does_not_start() {
 
 #[tokio::test]
 async fn who_is_denied_most_is_on_the_page_and_can_be_looked_at() {
-    let example = Running::start(&["--traffic"]);
+    let example = Running::start(None, &["--traffic"]);
     let browser = example.in_a_browser().await;
     browser
         .until("document.querySelector('#top-list button')")
@@ -133,7 +134,8 @@ async fn who_is_denied_most_is_on_the_page_and_can_be_looked_at() {
 /// ```
 #[tokio::test]
 async fn a_picture_shows_the_chart_and_who_is_denied_most() {
-    let example = Running::start(&["--traffic"]);
+    let redis = Server::start();
+    let example = Running::start(Some(&redis.url()), &["--traffic"]);
     let browser = example.in_a_browser().await;
     let for_documentation = std::env::var_os("OPERATOR_SCREENSHOT");
     if for_documentation.is_some() {
@@ -144,7 +146,7 @@ async fn a_picture_shows_the_chart_and_who_is_denied_most() {
         .await;
     browser.click("#top-list button").await;
     browser.until("document.querySelector('#answer b')").await;
-    browser.look(1200, 880, false).await;
+    browser.look(1200, 940, false).await;
     browser.run("scrollTo(0, 0)").await;
     // Drawn anew at this size.
     browser
@@ -155,7 +157,7 @@ async fn a_picture_shows_the_chart_and_who_is_denied_most() {
     assert_eq!(picture[..8], *b"\x89PNG\r\n\x1a\n");
     assert_eq!(
         picture[16..24],
-        [1200_u32, 880].map(u32::to_be_bytes).concat()
+        [1200_u32, 940].map(u32::to_be_bytes).concat()
     );
     if let Some(path) = for_documentation {
         std::fs::write(path, picture).unwrap();

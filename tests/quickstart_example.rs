@@ -6,11 +6,12 @@ mod support;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::OnceLock;
 
 use reqwest::{Client, Response};
 use serde_json::Value;
+use support::example::{listening, serving};
 use support::redis::Server as Redis;
 
 fn program() -> &'static PathBuf {
@@ -28,21 +29,8 @@ struct Running {
 impl Running {
     /// Over this Redis, or in its own memory.
     fn start(redis: Option<&str>) -> Self {
-        let mut command = Command::new(program());
-        command.env("PORT", "0").env_remove("REDIS_URL");
-        if let Some(url) = redis {
-            command.env("REDIS_URL", url);
-        }
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut printed = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        printed.read_line(&mut line).unwrap();
-        let address = line.strip_prefix("listening on ");
-        let address = address.and_then(|rest| rest.trim_end().strip_suffix(", try"));
-        let url = format!(
-            "http://{}",
-            address.expect("the first line tells the address")
-        );
+        let mut process = serving(program(), redis).spawn().unwrap();
+        let (url, printed) = listening(&mut process);
         Self {
             process,
             url,

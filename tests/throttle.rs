@@ -327,35 +327,23 @@ async fn services_of_different_keys_do_not_wait_for_each_other() {
     let of = |account: &str| layer(&limiter).key(account).layer(Partner::new());
     let sent = join_all([send_all(of("blue"), 2), send_all(of("red"), 2)]).await;
     assert_eq!(sent, [after([0, 1_000]), after([0, 1_000])]);
-    assert!(
-        limiter
-            .check("partner", Key::everybody())
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(is_allowed(&limiter).await);
+}
+
+/// By the other way to ask.
+async fn is_allowed(limiter: &Limiter) -> bool {
+    let decision = limiter.check("partner", Key::everybody()).await;
+    decision.unwrap().is_allowed()
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_ways_to_ask_the_limiter_count_against_the_same_limit() {
     let store = Watched::new();
     let limiter = store.limiter(Limit::gcra(1, SECOND).burst(2));
-    assert!(
-        limiter
-            .check("partner", Key::everybody())
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(is_allowed(&limiter).await);
     let service = layer(&limiter).layer(Partner::new());
     assert_eq!(send_all(service, 2).await, after([0, 1_000]));
-    assert!(
-        !limiter
-            .check("partner", Key::everybody())
-            .await
-            .unwrap()
-            .is_allowed()
-    );
+    assert!(!is_allowed(&limiter).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::{DAY, Limit, MINUTE, Rate, SECOND};
+use tower_throttle::{Clock, DAY, Limit, MINUTE, SECOND};
 
 mod beyond_checking;
 mod concurrency;
@@ -21,22 +21,14 @@ mod waiting;
 #[path = "../support/mod.rs"]
 mod support;
 
+use support::bench::Bench;
+use support::limits::every;
+
 /// A limit of each algorithm. Those that share a key, as a fixed window and an aligned one do, find
 /// each other's state there: by then it must not count any more.
-fn every_algorithm(limit: u32, window: Duration) -> [Limit; 10] {
-    let rate = Rate::new(limit, window);
-    [
-        Limit::gcra(limit, window),
-        Limit::token_bucket(limit, rate),
-        Limit::leaky_bucket(limit, rate),
-        Limit::fixed_window(limit, window),
-        Limit::sliding_log(limit, window),
-        Limit::sliding_window(limit, window),
-        Limit::sliding_counter(limit, window),
-        Limit::concurrency(limit).lease(window),
-        Limit::fixed_window(limit, window).aligned(),
-        Limit::leaky_bucket(limit, rate).without_delay(),
-    ]
+fn every_algorithm(limit: u32, window: Duration) -> impl Iterator<Item = Limit> {
+    let each = every(limit, window).into_iter();
+    each.map(|(_, limit)| limit)
 }
 
 /// From 1 a year to 10 million a second, and those that divide nothing evenly.
@@ -52,3 +44,36 @@ const RATES: [(u32, Duration); 10] = [
     (9_999_991, SECOND),
     (10_000_000, SECOND),
 ];
+
+/// When permits were had, one at a time, in bursts, trickles and pauses that no window and no slice is
+/// aligned to.
+async fn admitted_unevenly(bench: &Bench, limit: Limit) -> Vec<u64> {
+    let mut admitted = Vec::new();
+    for step in 0..400_u64 {
+        bench.advance_us(step * 7_919 % 450_000);
+        if bench.ask(limit, 1).await.is_allowed() {
+            admitted.push(bench.clock.now().get());
+        }
+    }
+    admitted
+}
+
+/// The most of these instants within any second.
+fn in_the_fullest_second(admitted: &[u64]) -> usize {
+    let from = |start: &u64| {
+        let second = *start..start + 1_000_000;
+        admitted.iter().filter(|at| second.contains(at)).count()
+    };
+    admitted.iter().map(from).max().unwrap_or(0)
+}
+
+/// What who has used up all there was has of a thousand attempts in three seconds.
+async fn had_by_a_fast_caller(bench: &Bench, limit: Limit) -> u32 {
+    bench.drain(limit, 1).await;
+    let mut had = 0;
+    for _ in 0..1_000 {
+        bench.advance(Duration::from_millis(3));
+        had += u32::from(bench.ask(limit, 1).await.is_allowed());
+    }
+    had
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tower_throttle::{Clock, Limit, MINUTE, SECOND};
 
+use crate::in_the_fullest_second;
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
 
@@ -41,15 +42,8 @@ async fn is_never_above_its_limit_for_an_even_caller(bench: &Bench) {
             admitted.push(bench.clock.now().get());
         }
     }
-    let within = |end: u64| {
-        let window = end - 999_999..=end;
-        admitted.iter().filter(|at| window.contains(at)).count()
-    };
-    let fullest = admitted.iter().map(|end| within(*end)).max();
-    assert!(
-        fullest <= Some(10 + 1),
-        "a little above at most: {fullest:?}"
-    );
+    let fullest = in_the_fullest_second(&admitted);
+    assert!(fullest <= 10 + 1, "a little above at most: {fullest}");
     assert!(
         admitted.len() > 30,
         "nearly ten a second: {}",

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Clock, DAY, Limit, MINUTE, SECOND};
+use tower_throttle::{DAY, Limit, MINUTE, SECOND};
 
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
+use crate::{admitted_unevenly, in_the_fullest_second};
 
 on_every_store! {
     never_admits_more_than_the_limit_in_any_window
@@ -18,27 +19,10 @@ on_every_store! {
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
-    let limit = Limit::sliding_log(5, SECOND);
-    let mut admitted: Vec<u64> = Vec::new();
-    // Bursts, trickles and pauses that no window is aligned to.
-    for step in 0..400_u64 {
-        bench.advance_us(step * 7_919 % 450_000);
-        if bench.ask(limit, 1).await.is_allowed() {
-            admitted.push(bench.clock.now().get());
-        }
-    }
-    let fullest = admitted
-        .iter()
-        .map(|start| {
-            admitted
-                .iter()
-                .filter(|at| (*start..start + 1_000_000).contains(at))
-                .count()
-        })
-        .max();
+    let admitted = admitted_unevenly(bench, Limit::sliding_log(5, SECOND)).await;
     assert_eq!(
-        fullest,
-        Some(5),
+        in_the_fullest_second(&admitted),
+        5,
         "the limit is used in full and never passed"
     );
 }

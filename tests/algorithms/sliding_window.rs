@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Clock, Limit, MINUTE, SECOND};
+use tower_throttle::{Limit, MINUTE, SECOND};
 
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
+use crate::{admitted_unevenly, in_the_fullest_second};
 
 on_every_store! {
     never_admits_more_than_the_limit_in_any_window
@@ -20,22 +21,10 @@ on_every_store! {
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
     for slices in [1, 3, 10] {
         let limit = Limit::sliding_window(5, SECOND).slices(slices);
-        let mut admitted: Vec<u64> = Vec::new();
-        // Bursts, trickles and pauses that no slice is aligned to.
-        for step in 0..400_u64 {
-            bench.advance_us(step * 7_919 % 450_000);
-            if bench.ask(limit, 1).await.is_allowed() {
-                admitted.push(bench.clock.now().get());
-            }
-        }
-        let within = |end: u64| {
-            let window = end - 999_999..=end;
-            admitted.iter().filter(|at| window.contains(at)).count()
-        };
-        let fullest = admitted.iter().map(|end| within(*end)).max();
+        let admitted = admitted_unevenly(bench, limit).await;
         assert_eq!(
-            fullest,
-            Some(5),
+            in_the_fullest_second(&admitted),
+            5,
             "the limit is used in full and never passed"
         );
         bench.advance(2 * SECOND);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tower_throttle::{DAY, Limit, MINUTE, Outcome, Rate, SECOND, per_minute, per_second};
 
+use crate::had_by_a_fast_caller;
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
 
@@ -49,13 +50,7 @@ async fn judges_by_the_tokens_that_have_come_in_by_now(bench: &Bench) {
 
 /// `floor` on each call starves a caller that asks faster than one token comes in.
 async fn a_fast_caller_is_refilled_all_the_same(bench: &Bench) {
-    let limit = Limit::token_bucket(3, per_second(3));
-    bench.drain(limit, 1).await;
-    let mut had = 0;
-    for _ in 0..1_000 {
-        bench.advance(Duration::from_millis(3));
-        had += u32::from(bench.ask(limit, 1).await.is_allowed());
-    }
+    let had = had_by_a_fast_caller(bench, Limit::token_bucket(3, per_second(3))).await;
     assert_eq!(had, 9, "three a second for three seconds");
 }
 

@@ -19,13 +19,18 @@ fn pttl(server: &Server, key: &str) -> Duration {
     Duration::from_millis(millis.try_into().expect("the key has no TTL"))
 }
 
-/// When the only key expires, to a millisecond: the server's time and the expiry in one step.
+/// When the only key expires.
 fn expires_ms(server: &Server) -> u64 {
     let keys = server.keys();
     assert_eq!(keys.len(), 1, "{keys:?}");
+    key_expires_ms(server, &keys[0])
+}
+
+/// When a key expires, to a millisecond: the server's time and the expiry in one step.
+fn key_expires_ms(server: &Server, key: &str) -> u64 {
     let mut expiry = redis::cmd("EVAL");
     let script = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
-    expiry.arg(script).arg(1).arg(&keys[0]);
+    expiry.arg(script).arg(1).arg(key);
     let (pttl, secs, us): (u64, u64, u64) = server.query(expiry);
     secs * 1_000 + us / 1_000 + pttl
 }
@@ -119,8 +124,17 @@ async fn a_reservation_is_kept_until_it_is_paid() {
 /// Whether the only key expires so far ahead, or with the end of that second. Of the expiry itself only
 /// the millisecond is known.
 pub(crate) fn expires_in(bench: &Bench, ahead: Duration) -> bool {
+    is_in(bench, ahead, expires_ms(bench.server()))
+}
+
+/// The same of one key among others.
+pub(crate) fn key_expires_in(bench: &Bench, key: &str, ahead: Duration) -> bool {
+    is_in(bench, ahead, key_expires_ms(bench.server(), key))
+}
+
+fn is_in(bench: &Bench, ahead: Duration, expires_ms: u64) -> bool {
     let until = bench.clock.now().saturating_add(ahead.into()).ceil_millis();
-    (until..=until + 1_000).contains(&(expires_ms(bench.server()) + 1))
+    (until..=until + 1_000).contains(&(expires_ms + 1))
 }
 
 #[tokio::test]

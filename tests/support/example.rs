@@ -1,8 +1,9 @@
 //! The examples as programs.
 
 use std::env;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
@@ -45,4 +46,25 @@ pub fn program(name: &str) -> PathBuf {
         .filter(|message| message["target"]["name"] == name);
     let program = messages.find_map(|message| message["executable"].as_str().map(PathBuf::from));
     program.expect("cargo names the program that it built")
+}
+
+/// How to run an example that serves: over this Redis, or in its own memory, and on a port that it
+/// picks. What it prints is read.
+pub fn serving(program: &Path, redis: Option<&str>) -> Command {
+    let mut command = Command::new(program);
+    command.env("PORT", "0").env_remove("REDIS_URL");
+    command.envs(redis.map(|url| ("REDIS_URL", url)));
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// Where it listens, by the first line that it prints; and the rest of what it prints.
+pub fn listening(process: &mut Child) -> (String, BufReader<ChildStdout>) {
+    let mut printed = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    printed.read_line(&mut line).unwrap();
+    let address = line.strip_prefix("listening on ");
+    let address = address.and_then(|rest| rest.trim_end().strip_suffix(", try"));
+    let address = address.expect("the first line tells the address");
+    (format!("http://{address}"), printed)
 }
