@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::error::ConfigError;
-use crate::time::{DAY, HOUR, MINUTE, Micros, SECOND};
-
+mod rate;
 mod rates;
+mod sound;
 mod words;
 
+pub use self::rate::{Rate, per_hour, per_minute, per_second};
 use self::rates::Rates;
+pub(crate) use self::sound::{SoundLimit, most_capacity, sound_time};
 pub(crate) use self::words::Words;
 
 /// An algorithm with its parameters: how many permits, in what time, judged how.
@@ -46,43 +47,6 @@ pub struct Limit {
     lease: Option<Duration>,
 }
 
-/// So many permits in so much time: what fills a [token bucket](Limit::token_bucket) and drains a
-/// [leaky one](Limit::leaky_bucket).
-///
-/// ```
-/// use std::time::Duration;
-/// use tower_throttle::{Rate, per_minute};
-///
-/// assert_eq!(per_minute(90), Rate::new(90, Duration::from_secs(60)));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    permits: u32,
-    period: Duration,
-}
-
-impl Rate {
-    /// `permits` in each `period`.
-    pub const fn new(permits: u32, period: Duration) -> Self {
-        Self { permits, period }
-    }
-}
-
-/// So many permits each second.
-pub const fn per_second(permits: u32) -> Rate {
-    Rate::new(permits, SECOND)
-}
-
-/// So many permits each minute.
-pub const fn per_minute(permits: u32) -> Rate {
-    Rate::new(permits, MINUTE)
-}
-
-/// So many permits each hour.
-pub const fn per_hour(permits: u32) -> Rate {
-    Rate::new(permits, HOUR)
-}
-
 /// Which algorithm; public in the crate so that floor 1 can build its arithmetic from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -94,21 +58,6 @@ pub(crate) enum Kind {
     SlidingWindow,
     SlidingCounter,
     Concurrency,
-}
-
-/// A limit that was found sound: what the algorithms are built from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SoundLimit {
-    pub(crate) kind: Kind,
-    pub(crate) permits: u32,
-    /// The period or window; of concurrency, the life of a lease.
-    pub(crate) period: Micros,
-    /// The most permits at once.
-    pub(crate) capacity: u32,
-    pub(crate) aligned: bool,
-    pub(crate) slices: u32,
-    /// Whether a leaky bucket is a queue.
-    pub(crate) delays: bool,
 }
 
 impl Limit {
@@ -278,206 +227,7 @@ impl Limit {
         self.lease = Some(life);
         self
     }
-
-    /// Checks every field and every combination of a limit of one rate.
-    pub(crate) fn sound(&self) -> Result<SoundLimit, ConfigError> {
-        self.refuse_options_of_others()?;
-        self.refuse_rates_together()?;
-        if self.rates.are_several() {
-            let reason = "expected one rate; see `Limit::rates`";
-            return Err(ConfigError::malformed("limit", self.to_string(), reason));
-        }
-        let rate = self.rates.first();
-        if rate.permits == 0 {
-            return Err(ConfigError::out_of_range("limit", 0, ANY_PERMITS));
-        }
-        let period = self.lease.unwrap_or(rate.period);
-        let period = sound_time(self.kind.name_of_length(), period)?;
-        Ok(SoundLimit {
-            kind: self.kind,
-            permits: rate.permits,
-            period,
-            capacity: self.sound_capacity()?,
-            aligned: self.aligned,
-            slices: self.sound_slices()?,
-            delays: !self.without_delay,
-        })
-    }
-
-    fn refuse_options_of_others(&self) -> Result<(), ConfigError> {
-        for (given, option, kind, name) in [
-            (self.has_burst(), "burst", Kind::Gcra, "gcra"),
-            (self.aligned, "aligned", Kind::FixedWindow, "fixed_window"),
-            (
-                self.slices.is_some(),
-                "slices",
-                Kind::SlidingWindow,
-                "sliding_window",
-            ),
-            (
-                self.without_delay,
-                "without_delay",
-                Kind::LeakyBucket,
-                "leaky_bucket",
-            ),
-            (
-                self.lease.is_some(),
-                "lease",
-                Kind::Concurrency,
-                "concurrency",
-            ),
-        ] {
-            if given && self.kind != kind {
-                return Err(ConfigError::not_for(option, name));
-            }
-        }
-        Ok(())
-    }
-
-    fn has_burst(&self) -> bool {
-        self.rates.iter().any(|rate| rate.burst.is_some())
-    }
-
-    fn sound_capacity(&self) -> Result<u32, ConfigError> {
-        let rate = self.rates.first();
-        let (field, given) = match self.kind {
-            Kind::Gcra => ("burst", rate.burst),
-            _ => ("capacity", self.capacity),
-        };
-        let Some(capacity) = given else {
-            return Ok(rate.permits);
-        };
-        if capacity == 0 {
-            return Err(ConfigError::out_of_range(field, 0, ANY_PERMITS));
-        }
-        if capacity > most_capacity(rate.permits, rate.period.into()) {
-            return Err(ConfigError::out_of_range(
-                field,
-                capacity,
-                "as many permits as come back within 100 years",
-            ));
-        }
-        Ok(capacity)
-    }
-
-    fn sound_slices(&self) -> Result<u32, ConfigError> {
-        match self.slices {
-            None => Ok(DEFAULT_SLICES),
-            Some(slices @ 1..=MOST_SLICES) => Ok(slices),
-            Some(slices) => Err(ConfigError::out_of_range("slices", slices, "1 to 1000")),
-        }
-    }
 }
 
-impl Kind {
-    /// The field that says how long.
-    fn name_of_length(self) -> &'static str {
-        match self {
-            Self::Gcra | Self::TokenBucket | Self::LeakyBucket => "period",
-            Self::FixedWindow | Self::SlidingLog | Self::SlidingWindow | Self::SlidingCounter => {
-                "window"
-            }
-            Self::Concurrency => "lease",
-        }
-    }
-}
-
-/// The most permits at once: as many as come back within 100 years. Keeps every stored instant below
-/// 2^53 microseconds, where a Lua number is exact.
-pub(crate) fn most_capacity(permits: u32, period: Micros) -> u32 {
-    let within = MAX_REFILL.as_micros() * u128::from(permits);
-    let most = within / u128::from(period.get().max(1));
-    u32::try_from(most).unwrap_or(u32::MAX).max(1)
-}
-
-/// A time that all arithmetic is exact for.
-pub(crate) fn sound_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
-    if time < MIN_PERIOD || time > MAX_PERIOD || !time.subsec_nanos().is_multiple_of(1_000) {
-        return Err(ConfigError::out_of_range(
-            field,
-            format_args!("{time:?}"),
-            "1 ms to 366 days, in whole microseconds",
-        ));
-    }
-    Ok(time.into())
-}
-
-const ANY_PERMITS: &str = "1 to 4294967295";
 const DEFAULT_SLICES: u32 = 10;
-const MOST_SLICES: u32 = 1_000;
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-const MIN_PERIOD: Duration = Duration::from_millis(1);
-const MAX_PERIOD: Duration = Duration::from_secs(366 * DAY.as_secs());
-const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * DAY.as_secs());
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::SECOND;
-
-    fn refusal(limit: Limit) -> String {
-        limit.sound().unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_whole_documented_range_is_accepted() {
-        for limit in [
-            Limit::gcra(1, 366 * DAY),
-            Limit::gcra(u32::MAX, Duration::from_millis(1)),
-            Limit::gcra(1, 366 * DAY).burst(100),
-            Limit::fixed_window(u32::MAX, 366 * DAY).aligned(),
-            Limit::sliding_log(1, Duration::from_millis(1)),
-        ] {
-            assert!(limit.sound().is_ok(), "{limit:?}");
-        }
-    }
-
-    #[test]
-    fn a_refusal_names_the_field_the_input_and_what_would_be_right() {
-        assert_eq!(
-            refusal(Limit::gcra(0, SECOND)),
-            "limit: got 0, expected 1 to 4294967295"
-        );
-        assert_eq!(
-            refusal(Limit::gcra(1, SECOND).burst(0)),
-            "burst: got 0, expected 1 to 4294967295"
-        );
-        assert_eq!(
-            refusal(Limit::fixed_window(1, Duration::from_micros(999))),
-            "window: got 999µs, expected 1 ms to 366 days, in whole microseconds"
-        );
-    }
-
-    #[test]
-    fn a_window_outside_the_range_or_finer_than_a_microsecond_is_refused() {
-        for window in [
-            Duration::ZERO,
-            367 * DAY,
-            SECOND + Duration::from_nanos(1),
-            Duration::MAX,
-        ] {
-            assert!(refusal(Limit::sliding_log(1, window)).starts_with("window: "));
-        }
-    }
-
-    #[test]
-    fn an_option_of_another_algorithm_is_refused() {
-        assert_eq!(
-            refusal(Limit::sliding_log(1, SECOND).burst(2)),
-            "burst: is an option of gcra"
-        );
-        assert_eq!(
-            refusal(Limit::gcra(1, SECOND).aligned()),
-            "aligned: is an option of fixed_window"
-        );
-        assert_eq!(
-            refusal(Limit::gcra(1, SECOND).lease(Duration::ZERO)),
-            "lease: is an option of concurrency"
-        );
-    }
-
-    #[test]
-    fn a_burst_that_takes_centuries_to_come_back_is_refused() {
-        assert!(refusal(Limit::gcra(1, 366 * DAY).burst(101)).contains("100 years"));
-    }
-}

@@ -5,27 +5,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::metrics::{
-    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
-    describe_histogram, gauge, histogram,
-};
+#[cfg(feature = "memory")]
+use ::metrics::Gauge;
+use ::metrics::Label;
 
+use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, describe};
 use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
-use crate::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
+use crate::observe::{BreakerState, DecisionEvent, Observer, RefusalReason};
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;
 
-const DECISIONS: &str = "tower_throttle_decisions_total";
-const LEASED: &str = "tower_throttle_leased_total";
-const UNANSWERED: &str = "tower_throttle_unanswered_total";
-const REFUSALS: &str = "tower_throttle_refusals_total";
-const DELAY: &str = "tower_throttle_delay_seconds";
-const STORE_DURATION: &str = "tower_throttle_store_duration_seconds";
-const STORE_FAILURES: &str = "tower_throttle_store_failures_total";
-const BREAKER: &str = "tower_throttle_breaker_state";
-#[cfg(feature = "memory")]
-const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
+mod instruments;
 
 /// An [`Observer`] that hands on what it is told to the recorder of the crate `metrics`, and so to
 /// Prometheus or whatever else is installed there. Clones share everything.
@@ -58,7 +49,7 @@ const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
 ///
 /// | metric | labels | |
 /// |---|---|---|
-/// | `tower_throttle_decisions_total` | `policy`, `result` | decisions; the results are those of [`DecisionResult`] |
+/// | `tower_throttle_decisions_total` | `policy`, `result` | decisions; the results are those of [`DecisionResult`](crate::DecisionResult) |
 /// | `tower_throttle_leased_total` | `policy` | those of them that were taken from a [batch](crate::QuotaLease), without a trip |
 /// | `tower_throttle_unanswered_total` | `policy`, `kind` | those of them that were taken without an answer from the store, by its [kind](StoreErrorKind::as_str) of failure |
 /// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`] |
@@ -83,7 +74,7 @@ struct Shared {
     policies: ByPolicy<OfPolicy>,
     refusals: OfRefusals,
     store: OfStore,
-    breaker: [(BreakerState, Gauge); 3],
+    breaker: OfBreaker,
 }
 
 impl Metrics {
@@ -100,16 +91,12 @@ impl Metrics {
 
     fn with_labels(labels: Vec<Label>) -> Self {
         describe();
-        let of_state = |state: BreakerState| {
-            let labels = and(&labels, "state", state.as_str());
-            (state, gauge!(BREAKER, labels))
-        };
         let metrics = Self {
             shared: Arc::new(Shared {
                 policies: ByPolicy::new(),
                 refusals: OfRefusals::new(&labels),
                 store: OfStore::new(&labels),
-                breaker: BREAKER_STATES.map(of_state),
+                breaker: OfBreaker::new(&labels),
                 labels,
             }),
             #[cfg(feature = "memory")]
@@ -124,8 +111,7 @@ impl Metrics {
     #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
     #[must_use]
     pub fn watch_memory(mut self, store: MemoryStore) -> Self {
-        describe_gauge!(MEMORY_KEYS, "Keys that the memory store holds.");
-        let gauge = gauge!(MEMORY_KEYS, self.shared.labels.clone());
+        let gauge = instruments::memory_keys(&self.shared.labels);
         self.memory = Some((store, gauge));
         self.collect();
         self
@@ -150,47 +136,26 @@ impl Default for Metrics {
 
 impl Observer for Metrics {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
-        self.shared.with_policy(event.policy, |policy| {
-            let result = event.result();
-            policy.decisions[result as usize].increment(1);
-            if result == DecisionResult::Waited {
-                policy.delay.record(event.decision.delay());
-            }
-            if event.decision.is_leased() {
-                policy.leased.increment(1);
-            }
-            if let Some(kind) = event.decision.store_failure() {
-                policy.unanswered[kind as usize].increment(1);
-            }
-        });
+        let count = |policy: &OfPolicy| policy.count(event);
+        self.shared.with_policy(event.policy, count);
     }
 
     fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
         match policy {
             None => self.shared.refusals.count(reason),
             Some(policy) => {
-                let count = |policy: &OfPolicy| policy.refusals.count(reason);
+                let count = |policy: &OfPolicy| policy.refusals().count(reason);
                 self.shared.with_policy(policy, count);
             }
         }
     }
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
-        let store = &self.shared.store;
-        match failure {
-            None => store.answered.record(elapsed),
-            Some(kind) => {
-                let (duration, count) = &store.failed[kind as usize];
-                duration.record(elapsed);
-                count.increment(1);
-            }
-        }
+        self.shared.store.record(elapsed, failure);
     }
 
     fn on_breaker(&self, state: BreakerState) {
-        for (each, gauge) in &self.shared.breaker {
-            gauge.set(if *each == state { 1.0 } else { 0.0 });
-        }
+        self.shared.breaker.set(state);
     }
 }
 
@@ -199,126 +164,6 @@ impl Shared {
         let make = || OfPolicy::new(&self.labels, policy);
         self.policies.with(policy, make, work);
     }
-}
-
-/// What is counted for one policy. All of it is registered with the first: a rate of what begins
-/// at 1 would be too low.
-struct OfPolicy {
-    decisions: [Counter; DecisionResult::ALL.len()],
-    leased: Counter,
-    unanswered: [Counter; StoreErrorKind::ALL.len()],
-    refusals: OfRefusals,
-    delay: Histogram,
-}
-
-impl OfPolicy {
-    fn new(labels: &[Label], policy: &str) -> Self {
-        let labels = and(labels, "policy", policy.to_owned());
-        let of_result =
-            |result: DecisionResult| counter!(DECISIONS, and(&labels, "result", result.as_str()));
-        let of_kind =
-            |kind: StoreErrorKind| counter!(UNANSWERED, and(&labels, "kind", kind.as_str()));
-        Self {
-            decisions: DecisionResult::ALL.map(of_result),
-            leased: counter!(LEASED, labels.clone()),
-            unanswered: StoreErrorKind::ALL.map(of_kind),
-            refusals: OfRefusals::new(&labels),
-            delay: histogram!(DELAY, labels),
-        }
-    }
-}
-
-struct OfRefusals([Counter; RefusalReason::ALL.len()]);
-
-impl OfRefusals {
-    fn new(labels: &[Label]) -> Self {
-        let of_reason =
-            |reason: RefusalReason| counter!(REFUSALS, and(labels, "reason", reason.as_str()));
-        Self(RefusalReason::ALL.map(of_reason))
-    }
-
-    fn count(&self, reason: RefusalReason) {
-        self.0[reason as usize].increment(1);
-    }
-}
-
-struct OfStore {
-    answered: Histogram,
-    failed: [(Histogram, Counter); StoreErrorKind::ALL.len()],
-}
-
-impl OfStore {
-    fn new(labels: &[Label]) -> Self {
-        let of_kind = |kind: StoreErrorKind| {
-            let word = kind.as_str();
-            (
-                histogram!(STORE_DURATION, and(labels, "result", word)),
-                counter!(STORE_FAILURES, and(labels, "kind", word)),
-            )
-        };
-        Self {
-            answered: histogram!(STORE_DURATION, and(labels, "result", "ok")),
-            failed: StoreErrorKind::ALL.map(of_kind),
-        }
-    }
-}
-
-// What is counted is found by its place in the list.
-const _: () = {
-    let mut place = 0;
-    while place < DecisionResult::ALL.len() {
-        assert!(DecisionResult::ALL[place] as usize == place);
-        place += 1;
-    }
-    let mut place = 0;
-    while place < RefusalReason::ALL.len() {
-        assert!(RefusalReason::ALL[place] as usize == place);
-        place += 1;
-    }
-    let mut place = 0;
-    while place < StoreErrorKind::ALL.len() {
-        assert!(StoreErrorKind::ALL[place] as usize == place);
-        place += 1;
-    }
-};
-
-const BREAKER_STATES: [BreakerState; 3] = [
-    BreakerState::Closed,
-    BreakerState::HalfOpen,
-    BreakerState::Open,
-];
-
-fn and(
-    labels: &[Label],
-    name: &'static str,
-    value: impl Into<::metrics::SharedString>,
-) -> Vec<Label> {
-    let more = Label::new(name, value);
-    labels.iter().cloned().chain([more]).collect()
-}
-
-fn describe() {
-    describe_counter!(DECISIONS, "Decisions of policies about requests.");
-    describe_counter!(
-        LEASED,
-        "Decisions that were taken from a batch of permits, without a trip."
-    );
-    describe_counter!(
-        UNANSWERED,
-        "Decisions that were taken without an answer from the store."
-    );
-    describe_counter!(REFUSALS, "Requests refused without asking any policy.");
-    describe_histogram!(DELAY, Unit::Seconds, "How long requests were held up.");
-    describe_histogram!(
-        STORE_DURATION,
-        Unit::Seconds,
-        "How long the store took to answer, or to fail."
-    );
-    describe_counter!(STORE_FAILURES, "Trips to the store that failed.");
-    describe_gauge!(
-        BREAKER,
-        "1 for the state that the circuit breaker is in, 0 for the others."
-    );
 }
 
 impl fmt::Debug for Metrics {

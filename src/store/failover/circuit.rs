@@ -7,11 +7,12 @@ use tokio::time::Instant;
 use crate::error::StoreErrorKind;
 use crate::observe::BreakerState;
 
-/// So many failures in a row open it.
-const MOST_IN_A_ROW: u32 = 5;
-/// So do failures that are half of all answers within a [`WINDOW`], if it has so many.
-const FEWEST_ANSWERS: u32 = 20;
-const WINDOW: Duration = Duration::from_secs(1);
+mod counts;
+mod health;
+
+use self::counts::Counts;
+pub(super) use self::health::{Health, is_answered};
+
 /// How long the store is left alone at first; twice as long after each probe that fails.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -24,37 +25,6 @@ const LOST_AFTER: Duration = LONGEST_PAUSE;
 /// Every pause is longer or shorter by up to so much of itself, in percent: a fleet that lost its
 /// store in one moment does not come back to it in one.
 const JITTER: u64 = 20;
-
-/// What an answer tells about the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
-    Works,
-    Fails(StoreErrorKind),
-    /// It says something about this process only.
-    Unknown,
-}
-
-impl Health {
-    pub(super) fn of(failure: Option<StoreErrorKind>) -> Self {
-        let Some(kind) = failure else {
-            return Self::Works;
-        };
-        match kind {
-            // The server is well: only this key is somebody else's, or only new keys find no room,
-            // while those who have one are still judged.
-            StoreErrorKind::ForeignValue | StoreErrorKind::Full => Self::Works,
-            // The store was not asked. Those questions that were in the way tell how it fares.
-            StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => Self::Unknown,
-            // `BadReply` too: a proxy says so that it has lost its server.
-            StoreErrorKind::Configuration
-            | StoreErrorKind::Unreachable
-            | StoreErrorKind::Interrupted
-            | StoreErrorKind::TimedOut
-            | StoreErrorKind::Busy
-            | StoreErrorKind::BadReply => Self::Fails(kind),
-        }
-    }
-}
 
 /// A question that is let through to the store; its answer is told with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +70,6 @@ enum Phase {
         /// The probe is lost if it is not over by then.
         until: Instant,
     },
-}
-
-/// What has come of the questions since it closed.
-#[derive(Default)]
-struct Counts {
-    failures_in_a_row: u32,
-    /// The start of the current window: the first answer after the window before.
-    window: Option<Instant>,
-    answers: u32,
-    failures: u32,
 }
 
 impl Circuit {
@@ -254,35 +214,6 @@ impl Circuit {
         self.random ^= self.random << 17;
         let percent = 100 - JITTER + self.random % (2 * JITTER + 1);
         self.pause * percent as u32 / 100
-    }
-}
-
-/// Whether a failure of this kind is an answer, and not that there is none.
-pub(super) fn is_answered(failure: StoreErrorKind) -> bool {
-    !matches!(
-        failure,
-        StoreErrorKind::Unreachable | StoreErrorKind::Interrupted | StoreErrorKind::TimedOut
-    )
-}
-
-impl Counts {
-    fn count(&mut self, is_failure: bool, now: Instant) {
-        if self.window.is_none_or(|start| now >= start + WINDOW) {
-            self.window = Some(now);
-            (self.answers, self.failures) = (0, 0);
-        }
-        self.answers = self.answers.saturating_add(1);
-        if is_failure {
-            self.failures = self.failures.saturating_add(1);
-            self.failures_in_a_row += 1;
-        } else {
-            self.failures_in_a_row = 0;
-        }
-    }
-
-    fn are_too_bad(&self) -> bool {
-        let half = self.failures >= self.answers.div_ceil(2);
-        self.failures_in_a_row >= MOST_IN_A_ROW || (self.answers >= FEWEST_ANSWERS && half)
     }
 }
 

@@ -1,12 +1,10 @@
-//! `Account`: the permits that this process holds of one subject, and when it takes more.
+//! `Account`: the permits that this process holds of one subject.
 
 use smallvec::SmallVec;
 
 use super::batch::Batch;
-use super::demand::Demand;
-use super::latency::Latency;
 use super::lease::QuotaLease;
-use super::worth::{FEWEST_SAVED, Prospect};
+use super::supply::{Refill, Supply};
 use crate::decision::Decision;
 use crate::store::Check;
 use crate::store::owned::OwnedCheck;
@@ -16,33 +14,10 @@ pub(super) struct Account {
     pub(super) key: u128,
     /// By which permits are taken and given back.
     check: OwnedCheck,
-    lease: QuotaLease,
-    demand: Demand,
-    latency: Latency,
+    supply: Supply,
     /// The older one is handed out first.
     batches: SmallVec<[Batch; 2]>,
-    /// When no more than so many are left, more are taken.
-    low: u32,
-    refill: Option<Ticket>,
-    tickets: u32,
-    /// The most that is asked for, since more was denied.
-    ceiling: u32,
-    /// No batch is asked for before.
-    not_before: Micros,
-    /// What was used in the store, when it was asked for a batch at this instant.
-    used: u32,
-    used_at: Micros,
     last_asked: Micros,
-}
-
-/// Tells a batch that is on its way from those that nobody waits for any more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket(u32);
-
-/// A batch that is to be asked for.
-pub(super) struct Refill {
-    pub(super) ticket: Ticket,
-    pub(super) permits: u32,
 }
 
 /// What becomes of a question.
@@ -63,17 +38,8 @@ impl Account {
         Self {
             key,
             check: OwnedCheck::of(check),
-            lease,
-            demand: Demand::default(),
-            latency: Latency::default(),
+            supply: Supply::new(lease),
             batches: SmallVec::new(),
-            low: 0,
-            refill: None,
-            tickets: 0,
-            ceiling: u32::MAX,
-            not_before: Micros::ZERO,
-            used: 0,
-            used_at: Micros::ZERO,
             last_asked: Micros::ZERO,
         }
     }
@@ -84,7 +50,7 @@ impl Account {
 
     /// Whether permits are held or on their way.
     pub(super) fn is_in_use(&self) -> bool {
-        !self.batches.is_empty() || self.refill.is_some()
+        !self.batches.is_empty() || self.supply.is_awaited()
     }
 
     /// Hands out permits if there are enough.
@@ -96,15 +62,15 @@ impl Account {
         now: Micros,
     ) -> Spent {
         let mut returned = self.settled(now);
-        if self.check.algorithm != check.algorithm || self.lease != lease {
+        if self.check.algorithm != check.algorithm || self.supply.lease() != lease {
             returned.extend(self.close());
             *self = Self {
-                tickets: self.tickets,
+                supply: self.supply.anew(lease),
                 ..Self::open(self.key, check, lease)
             };
         }
         self.last_asked = now;
-        self.demand.note(cost, now, lease.horizon());
+        self.supply.note(cost, now);
         let is_enough = self.held() >= cost;
         if is_enough {
             self.hand_out(cost);
@@ -114,7 +80,7 @@ impl Account {
         Spent {
             decision: newest.map(|batch| batch.decision(&self.check.algorithm, held, now)),
             held,
-            refill: self.refill(cost, held, now),
+            refill: self.refill(held, cost, now),
             returned,
         }
     }
@@ -131,12 +97,12 @@ impl Account {
     /// Lets go of all permits, without giving them back: what they were taken of is forgotten.
     pub(super) fn forget(&mut self) {
         self.batches.clear();
-        self.refill = None;
+        self.supply.forget();
     }
 
     /// Gives back what is too old, or what nobody asks for any more.
     pub(super) fn tidy(&mut self, now: Micros) -> Returned {
-        let idle = self.lease.horizon().get() * 2;
+        let idle = self.supply.lease().horizon().get() * 2;
         if now.saturating_sub(self.last_asked).get() >= idle {
             self.settled(now).into_iter().chain(self.close()).collect()
         } else {
@@ -153,8 +119,7 @@ impl Account {
             .collect()
     }
 
-    /// The batch has come. One that nobody waits for any more is none: what it was taken of was
-    /// forgotten, or is counted otherwise since.
+    /// The batch has come. One that nobody waits for any more is none.
     pub(super) fn deposit(
         &mut self,
         refill: &Refill,
@@ -162,40 +127,18 @@ impl Account {
         sent: Micros,
         now: Micros,
     ) {
-        if self.refill != Some(refill.ticket) {
-            return;
-        }
-        self.refill = None;
-        let capacity = self.check.algorithm.capacity();
-        self.used = capacity.saturating_sub(decision.remaining);
-        self.used_at = sent;
-        let trip = now.saturating_sub(sent);
-        self.latency.note(trip, now, self.lease.horizon());
-        if decision.is_allowed() {
-            let batch = Batch::new(refill.permits, *decision, sent, self.lease.most_age());
+        let algorithm = &self.check.algorithm;
+        let is_awaited = self.supply.arrived(refill, algorithm, decision, sent, now);
+        if is_awaited && decision.is_allowed() {
+            let age = self.supply.lease().most_age();
+            let batch = Batch::new(refill.permits, *decision, sent, age);
             self.batches.push(batch);
-            // In time for the next one to be here before this one has come back.
-            let on_the_way = self.check.algorithm.permits_in(trip);
-            self.low = on_the_way.max(refill.permits / 2);
-            self.ceiling = self.ceiling.saturating_mul(2);
-        } else {
-            let fits = decision.remaining.min(refill.permits / 2);
-            self.ceiling = fits.max(FEWEST_SAVED);
-            self.pause(now);
         }
     }
 
     /// No batch has come, and why is not known.
     pub(super) fn missed(&mut self, refill: &Refill, now: Micros) {
-        if self.refill == Some(refill.ticket) {
-            self.refill = None;
-            self.pause(now);
-        }
-    }
-
-    fn pause(&mut self, now: Micros) {
-        let pause = Micros::new(self.lease.horizon().get() / 2);
-        self.not_before = now.saturating_add(pause);
+        self.supply.missed(refill, now);
     }
 
     /// Brings what is held up to date; what of it has reached its age is to be given back.
@@ -229,27 +172,11 @@ impl Account {
     }
 
     /// The batch to ask for now, if any.
-    fn refill(&mut self, cost: u32, held: u32, now: Micros) -> Option<Refill> {
+    fn refill(&mut self, held: u32, cost: u32, now: Micros) -> Option<Refill> {
         let is_full = self.batches.len() == self.batches.inline_size();
-        if held > self.low || self.refill.is_some() || is_full || now < self.not_before {
+        if is_full {
             return None;
         }
-        let algorithm = &self.check.algorithm;
-        let back = algorithm.permits_in(now.saturating_sub(self.used_at));
-        let prospect = Prospect {
-            algorithm,
-            lease: self.lease,
-            expected: self.demand.in_a_period(),
-            used: self.used.saturating_sub(back).saturating_sub(held),
-            trip: self.latency.expected(now, self.lease.horizon()),
-            held,
-            ceiling: self.ceiling,
-            cost,
-        };
-        let permits = prospect.permits()?;
-        self.tickets = self.tickets.wrapping_add(1);
-        let ticket = Ticket(self.tickets);
-        self.refill = Some(ticket);
-        Some(Refill { ticket, permits })
+        self.supply.refill(&self.check.algorithm, held, cost, now)
     }
 }

@@ -20,6 +20,7 @@ mod latency;
 mod lease;
 mod refill;
 mod shared;
+mod supply;
 mod table;
 mod worth;
 

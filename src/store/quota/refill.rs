@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::account::{Account, Refill};
+use super::account::Account;
 use super::shared::Shared;
+use super::supply::Refill;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;

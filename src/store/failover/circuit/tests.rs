@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::counts::{MOST_IN_A_ROW, WINDOW};
 use super::*;
 
 const DEADLINE: Duration = Duration::from_millis(50);

@@ -1,0 +1,154 @@
+//! Whether several rates make sense together.
+
+use crate::error::ConfigError;
+use crate::limit::rates::{MOST_RATES, Said};
+use crate::limit::{Kind, Limit};
+
+impl Limit {
+    /// Refuses rates that make no sense together, whatever each is by itself.
+    pub(crate) fn refuse_rates_together(&self) -> Result<(), ConfigError> {
+        if !self.rates.are_several() {
+            return Ok(());
+        }
+        if !self.kind.is_said_as_rate() {
+            return Err(ConfigError::not_for("and", SAID_AS_RATE));
+        }
+        if self.rates.count() > MOST_RATES {
+            let count = format_args!("{} rates", self.rates.count());
+            return Err(ConfigError::out_of_range("and", count, "at most 4 rates"));
+        }
+        let refuse = |rate: &Said, reason: String| {
+            let alone = self.of_only(*rate);
+            Err(ConfigError::malformed("and", alone.to_string(), reason))
+        };
+        let mut rest = self.rates.iter();
+        while let Some(rate) = rest.next() {
+            for other in rest.clone() {
+                if rate.period == other.period {
+                    let reason = "another rate has the same period; give each its own";
+                    return refuse(other, reason.to_owned());
+                }
+                for (idle, other) in [(rate, other), (other, rate)] {
+                    if idle.is_idle_beside(other) {
+                        let reason = format!(
+                            "so many never fit in its time beside {} in a longer one; a shorter \
+                             time needs fewer permits",
+                            other.permits
+                        );
+                        return refuse(idle, reason);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Said {
+    /// The most permits at once, of an algorithm that has no other word for it than burst.
+    fn at_once(&self) -> u32 {
+        self.burst.unwrap_or(self.permits)
+    }
+
+    /// Whether this one denies nothing that the other would not deny: all that the other gives in
+    /// its longer time, this one gives in less.
+    fn is_idle_beside(&self, other: &Self) -> bool {
+        self.period < other.period
+            && self.permits >= other.permits
+            && self.at_once() >= other.at_once()
+    }
+}
+
+impl Kind {
+    /// Whether a limit of it is said as permits in a time, and nothing else that each rate would
+    /// need its own of.
+    fn is_said_as_rate(self) -> bool {
+        match self {
+            Self::Gcra
+            | Self::FixedWindow
+            | Self::SlidingLog
+            | Self::SlidingWindow
+            | Self::SlidingCounter => true,
+            Self::TokenBucket | Self::LeakyBucket | Self::Concurrency => false,
+        }
+    }
+}
+
+const SAID_AS_RATE: &str = "gcra, fixed_window, sliding_counter, sliding_window and sliding_log";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{per_hour, per_second};
+    use crate::time::{DAY, HOUR, MINUTE, SECOND};
+
+    fn refusal(limit: Limit) -> String {
+        limit.refuse_rates_together().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn four_rates_are_accepted_in_any_order() {
+        for limit in [
+            Limit::gcra(10, SECOND),
+            Limit::gcra(10, SECOND).and(1_000, HOUR),
+            Limit::gcra(1_000, HOUR).and(10, SECOND),
+            Limit::gcra(10, SECOND)
+                .and(100, MINUTE)
+                .and(1_000, HOUR)
+                .and(5_000, DAY),
+            Limit::fixed_window(1, SECOND).and(2, MINUTE).aligned(),
+            Limit::sliding_window(1, SECOND).slices(4).and(2, MINUTE),
+            Limit::sliding_counter(1, SECOND).and(2, MINUTE),
+            Limit::sliding_log(1, SECOND).and(2, MINUTE),
+            // It spaces requests out, which the hour does not.
+            Limit::gcra(100, SECOND).burst(1).and(50, HOUR),
+        ] {
+            assert_eq!(limit.refuse_rates_together(), Ok(()), "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_said_otherwise_has_one_rate() {
+        for limit in [
+            Limit::token_bucket(10, per_second(1)),
+            Limit::leaky_bucket(10, per_hour(1)),
+            Limit::concurrency(10),
+        ] {
+            assert_eq!(
+                refusal(limit.and(1_000, DAY)),
+                "and: is an option of gcra, fixed_window, sliding_counter, sliding_window and \
+                 sliding_log"
+            );
+        }
+    }
+
+    #[test]
+    fn a_fifth_rate_is_refused_and_no_number_of_them_panics() {
+        let mut limit = Limit::gcra(1, SECOND);
+        for permits in 2..=6 {
+            limit = limit.and(permits, permits * SECOND);
+        }
+        assert_eq!(
+            refusal(limit.burst(3)),
+            "and: got 6 rates, expected at most 4 rates"
+        );
+    }
+
+    #[test]
+    fn rates_that_make_no_sense_together_are_refused_in_words() {
+        assert_eq!(
+            refusal(Limit::gcra(1, SECOND).and(9, MINUTE).and(5, SECOND)),
+            "and: got \"5 in 1 s\": another rate has the same period; give each its own"
+        );
+        for limit in [
+            Limit::gcra(100, SECOND).and(50, HOUR),
+            Limit::gcra(50, HOUR).and(100, SECOND),
+        ] {
+            assert_eq!(
+                refusal(limit),
+                "and: got \"100 in 1 s\": so many never fit in its time beside 50 in a longer one; \
+                 a shorter time needs fewer permits"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The counters, gauges and histograms: their names, labels and descriptions.
+
+use std::time::Duration;
+
+use ::metrics::{
+    Counter, Gauge, Histogram, Label, SharedString, Unit, counter, describe_counter,
+    describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use crate::error::StoreErrorKind;
+use crate::observe::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
+
+const DECISIONS: &str = "tower_throttle_decisions_total";
+const LEASED: &str = "tower_throttle_leased_total";
+const UNANSWERED: &str = "tower_throttle_unanswered_total";
+const REFUSALS: &str = "tower_throttle_refusals_total";
+const DELAY: &str = "tower_throttle_delay_seconds";
+const STORE_DURATION: &str = "tower_throttle_store_duration_seconds";
+const STORE_FAILURES: &str = "tower_throttle_store_failures_total";
+const BREAKER: &str = "tower_throttle_breaker_state";
+#[cfg(feature = "memory")]
+const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
+
+/// What is counted for one policy. All of it is registered with the first: a rate of what begins
+/// at 1 would be too low.
+pub(super) struct OfPolicy {
+    decisions: [Counter; DecisionResult::ALL.len()],
+    leased: Counter,
+    unanswered: [Counter; StoreErrorKind::ALL.len()],
+    refusals: OfRefusals,
+    delay: Histogram,
+}
+
+impl OfPolicy {
+    pub(super) fn new(labels: &[Label], policy: &str) -> Self {
+        let labels = and(labels, "policy", policy.to_owned());
+        let of_result =
+            |result: DecisionResult| counter!(DECISIONS, and(&labels, "result", result.as_str()));
+        let of_kind =
+            |kind: StoreErrorKind| counter!(UNANSWERED, and(&labels, "kind", kind.as_str()));
+        Self {
+            decisions: DecisionResult::ALL.map(of_result),
+            leased: counter!(LEASED, labels.clone()),
+            unanswered: StoreErrorKind::ALL.map(of_kind),
+            refusals: OfRefusals::new(&labels),
+            delay: histogram!(DELAY, labels),
+        }
+    }
+
+    pub(super) fn count(&self, event: &DecisionEvent<'_>) {
+        let result = event.result();
+        self.decisions[result as usize].increment(1);
+        if result == DecisionResult::Waited {
+            self.delay.record(event.decision.delay());
+        }
+        if event.decision.is_leased() {
+            self.leased.increment(1);
+        }
+        if let Some(kind) = event.decision.store_failure() {
+            self.unanswered[kind as usize].increment(1);
+        }
+    }
+
+    pub(super) fn refusals(&self) -> &OfRefusals {
+        &self.refusals
+    }
+}
+
+pub(super) struct OfRefusals([Counter; RefusalReason::ALL.len()]);
+
+impl OfRefusals {
+    pub(super) fn new(labels: &[Label]) -> Self {
+        let of_reason =
+            |reason: RefusalReason| counter!(REFUSALS, and(labels, "reason", reason.as_str()));
+        Self(RefusalReason::ALL.map(of_reason))
+    }
+
+    pub(super) fn count(&self, reason: RefusalReason) {
+        self.0[reason as usize].increment(1);
+    }
+}
+
+pub(super) struct OfStore {
+    answered: Histogram,
+    failed: [(Histogram, Counter); StoreErrorKind::ALL.len()],
+}
+
+impl OfStore {
+    pub(super) fn new(labels: &[Label]) -> Self {
+        let of_kind = |kind: StoreErrorKind| {
+            let word = kind.as_str();
+            (
+                histogram!(STORE_DURATION, and(labels, "result", word)),
+                counter!(STORE_FAILURES, and(labels, "kind", word)),
+            )
+        };
+        Self {
+            answered: histogram!(STORE_DURATION, and(labels, "result", "ok")),
+            failed: StoreErrorKind::ALL.map(of_kind),
+        }
+    }
+
+    pub(super) fn record(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+        match failure {
+            None => self.answered.record(elapsed),
+            Some(kind) => {
+                let (duration, count) = &self.failed[kind as usize];
+                duration.record(elapsed);
+                count.increment(1);
+            }
+        }
+    }
+}
+
+/// One gauge for each state of the circuit breaker.
+pub(super) struct OfBreaker([(BreakerState, Gauge); 3]);
+
+impl OfBreaker {
+    pub(super) fn new(labels: &[Label]) -> Self {
+        let states = [
+            BreakerState::Closed,
+            BreakerState::HalfOpen,
+            BreakerState::Open,
+        ];
+        let of_state = |state: BreakerState| {
+            let labels = and(labels, "state", state.as_str());
+            (state, gauge!(BREAKER, labels))
+        };
+        Self(states.map(of_state))
+    }
+
+    pub(super) fn set(&self, state: BreakerState) {
+        for (each, gauge) in &self.0 {
+            gauge.set(if *each == state { 1.0 } else { 0.0 });
+        }
+    }
+}
+
+#[cfg(feature = "memory")]
+pub(super) fn memory_keys(labels: &[Label]) -> Gauge {
+    describe_gauge!(MEMORY_KEYS, "Keys that the memory store holds.");
+    gauge!(MEMORY_KEYS, labels.to_vec())
+}
+
+// What is counted is found by its place in the list.
+const _: () = {
+    let mut place = 0;
+    while place < DecisionResult::ALL.len() {
+        assert!(DecisionResult::ALL[place] as usize == place);
+        place += 1;
+    }
+    let mut place = 0;
+    while place < RefusalReason::ALL.len() {
+        assert!(RefusalReason::ALL[place] as usize == place);
+        place += 1;
+    }
+    let mut place = 0;
+    while place < StoreErrorKind::ALL.len() {
+        assert!(StoreErrorKind::ALL[place] as usize == place);
+        place += 1;
+    }
+};
+
+fn and(labels: &[Label], name: &'static str, value: impl Into<SharedString>) -> Vec<Label> {
+    let more = Label::new(name, value);
+    labels.iter().cloned().chain([more]).collect()
+}
+
+pub(super) fn describe() {
+    describe_counter!(DECISIONS, "Decisions of policies about requests.");
+    describe_counter!(
+        LEASED,
+        "Decisions that were taken from a batch of permits, without a trip."
+    );
+    describe_counter!(
+        UNANSWERED,
+        "Decisions that were taken without an answer from the store."
+    );
+    describe_counter!(REFUSALS, "Requests refused without asking any policy.");
+    describe_histogram!(DELAY, Unit::Seconds, "How long requests were held up.");
+    describe_histogram!(
+        STORE_DURATION,
+        Unit::Seconds,
+        "How long the store took to answer, or to fail."
+    );
+    describe_counter!(STORE_FAILURES, "Trips to the store that failed.");
+    describe_gauge!(
+        BREAKER,
+        "1 for the state that the circuit breaker is in, 0 for the others."
+    );
+}

@@ -1,0 +1,42 @@
+//! `Counts`: how many failures are too many.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many failures in a row open the circuit.
+pub(super) const MOST_IN_A_ROW: u32 = 5;
+/// So do failures that are half of all answers within a [`WINDOW`], if it has so many.
+const FEWEST_ANSWERS: u32 = 20;
+pub(super) const WINDOW: Duration = Duration::from_secs(1);
+
+/// What has come of the questions since the circuit closed.
+#[derive(Default)]
+pub(super) struct Counts {
+    failures_in_a_row: u32,
+    /// The start of the current window: the first answer after the window before.
+    window: Option<Instant>,
+    answers: u32,
+    failures: u32,
+}
+
+impl Counts {
+    pub(super) fn count(&mut self, is_failure: bool, now: Instant) {
+        if self.window.is_none_or(|start| now >= start + WINDOW) {
+            self.window = Some(now);
+            (self.answers, self.failures) = (0, 0);
+        }
+        self.answers = self.answers.saturating_add(1);
+        if is_failure {
+            self.failures = self.failures.saturating_add(1);
+            self.failures_in_a_row += 1;
+        } else {
+            self.failures_in_a_row = 0;
+        }
+    }
+
+    pub(super) fn are_too_bad(&self) -> bool {
+        let half = self.failures >= self.answers.div_ceil(2);
+        self.failures_in_a_row >= MOST_IN_A_ROW || (self.answers >= FEWEST_ANSWERS && half)
+    }
+}

@@ -1,0 +1,42 @@
+//! `Health`: what an answer tells about the store.
+
+use crate::error::StoreErrorKind;
+
+/// What an answer tells about the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::failover) enum Health {
+    Works,
+    Fails(StoreErrorKind),
+    /// It says something about this process only.
+    Unknown,
+}
+
+impl Health {
+    pub(in crate::store::failover) fn of(failure: Option<StoreErrorKind>) -> Self {
+        let Some(kind) = failure else {
+            return Self::Works;
+        };
+        match kind {
+            // The server is well: only this key is somebody else's, or only new keys find no room,
+            // while those who have one are still judged.
+            StoreErrorKind::ForeignValue | StoreErrorKind::Full => Self::Works,
+            // The store was not asked. Those questions that were in the way tell how it fares.
+            StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => Self::Unknown,
+            // `BadReply` too: a proxy says so that it has lost its server.
+            StoreErrorKind::Configuration
+            | StoreErrorKind::Unreachable
+            | StoreErrorKind::Interrupted
+            | StoreErrorKind::TimedOut
+            | StoreErrorKind::Busy
+            | StoreErrorKind::BadReply => Self::Fails(kind),
+        }
+    }
+}
+
+/// Whether a failure of this kind is an answer, and not that there is none.
+pub(in crate::store::failover) fn is_answered(failure: StoreErrorKind) -> bool {
+    !matches!(
+        failure,
+        StoreErrorKind::Unreachable | StoreErrorKind::Interrupted | StoreErrorKind::TimedOut
+    )
+}

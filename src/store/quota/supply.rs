@@ -1,0 +1,155 @@
+//! `Supply`: when the next batch of a subject is asked for, and of how many permits.
+
+use super::demand::Demand;
+use super::latency::Latency;
+use super::lease::QuotaLease;
+use super::worth::{FEWEST_SAVED, Prospect};
+use crate::algorithm::Algorithm;
+use crate::decision::Decision;
+use crate::time::Micros;
+
+pub(super) struct Supply {
+    lease: QuotaLease,
+    demand: Demand,
+    latency: Latency,
+    /// When no more than so many are left, more are taken.
+    low: u32,
+    awaited: Option<Ticket>,
+    tickets: u32,
+    /// The most that is asked for, since more was denied.
+    ceiling: u32,
+    /// No batch is asked for before.
+    not_before: Micros,
+    /// What was used in the store, when it was asked for a batch at this instant.
+    used: u32,
+    used_at: Micros,
+}
+
+/// Tells a batch that is on its way from those that nobody waits for any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ticket(u32);
+
+/// A batch that is to be asked for.
+pub(super) struct Refill {
+    ticket: Ticket,
+    pub(super) permits: u32,
+}
+
+impl Supply {
+    pub(super) fn new(lease: QuotaLease) -> Self {
+        Self {
+            lease,
+            demand: Demand::default(),
+            latency: Latency::default(),
+            low: 0,
+            awaited: None,
+            tickets: 0,
+            ceiling: u32::MAX,
+            not_before: Micros::ZERO,
+            used: 0,
+            used_at: Micros::ZERO,
+        }
+    }
+
+    /// One that knows nothing yet, and does not take for its own what is on its way to this one.
+    pub(super) fn anew(&self, lease: QuotaLease) -> Self {
+        Self {
+            tickets: self.tickets,
+            ..Self::new(lease)
+        }
+    }
+
+    pub(super) fn lease(&self) -> QuotaLease {
+        self.lease
+    }
+
+    /// Whether a batch is on its way.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Waits for nothing any more.
+    pub(super) fn forget(&mut self) {
+        self.awaited = None;
+    }
+
+    /// So many permits were asked for.
+    #[inline]
+    pub(super) fn note(&mut self, permits: u32, now: Micros) {
+        self.demand.note(permits, now, self.lease.horizon());
+    }
+
+    /// The batch to ask for now, if any, when so many are held and so many are asked for at a time.
+    #[inline]
+    pub(super) fn refill(
+        &mut self,
+        algorithm: &Algorithm,
+        held: u32,
+        cost: u32,
+        now: Micros,
+    ) -> Option<Refill> {
+        if held > self.low || self.is_awaited() || now < self.not_before {
+            return None;
+        }
+        let back = algorithm.permits_in(now.saturating_sub(self.used_at));
+        let prospect = Prospect {
+            algorithm,
+            lease: self.lease,
+            expected: self.demand.in_a_period(),
+            used: self.used.saturating_sub(back).saturating_sub(held),
+            trip: self.latency.expected(now, self.lease.horizon()),
+            held,
+            ceiling: self.ceiling,
+            cost,
+        };
+        let permits = prospect.permits()?;
+        self.tickets = self.tickets.wrapping_add(1);
+        let ticket = Ticket(self.tickets);
+        self.awaited = Some(ticket);
+        Some(Refill { ticket, permits })
+    }
+
+    /// The store's decision about a batch has come; whether it was waited for. What any other was
+    /// taken of was forgotten, or is counted otherwise since.
+    pub(super) fn arrived(
+        &mut self,
+        refill: &Refill,
+        algorithm: &Algorithm,
+        decision: &Decision,
+        sent: Micros,
+        now: Micros,
+    ) -> bool {
+        if self.awaited != Some(refill.ticket) {
+            return false;
+        }
+        self.awaited = None;
+        self.used = algorithm.capacity().saturating_sub(decision.remaining);
+        self.used_at = sent;
+        let trip = now.saturating_sub(sent);
+        self.latency.note(trip, now, self.lease.horizon());
+        if decision.is_allowed() {
+            // In time for the next one to be here before this one has come back.
+            let on_the_way = algorithm.permits_in(trip);
+            self.low = on_the_way.max(refill.permits / 2);
+            self.ceiling = self.ceiling.saturating_mul(2);
+        } else {
+            let fits = decision.remaining.min(refill.permits / 2);
+            self.ceiling = fits.max(FEWEST_SAVED);
+            self.pause(now);
+        }
+        true
+    }
+
+    /// No batch has come, and why is not known.
+    pub(super) fn missed(&mut self, refill: &Refill, now: Micros) {
+        if self.awaited == Some(refill.ticket) {
+            self.awaited = None;
+            self.pause(now);
+        }
+    }
+
+    fn pause(&mut self, now: Micros) {
+        let pause = Micros::new(self.lease.horizon().get() / 2);
+        self.not_before = now.saturating_add(pause);
+    }
+}
