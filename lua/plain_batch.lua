@@ -20,6 +20,17 @@ end
 local texts = call("MGET", unpack(KEYS))
 local debts, answers, at, row, left = {}, 0, 0, 2, nil
 
+-- Numbers as commands take them. Who owes nothing is written alike, most of the time.
+local texts_of = {}
+local function text_of(number)
+  local text = texts_of[number]
+  if not text then
+    text = string.format("%.0f", number)
+    texts_of[number] = text
+  end
+  return text
+end
+
 local function is_foreign(text)
   return type(text) == "string" and not string.find(text, "^%d+$")
 end
@@ -47,18 +58,19 @@ local function judge()
         local sum, sum_text = cost, cost_text
         if takes > 1 then
           sum = cost * math.min(takes, floor((room - math.max(debt, 0)) / cost) + 1)
-          sum_text = string.format("%.0f", sum)
+          sum_text = text_of(sum)
         end
         local paid
         if debt > 0 then
           paid = call("INCRBY", key, sum_text)
           if (paid - 1) % 1000000 < sum then
-            call("PEXPIREAT", key, ceil(paid / 1000000) * 1000)
+            call("PEXPIREAT", key, text_of(ceil(paid / 1000000) * 1000))
           end
         else
           debt, paid = 0, now + sum
           -- MGET tells nothing of what is no string.
-          if not call("SET", key, paid, "PXAT", ceil(paid / 1000000) * 1000, text and "XX" or "NX") then
+          local ends = text_of(ceil(paid / 1000000) * 1000)
+          if not call("SET", key, text_of(paid), "PXAT", ends, text and "XX" or "NX") then
             texts[at] = "of another type"
             error("foreign value")
           end

@@ -1,13 +1,11 @@
--- plain_pack: judge plain takes of subjects whose states share a key each; of each key take all of them or
--- none. Stands in place of decide where it can, as plain does.
--- KEYS[n]      pack     a msgpack map, see states; one that has been named before is judged as that has left it
--- ARGV[1]      now_us   integer; 0 asks the server's clock
--- ARGV[n + 1]  takes    msgpack array: of each take its field, its cost_us and its room_us, as plain has them
--- Returns  of each key debt_us of each take, before the permits are taken; each fits when it is no more than
---          its room_us. In place of them -1, when a state is no whole number, or stands alone, and decide is
---          to be asked, or the error of a server that does not write: such a key fails alone, and is left as
---          it is
--- Writes   each key of which all fit; it expires at the end of the second in which its last state does
+-- plain_pack: judge plain takes of a subject whose states share a key; take all of them or none. Stands in
+-- place of decide where it can, as plain does.
+-- KEYS[1]  pack     a msgpack map, see states
+-- ARGV[1]  now_us   integer; 0 asks the server's clock
+-- ARGV[2]  takes    msgpack array: of each take its field, its cost_us and its room_us, as plain has them
+-- Returns  debt_us of each take, before the permits are taken; each fits when it is no more than its room_us.
+--          In place of them -1, when a state is no whole number, or stands alone, and decide is to be asked
+-- Writes   KEYS[1] when all fit; it expires at the end of the second in which its last state does
 -- Mirrors  src/algorithm/plain.rs
 local call, max = redis.call, math.max
 local now = ARGV[1] + 0
@@ -16,10 +14,9 @@ if now == 0 then
   now = clock[1] * 1000000 + clock[2]
 end
 
-local is_readable
-
-local function judge(key, takes)
-  local text, pack, behind = call("GET", key), {}, -1
+-- The debts; and what is to be written, if anything, and when that expires.
+local function judge(takes)
+  local text, pack, behind = call("GET", KEYS[1]), {}, -1
   if text then
     behind, pack = cmsgpack.unpack_one(text)
     -- None of ours is empty, or has anything behind it.
@@ -54,21 +51,13 @@ local function judge(key, takes)
       pack[field] = nil
     end
   end
-  is_readable = true
-  call("SET", key, cmsgpack.pack(pack), "PXAT", math.ceil(latest / 1000000) * 1000)
-  return debts
+  return debts, cmsgpack.pack(pack), math.ceil(latest / 1000000) * 1000
 end
 
-local answers = {}
-for at = 1, #KEYS do
-  is_readable = false
-  local is_judged, debts = pcall(judge, KEYS[at], cmsgpack.unpack(ARGV[at + 1]))
-  if is_judged then
-    answers[at] = debts
-  elseif is_readable then
-    answers[at] = type(debts) == "table" and debts or {err = debts}
-  else
-    answers[at] = -1
-  end
+local is_readable, debts, after, ends = pcall(judge, cmsgpack.unpack(ARGV[2]))
+if not is_readable then
+  return -1
+elseif after then
+  call("SET", KEYS[1], after, "PXAT", ends)
 end
-return answers
+return debts

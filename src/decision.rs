@@ -48,8 +48,22 @@ pub struct Receipt {
     /// For an algorithm that lets callers wait: the state that taking them has left, by which it
     /// is seen whether anybody has taken permits since.
     pub(crate) mark: [u64; 2],
-    /// Whether they were taken of the local share: the store knows nothing of them.
-    pub(crate) is_local: bool,
+    pub(crate) taken_of: Origin,
+}
+
+/// Whose permits were taken.
+// A word wide, where there would be padding: what wraps a decision (`Option`, `Result`, `Poll`) tells
+// itself by a value that is none of these. By one of a single byte, it would be copied in pieces that
+// are not those in which it was written, and the processor waits whenever they differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Origin {
+    /// The store's.
+    #[default]
+    Store,
+    /// The local share's: the store knows nothing of them.
+    #[cfg(feature = "memory")]
+    LocalShare,
 }
 
 impl Receipt {

@@ -20,7 +20,7 @@ pub(crate) use silent as error;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use {silent as debug, silent as info, silent as warn};
 
-/// The time in which a store is asked about a request.
+/// The time in which a store is asked about a request, until its answer is read.
 pub(crate) struct Span {
     #[cfg(feature = "tracing")]
     span: tracing::Span,

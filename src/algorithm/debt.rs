@@ -6,10 +6,12 @@
 
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
-use super::{Arguments, Left, Reading, Share, Twin};
+use super::{Arguments, Left, Reading, Share, Twin, decide};
 use crate::decision::{Decision, Receipt};
 use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
+
+mod plain;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Debt {
@@ -174,19 +176,6 @@ impl Debt {
         u32::try_from(part).ok().filter(is_part).unwrap_or(0)
     }
 
-    /// What a take costs in time, and the most debt with which it fits, in whole microseconds: when
-    /// the debt is, the take is for good and could fit, and nobody waits for it.
-    #[cfg(feature = "redis")]
-    pub(super) fn plain(&self, take: &Take) -> Option<[u64; 2]> {
-        let is_plain = self.interval.scale() == 1
-            && !self.queues
-            && take.is_final
-            && take.patience == Patience::None
-            && (1..=self.capacity).contains(&take.cost);
-        let cost_us = self.price(take.cost).us;
-        is_plain.then(|| [cost_us, self.tolerance.us - cost_us])
-    }
-
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
     #[inline(always)]
     fn judge(&self, debt: Span, take: &Take) -> (bool, Micros) {
@@ -240,6 +229,23 @@ impl Twin for Debt {
             wait,
             level: [debt.us, debt.part.into()],
             at: now,
+        }
+    }
+
+    #[cfg(feature = "memory")]
+    #[inline]
+    fn ask(&self, state: &mut State, now: Micros, action: &Action) -> Decision {
+        match self.plain_take(action) {
+            Some(take) => self.ask_plainly(state, now, take),
+            None => decide::ask(self, state, now, action),
+        }
+    }
+
+    #[inline]
+    fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
+        match self.plain_take(action) {
+            Some(take) => self.decide_plainly(reading, take, committed),
+            None => decide::decide(self, reading, action, committed),
         }
     }
 

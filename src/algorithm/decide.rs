@@ -4,7 +4,7 @@
 use super::{Action, Left, Patience, Reading, Take, Twin};
 #[cfg(feature = "memory")]
 use super::{commit, read};
-use crate::decision::{Decision, Outcome, Receipt};
+use crate::decision::{Decision, Origin, Outcome, Receipt};
 use crate::time::Micros;
 
 /// Decides the only check of a question, and carries it out when it fits.
@@ -56,7 +56,7 @@ pub(super) fn decide<T: Twin>(
         receipt: Receipt {
             at: reading.at,
             mark,
-            is_local: false,
+            taken_of: Origin::Store,
         },
         ..Decision::unasked(Outcome::Allowed, (limit, window))
     };

@@ -24,7 +24,6 @@ mod known;
 mod late;
 mod leaky_bucket;
 mod penalty;
-#[cfg(feature = "redis")]
 mod plain;
 mod question;
 mod share;
@@ -37,7 +36,6 @@ mod token_bucket;
 pub use self::action::{Action, LeaseId, Patience, Take};
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
-#[cfg(feature = "redis")]
 pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "memory")]
 pub(crate) use self::question::all_enforced_fit;
@@ -103,7 +101,7 @@ pub type Arguments = [u64; MOST_ARGUMENTS];
 pub const MOST_ARGUMENTS: usize = 8;
 
 /// What one algorithm's file implements; the private twin of a script.
-trait Twin {
+trait Twin: Sized {
     type State: Default;
     /// Whether permits can be taken before they are there, so that a caller may wait for them.
     const CAN_WAIT: bool = false;
@@ -112,6 +110,15 @@ trait Twin {
 
     /// What the state says about taking permits. A cost of 0 fits whatever the state.
     fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
+    /// Decides the only check of a question, and carries it out when it fits.
+    #[cfg(feature = "memory")]
+    fn ask(&self, state: &mut Self::State, now: Micros, action: &Action) -> Decision {
+        decide::ask(self, state, now, action)
+    }
+    /// Turns what was read into the answer; `committed` tells whether the action was carried out.
+    fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
+        decide::decide(self, reading, action, committed)
+    }
     /// Carries out an action.
     #[inline]
     fn apply(&self, state: &mut Self::State, now: Micros, action: &Action) {
@@ -288,7 +295,7 @@ impl Algorithm {
         twin_with_state!(
             self,
             &mut state.0,
-            (twin, state) => decide::ask(twin, state, now, action),
+            (twin, state) => twin.ask(state, now, action),
             {
                 *state = self.untouched();
                 self.ask(state, now, action)
@@ -298,8 +305,8 @@ impl Algorithm {
 
     /// Turns what was read into the answer; `committed` tells whether the action was carried out,
     /// which it is only when every check of the request fits.
-    fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
-        twin!(self, twin => decide::decide(twin, reading, action, committed))
+    pub(crate) fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
+        twin!(self, twin => twin.decide(reading, action, committed))
     }
 
     /// Whether waiting does not help, whatever the state.

@@ -1,6 +1,10 @@
 //! `PlainTake`: the take that most requests are, of which one integer tells all.
 
-use super::{Action, Algorithm, Reading, Which};
+#[cfg(any(feature = "memory", feature = "redis"))]
+use super::Reading;
+#[cfg(feature = "redis")]
+use super::{Action, Algorithm, Which};
+#[cfg(any(feature = "memory", feature = "redis"))]
 use crate::time::Micros;
 
 /// A take for good of a key whose whole state is a debt in whole microseconds.
@@ -15,19 +19,19 @@ pub(crate) struct PlainTake {
 impl PlainTake {
     /// `None` of a take that is none of these: one that waits or may be given back, that only looks or
     /// never fits, of a queue, of another algorithm, or of a rate that needs a fraction.
+    #[cfg(feature = "redis")]
     pub(crate) fn of(algorithm: &Algorithm, action: &Action) -> Option<Self> {
-        let (
-            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt),
-            Action::Take(take),
-        ) = (&algorithm.0, action)
-        else {
-            return None;
-        };
-        let [cost_us, room_us] = debt.plain(take)?;
-        Some(Self { cost_us, room_us })
+        match &algorithm.0 {
+            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
+                debt.plain_take(action)
+            }
+            _ => None,
+        }
     }
 
     /// What a key that owes so much says about it.
+    #[cfg(any(feature = "memory", feature = "redis"))]
+    #[inline]
     pub(crate) fn read(self, debt_us: u64) -> Reading {
         Reading {
             fits: debt_us <= self.room_us,
@@ -39,11 +43,23 @@ impl PlainTake {
     }
 
     /// The same behind so many of its like, of which as many are let in as fit.
+    #[cfg(feature = "redis")]
     pub(crate) fn read_behind(self, debt_us: u64, others: u32) -> Reading {
-        let fitting = match self.room_us.checked_sub(debt_us) {
+        self.read_after(debt_us, self.fitting(debt_us).min(others.into()))
+    }
+
+    /// How many of its like fit, one after the other, when the key owes so much before.
+    #[cfg(feature = "redis")]
+    pub(crate) fn fitting(self, debt_us: u64) -> u64 {
+        match self.room_us.checked_sub(debt_us) {
             Some(room_us) => room_us / self.cost_us + 1,
             None => 0,
-        };
-        self.read(debt_us + self.cost_us * fitting.min(others.into()))
+        }
+    }
+
+    /// What the key says about it after so many of its like were let in.
+    #[cfg(feature = "redis")]
+    pub(crate) fn read_after(self, debt_us: u64, others: u64) -> Reading {
+        self.read(debt_us + self.cost_us * others)
     }
 }

@@ -47,10 +47,13 @@ impl Field {
     }
 
     pub(crate) fn read<'a>(&self, headers: &'a HeaderMap) -> Reading<'a> {
-        let mut lines = self.lines(headers);
+        let Ok(name) = &self.0 else {
+            return Reading::Absent;
+        };
+        let mut lines = headers.get_all(name).iter();
         match (lines.next(), lines.next()) {
             (None, _) => Reading::Absent,
-            (Some(value), None) => Reading::Once(value.trim_ascii()),
+            (Some(value), None) => Reading::Once(value.as_bytes().trim_ascii()),
             (Some(_), Some(_)) => Reading::Repeated,
         }
     }

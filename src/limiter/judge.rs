@@ -1,36 +1,46 @@
 //! How a request is judged: all policies that are about it, in one question.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 
+use super::Limiter;
 use super::judged::{Asked, AskedPolicy, Judged};
+use super::refusal::{Refusal, Unjudged};
 use super::taken::{Taken, TakenByRequest};
-use super::{Limiter, answered};
 use crate::access::AccessList;
 use crate::algorithm::{Action, LeaseId, Take};
 use crate::decision::Decisions;
-use crate::error::StoreError;
 use crate::mode::Mode;
-use crate::observe::RefusalReason;
-use crate::policy::{ReadyPolicy, Unreadable};
 use crate::request::RequestHead;
-use crate::store::{Check, PendingAnswer};
+use crate::store::{Check, Trip};
 use crate::trace::Span;
 
 impl Limiter {
-    /// Asks all policies that are about this request, at once.
-    pub(crate) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
-        let judging = self.ask_about(request);
+    /// Asks all policies that are about this request, at once: what is read of the verdict, or that it
+    /// takes a trip. It is read where it lies, as moving it moves room for several decisions.
+    #[inline]
+    pub(crate) fn judge<T>(
+        &self,
+        request: &RequestHead<'_>,
+        read: impl FnOnce(&mut Judged<'_>) -> T,
+    ) -> Result<Judging<T>, Refusal> {
+        let judging = self.ask_about(request, read);
         if let Err(refusal) = &judging {
             self.report_refusal(refusal);
         }
         judging
     }
 
-    fn ask_about(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
+    fn ask_about<T>(
+        &self,
+        request: &RequestHead<'_>,
+        read: impl FnOnce(&mut Judged<'_>) -> T,
+    ) -> Result<Judging<T>, Refusal> {
         if !self.is_on() {
-            return Ok(Judging::by_nobody());
+            return Ok(Judging::by_nobody(read));
         }
         let rules = self.0.rules.load();
         let is_listed = |list: &AccessList| {
@@ -41,24 +51,24 @@ impl Limiter {
             return Err(Refusal::of_nobody(Unjudged::Listed));
         }
         if rules.is_exempt(request) {
-            return Ok(Judging::by_nobody());
+            return Ok(Judging::by_nobody(read));
         }
         if is_listed(&rules.allowed)? {
             return match rules.refuses_key_of(request) {
                 Some(policy) => Err(Refusal::by(policy, Unjudged::Listed)),
-                None => Ok(Judging::by_nobody()),
+                None => Ok(Judging::by_nobody(read)),
             };
         }
         let mut asked = Asked::under(rules);
         let rules = &asked.rules;
-        let mut checks: SmallVec<[Check<'_>; 4]> = SmallVec::new();
+        let mut checks: SmallVec<[Check<'_>; 8]> = SmallVec::new();
         for (position, policy) in rules.policies.iter().enumerate() {
             let mode = policy.mode();
             if mode == Mode::Off || !policy.applies(request) {
                 continue;
             }
-            let read = match rules.read(policy, request, &self.0.subjects) {
-                Ok(Some(read)) => read,
+            let asks = match rules.read(policy, request, &self.0.subjects) {
+                Ok(Some(asks)) => asks,
                 Ok(None) => continue,
                 // What only counts does not refuse; but the list is not the policy's.
                 Err(reason) if mode == Mode::Shadow && reason != Unjudged::Listed => {
@@ -67,19 +77,19 @@ impl Limiter {
                 }
                 Err(reason) => return Err(Refusal::by(policy, reason)),
             };
-            let subject = read.subject;
+            let subject = asks.subject;
             let take = Take {
-                cost: read.cost,
+                cost: asks.cost,
                 patience: policy.patience,
-                lease: read.judges.first.lease().map(|_| LeaseId::new()),
+                lease: asks.judges.first.lease().map(|_| LeaseId::new()),
                 is_final: true,
             };
             let action = Action::Take(take);
             if policy.count_checks() == 1 {
                 let is_shadow = mode == Mode::Shadow;
-                checks.push(policy.check(0, subject, read.judges.first, action, is_shadow));
+                checks.push(policy.check(0, subject, asks.judges.first, action, is_shadow));
             } else {
-                checks.extend(policy.checks(subject, &read.judges, action, mode));
+                checks.extend(policy.checks(subject, &asks.judges, action, mode));
             }
             asked.each.push(AskedPolicy {
                 position,
@@ -88,10 +98,10 @@ impl Limiter {
             });
             asked.has_shadows |= mode == Mode::Shadow;
             asked.has_several_checks |= policy.count_checks() > 1;
-            asked.may_give_back |= policy.may_give_back(&read.judges.first);
+            asked.may_give_back |= policy.may_give_back(&asks.judges.first);
         }
         if checks.is_empty() {
-            return Ok(Judging::by_nobody());
+            return Ok(Judging::by_nobody(read));
         }
         if asked.may_give_back {
             // A request that is dropped while one policy holds it up gives back what all have given.
@@ -102,7 +112,7 @@ impl Limiter {
             }
         }
         // Before asking, so that what is taken while nobody listens any more is given back.
-        let taken = asked.may_give_back.then(|| {
+        let mut taken = asked.may_give_back.then(|| {
             let mut taken = Box::new(Taken::asking(self.clone()));
             let is_policys_own = |check: &&Check<'_>| !check.algorithm.is_penalty();
             let mut own = checks.iter().filter(is_policys_own);
@@ -112,19 +122,18 @@ impl Limiter {
             }
             taken
         });
-        let mut decisions = Decisions::default();
-        let read = |answer: &Decisions| decisions.clone_from(answer);
+        let read = |answers: &Decisions| asked.judged(self, taken.take(), answers, read);
         let answered = self.0.store.ask_and_read(&checks, read);
         drop(checks);
         Ok(match answered {
-            Ok(()) => Judging::Done(asked.judged(self, taken, decisions)),
-            Err(answer) => Judging::Asked(PendingVerdict {
+            Ok(read) => Judging::Done(read),
+            Err(trip) => Judging::Asked(PendingVerdict {
                 limiter: self.clone(),
                 asking: Some(Asking {
                     span: Span::asking(asked.each.len()),
                     asked: asked.kept(),
                     taken,
-                    answer,
+                    trip,
                     is_sent: false,
                 }),
             }),
@@ -137,14 +146,15 @@ impl Limiter {
     clippy::large_enum_variant,
     reason = "a box would be an allocation on the memory path"
 )]
-pub(crate) enum Judging {
-    Done(Judged),
+pub(crate) enum Judging<T> {
+    /// What was read of the verdict.
+    Done(T),
     Asked(PendingVerdict),
 }
 
-impl Judging {
-    pub(crate) fn by_nobody() -> Self {
-        Self::Done(Judged::by_nobody())
+impl<T> Judging<T> {
+    pub(crate) fn by_nobody(read: impl FnOnce(&mut Judged<'_>) -> T) -> Self {
+        Self::Done(Judged::by_nobody(read))
     }
 }
 
@@ -159,28 +169,40 @@ struct Asking {
     span: Span,
     asked: Asked,
     taken: TakenByRequest,
-    answer: PendingAnswer,
+    trip: Pin<Box<Trip>>,
     /// Whether the store may have been asked.
     is_sent: bool,
 }
 
 impl Asking {
-    fn judged(self, limiter: &Limiter, answer: Result<Decisions, StoreError>) -> Judged {
-        let judged = self.asked.judged(limiter, self.taken, answered(answer));
-        self.span.answered(judged.is_allowed());
-        judged
+    fn poll_judged<T>(
+        &mut self,
+        limiter: &Limiter,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut Judged<'_>) -> T,
+    ) -> Poll<T> {
+        self.is_sent = true;
+        let (span, asked, taken) = (&self.span, &self.asked, &mut self.taken);
+        let read = |judged: &mut Judged<'_>| {
+            span.answered(judged.is_allowed());
+            read(judged)
+        };
+        let read = |answers: &Decisions| asked.judged(limiter, taken.take(), answers, read);
+        span.in_scope(|| self.trip.as_mut().poll_and_read(cx, read))
     }
 }
 
 impl PendingVerdict {
-    /// The verdict, once the answer is there.
-    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Judged> {
+    /// What is read of the verdict, once the answer is there.
+    pub(crate) fn poll_verdict<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut Judged<'_>) -> T,
+    ) -> Poll<T> {
         let asking = self.asking.as_mut().expect("polled after it was done");
-        asking.is_sent = true;
-        let answer = asking.answer.as_mut();
-        let answer = ready!(asking.span.in_scope(|| answer.poll(cx)));
-        let asking = self.asking.take().expect("it was there");
-        Poll::Ready(asking.judged(&self.limiter, answer))
+        let read = ready!(asking.poll_judged(&self.limiter, cx, read));
+        self.asking = None;
+        Poll::Ready(read)
     }
 }
 
@@ -198,66 +220,8 @@ impl Drop for PendingVerdict {
         let limiter = self.limiter.clone();
         runtime.spawn(async move {
             let mut asking = asking;
-            let answer = asking.answer.as_mut().await;
-            drop(asking.judged(&limiter, answer));
+            poll_fn(|cx| asking.poll_judged(&limiter, cx, |judged| drop(judged.take_taken())))
+                .await;
         });
-    }
-}
-
-/// A request that no policy was asked about, and is not let through: because of which policy, when
-/// it is one, and why.
-#[derive(Clone, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) policy: Option<String>,
-    pub(crate) reason: Unjudged,
-}
-
-/// Why no policy was asked about a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unjudged {
-    /// The client is on the list of those who are refused.
-    Listed,
-    /// It does not say whose it is, and the policy insists.
-    NoKey,
-    /// It states a cost that cannot be read.
-    BadCost(String),
-    /// The server does not provide what it takes.
-    Misconfigured(String),
-}
-
-impl Refusal {
-    pub(super) fn by(policy: &ReadyPolicy, reason: Unjudged) -> Self {
-        Self {
-            policy: Some(policy.id.name().to_owned()),
-            reason,
-        }
-    }
-
-    fn of_nobody(reason: Unjudged) -> Self {
-        Self {
-            policy: None,
-            reason,
-        }
-    }
-}
-
-impl Unjudged {
-    pub(super) fn in_a_word(&self) -> RefusalReason {
-        match self {
-            Self::Listed => RefusalReason::Listed,
-            Self::NoKey => RefusalReason::MissingKey,
-            Self::BadCost(_) => RefusalReason::BadCost,
-            Self::Misconfigured(_) => RefusalReason::Misconfigured,
-        }
-    }
-}
-
-impl From<Unreadable> for Unjudged {
-    fn from(reason: Unreadable) -> Self {
-        match reason {
-            Unreadable::NoKey => Self::NoKey,
-            Unreadable::BadCost(text) => Self::BadCost(text),
-            Unreadable::Misconfigured(text) => Self::Misconfigured(text),
-        }
     }
 }

@@ -25,6 +25,7 @@ pub(super) struct Asked {
 }
 
 /// One policy that is about a request.
+#[derive(Clone, Copy)]
 pub(super) struct AskedPolicy {
     pub(super) position: usize,
     pub(super) subject: Subject,
@@ -54,37 +55,45 @@ impl Asked {
         &self.rules.policies[asked.position]
     }
 
-    /// What is answered to the request, and what it has taken.
-    pub(super) fn judged(
-        mut self,
+    /// What is read of that which is answered to the request, and which it has taken.
+    #[inline]
+    pub(super) fn judged<T>(
+        &self,
         limiter: &Limiter,
         mut taken: TakenByRequest,
-        answers: Decisions,
-    ) -> Judged {
-        let of_policies = self.of_policies(&answers);
+        answers: &Decisions,
+        read: impl FnOnce(&mut Judged<'_>) -> T,
+    ) -> T {
+        let of_policies = self.of_policies(answers);
+        let decisions = of_policies.as_ref().unwrap_or(answers);
         if let Some(taken) = &mut taken {
-            let decisions = of_policies.as_ref().unwrap_or(&answers);
-            taken.answered(self.of_rates(decisions, &answers));
+            taken.answered(self.of_rates(decisions, answers));
         }
-        let mut decisions = of_policies.unwrap_or(answers);
         for (asked, decision) in self.each.iter().zip(decisions.iter()) {
             limiter.report(self.policy(asked), asked.mode, asked.subject, decision);
         }
-        if self.has_shadows {
-            // Clients are not told of them.
-            let is_enforced = |asked: &AskedPolicy| asked.mode != Mode::Shadow;
-            let each = self.each.iter().zip(decisions.iter());
-            decisions = each
-                .filter(|(asked, _)| is_enforced(asked))
-                .map(|(_, decision)| *decision)
-                .collect();
-            self.each.retain(|asked| is_enforced(asked));
-        }
-        Judged {
-            asked: Some(self),
+        let shown = self.has_shadows.then(|| self.without_shadows(decisions));
+        let (each, decisions) = match &shown {
+            Some((each, decisions)) => (each, decisions),
+            None => (&self.each, decisions),
+        };
+        read(&mut Judged {
+            policies: &self.rules.policies,
+            each,
             decisions,
             taken,
-        }
+        })
+    }
+
+    /// Clients are not told of them.
+    fn without_shadows(&self, decisions: &Decisions) -> (SmallVec<[AskedPolicy; 4]>, Decisions) {
+        let each = self.each.iter().zip(decisions.iter());
+        let enforced = each.filter(|(asked, _)| asked.mode != Mode::Shadow);
+        let each = enforced.clone().map(|(asked, _)| *asked);
+        (
+            each.collect(),
+            enforced.map(|(_, decision)| *decision).collect(),
+        )
     }
 
     /// One decision for each policy, as its mode has it; `None` when the answers are these.
@@ -122,20 +131,22 @@ impl Asked {
 }
 
 /// All decisions about one request, but those of policies that only count.
-pub(crate) struct Judged {
-    /// `None` when nobody was.
-    asked: Option<Asked>,
-    decisions: Decisions,
+pub(crate) struct Judged<'a> {
+    policies: &'a [Arc<ReadyPolicy>],
+    /// None when nobody was asked.
+    each: &'a [AskedPolicy],
+    decisions: &'a Decisions,
     taken: TakenByRequest,
 }
 
-impl Judged {
-    pub(crate) fn by_nobody() -> Self {
-        Self {
-            asked: None,
-            decisions: Decisions::default(),
+impl<'a> Judged<'a> {
+    pub(super) fn by_nobody<T>(read: impl FnOnce(&mut Judged<'_>) -> T) -> T {
+        read(&mut Judged {
+            policies: &[],
+            each: &[],
+            decisions: &Decisions::default(),
             taken: None,
-        }
+        })
     }
 
     pub(crate) fn is_allowed(&self) -> bool {
@@ -154,27 +165,25 @@ impl Judged {
     }
 
     /// Each policy's name and decision.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
-        let asked = self.asked.iter();
-        let names = asked.flat_map(|asked| {
-            let each = asked.each.iter();
-            each.map(|policy| asked.policy(policy).id.name())
-        });
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'a str, &'a Decision)> + Clone {
+        let names = self.policies().map(|policy| policy.id.name());
         names.zip(self.decisions.iter())
     }
 
     /// The decision that a rejection is about.
-    pub(crate) fn denied_by(&self) -> Option<(&str, &Decision)> {
+    pub(crate) fn denied_by(&self) -> Option<(&'a str, &'a Decision)> {
         self.each().nth(self.decisions.denied_by()?)
     }
 
     /// What the request carries to the service, behind what layers further out have decided.
     pub(crate) fn verdict(&self, outer: Option<&Verdict>) -> Verdict {
-        let asked = self.asked.iter();
-        let policies = asked.flat_map(|asked| {
-            let each = asked.each.iter();
-            each.map(|policy| asked.policy(policy).id.shared_name())
-        });
-        Verdict::new(outer, policies.zip(self.decisions.iter().copied()))
+        let names = self.policies().map(|policy| policy.id.shared_name());
+        Verdict::new(outer, names.zip(self.decisions.iter().copied()))
+    }
+
+    fn policies(&self) -> impl Iterator<Item = &'a ReadyPolicy> + Clone + use<'a> {
+        let policies = self.policies;
+        let asked = self.each.iter();
+        asked.map(|asked| &*policies[asked.position])
     }
 }

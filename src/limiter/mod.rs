@@ -27,6 +27,7 @@ mod judged;
 mod leases;
 mod operations;
 mod quota;
+mod refusal;
 mod renewals;
 mod reply;
 mod report;
@@ -40,8 +41,9 @@ mod waiting;
 
 pub use self::builder::LimiterBuilder;
 pub use self::held::Held;
-pub(crate) use self::judge::{Judging, PendingVerdict, Refusal, Unjudged};
+pub(crate) use self::judge::{Judging, PendingVerdict};
 pub(crate) use self::judged::Judged;
+pub(crate) use self::refusal::{Refusal, Unjudged};
 pub use self::rules::Rules;
 pub use self::summary::PolicySummary;
 pub(crate) use self::taken::TakenByRequest;

@@ -1,7 +1,7 @@
 //! What a limiter is asked outside of HTTP: `check` and its siblings, none of which waits.
 
 use super::Limiter;
-use super::reply::{Question, Reply};
+use super::reply::{Reply, Terms};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::CheckError;
@@ -20,11 +20,12 @@ impl Limiter {
     ///
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
-        let trip = match self.take(policy, &key.into(), None)? {
-            Reply::Decided(decision) => return Ok(decision),
-            Reply::Asked(trip) => trip,
-        };
-        Ok(trip.await)
+        let reply = self.take(policy, &key.into(), None);
+        match reply {
+            Reply::Decided(decision) => Ok(decision),
+            Reply::Asked(trip) => Ok(trip.await),
+            Reply::Failed(error) => Err(error),
+        }
     }
 
     /// As [`check`](Self::check), for this many permits; 0 only looks.
@@ -38,11 +39,12 @@ impl Limiter {
         key: impl Into<Key>,
         cost: u32,
     ) -> Result<Decision, CheckError> {
-        let trip = match self.take(policy, &key.into(), Some(cost))? {
-            Reply::Decided(decision) => return Ok(decision),
-            Reply::Asked(trip) => trip,
-        };
-        Ok(trip.await)
+        let reply = self.take(policy, &key.into(), Some(cost));
+        match reply {
+            Reply::Decided(decision) => Ok(decision),
+            Reply::Asked(trip) => Ok(trip.await),
+            Reply::Failed(error) => Err(error),
+        }
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
@@ -117,9 +119,12 @@ impl Limiter {
 
     /// Asks for this cost, the policy's unless said. No async function, so that nothing of it is
     /// kept while a trip is awaited.
-    fn take(&self, policy: &str, key: &Key, cost: Option<u32>) -> Result<Reply, CheckError> {
+    fn take(&self, policy: &str, key: &Key, cost: Option<u32>) -> Reply {
         let rules = self.0.rules.load();
-        let policy = rules.named(policy)?;
+        let policy = match rules.named(policy) {
+            Ok(policy) => policy,
+            Err(error) => return Reply::Failed(error),
+        };
         let cost = cost.unwrap_or_else(|| policy.default_cost());
         // Once: it may be changed at any time.
         let mode = policy.mode();
@@ -127,13 +132,13 @@ impl Limiter {
         if cost > 0
             && let Some(decision) = self.taken_unasked(&rules, policy, key, mode)
         {
-            return Ok(Reply::Decided(decision));
+            return Reply::Decided(decision);
         }
-        let question = Question {
+        let terms = Terms {
             subject: self.subject(key),
-            action: Action::spend(cost),
+            cost,
             mode,
         };
-        Ok(self.decide(policy, question))
+        self.decide(policy, terms)
     }
 }

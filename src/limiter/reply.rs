@@ -2,24 +2,28 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::slice;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
 
-use super::{Limiter, answered};
+use super::Limiter;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
+use crate::error::CheckError;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
-use crate::store::{Answer, Check, PendingAnswer, Store as _};
+use crate::store::{self, Answer, Check, Store as _};
 
 /// What one policy decides. A decision from memory is there before anything is awaited: what it
 /// takes to wait for one from elsewhere is made only for that.
 pub(super) enum Reply {
     Decided(Decision),
     Asked(Trip),
+    /// There is nobody to ask.
+    Failed(CheckError),
 }
 
 /// A policy's question that is on its way.
@@ -27,46 +31,27 @@ pub(super) struct Trip {
     limiter: Limiter,
     policy: Arc<ReadyPolicy>,
     terms: Terms,
-    answer: PendingAnswer,
+    trip: Pin<Box<store::Trip>>,
 }
 
 /// What a policy is asked about one subject.
-#[derive(Clone, Copy)]
 pub(super) struct Question {
     pub(super) subject: Subject,
     pub(super) action: Action,
     pub(super) mode: Mode,
 }
 
-/// All of a question that it takes to read the answer.
+/// A question for permits, without how they are taken: what it takes to read the answer.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
-    subject: Subject,
-    mode: Mode,
-    /// Whether it asks for permits, and does not only look.
-    takes: bool,
+    pub(super) subject: Subject,
+    /// 0 only looks.
+    pub(super) cost: u32,
+    pub(super) mode: Mode,
 }
 
 impl Question {
-    pub(super) fn terms(self) -> Terms {
-        Terms {
-            subject: self.subject,
-            mode: self.mode,
-            takes: self.action.takes() > 0,
-        }
-    }
-
-    /// What a policy asks that asks one check.
-    #[inline]
-    fn only_check<'p>(self, policy: &'p ReadyPolicy) -> Check<'p> {
-        let (subject, action) = (self.subject, self.action);
-        let is_shadow = self.mode == Mode::Shadow;
-        policy.check(0, subject, policy.algorithm, action, is_shadow)
-    }
-
-    // Out of line: most policies ask one check.
-    #[inline(never)]
-    fn checks<'p>(self, policy: &'p ReadyPolicy) -> SmallVec<[Check<'p>; 4]> {
+    fn checks<'p>(&self, policy: &'p ReadyPolicy) -> SmallVec<[Check<'p>; 4]> {
         let judges = policy.judges();
         let checks = policy.checks(self.subject, &judges, self.action, self.mode);
         checks.collect()
@@ -76,36 +61,57 @@ impl Question {
 impl Future for Trip {
     type Output = Decision;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
-        let answer = ready!(self.answer.as_mut().poll(cx));
-        let decisions = answered(answer.as_ref());
-        Poll::Ready(self.limiter.decided(&self.policy, self.terms, decisions))
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
+        let this = self.get_mut();
+        let read =
+            |decisions: &Decisions| this.limiter.decided(&this.policy, this.terms, decisions);
+        this.trip.as_mut().poll_and_read(cx, read)
     }
 }
 
 impl Limiter {
-    /// Asks for permits.
+    /// Asks for permits, for good.
     #[inline]
-    pub(super) fn decide(&self, policy: &Arc<ReadyPolicy>, question: Question) -> Reply {
-        let terms = question.terms();
-        let read = |decisions: &Decisions| self.decided(policy, terms, decisions);
-        let (only, several);
-        let checks = if policy.count_checks() == 1 {
-            only = question.only_check(policy);
-            std::slice::from_ref(&only)
-        } else {
-            several = question.checks(policy);
-            &several[..]
-        };
-        match self.0.store.ask_and_read(checks, read) {
-            Ok(decision) => Reply::Decided(decision),
-            Err(answer) => Reply::Asked(Trip {
-                limiter: self.clone(),
-                policy: Arc::clone(policy),
-                terms,
-                answer,
-            }),
+    pub(super) fn decide(&self, policy: &Arc<ReadyPolicy>, terms: Terms) -> Reply {
+        if policy.count_checks() > 1 {
+            return self.decide_together(policy, terms);
         }
+        let is_shadow = terms.mode == Mode::Shadow;
+        let (algorithm, action) = (policy.algorithm, Action::spend(terms.cost));
+        let check = policy.check(0, terms.subject, algorithm, action, is_shadow);
+        self.reply(policy, terms, slice::from_ref(&check))
+    }
+
+    // Out of line: most policies ask one check.
+    #[inline(never)]
+    fn decide_together(&self, policy: &Arc<ReadyPolicy>, terms: Terms) -> Reply {
+        let question = Question {
+            subject: terms.subject,
+            action: Action::spend(terms.cost),
+            mode: terms.mode,
+        };
+        self.reply(policy, terms, &question.checks(policy))
+    }
+
+    // Always inlined, as the decision is put where its caller wants it.
+    #[inline(always)]
+    fn reply(&self, policy: &Arc<ReadyPolicy>, terms: Terms, checks: &[Check<'_>]) -> Reply {
+        let read = |decisions: &Decisions| Reply::Decided(self.decided(policy, terms, decisions));
+        match self.0.store.ask_and_read(checks, read) {
+            Ok(reply) => reply,
+            Err(trip) => self.asked(policy, terms, trip),
+        }
+    }
+
+    // Out of line, so that a decision is not put together in the same place as a trip.
+    #[inline(never)]
+    fn asked(&self, policy: &Arc<ReadyPolicy>, terms: Terms, trip: Pin<Box<store::Trip>>) -> Reply {
+        Reply::Asked(Trip {
+            limiter: self.clone(),
+            policy: Arc::clone(policy),
+            terms,
+            trip,
+        })
     }
 
     pub(super) fn ask(&self, policy: &ReadyPolicy, question: Question) -> Answer {
@@ -120,14 +126,36 @@ impl Limiter {
         terms: Terms,
         decisions: &Decisions,
     ) -> Decision {
-        let mut decision = policy.decision(&mut decisions.iter());
-        // Looking decides nothing.
-        if terms.takes {
-            if terms.mode == Mode::Shadow {
-                decision = decision.in_shadow();
+        match &decisions[..] {
+            [decision] if terms.mode != Mode::Shadow && policy.count_checks() == 1 => {
+                self.report_if_taken(policy, terms, decision);
+                *decision
             }
-            self.report(policy, terms.mode, terms.subject, &decision);
+            _ => self.decided_otherwise(policy, terms, decisions),
         }
+    }
+
+    // Out of line: most policies are enforced and ask one check, whose decision is theirs.
+    #[inline(never)]
+    fn decided_otherwise(
+        &self,
+        policy: &ReadyPolicy,
+        terms: Terms,
+        decisions: &Decisions,
+    ) -> Decision {
+        let mut decision = policy.decision(&mut decisions.iter());
+        if terms.cost > 0 && terms.mode == Mode::Shadow {
+            decision = decision.in_shadow();
+        }
+        self.report_if_taken(policy, terms, &decision);
         decision
+    }
+
+    /// Looking decides nothing.
+    #[inline]
+    fn report_if_taken(&self, policy: &ReadyPolicy, terms: Terms, decision: &Decision) {
+        if terms.cost > 0 {
+            self.report(policy, terms.mode, terms.subject, decision);
+        }
     }
 }

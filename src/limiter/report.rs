@@ -1,7 +1,7 @@
 //! Who is told of decisions: the observers, and the log.
 
 use super::Limiter;
-use super::judge::{Refusal, Unjudged};
+use super::refusal::{Refusal, Unjudged};
 use crate::decision::Decision;
 use crate::error::StoreErrorKind;
 use crate::key::Subject;

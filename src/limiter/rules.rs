@@ -120,14 +120,19 @@ pub(super) struct ReadRequest {
     pub(super) cost: u32,
 }
 
+#[cold]
+fn unknown(policy: &str) -> CheckError {
+    CheckError::UnknownPolicy {
+        name: policy.to_owned(),
+    }
+}
+
 impl ReadyRules {
     pub(super) fn named(&self, name: &str) -> Result<&Arc<ReadyPolicy>, CheckError> {
         let mut policies = self.policies.iter();
         policies
             .find(|policy| policy.id.name() == name)
-            .ok_or_else(|| CheckError::UnknownPolicy {
-                name: name.to_owned(),
-            })
+            .ok_or_else(|| unknown(name))
     }
 
     pub(super) fn is_exempt(&self, request: &RequestHead<'_>) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::reply::Question;
+use super::reply::Terms;
 use super::reserving::Reserving;
 use super::taken::Taken;
 use super::{Held, Limiter, decisions};
@@ -187,12 +187,12 @@ impl Limiter {
             self.0.store.ask(&checks)
         };
         let answers = decisions(answer).await;
-        let question = Question {
+        let terms = Terms {
             subject,
-            action,
+            cost,
             mode,
         };
-        let decision = self.decided(&policy, question.terms(), &answers);
+        let decision = self.decided(&policy, terms, &answers);
         let rates = answers.iter().take(policy.count_rates());
         taken.answered(rates.map(|rate| (&decision, rate.receipt)));
         Held::new(decision, taken)

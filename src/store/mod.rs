@@ -26,7 +26,7 @@ pub(crate) mod redis;
 
 pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
-pub(crate) use failover::{Breaker, Failover};
+pub(crate) use failover::{Breaker, Failover, Trip};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub(crate) use quota::Leased;
 pub use quota::QuotaLease;

@@ -1,5 +1,7 @@
 //! `OwnedCheck`: a check that outlives the question.
 
+use smallvec::SmallVec;
+
 use super::{Check, FailureMode, PolicyId};
 use crate::algorithm::{Action, Algorithm};
 use crate::key::Subject;
@@ -44,5 +46,22 @@ impl OwnedCheck {
             is_shadow: self.is_shadow,
             on_store_failure: self.on_store_failure,
         }
+    }
+
+    /// Whether its policy is in a group.
+    #[cfg(feature = "redis")]
+    pub(super) fn is_in_group(&self) -> bool {
+        self.policy.group().is_some()
+    }
+}
+
+/// What is made of each check. Most questions have one, and a list that grows takes longer.
+pub(super) fn of_each<'a, T>(
+    checks: &[Check<'a>],
+    make: impl Fn(&Check<'a>) -> T,
+) -> SmallVec<[T; 1]> {
+    match checks {
+        [check] => SmallVec::from_buf([make(check)]),
+        checks => checks.iter().map(make).collect(),
     }
 }

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use super::layer::{Pass, Sentence, Settings};
 use crate::http::ResponseBody;
-use crate::limiter::PendingVerdict;
+use crate::limiter::{Judged, PendingVerdict};
 use crate::request::RequestHead;
 
 pin_project! {
@@ -146,14 +146,10 @@ where
 {
     fn poll_next(asking: &mut Option<Self>, cx: &mut Context<'_>) -> Poll<State<S, B>> {
         let waiting = asking.as_mut().expect(POLLED_AGAIN);
-        let mut verdict = ready!(waiting.verdict.poll_verdict(cx));
-        let Self {
-            ready,
-            request,
-            settings,
-            ..
-        } = asking.take().expect(POLLED_AGAIN);
-        let sentence = settings.sentence(&mut verdict, &RequestHead::of(&request));
+        let (settings, head) = (&waiting.settings, RequestHead::of(&waiting.request));
+        let read = |judged: &mut Judged<'_>| settings.sentence(judged, &head);
+        let sentence = ready!(waiting.verdict.poll_verdict(cx, read));
+        let Self { ready, request, .. } = asking.take().expect(POLLED_AGAIN);
         Poll::Ready(match sentence {
             Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),
             Sentence::Pass(pass) => State::waiting(ready, request, pass),

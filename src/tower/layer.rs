@@ -127,15 +127,16 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Asks the limiter, unless the request is not its business.
-    pub(super) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging, Refusal> {
+    pub(super) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging<Sentence>, Refusal> {
+        let sentence = |judged: &mut Judged<'_>| self.sentence(judged, request);
         if self.skips_preflights && is_preflight(request) {
-            return Ok(Judging::by_nobody());
+            return Ok(Judging::by_nobody(sentence));
         }
-        self.limiter.judge(request)
+        self.limiter.judge(request, sentence)
     }
 
     /// What the decisions mean for their request.
-    pub(super) fn sentence(&self, judged: &mut Judged, request: &RequestHead<'_>) -> Sentence {
+    pub(super) fn sentence(&self, judged: &mut Judged<'_>, request: &RequestHead<'_>) -> Sentence {
         let fields = self.headers.load().fields(judged, &SystemClock);
         match Rejection::of(judged) {
             None => Sentence::Pass(Pass {
@@ -151,7 +152,7 @@ impl Settings {
         }
     }
 
-    fn exposed(&self, judged: &Judged, request: &RequestHead<'_>) -> Option<Verdict> {
+    fn exposed(&self, judged: &Judged<'_>, request: &RequestHead<'_>) -> Option<Verdict> {
         let expose = || judged.verdict(request.extensions.get());
         self.exposes_decisions.then(expose)
     }

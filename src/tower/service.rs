@@ -59,21 +59,19 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let head = RequestHead::of(&request);
-        let mut judging = self.settings.judge(&head);
-        match judging {
-            // Left where it is: it has room for several decisions.
-            Ok(Judging::Done(ref mut judged)) => match self.settings.sentence(judged, &head) {
-                Sentence::Pass(mut pass) if pass.delay.is_zero() => {
-                    pass.go_on(&mut request);
-                    ResponseFuture::calling(self.inner.call(request), pass)
-                }
-                Sentence::Pass(pass) => ResponseFuture::waiting(self.take_ready(), request, pass),
-                Sentence::Reject(response) => {
-                    // What it holds for this request (a permit, a place in a queue) others need.
-                    drop(self.take_ready());
-                    ResponseFuture::rejected(response)
-                }
-            },
+        match self.settings.judge(&head) {
+            Ok(Judging::Done(Sentence::Pass(mut pass))) if pass.delay.is_zero() => {
+                pass.go_on(&mut request);
+                ResponseFuture::calling(self.inner.call(request), pass)
+            }
+            Ok(Judging::Done(Sentence::Pass(pass))) => {
+                ResponseFuture::waiting(self.take_ready(), request, pass)
+            }
+            Ok(Judging::Done(Sentence::Reject(response))) => {
+                // What it holds for this request (a permit, a place in a queue) others need.
+                drop(self.take_ready());
+                ResponseFuture::rejected(response)
+            }
             Ok(Judging::Asked(verdict)) => {
                 let ready = self.take_ready();
                 ResponseFuture::asking(verdict, ready, request, Arc::clone(&self.settings))

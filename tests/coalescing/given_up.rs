@@ -108,3 +108,16 @@ fn a_runtime_that_ends_leaves_no_key_busy() {
     let decisions = lasting.block_on(stage.take_all("api", LIMIT, &[1; 10]));
     assert_eq!(allowed(&decisions), 10);
 }
+
+#[test]
+fn who_gives_up_outside_of_any_runtime_leaves_no_key_busy() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stage = runtime.block_on(Stage::start());
+    stage.proxy.set(SLOW);
+    let mut waiting = runtime.block_on(asked(&stage, 10));
+    let under_way = waiting.remove(0);
+    drop(under_way);
+    let answers = async { timeout(Duration::from_secs(30), join_all(waiting)).await };
+    let answers = runtime.block_on(answers).expect("the key is still busy");
+    assert!(answers.iter().all(Result::is_ok));
+}

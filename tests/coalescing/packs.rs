@@ -158,6 +158,30 @@ async fn five_hundred_keys_are_a_few_scripts() {
     assert!(scripts <= 40, "{scripts} scripts");
 }
 
+/// However many wait, those about one key who ask the same are one step.
+#[tokio::test]
+async fn a_hot_key_is_written_once_for_each_trip() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let hot = Rates([
+        Limit::gcra(1, SECOND).burst(300),
+        Limit::gcra(1, MINUTE).burst(200),
+    ]);
+    let takes = vec![("hot".to_owned(), hot, 1); 400];
+    let writes = stage.server.calls("set");
+    let answers = take_all(&stage, &takes).await;
+    let mut left: Vec<_> = answers
+        .into_iter()
+        .map(Result::unwrap)
+        .filter(|decisions| is_allowed(decisions))
+        .map(|decisions| decisions[1].remaining())
+        .collect();
+    left.sort_unstable();
+    assert!(left.into_iter().eq(0..200));
+    let writes = stage.server.calls("set") - writes;
+    assert!(writes <= 5, "{writes} writes");
+}
+
 #[tokio::test]
 async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     let stage = Stage::start().await;

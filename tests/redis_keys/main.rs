@@ -11,6 +11,7 @@ use support::redis::Server;
 mod expiry;
 mod foreign;
 mod group_faults;
+mod group_scripts;
 mod group_shadows;
 mod groups;
 mod rights;

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+mod announced;
+
 use super::seconds::{counts_in_time, renewal_secs, window_secs};
 use super::single::by_tightness;
 use crate::decision::Decision;
@@ -30,10 +32,24 @@ impl Lists {
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
     ) -> Option<Self> {
         let judged = each.filter(|(_, decision)| decision.is_judged());
+        let mut first = judged.clone();
+        if let (Some(only), None) = (first.next(), first.next()) {
+            return Self::of_one(only);
+        }
         // Most responses tell of a few policies, and are spared the clearing of more room.
         Self::of_all::<SHORT>(judged.clone())
             .or_else(|| Self::of_all::<LONGEST>(judged.clone()))
             .unwrap_or_else(|| Self::of_tightest(judged))
+    }
+
+    /// A single item always has room.
+    fn of_one((name, decision): (&str, &Decision)) -> Option<Self> {
+        let mut quota = Text::<SHORT>::default();
+        quota.push_quota(name, decision)?;
+        Some(Self {
+            policy: announced::policy(name, decision)?,
+            quota: quota.value()?,
+        })
     }
 
     /// What [`of`](Self::of) gives when there is room for all of them; `None` when there is not.
@@ -81,15 +97,8 @@ impl<const ROOM: usize> Texts<ROOM> {
     }
 
     fn write(&mut self, name: &str, decision: &Decision) -> Option<()> {
-        self.policy.push_item(name, ";q=", decision.limit.into())?;
-        self.quota
-            .push_item(name, ";r=", decision.remaining.into())?;
-        if counts_in_time(decision) {
-            self.policy.push_parameter(";w=", window_secs(decision))?;
-            self.quota.push_parameter(";t=", renewal_secs(decision))
-        } else {
-            self.policy.push(CONCURRENT)
-        }
+        self.policy.push_policy(name, decision)?;
+        self.quota.push_quota(name, decision)
     }
 
     fn lists(&self) -> Option<Lists> {
@@ -120,6 +129,24 @@ impl<const ROOM: usize> Default for Text<ROOM> {
 }
 
 impl<const ROOM: usize> Text<ROOM> {
+    fn push_policy(&mut self, name: &str, decision: &Decision) -> Option<()> {
+        self.push_item(name, ";q=", decision.limit.into())?;
+        if counts_in_time(decision) {
+            self.push_parameter(";w=", window_secs(decision))
+        } else {
+            self.push(CONCURRENT)
+        }
+    }
+
+    fn push_quota(&mut self, name: &str, decision: &Decision) -> Option<()> {
+        self.push_item(name, ";r=", decision.remaining.into())?;
+        if counts_in_time(decision) {
+            self.push_parameter(";t=", renewal_secs(decision))
+        } else {
+            Some(())
+        }
+    }
+
     fn push_item(&mut self, name: &str, key: &str, number: u64) -> Option<()> {
         if self.length > 0 {
             self.push(", ")?;

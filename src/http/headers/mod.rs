@@ -213,7 +213,7 @@ impl QuotaHeaders {
     }
 
     /// The fields for the response to a request that was judged so.
-    pub(crate) fn fields(self, judged: &Judged, clock: &impl Clock) -> Option<QuotaFields> {
+    pub(crate) fn fields(self, judged: &Judged<'_>, clock: &impl Clock) -> Option<QuotaFields> {
         self.due(judged.is_allowed())
             .fields_of(judged.each(), clock)
     }

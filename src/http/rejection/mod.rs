@@ -80,7 +80,7 @@ pub enum RejectionKind {
 
 impl Rejection {
     /// The rejection that the decisions ask for; `None` when it lets the request pass.
-    pub(crate) fn of(judged: &Judged) -> Option<Self> {
+    pub(crate) fn of(judged: &Judged<'_>) -> Option<Self> {
         let (_, worst) = judged.denied_by()?;
         let (kind, explanation) = match worst.outcome() {
             Outcome::NeverFits => (

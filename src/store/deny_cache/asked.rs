@@ -10,6 +10,7 @@ use crate::algorithm::{Action, Algorithm, Known};
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::Check;
+use crate::store::owned::of_each;
 use crate::time::Micros;
 
 pub(in crate::store) struct Asked {
@@ -30,7 +31,7 @@ struct AskedCheck {
 impl Asked {
     /// Forgets what is about to be changed, and notes what is known as yet.
     pub(super) fn new(denials: &Arc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
-        let noted = checks.iter().map(|check| {
+        let note = |check: &Check<'_>| {
             let key = check.fingerprint();
             if check.action.changes() {
                 denials.table.forget(key);
@@ -42,9 +43,9 @@ impl Asked {
                 action: check.action,
                 is_shadow: check.is_shadow,
             }
-        });
+        };
         Self {
-            checks: noted.collect(),
+            checks: of_each(checks, note),
             denials: Arc::clone(denials),
             sent,
         }
@@ -68,7 +69,6 @@ impl Asked {
     pub(in crate::store) fn decided(self, decisions: &[Decision]) {
         let each = || self.checks.iter().zip(decisions.iter());
         let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
-        let received = self.denials.now();
         let table = &self.denials.table;
         for (check, decision) in each() {
             let may_have_taken = all_allow && decision.is_allowed();
@@ -80,6 +80,7 @@ impl Asked {
                 // counted a denial.
                 table.forget(check.key);
             } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
+                let received = self.denials.now();
                 table.remember(check.key, check.ticket, known, self.sent, received);
             }
         }

@@ -125,7 +125,7 @@ impl Denials {
     fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
         let all_in_shadow = checks.iter().all(|check| check.is_shadow);
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
-        let mut decisions: SmallVec<[Option<Decision>; 4]> = SmallVec::new();
+        let mut decisions: SmallVec<[Option<Decision>; 8]> = SmallVec::new();
         for check in checks {
             let recalled = match self.recall_one(check, now, false) {
                 None if !is_deciding(check) => None,

@@ -190,11 +190,12 @@ pub(super) struct Ticket {
 
 impl Ticket {
     /// The trip is over.
-    pub(super) fn answered(mut self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+    pub(super) fn answered(&mut self, asked: Instant, failure: Option<StoreErrorKind>) {
         self.is_open = false;
         let (health, now) = (Health::of(failure), Instant::now());
         let breaker = &self.breaker;
         breaker.change(|circuit| circuit.answered(self.pass, health, now));
+        let elapsed = now.saturating_duration_since(asked);
         breaker.observers.on_store_answer(elapsed, failure);
     }
 }

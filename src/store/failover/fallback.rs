@@ -8,7 +8,7 @@ use super::local::Local;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::StoreErrorKind;
 use crate::store::Check;
-use crate::store::owned::OwnedCheck;
+use crate::store::owned::{OwnedCheck, of_each};
 use crate::time::{Micros, SECOND};
 
 /// Clones share the local counts.
@@ -50,7 +50,7 @@ pub(super) struct Kept(SmallVec<[OwnedCheck; 1]>);
 
 impl Kept {
     pub(super) fn of(checks: &[Check<'_>]) -> Self {
-        Self(checks.iter().map(OwnedCheck::of).collect())
+        Self(of_each(checks, OwnedCheck::of))
     }
 
     pub(super) fn checks(&self) -> SmallVec<[Check<'_>; 4]> {

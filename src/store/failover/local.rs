@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::FailureMode;
 use super::fallback::failed;
 use crate::algorithm::Action;
-use crate::decision::{Decision, Decisions, Outcome, Receipt};
+use crate::decision::{Decision, Decisions, Origin, Outcome, Receipt};
 use crate::error::StoreErrorKind;
 use crate::store::Check;
 use crate::store::memory::MemoryStore;
@@ -125,7 +125,7 @@ fn refuses(check: &Check<'_>) -> bool {
 
 fn was_taken_here(check: &Check<'_>) -> bool {
     let receipt = check.action.receipt();
-    receipt.is_some_and(|receipt| receipt.is_local)
+    receipt.is_some_and(|receipt| receipt.taken_of == Origin::LocalShare)
 }
 
 fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decision {
@@ -136,7 +136,7 @@ fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decisio
     }
     Decision {
         receipt: Receipt {
-            is_local: true,
+            taken_of: Origin::LocalShare,
             ..decision.receipt
         },
         judged_locally: Some(why),

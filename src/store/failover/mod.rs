@@ -2,18 +2,17 @@
 //! that leaves a store alone which fails again and again, and the failure mode of each policy. A
 //! `Store` around a store that never fails itself.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use self::breaker::{Admission, Ticket};
+use self::breaker::Admission;
 use self::circuit::Pass;
 use self::fallback::{Fallback, Kept};
 use self::watch::Watch;
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::decision::Decisions;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreErrorKind;
 use crate::observe::Observers;
 
 mod breaker;
@@ -22,10 +21,12 @@ mod fallback;
 #[cfg(feature = "memory")]
 mod local;
 mod mode;
+mod trip;
 mod watch;
 
 pub(crate) use self::breaker::Breaker;
 pub use self::mode::FailureMode;
+pub(crate) use self::trip::Trip;
 
 /// Puts the deadline, the circuit breaker and the failure modes around a store.
 pub(crate) struct Failover<S> {
@@ -47,29 +48,25 @@ impl<S: Store> Failover<S> {
         }
     }
 
-    /// [Asks](Store::ask) for one who only reads the decisions: what is read of them, or that they are
-    /// on their way. They are looked at where the store has put them, as moving them copies room for
-    /// several.
+    /// Asks for one who only reads the decisions: what is read of them, or that they are on their way.
+    /// They are looked at where the store has put them, as moving them copies room for several.
     #[inline]
     pub(crate) fn ask_and_read<T>(
         &self,
         checks: &[Check<'_>],
         read: impl FnOnce(&Decisions) -> T,
-    ) -> Result<T, PendingAnswer> {
-        let answer = match self.pass_at_once() {
+    ) -> Result<T, Pin<Box<Trip>>> {
+        let decided = match self.pass_at_once() {
             Some(pass) => {
                 let answer = self.inner.ask(checks);
                 if let Some(decisions) = usable_at_once(&answer, checks) {
                     return Ok(read(decisions));
                 }
-                self.later_or_otherwise(checks, Admission::Pass(pass), answer)
+                self.later_or_otherwise(checks, Admission::Pass(pass), answer)?
             }
-            None => self.ask_with_care(checks),
+            None => self.ask_with_care(checks)?,
         };
-        match answer {
-            Answer::Ready(answer) => Ok(read(&answer.expect("an error was turned into decisions"))),
-            Answer::Pending(answer) => Err(answer),
-        }
+        Ok(read(&decided))
     }
 
     pub(crate) fn breaker(&self) -> Arc<Breaker> {
@@ -78,7 +75,7 @@ impl<S: Store> Failover<S> {
 
     /// What is asked when the breaker, or what was judged locally, has a say.
     #[inline(never)]
-    fn ask_with_care(&self, checks: &[Check<'_>]) -> Answer {
+    fn ask_with_care(&self, checks: &[Check<'_>]) -> Asked {
         #[cfg(feature = "memory")]
         if let Some(left) = self.fallback.local.do_here(checks) {
             return self.ask_if_admitted(&left);
@@ -86,18 +83,13 @@ impl<S: Store> Failover<S> {
         self.ask_if_admitted(checks)
     }
 
-    fn ask_if_admitted(&self, checks: &[Check<'_>]) -> Answer {
+    fn ask_if_admitted(&self, checks: &[Check<'_>]) -> Asked {
         match self.breaker.admit() {
-            Some(admission) => self.ask_store(checks, admission),
-            None => self.left_alone(checks),
-        }
-    }
-
-    fn ask_store(&self, checks: &[Check<'_>], admission: Admission) -> Answer {
-        let answer = self.inner.ask(checks);
-        match usable_at_once(&answer, checks) {
-            Some(_) => answer,
-            None => self.later_or_otherwise(checks, admission, answer),
+            Some(admission) => {
+                let answer = self.inner.ask(checks);
+                self.later_or_otherwise(checks, admission, answer)
+            }
+            None => Ok(self.left_alone(checks)),
         }
     }
 
@@ -118,15 +110,19 @@ impl<S: Store> Failover<S> {
         checks: &[Check<'_>],
         admission: Admission,
         answer: Answer,
-    ) -> Answer {
+    ) -> Asked {
         // An answer that is there at once, good or bad, has cost nothing that the breaker could
         // save, and may come from memory in front of the store: it says nothing about it. A probe
         // that ends so is none, and the next question is.
-        match answer {
-            Answer::Pending(answer) => self.on_its_way(checks, admission, answer),
-            Answer::Ready(Ok(_)) => self.decided(checks, StoreErrorKind::BadReply),
-            Answer::Ready(Err(error)) => self.decided(checks, error.kind()),
-        }
+        let why = match answer {
+            Answer::Pending(answer) => return Err(self.on_its_way(checks, admission, answer)),
+            Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => {
+                return Ok(decisions);
+            }
+            Answer::Ready(Ok(_)) => StoreErrorKind::BadReply,
+            Answer::Ready(Err(error)) => error.kind(),
+        };
+        Ok(self.decided(checks, why))
     }
 
     fn on_its_way(
@@ -134,19 +130,21 @@ impl<S: Store> Failover<S> {
         checks: &[Check<'_>],
         admission: Admission,
         answer: PendingAnswer,
-    ) -> Answer {
-        let trip = Trip {
+    ) -> Pin<Box<Trip>> {
+        Box::pin(Trip {
             answer,
-            deadline: self.deadline,
+            checks: Kept::of(checks),
+            fallback: self.fallback.clone(),
             ticket: self.breaker.sent(admission, self.deadline),
-        };
-        let (checks, fallback) = (Kept::of(checks), self.fallback.clone());
-        Answer::Pending(Box::pin(trip.answer_or(checks, fallback)))
+            timeout: self.deadline,
+            asked: None,
+            deadline: None,
+        })
     }
 
     #[cold]
     #[inline(never)]
-    fn left_alone(&self, checks: &[Check<'_>]) -> Answer {
+    fn left_alone(&self, checks: &[Check<'_>]) -> Decisions {
         self.watch
             .not_asked(&self.breaker, || self.inner.recovered(self.deadline));
         self.decided(checks, StoreErrorKind::BreakerOpen)
@@ -154,17 +152,20 @@ impl<S: Store> Failover<S> {
 
     #[cold]
     #[inline(never)]
-    fn decided(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Answer {
-        Answer::Ready(Ok(self.fallback.decide(checks, why)))
+    fn decided(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
+        self.fallback.decide(checks, why)
     }
 }
+
+/// The decisions, or that they are on their way.
+type Asked = Result<Decisions, Pin<Box<Trip>>>;
 
 impl<S: Store> Store for Failover<S> {
     /// Always answers `Ok`: an error becomes each check's own failure mode.
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        match self.pass_at_once() {
-            Some(pass) => self.ask_store(checks, Admission::Pass(pass)),
-            None => self.ask_with_care(checks),
+        match self.ask_and_read(checks, Decisions::clone) {
+            Ok(decisions) => Answer::Ready(Ok(decisions)),
+            Err(trip) => Answer::Pending(trip),
         }
     }
 }
@@ -174,28 +175,6 @@ fn usable_at_once<'a>(answer: &'a Answer, checks: &[Check<'_>]) -> Option<&'a De
     match answer {
         Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => Some(decisions),
         _ => None,
-    }
-}
-
-/// A question on its way.
-struct Trip {
-    answer: PendingAnswer,
-    deadline: Duration,
-    ticket: Ticket,
-}
-
-impl Trip {
-    async fn answer_or(self, checks: Kept, fallback: Fallback) -> Result<Decisions, StoreError> {
-        let asked = Instant::now();
-        let answer = match tokio::time::timeout(self.deadline, self.answer).await {
-            Ok(Ok(decisions)) if decisions.len() == checks.len() => Ok(decisions),
-            Ok(Ok(_)) => Err(StoreErrorKind::BadReply),
-            Ok(Err(error)) => Err(error.kind()),
-            Err(_elapsed) => Err(StoreErrorKind::TimedOut),
-        };
-        self.ticket
-            .answered(asked.elapsed(), answer.as_ref().err().copied());
-        Ok(answer.unwrap_or_else(|why| fallback.decide(&checks.checks(), why)))
     }
 }
 

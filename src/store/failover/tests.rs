@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::algorithm::{Action, Algorithm, Ask, Penalty};
 use crate::decision::{Decision, Outcome};
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::observe::BreakerState;

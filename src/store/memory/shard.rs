@@ -74,14 +74,23 @@ impl Shard {
         fingerprint: Fingerprint,
         now: Micros,
     ) -> Result<Decision, StoreError> {
-        let (algorithm, action) = (&check.algorithm, &check.action);
         if let Some(slot) = self.find(fingerprint) {
-            let decision = algorithm.ask(&mut slot.state, now, action);
-            slot.used();
-            slot.note(check, &decision, now);
-            self.after(action);
+            let decision = slot.ask(check, now);
+            self.after(&check.action);
             return Ok(decision);
         }
+        self.ask_untouched(check, fingerprint, now)
+    }
+
+    // Out of line: most questions are about known keys.
+    #[inline(never)]
+    fn ask_untouched(
+        &mut self,
+        check: &Check<'_>,
+        fingerprint: Fingerprint,
+        now: Micros,
+    ) -> Result<Decision, StoreError> {
+        let (algorithm, action) = (&check.algorithm, &check.action);
         let mut slot = Slot::new(fingerprint, algorithm.untouched());
         let decision = algorithm.ask(&mut slot.state, now, action);
         if decision.outcome == Outcome::Allowed && action.takes() > 0 {

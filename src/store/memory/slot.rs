@@ -55,6 +55,15 @@ impl Slot {
         }
     }
 
+    /// Decides the only check of a question, and carries it out if it fits.
+    #[inline]
+    pub(super) fn ask(&mut self, check: &Check<'_>, now: Micros) -> Decision {
+        let decision = check.algorithm.ask(&mut self.state, now, &check.action);
+        self.used();
+        self.note(check, &decision, now);
+        decision
+    }
+
     /// Notes that the key was used, which a denied request does too.
     pub(super) fn used(&mut self) {
         self.chances = MOST_CHANCES.min(self.chances + 1);

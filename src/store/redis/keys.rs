@@ -13,6 +13,9 @@ use crate::error::ConfigError;
 use crate::store::Check;
 use crate::time::Micros;
 
+/// Longer than most keys: one is to be made in one piece.
+pub(super) const USUAL_LENGTH: usize = 80;
+
 /// What all keys of one application begin with.
 #[derive(Clone, Debug)]
 pub(super) struct Prefix(String);
@@ -45,20 +48,35 @@ impl Prefix {
     }
 
     /// The key that a check's state is in.
-    pub(super) fn key(&self, check: &Check<'_>) -> String {
-        let Self(prefix) = self;
-        let digits = check.subject.digits();
-        let subject = std::str::from_utf8(&digits).unwrap_or_default();
-        // In one piece: it is made for every question.
-        if let Some(group) = shared_by(check) {
-            return [prefix, ":group1:{", subject, "}:", group].concat();
-        }
-        let (layout, name) = (check.algorithm.name(), check.policy.name());
-        let rate = match check.algorithm.packs() {
-            true => String::new(),
-            false => further_rate(check),
+    pub(super) fn key(&self, check: &Check<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(USUAL_LENGTH);
+        self.write_key(check, &mut key);
+        key
+    }
+
+    /// Writes that key behind what there is.
+    pub(super) fn write_key(&self, check: &Check<'_>, to: &mut Vec<u8>) {
+        let mut write = |text: &str| to.extend_from_slice(text.as_bytes());
+        write(&self.0);
+        let name = match shared_by(check) {
+            Some(group) => {
+                write(":group1:{");
+                group
+            }
+            None => {
+                write(":");
+                write(check.algorithm.name());
+                write("1");
+                if !check.algorithm.packs() {
+                    write(&further_rate(check));
+                }
+                write(":{");
+                check.policy.name()
+            }
         };
-        [prefix, ":", layout, "1", &rate, ":{", subject, "}:", name].concat()
+        to.extend_from_slice(&check.subject.digits());
+        to.extend_from_slice(b"}:");
+        to.extend_from_slice(name.as_bytes());
     }
 }
 
@@ -123,7 +141,10 @@ mod tests {
             is_shadow: false,
             on_store_failure: FailureMode::Allow,
         };
-        let places = |check: &Check<'_>| (Prefix::default().key(check), field(check));
+        let places = |check: &Check<'_>| {
+            let key = String::from_utf8(Prefix::default().key(check));
+            (key.unwrap(), field(check))
+        };
         let key = "throttle:gcra1:{163f98975bceebf5cf65f87d866b0917}:login";
         assert_eq!(places(&check), (key.to_owned(), String::new()));
         for (period, rate) in [(3_600_000_000, "+3600s"), (1_500_000, "+1500000us")] {

@@ -60,7 +60,8 @@ pub use reply::fuzzing::redis_reply;
 /// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
 /// at a rate whose permits take whole microseconds each, are one script whatever their keys, and two such
 /// trips are under way at once; not so in a cluster. All of that is for requests that one rate of one
-/// enforced policy judges, and not for [`concurrency`](crate::Limit::concurrency).
+/// enforced policy judges, and not for [`concurrency`](crate::Limit::concurrency); and where all rates of a
+/// limit, or policies of a group, are such as are one script, for those that these judge.
 ///
 /// # Servers
 ///

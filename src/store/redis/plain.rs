@@ -15,14 +15,14 @@ pub(super) const TEXT: &str = include_str!("../../../lua/plain.lua");
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
 /// What a debt is below, as nobody owes more than 120 years: that which is not, is none.
-const MOST_DEBT_US: i64 = 1 << 52;
+pub(super) const MOST_DEBT_US: i64 = 1 << 52;
 
 /// About so long is a command beside its script: to be made in one piece.
 const MOST_BYTES: usize = 160;
 
 /// The question.
 pub(super) struct Alone {
-    key: String,
+    key: Vec<u8>,
     take: PlainTake,
     /// Zero asks the server's clock.
     now: Micros,

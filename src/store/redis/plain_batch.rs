@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use super::error::of_question;
 use super::fingerprints::{ByFingerprint, FingerprintMap};
-use super::keys::Prefix;
+use super::keys::{self, Prefix};
 use super::plain;
-use super::reply::bad;
+use super::reply::by_key;
 use super::script::{Script, Scripted};
 use super::sharing::Readings;
 use super::take::Take;
@@ -22,14 +22,17 @@ pub(super) const TEXT: &str = include_str!("../../../lua/plain_batch.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
-/// About so long is a key with what stands around it: a command is to be made in one piece.
-const KEY_BYTES: usize = 80;
+/// About so long are a key, and a row, with what stands around them: a command is to be made in one
+/// piece.
+const BYTES_EACH: usize = keys::USUAL_LENGTH;
 
 /// The question: takes in the order in which they came, key by key.
 pub(super) struct PlainBatch {
     /// Of the first of them. All have the same one where it matters, which is in a cluster.
     subject: Subject,
     now: Micros,
+    /// Of the keys, one behind the other.
+    names: Vec<u8>,
     keys: Vec<Key>,
     /// Of each take.
     places: Vec<Place>,
@@ -37,7 +40,8 @@ pub(super) struct PlainBatch {
 
 /// A key, and what is taken of it.
 struct Key {
-    name: String,
+    /// Where its name ends.
+    name_end: usize,
     runs: SmallVec<[Run; 1]>,
 }
 
@@ -62,6 +66,7 @@ impl PlainBatch {
         let mut batch = Self {
             subject: first.check().subject,
             now: Micros::ZERO,
+            names: Vec::with_capacity(takes.len() * keys::USUAL_LENGTH),
             keys: Vec::with_capacity(takes.len()),
             places: Vec::with_capacity(takes.len()),
         };
@@ -72,8 +77,9 @@ impl PlainBatch {
                 .or_insert(batch.keys.len());
             batch.now = batch.now.max(take.now);
             if position == batch.keys.len() {
+                prefix.write_key(&take.check(), &mut batch.names);
                 batch.keys.push(Key {
-                    name: prefix.key(&take.check()),
+                    name_end: batch.names.len(),
                     runs: SmallVec::new(),
                 });
             }
@@ -90,29 +96,26 @@ impl PlainBatch {
         self.subject
     }
 
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.keys.iter().map(move |key| {
+            let name = &self.names[start..key.name_end];
+            start = key.name_end;
+            name
+        })
+    }
+
     /// What is read of each take; `None` of one whose key has another form.
     ///
     /// # Errors
     ///
     /// A reply of any other shape; and of a take, that the server does not write its key.
     pub(super) fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
-        let Value::Array(debts) = reply else {
-            return Err(bad("no array"));
-        };
-        let mut runs = 0;
-        let first_runs = self.keys.iter().map(|key| {
-            let first = runs;
-            runs += key.runs.len();
-            first
-        });
-        let first_runs: Vec<_> = first_runs.collect();
-        if debts.len() != runs {
-            return Err(bad("an array of another length"));
-        }
+        let debts = by_key(reply, self.keys.iter().map(|key| key.runs.len()))?;
         let read = self.places.iter().map(|place| {
             let (key, run) = (place.key as usize, place.run as usize);
             let take = self.keys[key].runs[run].take;
-            match &debts[first_runs[key] + run] {
+            match &debts[key][run] {
                 Value::ServerError(error) => Err(of_question(error.clone().into())),
                 debt => Ok(plain::debt(debt).map(|debt| take.read_behind(debt, place.behind))),
             }
@@ -160,12 +163,12 @@ impl Scripted for PlainBatch {
         let rows = self.rows();
         let (arguments, bytes) = (
             4 + self.keys.len() + 4 * rows.len(),
-            KEY_BYTES * (self.keys.len() + rows.len()),
+            BYTES_EACH * (self.keys.len() + rows.len()),
         );
         let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
         command.arg(verb).arg(script).arg(self.keys.len());
-        for key in &self.keys {
-            command.arg(&key.name);
+        for name in self.names() {
+            command.arg(name);
         }
         command.arg(self.now.get());
         for (Run { take, takes }, keys) in rows {

@@ -1,48 +1,57 @@
 //! Plain takes of one subject whose states share a key: further rates of a limit, policies of a group.
 
-use std::sync::LazyLock;
-
-use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
-use super::error::of_question;
-use super::keys::{Prefix, are_together, field};
-use super::plain::debt;
-use super::reply::bad;
-use super::script::{Script, Scripted};
+use super::keys::{Prefix, are_together};
 use super::server::{Server, told};
 use super::shared_trips::{SharedTrips, Trip};
 use super::sharing::{Readings, Sharing};
 use super::stop::Passenger;
-use crate::algorithm::{PlainTake, Reading, decide};
+use crate::algorithm::PlainTake;
 use crate::decision::Decisions;
 use crate::error::StoreError;
-use crate::key::Subject;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
 use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
 
-pub(super) const TEXT: &str = include_str!("../../../lua/plain_pack.lua");
+mod alone;
+mod msgpack;
+mod rows;
+mod together;
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+use alone::Alone;
+use together::Together;
+
+pub(super) const TEXT: &str = include_str!("../../../lua/plain_pack.lua");
+pub(super) const BATCH_TEXT: &str = include_str!("../../../lua/plain_pack_batch.lua");
+
+/// Of each take what its state owes.
+type Debts = SmallVec<[u64; 8]>;
 
 /// The question.
 pub(super) struct PlainPack {
     /// Zero asks the server's clock.
     now: Micros,
-    takes: SmallVec<[PlainTake; 4]>,
-    checks: SmallVec<[OwnedCheck; 4]>,
+    /// One at least.
+    takes: Vec<Take>,
     pub(super) noted: Option<Noted>,
 }
 
-/// Some of them, as they are asked: of each its key, and its takes as the script reads them.
-pub(super) struct Together {
-    subject: Subject,
-    now: Micros,
-    packs: Vec<(String, Vec<u8>)>,
-    /// How many takes each has.
-    lengths: Vec<usize>,
+/// The take of one check.
+struct Take {
+    check: OwnedCheck,
+    plain: PlainTake,
+    /// What the field of its state is known by in this process.
+    field: u128,
+}
+
+/// What was read of a pack.
+pub(super) struct Owed {
+    /// Before the first of those that came together and ask the same of its key.
+    debts: Debts,
+    /// So many of them came before it.
+    behind: u32,
 }
 
 impl PlainPack {
@@ -52,31 +61,35 @@ impl PlainPack {
         if !others.iter().all(|other| are_together(first, other)) {
             return None;
         }
-        let takes = checks.iter().map(|check| {
-            let take = PlainTake::of(&check.algorithm, &check.action);
-            take.filter(|_| !check.is_shadow)
-        });
+        let mut takes = Vec::with_capacity(checks.len());
+        for check in checks {
+            let plain = PlainTake::of(&check.algorithm, &check.action);
+            takes.push(Take {
+                plain: plain.filter(|_| !check.is_shadow)?,
+                check: OwnedCheck::of(check),
+                field: check.state_fingerprint() ^ check.subject.to_u128(),
+            });
+        }
         Some(Box::new(Self {
             now,
-            takes: takes.collect::<Option<_>>()?,
-            checks: checks.iter().map(OwnedCheck::of).collect(),
+            takes,
             noted: None,
         }))
     }
 
-    fn checks(&self) -> SmallVec<[Check<'_>; 4]> {
-        self.checks.iter().map(OwnedCheck::check).collect()
+    fn first(&self) -> Check<'_> {
+        self.takes[0].check.check()
     }
 
-    fn packed(&self) -> Vec<u8> {
-        let mut packed = Vec::with_capacity(self.takes.len() * 48);
-        msgpack::array_of(&mut packed, self.takes.len() * 3);
-        for (check, take) in self.checks.iter().zip(&self.takes) {
-            msgpack::text(&mut packed, &field(&check.check()));
-            msgpack::number(&mut packed, take.cost_us);
-            msgpack::number(&mut packed, take.room_us);
-        }
-        packed
+    /// Whether it asks the same of its key as the other one of its own.
+    fn asks_as(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&Take, &Take)| {
+            one.field == other.field
+                && one.plain == other.plain
+                && one.check.is_in_group() == other.check.is_in_group()
+        };
+        let pairs = || self.takes.iter().zip(&other.takes);
+        self.takes.len() == other.takes.len() && pairs().all(is_same)
     }
 }
 
@@ -84,13 +97,13 @@ impl Passenger for PlainPack {
     /// That of the first of its policies: others about the same key may have another one, and go by the
     /// script's order.
     fn fingerprint(&self) -> u128 {
-        self.checks[0].check().fingerprint()
+        self.first().fingerprint()
     }
 }
 
 impl Sharing for PlainPack {
     type Together = Together;
-    type Read = SmallVec<[u64; 4]>;
+    type Read = Owed;
     type Decided = Decisions;
 
     fn trips(server: &Server) -> &SharedTrips<Self> {
@@ -106,21 +119,11 @@ impl Sharing for PlainPack {
     }
 
     fn together(packs: &[&Self], prefix: &Prefix) -> Option<Together> {
-        let first = packs.first()?.checks[0].check();
-        let keyed = packs.iter().map(|pack| {
-            let check = pack.checks[0].check();
-            (prefix.key(&check), pack.packed())
-        });
-        Some(Together {
-            subject: first.subject,
-            now: packs.iter().map(|pack| pack.now).max()?,
-            packs: keyed.collect(),
-            lengths: packs.iter().map(|pack| pack.takes.len()).collect(),
-        })
+        Together::of(packs, prefix)
     }
 
-    async fn ask(server: &Server, together: &Together) -> Result<Readings<Self::Read>, StoreError> {
-        together.read(&server.send(together, together.subject).await?)
+    async fn ask(server: &Server, together: &Together) -> Result<Readings<Owed>, StoreError> {
+        together.read(&server.send(together, together.subject()).await?)
     }
 
     async fn ask_alone(
@@ -128,12 +131,10 @@ impl Sharing for PlainPack {
         server: &Server,
         trip: Trip<Self>,
     ) -> Result<Decisions, StoreError> {
-        let read = match Self::together(&[&self], server.prefix()) {
-            Some(alone) => Self::ask(server, &alone).await?.pop(),
-            None => None,
-        };
-        match read.transpose()?.flatten() {
-            Some(debts) => Ok(self.decided(debts)),
+        let question = Alone::of(&self, server.prefix());
+        let reply = server.send(&question, self.first().subject).await?;
+        match Alone::read(&reply, self.takes.len())? {
+            Some(owed) => Ok(self.decided(owed)),
             None => {
                 drop(trip);
                 self.ask_otherwise(server).await
@@ -142,81 +143,28 @@ impl Sharing for PlainPack {
     }
 
     async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
-        let answer = server.ask_any(&self.checks()).await;
+        let checks: Vec<_> = self.takes.iter().map(|take| take.check.check()).collect();
+        let answer = server.ask_any(&checks).await;
         told(self.noted, answer)
     }
 
-    fn decided(self: Box<Self>, debts: Self::Read) -> Decisions {
-        let readings = debts.iter().zip(&self.takes);
-        let readings: SmallVec<[Reading; 4]> =
-            readings.map(|(debt, take)| take.read(*debt)).collect();
-        let decisions = decide(self.checks().iter().map(Check::ask), &readings);
+    fn decided(self: Box<Self>, owed: Owed) -> Decisions {
+        let each = || self.takes.iter().zip(&owed.debts);
+        let fitting = each().map(|(take, debt)| take.plain.fitting(*debt)).min();
+        let (fitting, behind) = (fitting.unwrap_or_default(), owed.behind.into());
+        let decisions = each().map(|(take, debt)| {
+            let reading = take.plain.read_after(*debt, fitting.min(behind));
+            // None of them is in shadow, or a penalty: all are carried out, or none.
+            let check = &take.check;
+            check
+                .algorithm
+                .decide(&reading, &check.action, fitting > behind)
+        });
+        let decisions: Decisions = decisions.collect();
         if let Some(noted) = self.noted {
             noted.decided(&decisions);
         }
         decisions
-    }
-}
-
-impl Together {
-    /// What is read of each.
-    ///
-    /// # Errors
-    ///
-    /// A reply of any other shape; and of one, that the server does not write its key.
-    fn read(&self, reply: &Value) -> Result<Readings<SmallVec<[u64; 4]>>, StoreError> {
-        let Value::Array(answers) = reply else {
-            return Err(bad("no array"));
-        };
-        if answers.len() != self.lengths.len() {
-            return Err(bad("an array of another length"));
-        }
-        let each = answers.iter().zip(&self.lengths);
-        let each = each.map(|(answer, length)| match answer {
-            Value::Array(debts) if debts.len() == *length => Ok(debts.iter().map(debt).collect()),
-            Value::Int(-1) => Ok(None),
-            Value::ServerError(error) => Err(of_question(error.clone().into())),
-            _ => Err(bad("neither debts nor why there are none")),
-        });
-        Ok(each.collect())
-    }
-}
-
-impl Scripted for Together {
-    fn script(&self) -> &Script {
-        &SCRIPT
-    }
-
-    fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(self.packs.len());
-        for (key, _) in &self.packs {
-            command.arg(key);
-        }
-        command.arg(self.now.get());
-        for (_, takes) in &self.packs {
-            command.arg(takes);
-        }
-        command
-    }
-}
-
-/// As much of the format as the takes need: <https://github.com/msgpack/msgpack/blob/master/spec.md>.
-mod msgpack {
-    pub(super) fn array_of(to: &mut Vec<u8>, entries: usize) {
-        to.push(0xdd);
-        to.extend(u32::try_from(entries).unwrap_or(u32::MAX).to_be_bytes());
-    }
-
-    pub(super) fn text(to: &mut Vec<u8>, text: &str) {
-        to.push(0xdb);
-        to.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
-        to.extend(text.as_bytes());
-    }
-
-    pub(super) fn number(to: &mut Vec<u8>, number: u64) {
-        to.push(0xcf);
-        to.extend(number.to_be_bytes());
     }
 }
 

@@ -20,7 +20,7 @@ struct Run {
 /// The takes of one trip, in the order in which they came.
 pub(super) struct Queue {
     script: &'static Composed,
-    key: String,
+    key: Vec<u8>,
     subject: Subject,
     now: Micros,
     runs: Vec<Run>,

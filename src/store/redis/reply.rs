@@ -74,6 +74,29 @@ impl Expected {
     }
 }
 
+/// The answers about each key, of a reply that has as many of them about each as it was asked for.
+///
+/// # Errors
+///
+/// A reply of any other shape.
+pub(super) fn by_key(
+    reply: &Value,
+    answers_each: impl Iterator<Item = usize>,
+) -> Result<Vec<&[Value]>, StoreError> {
+    let Value::Array(answers) = reply else {
+        return Err(bad("no array"));
+    };
+    let another_length = || bad("an array of another length");
+    let mut left = &answers[..];
+    let mut by_key = Vec::with_capacity(answers.len());
+    for answers in answers_each {
+        let (of_key, behind) = left.split_at_checked(answers).ok_or_else(another_length)?;
+        by_key.push(of_key);
+        left = behind;
+    }
+    left.is_empty().then_some(by_key).ok_or_else(another_length)
+}
+
 /// The readings that a reply consists of, however many.
 ///
 /// # Errors

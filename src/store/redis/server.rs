@@ -160,7 +160,7 @@ impl Server {
     async fn answer_shared<Q: Sharing>(
         &self,
         mut question: Box<Q>,
-    ) -> Result<Decisions, StoreError> {
+    ) -> Result<Q::Decided, StoreError> {
         loop {
             let told = match SharedTrips::enter(self, question) {
                 // Boxed, as the future of those who wait has room for it, too.
@@ -170,7 +170,7 @@ impl Server {
                 Turn::Wait(told) => told.await,
             };
             question = match told {
-                Ok(Told::Decided(decided)) => return Ok(decided.into()),
+                Ok(Told::Decided(decided)) => return Ok(decided),
                 Ok(Told::OtherForm(question)) => {
                     return Box::pin(question.ask_otherwise(self)).await;
                 }
@@ -216,7 +216,7 @@ impl Trip {
         let _place = server.0.places.take()?;
         let answer = match self.asked {
             Asked::Nothing => Ok(Decisions::default()),
-            Asked::Take(take) => return server.answer_shared(take).await,
+            Asked::Take(take) => return Ok(server.answer_shared(take).await?.into()),
             Asked::PlainPack(pack) => return Box::pin(server.answer_shared(pack)).await,
             Asked::Any(any) => Box::pin(server.answer_any(&any)).await,
             Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,

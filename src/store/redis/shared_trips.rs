@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::fingerprints::FingerprintMap;
 use super::server::{Server, Servers};
 use super::sharing::{Readings, Sharing};
-use super::stop::{Passenger, Stop};
+use super::stop::{Others, Passenger, Stop};
 use crate::error::StoreError;
 
 const SHARDS: usize = 32;
@@ -83,15 +83,7 @@ impl<Q: Sharing> SharedTrips<Q> {
         let mut stops = Q::trips(server).lock(number);
         let stop = stops.entry(number).or_insert_with(|| Stop::new(most_trips));
         match stop.go_alone(key) {
-            Some(trip) => {
-                let trip = Trip {
-                    server: server.clone(),
-                    stop: number,
-                    number: trip,
-                    questions: PhantomData,
-                };
-                Turn::Go(trip, question)
-            }
+            Some(trip) => Turn::Go(Trip::new(server.clone(), number, trip), question),
             None => {
                 let (told, turn) = oneshot::channel();
                 stop.wait(Waiting { question, told });
@@ -125,19 +117,62 @@ impl<Q: Sharing> SharedTrips<Q> {
 pub(super) struct Trip<Q: Sharing> {
     server: Server,
     stop: u128,
-    number: u64,
+    /// `None` once it has ended.
+    number: Option<u64>,
     questions: PhantomData<fn(Q)>,
 }
 
 impl<Q: Sharing> Trip<Q> {
-    /// Asks for all of these at once, and tells each.
-    async fn ask(self, going: Going<Q>) {
+    fn new(server: Server, stop: u128, number: u64) -> Self {
+        Self {
+            server,
+            stop,
+            number: Some(number),
+            questions: PhantomData,
+        }
+    }
+
+    /// Goes with these, and then with whoever waits for the next trip.
+    async fn run(mut self, going: Going<Q>) {
+        let mut next = Some(going);
+        let mut untold = Vec::new();
+        while let Some(going) = next {
+            let told = self.ask(going, std::mem::take(&mut untold)).await;
+            let mut others = self.arrive();
+            if others == Others::Back {
+                // The server has nothing to do, until those of the other trip have asked again.
+                let_others_run().await;
+                others = self.arrive();
+            }
+            if others == Others::None {
+                // The next ones are to be on their way while these go on.
+                untold = told;
+            } else {
+                tell(told);
+                // The server has something to do: so those who were told, and ask again, go on the
+                // next one, too.
+                let_others_run().await;
+            }
+            let mut departing = self.end();
+            next = departing.next().map(|(trip, going)| {
+                self = trip;
+                going
+            });
+            departing.for_each(|(trip, going)| trip.spawn(going));
+        }
+        tell(untold);
+    }
+
+    /// Asks for all of these at once: what each is to be told. Once they are on their way, those of the
+    /// trip before are told.
+    async fn ask(&self, going: Going<Q>, untold: Vec<Untold<Q>>) -> Vec<Untold<Q>> {
         let mut waiting = going.begin();
         // Whoever has given up takes nothing.
         waiting.retain(|waiting| !waiting.told.is_closed());
         let questions: Vec<_> = waiting.iter().map(|waiting| &*waiting.question).collect();
         let Some(together) = Q::together(&questions, self.server.prefix()) else {
-            return;
+            tell(untold);
+            return Vec::new();
         };
         for waiting in &mut waiting {
             if let Some(noted) = waiting.question.noted() {
@@ -145,35 +180,52 @@ impl<Q: Sharing> Trip<Q> {
             }
         }
         let answer = Q::ask(&self.server, &together);
-        let Some(answer) = unless_all_leave(answer, &mut waiting).await else {
-            return;
-        };
+        let answer = unless_all_leave(answer, &mut waiting, || tell(untold)).await;
         // In their order, so that what is remembered at last is what the last of them has left.
-        let told = tell(waiting, answer);
-        // Where it is the only one it ends here, so that the next ones are on their way while these go on.
-        let is_one_of_several = self.is_one_of_several();
-        let trip = is_one_of_several.then_some(self);
-        for (told, what) in told {
-            // Who has given up meanwhile is not told.
-            let _ = told.send(what);
-        }
-        if trip.is_some() {
-            // The server has something to do: so those who were told, and ask again, go on the next one, too.
-            let_others_run().await;
-        }
+        answer.map_or_else(Vec::new, |answer| to_be_told(waiting, answer))
     }
 
-    fn is_one_of_several(&self) -> bool {
-        let stops = Q::trips(&self.server).lock(self.stop);
-        stops.get(&self.stop).is_some_and(Stop::has_several_trips)
+    /// It is back: where the others from its stop are.
+    fn arrive(&self) -> Others {
+        let mut stops = Q::trips(&self.server).lock(self.stop);
+        let stop = stops.get_mut(&self.stop).zip(self.number);
+        stop.map_or(Others::None, |(stop, number)| stop.arrive(number))
+    }
+
+    /// Ends, and lets those go who wait: the trips that they are to go on.
+    fn end(&mut self) -> impl Iterator<Item = (Self, Going<Q>)> + use<Q> {
+        let (server, stop) = (self.server.clone(), self.stop);
+        let ended = self.number.take();
+        let departing = ended.map(|number| Q::trips(&server).next(stop, number));
+        let departing = departing.into_iter().flatten();
+        departing.map(move |(number, waiting)| {
+            let trip = Self::new(server.clone(), stop, number);
+            (trip, Going(waiting))
+        })
+    }
+
+    /// Goes with these, where there is a runtime. Else it ends here.
+    fn spawn(self, going: Going<Q>) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.run(going));
+        }
     }
 }
 
-/// What each is to be told.
-fn tell<Q: Sharing>(
+/// What one is to be told who waits for it.
+type Untold<Q> = (oneshot::Sender<Told<Q>>, Told<Q>);
+
+fn tell<Q: Sharing>(untold: Vec<Untold<Q>>) {
+    for (waits, told) in untold {
+        // Who has given up meanwhile is not told.
+        let _ = waits.send(told);
+    }
+}
+
+fn to_be_told<Q: Sharing>(
     waiting: Vec<Waiting<Q>>,
     answer: Result<Readings<Q::Read>, StoreError>,
-) -> Vec<(oneshot::Sender<Told<Q>>, Told<Q>)> {
+) -> Vec<Untold<Q>> {
     let (readings, failed) = match answer {
         Ok(readings) => (readings, None),
         Err(error) => (Vec::new(), Some((error.kind(), Arc::new(error)))),
@@ -195,18 +247,7 @@ fn tell<Q: Sharing>(
 
 impl<Q: Sharing> Drop for Trip<Q> {
     fn drop(&mut self) {
-        for (number, waiting) in Q::trips(&self.server).next(self.stop, self.number) {
-            let trip = Self {
-                server: self.server.clone(),
-                stop: self.stop,
-                number,
-                questions: PhantomData,
-            };
-            let going = Going(waiting);
-            if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(trip.ask(going));
-            }
-        }
+        self.end().for_each(|(trip, going)| trip.spawn(going));
     }
 }
 
@@ -243,10 +284,12 @@ async fn let_others_run() {
 }
 
 /// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a
-/// connection that swallows everything it would never be back, and nobody else could go.
+/// connection that swallows everything it would never be back, and nobody else could go. `meanwhile` is
+/// done once the question is on its way.
 async fn unless_all_leave<T, Q: Sharing>(
     answer: impl Future<Output = T>,
     waiting: &mut [Waiting<Q>],
+    meanwhile: impl FnOnce(),
 ) -> Option<T> {
     let mut answer = pin!(answer);
     let mut all_left = pin!(async {
@@ -254,9 +297,16 @@ async fn unless_all_leave<T, Q: Sharing>(
             waiting.told.closed().await;
         }
     });
-    poll_fn(|cx| match answer.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(Some(answer)),
-        Poll::Pending => all_left.as_mut().poll(cx).map(|()| None),
+    let mut meanwhile = Some(meanwhile);
+    poll_fn(|cx| {
+        let answer = answer.as_mut().poll(cx);
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile();
+        }
+        match answer {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => all_left.as_mut().poll(cx).map(|()| None),
+        }
     })
     .await
 }

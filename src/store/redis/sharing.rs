@@ -4,7 +4,6 @@ use super::keys::Prefix;
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
 use super::stop::Passenger;
-use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::store::deny_cache::asked::Asked as Noted;
 
@@ -20,7 +19,7 @@ pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
     /// What is read of one.
     type Read: Send;
     /// What that decides.
-    type Decided: Into<Decisions> + Send;
+    type Decided: Send;
 
     fn trips(server: &Server) -> &SharedTrips<Self>;
 
@@ -43,13 +42,13 @@ pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
         self: Box<Self>,
         server: &Server,
         trip: Trip<Self>,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
 
     /// Asks it by the script for everything.
     fn ask_otherwise(
         self: Box<Self>,
         server: &Server,
-    ) -> impl Future<Output = Result<Decisions, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
 
     /// What it is answered, when this was read. Tells the memory of denials.
     fn decided(self: Box<Self>, read: Self::Read) -> Self::Decided;

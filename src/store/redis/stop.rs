@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::fingerprints::FingerprintSet;
+use super::fingerprints::{ByFingerprint, FingerprintSet};
 
 /// So many takes share a trip, at most: a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
@@ -25,8 +25,18 @@ pub(super) struct Stop<P> {
 /// A trip under way.
 struct Trip {
     number: u64,
+    is_back: bool,
     takes: usize,
     keys: Keys,
+}
+
+/// Where the other trips from a stop are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    None,
+    UnderWay,
+    /// One of them is back, but has not ended.
+    Back,
 }
 
 enum Keys {
@@ -69,11 +79,22 @@ impl<P: Passenger> Stop<P> {
         self.waiting.push(passenger);
     }
 
-    pub(super) fn has_several_trips(&self) -> bool {
-        self.trips.len() > 1
+    /// A trip is back.
+    pub(super) fn arrive(&mut self, number: u64) -> Others {
+        let mut others = Others::None;
+        for trip in &mut self.trips {
+            if trip.number == number {
+                trip.is_back = true;
+            } else if trip.is_back {
+                others = Others::Back;
+            } else if others == Others::None {
+                others = Others::UnderWay;
+            }
+        }
+        others
     }
 
-    /// A trip is back.
+    /// A trip is over.
     pub(super) fn end(&mut self, number: u64) {
         self.trips.retain(|trip| trip.number != number);
     }
@@ -86,8 +107,9 @@ impl<P: Passenger> Stop<P> {
         }
         let under_way: usize = self.trips.iter().map(|trip| trip.takes).sum();
         let share = (under_way + self.waiting.len()).div_ceil(self.most_trips);
-        let mut keys = FingerprintSet::default();
-        let (mut going, mut staying) = (Vec::new(), Vec::new());
+        let room = share.min(MOST_TOGETHER);
+        let mut keys = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
+        let (mut going, mut staying) = (Vec::with_capacity(room), Vec::new());
         for passenger in std::mem::take(&mut self.waiting) {
             let key = passenger.fingerprint();
             let goes = going.len() < MOST_TOGETHER
@@ -112,6 +134,7 @@ impl<P: Passenger> Stop<P> {
         self.last_number += 1;
         self.trips.push(Trip {
             number: self.last_number,
+            is_back: false,
             takes,
             keys,
         });

@@ -6,12 +6,13 @@ use super::lane::Failed;
 use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
 use super::queue::Queue;
+use super::reply::bad;
 use super::server::{Server, told};
 use super::shared_trips::{SharedTrips, Trip};
 use super::sharing::{Readings, Sharing};
 use super::stop::Passenger;
 use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
-use crate::decision::{Decision, Decisions};
+use crate::decision::Decision;
 use crate::error::StoreError;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
@@ -107,7 +108,7 @@ impl Sharing for Take {
         self: Box<Self>,
         server: &Server,
         trip: Trip<Self>,
-    ) -> Result<Decisions, StoreError> {
+    ) -> Result<Decision, StoreError> {
         let Some(plain) = self.plain else {
             let answer = self.ask_otherwise(server).await;
             drop(trip);
@@ -120,7 +121,7 @@ impl Sharing for Take {
             Err(failed) => return Err(failed.into()),
         };
         match debt {
-            Some(debt) => Ok(self.decided(plain.read(debt)).into()),
+            Some(debt) => Ok(self.decided(plain.read(debt))),
             None => {
                 drop(trip);
                 self.ask_otherwise(server).await
@@ -128,9 +129,10 @@ impl Sharing for Take {
         }
     }
 
-    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
+    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decision, StoreError> {
         let answer = server.ask_any(&[self.check()]).await;
-        told(self.noted, answer)
+        let decisions = told(self.noted, answer)?;
+        decisions.first().copied().ok_or_else(|| bad("no row"))
     }
 
     fn decided(self: Box<Self>, reading: Reading) -> Decision {

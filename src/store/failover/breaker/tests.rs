@@ -39,8 +39,8 @@ fn ask(breaker: &Arc<Breaker>) -> Option<Ticket> {
 }
 
 fn answer(breaker: &Arc<Breaker>, failure: Option<StoreErrorKind>) {
-    let ticket = ask(breaker).expect("it may be asked");
-    ticket.answered(Duration::ZERO, failure);
+    let mut ticket = ask(breaker).expect("it may be asked");
+    ticket.answered(Instant::now(), failure);
 }
 
 const FAILED: Option<StoreErrorKind> = Some(StoreErrorKind::Unreachable);
@@ -108,8 +108,8 @@ fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
     for _ in 0..20 {
         let asked = || {
             for _ in 0..200 {
-                if let Some(ticket) = ask(&breaker) {
-                    ticket.answered(Duration::ZERO, FAILED);
+                if let Some(mut ticket) = ask(&breaker) {
+                    ticket.answered(Instant::now(), FAILED);
                 }
             }
         };

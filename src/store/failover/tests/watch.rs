@@ -1,6 +1,7 @@
 //! What becomes of a store that is left alone, and can tell when it is back.
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::*;
 use crate::store::Recovered;

@@ -37,10 +37,10 @@ fn batch(takes: &[Box<Take>]) -> PlainBatch {
 }
 
 /// What the script replies: each run's debt before it, when the keys owe so much.
-fn reply(batch: &PlainBatch, mut owed: impl FnMut(&str) -> u64) -> Value {
+fn reply(batch: &PlainBatch, mut owed: impl FnMut(&[u8]) -> u64) -> Value {
     let mut debts = Vec::new();
-    for key in &batch.keys {
-        let mut debt = owed(&key.name);
+    for (key, name) in batch.keys.iter().zip(batch.names()) {
+        let mut debt = owed(name);
         for run in &key.runs {
             debts.push(Value::Int(debt.try_into().unwrap()));
             for _ in 0..run.takes {
@@ -70,7 +70,7 @@ proptest! {
     ) {
         let policy = PolicyId::new("api");
         let takes: Vec<_> = asked.iter().map(|asked| plain(&policy, *asked)).collect();
-        let mut states: Vec<(String, State)> = Vec::new();
+        let mut states: Vec<(Vec<u8>, State)> = Vec::new();
         for (key, used) in used.iter().enumerate() {
             let take = plain(&policy, (key, 0, 1));
             let check = take.check();
@@ -114,7 +114,10 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
         (0, 2, 1),
     ];
     let takes = takes.map(|asked| plain(&policy, asked));
-    let key = |position: usize| Prefix::default().key(&takes[position].check());
+    let key = |position: usize| {
+        let key = Prefix::default().key(&takes[position].check());
+        String::from_utf8(key).unwrap()
+    };
     let expected = [
         vec![
             "3".to_owned(),

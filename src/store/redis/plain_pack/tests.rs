@@ -1,8 +1,11 @@
+use redis::Value;
+
 use super::*;
 use crate::algorithm::{Action, Algorithm};
-use crate::key::Key;
+use crate::key::{Key, Subject};
 use crate::limit::Limit;
-use crate::store::redis::take::Take;
+use crate::store::redis::script::Scripted as _;
+use crate::store::redis::take::Take as Alone;
 use crate::store::{FailureMode, PolicyId};
 use crate::time::SECOND;
 
@@ -23,7 +26,7 @@ fn a_plain_take_is_a_pack_of_its_own_only_where_it_shares_its_key() {
     let in_group = PolicyId::new("api").in_group("client");
     let further = alone.with_further_rate(Micros::new(60_000_000));
     let plain = |policy| {
-        let take = Take::of(&[check(policy)], Micros::ZERO);
+        let take = Alone::of(&[check(policy)], Micros::ZERO);
         take.map(|take| take.plain.is_some())
     };
     assert_eq!(
@@ -35,15 +38,115 @@ fn a_plain_take_is_a_pack_of_its_own_only_where_it_shares_its_key() {
     }
 }
 
+/// Of alice, of bob and of carol, by their first letters: takes of so many permits.
+fn packs(asked: &[(char, u32)]) -> Vec<PlainPack> {
+    let [one, other] = ["api", "web"].map(|name| PolicyId::new(name).in_group("client"));
+    let packs = asked.iter().map(|(subject, cost)| {
+        let checks = [&one, &other].map(|policy| Check {
+            subject: Subject::from(&Key::from(subject.to_string())),
+            algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND).burst(10)).unwrap(),
+            action: Action::spend(*cost),
+            ..check(policy)
+        });
+        *PlainPack::of(&checks, Micros::ZERO).unwrap()
+    });
+    packs.collect()
+}
+
+fn together(packs: &[PlainPack]) -> Together {
+    let packs: Vec<_> = packs.iter().collect();
+    PlainPack::together(&packs, &Prefix::default()).unwrap()
+}
+
+#[test]
+fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
+    let packs = packs(&[
+        ('a', 1),
+        ('b', 1),
+        ('c', 1),
+        ('c', 1),
+        ('b', 3),
+        ('c', 1),
+        ('a', 1),
+        ('d', 2),
+    ]);
+    let command = together(&packs).by_digest();
+    let arguments: Vec<_> = command
+        .args_iter()
+        .map(|argument| match argument {
+            redis::Arg::Simple(bytes) => bytes.to_vec(),
+            _ => panic!("no cursors"),
+        })
+        .collect();
+    assert_eq!(arguments[2], b"4");
+    let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].first()));
+    assert_eq!(arguments[3..7], keys);
+    // Who has come how often, and so many keys in a row.
+    let rows = arguments[8..].chunks(4);
+    let told = rows.map(|row| String::from_utf8([&row[2][..], &row[3]].join(&b' ')).unwrap());
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        ["2 1", "1 1", "1 0", "3 1", "1 1"]
+    );
+    for row in arguments[8..].chunks(4) {
+        assert_eq!(row[0], arguments[8]);
+    }
+    assert_eq!(arguments[9], arguments[9 + 4]);
+    assert_ne!(arguments[9], arguments[9 + 8]);
+}
+
+#[test]
+fn each_of_a_run_owes_what_those_before_it_took() {
+    let packs = packs(&[('a', 4); 4]);
+    // One more fits than by what the first of the policies has left.
+    let debts = [1_000_000_u64, 2_000_000].map(u64::to_be_bytes).concat();
+    let read = together(&packs).read(&Value::Array(vec![Value::BulkString(debts)]));
+    let left = packs.into_iter().zip(read.unwrap()).map(|(pack, owed)| {
+        let decisions = Box::new(pack).decided(owed.unwrap().unwrap());
+        [0, 1].map(|policy: usize| {
+            (
+                decisions[policy].is_allowed(),
+                decisions[policy].remaining(),
+            )
+        })
+    });
+    assert_eq!(
+        left.collect::<Vec<_>>(),
+        [
+            [(true, 5), (true, 4)],
+            [(true, 1), (true, 0)],
+            [(false, 1), (false, 0)],
+            [(false, 1), (false, 0)]
+        ]
+    );
+}
+
+#[test]
+fn what_nobody_can_owe_is_asked_otherwise() {
+    let packs = packs(&[('a', 1)]);
+    let debts = [0, 1 << 52].map(u64::to_be_bytes).concat();
+    for answer in [Value::BulkString(debts), Value::Int(-1)] {
+        let read = together(&packs).read(&Value::Array(vec![answer]));
+        assert!(matches!(read.unwrap()[..], [Ok(None)]));
+    }
+}
+
 #[test]
 fn a_reply_of_another_shape_is_an_error() {
     let policy = PolicyId::new("api").in_group("client");
     let pack = PlainPack::of(&[check(&policy)], Micros::ZERO).unwrap();
     let together = PlainPack::together(&[&pack], &Prefix::default()).unwrap();
-    let debts = Value::Array(vec![Value::Int(0)]);
+    let debts = Value::Int(0);
     let read = together.read(&Value::Array(vec![debts.clone()])).unwrap();
-    assert_eq!(read[0].as_ref().unwrap().as_deref(), Some(&[0][..]));
-    for reply in [Value::Nil, debts.clone(), Value::Array(vec![debts; 2])] {
+    let owed = read[0].as_ref().unwrap().as_ref();
+    assert_eq!(owed.map(|owed| &owed.debts[..]), Some(&[0][..]));
+    let short = Value::Array(vec![Value::BulkString(vec![0; 7])]);
+    for reply in [
+        Value::Nil,
+        debts.clone(),
+        Value::Array(vec![debts; 2]),
+        short,
+    ] {
         let read = together.read(&reply).map(|mut read| read.remove(0));
         assert!(!matches!(read, Ok(Ok(_))), "{reply:?}");
     }

@@ -94,3 +94,17 @@ fn no_more_than_256_go_together() {
         (256..300).map(|number| Take(1, number)).collect::<Vec<_>>()
     );
 }
+
+#[test]
+fn a_trip_that_is_back_sees_where_the_other_one_is() {
+    let mut stop = Stop::<Take>::new(2);
+    let first = stop.go_alone(1).unwrap();
+    assert_eq!(stop.arrive(first), Others::None);
+    let second = stop.go_alone(2).unwrap();
+    assert_eq!(stop.arrive(second), Others::Back);
+    stop.end(first);
+    assert_eq!(stop.arrive(second), Others::None);
+    let third = stop.go_alone(3).unwrap();
+    assert_eq!(stop.arrive(second), Others::UnderWay);
+    assert_eq!(stop.arrive(third), Others::Back);
+}

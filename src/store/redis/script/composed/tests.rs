@@ -1,16 +1,20 @@
+use super::super::{Question, Scripted};
 use super::*;
 use crate::algorithm::{Action, Algorithm, Penalty};
 use crate::key::{Key, Subject};
 use crate::limit::{Limit, per_second};
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::{plain, plain_batch, plain_pack, self_test};
 use crate::store::{FailureMode, PolicyId};
-use crate::time::SECOND;
+use crate::time::{Micros, SECOND};
 
 /// The scripts that are sent as they are.
-const WHOLE: [&str; 4] = [
-    super::super::plain::TEXT,
-    super::super::plain_batch::TEXT,
-    super::super::plain_pack::TEXT,
-    super::super::self_test::TEXT,
+const WHOLE: [&str; 5] = [
+    plain::TEXT,
+    plain_batch::TEXT,
+    plain_pack::TEXT,
+    plain_pack::BATCH_TEXT,
+    self_test::TEXT,
 ];
 
 fn text_of(positions: &[usize]) -> &'static str {
@@ -116,7 +120,7 @@ fn scripts_touch_no_key_that_is_not_declared_and_no_second_clock() {
 
 #[test]
 fn documented_rights_are_those_that_the_scripts_need() {
-    let (_, rights) = include_str!("../mod.rs")
+    let (_, rights) = include_str!("../../mod.rs")
         .split_once("its user needs `~{prefix}:* +eval +evalsha ")
         .unwrap();
     let (rights, _) = rights.split_once('`').unwrap();
@@ -164,26 +168,6 @@ fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
         let command = question.by_digest().get_packed_command();
         let command = String::from_utf8(command).unwrap();
         assert!(command.contains(&format!("\r\n{name}\r\n")), "{command}");
-    }
-}
-
-/// Numbers among the keys hide from Cluster which slots a script needs.
-#[test]
-fn numbers_are_passed_as_arguments_and_keys_are_keys() {
-    let policy = PolicyId::new("api");
-    let check = |limit: Limit| Check {
-        policy: &policy,
-        subject: Subject::from(&Key::from("alice")),
-        algorithm: Algorithm::try_from(&limit).unwrap(),
-        action: Action::take(7),
-        is_shadow: false,
-        on_store_failure: FailureMode::Allow,
-    };
-    let checks = every_limit().map(check);
-    let question = Question::new(&checks, &Prefix::default(), Micros::ZERO);
-    assert_eq!(question.keys.len(), checks.len());
-    for (key, check) in question.keys.iter().zip(&checks) {
-        assert_eq!(*key, Prefix::default().key(check));
     }
 }
 

@@ -1,0 +1,120 @@
+//! What a plain take is judged by: a few numbers, as neither a fraction nor patience has a say.
+
+use super::super::{Action, Patience, PlainTake, Reading};
+#[cfg(feature = "memory")]
+use super::State;
+use super::{Debt, Span};
+use crate::decision::{Decision, Outcome, Receipt};
+use crate::time::Micros;
+
+impl Debt {
+    /// Whether it is a plain take: the debt is in whole microseconds, the take is for good and could
+    /// fit, and nobody waits for it.
+    #[inline]
+    pub(in super::super) fn plain_take(&self, action: &Action) -> Option<PlainTake> {
+        let Action::Take(take) = action else {
+            return None;
+        };
+        let is_plain = self.interval.scale() == 1
+            && !self.queues
+            && take.is_final
+            && take.patience == Patience::None
+            && (1..=self.capacity).contains(&take.cost);
+        is_plain.then(|| {
+            let cost_us = self.price(take.cost).us;
+            let room_us = self.tolerance.us - cost_us;
+            PlainTake { cost_us, room_us }
+        })
+    }
+
+    /// Reads, carries out and decides in one step.
+    #[cfg(feature = "memory")]
+    #[inline]
+    pub(super) fn ask_plainly(&self, state: &mut State, now: Micros, take: PlainTake) -> Decision {
+        let debt = self.debt(state, now);
+        let reading = take.read(debt.us);
+        if reading.fits {
+            self.owe(state, now, Span::whole(debt.us + take.cost_us));
+        }
+        self.decide_plainly(&reading, take, reading.fits)
+    }
+
+    /// Turns what was read into the answer.
+    #[inline]
+    pub(super) fn decide_plainly(
+        &self,
+        reading: &Reading,
+        take: PlainTake,
+        committed: bool,
+    ) -> Decision {
+        let [debt_us, _] = reading.level;
+        let taken_us = if committed { take.cost_us } else { 0 };
+        let owed_us = debt_us.saturating_add(taken_us);
+        let slack = Span::whole(self.tolerance.us.saturating_sub(owed_us));
+        let remaining = self.interval.fit_into(slack);
+        let renews_after = match remaining {
+            0 => self.over(Span::whole(owed_us), 1).ceil(),
+            _ => Micros::ZERO,
+        };
+        let (outcome, wait) = if reading.fits {
+            (Outcome::Allowed, Micros::ZERO)
+        } else {
+            (Outcome::Denied, reading.wait)
+        };
+        Decision {
+            is_near_limit: reading.fits && u64::from(remaining) * 10 <= u64::from(self.capacity),
+            remaining,
+            retry_after: wait,
+            reset_after: Micros::new(owed_us),
+            // Whatever fits after this wait, a single permit does.
+            renews_after: if reading.fits {
+                renews_after
+            } else {
+                renews_after.min(wait)
+            },
+            receipt: Receipt {
+                mark: [owed_us, 0],
+                ..Receipt::default()
+            },
+            ..Decision::unasked(outcome, (self.limit, self.period))
+        }
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::algorithm::{decide, gcra};
+    use crate::limit::Limit;
+
+    proptest! {
+        #[test]
+        fn a_plain_take_is_decided_as_any_other(
+            (permits, period_us) in (1..2_000_u32, 1..100_u64),
+            (capacity, cost) in (1..50_u32, 1..50_u32),
+            (us, part, scale) in (0..200_000_u64, 0..3_u32, 1..4_u32),
+            now_us in 0..200_000_u64,
+        ) {
+            // A whole number of microseconds for each permit.
+            let period = std::time::Duration::from_micros(period_us * 1_000 * u64::from(permits));
+            let debt = gcra::new(&Limit::gcra(permits, period).burst(capacity).sound().unwrap());
+            let (now, action) = (Micros::new(now_us), Action::spend(cost));
+            let state = State { us, part: part.min(scale - 1), scale };
+            let Some(plain) = debt.plain_take(&action) else {
+                prop_assert!(cost > capacity);
+                return Ok(());
+            };
+            let (mut one, mut other) = (state, state);
+            let decision = debt.ask_plainly(&mut one, now, plain);
+            prop_assert_eq!(decision, decide::ask(&debt, &mut other, now, &action));
+            prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
+            let reading = plain.read(debt.debt(&state, now).us);
+            for committed in [false, reading.fits] {
+                let decided = debt.decide_plainly(&reading, plain, committed);
+                prop_assert_eq!(decided, decide::decide(&debt, &reading, &action, committed));
+            }
+        }
+    }
+}

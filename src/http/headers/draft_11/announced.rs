@@ -1,0 +1,90 @@
+//! The field `RateLimit-Policy` of a single policy, which says the same on response after response.
+
+use std::cell::RefCell;
+
+use http::HeaderValue;
+
+use super::{SHORT, Text};
+use crate::decision::Decision;
+use crate::time::Micros;
+
+/// Room for the policies of a server's routes.
+const PLACES: usize = 16;
+
+thread_local! {
+    static RECENT: RefCell<[Option<Announced>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
+}
+
+/// A field that this thread has written lately. A thread has its own, as all who share a value count
+/// themselves in one place.
+struct Announced {
+    name: Box<str>,
+    limit: u32,
+    window: Micros,
+    field: HeaderValue,
+}
+
+/// What a policy announces, by the decision it has made.
+pub(super) fn policy(name: &str, decision: &Decision) -> Option<HeaderValue> {
+    let recent = RECENT.try_with(|recent| {
+        let place = &mut recent.borrow_mut()[place_of(name, decision.limit)];
+        match place {
+            Some(known) if known.is_of(name, decision) => Some(known.field.clone()),
+            _ => Some(
+                place
+                    .insert(Announced::write(name, decision)?)
+                    .field
+                    .clone(),
+            ),
+        }
+    });
+    // A thread that is about to end has none left.
+    recent.unwrap_or_else(|_| field(name, decision))
+}
+
+impl Announced {
+    fn write(name: &str, decision: &Decision) -> Option<Self> {
+        Some(Self {
+            name: name.into(),
+            limit: decision.limit,
+            window: decision.window,
+            field: field(name, decision)?,
+        })
+    }
+
+    fn is_of(&self, name: &str, decision: &Decision) -> bool {
+        self.limit == decision.limit && self.window == decision.window && *self.name == *name
+    }
+}
+
+fn field(name: &str, decision: &Decision) -> Option<HeaderValue> {
+    let mut text = Text::<SHORT>::default();
+    text.push_policy(name, decision)?;
+    text.value()
+}
+
+/// Quick rather than even: of those that share a place, each is written anew in turn.
+fn place_of(name: &str, limit: u32) -> usize {
+    let last = name.bytes().last().map_or(0, usize::from);
+    (name.len() + last + limit as usize) % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Outcome;
+
+    #[test]
+    fn what_is_announced_is_what_the_decision_says_whatever_was_announced_before() {
+        let names = ["api", "apj", "bpi", "a \"quoted\" one"];
+        // More than there are places, so that they take each other's.
+        for turn in 0..1_000 {
+            let (name, limit) = (names[turn % names.len()], 1 + (turn * turn % 40) as u32);
+            let window = Micros::new([0, 1_000_000, 60_000_000][turn % 3]);
+            let decision = Decision::unasked(Outcome::Allowed, (limit, window));
+            for _ in 0..2 {
+                assert_eq!(policy(name, &decision), field(name, &decision));
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A question on its way: until its answer is there, or its deadline is over.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::breaker::Ticket;
+use super::fallback::{Fallback, Kept};
+use crate::decision::Decisions;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::PendingAnswer;
+
+pin_project! {
+    /// A question on its way. It never fails: an error becomes each check's own failure mode.
+    pub(crate) struct Trip {
+        pub(super) answer: PendingAnswer,
+        pub(super) checks: Kept,
+        pub(super) fallback: Fallback,
+        pub(super) ticket: Ticket,
+        pub(super) timeout: Duration,
+        // When it was first polled: there may be no runtime before.
+        pub(super) asked: Option<Instant>,
+        #[pin]
+        pub(super) deadline: Option<Sleep>,
+    }
+}
+
+impl Trip {
+    /// What is read of the decisions, once they are there. They are looked at where the store has put
+    /// them, as moving them copies room for several.
+    pub(crate) fn poll_and_read<T>(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&Decisions) -> T,
+    ) -> Poll<T> {
+        let mut this = self.project();
+        let asked = *this.asked.get_or_insert_with(Instant::now);
+        let why = match this.answer.as_mut().poll(cx) {
+            Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {
+                this.ticket.answered(asked, None);
+                return Poll::Ready(read(&decisions));
+            }
+            Poll::Ready(Ok(_)) => StoreErrorKind::BadReply,
+            Poll::Ready(Err(error)) => error.kind(),
+            Poll::Pending => {
+                if this.deadline.is_none() {
+                    this.deadline.set(Some(sleep_until(asked + *this.timeout)));
+                }
+                if let Some(deadline) = this.deadline.as_pin_mut() {
+                    ready!(deadline.poll(cx));
+                }
+                StoreErrorKind::TimedOut
+            }
+        };
+        this.ticket.answered(asked, Some(why));
+        Poll::Ready(read(&this.fallback.decide(&this.checks.checks(), why)))
+    }
+}
+
+impl Future for Trip {
+    type Output = Result<Decisions, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_and_read(cx, |decisions| Ok(decisions.clone()))
+    }
+}

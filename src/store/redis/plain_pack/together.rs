@@ -1,0 +1,158 @@
+//! `Together`: packs that share a trip, of one key or of many, and what is owed before each of them.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Value};
+use smallvec::{SmallVec, smallvec};
+
+use super::rows::{Row, Run, Runs, rows};
+use super::{BATCH_TEXT, Debts, Owed, PlainPack};
+use crate::error::StoreError;
+use crate::key::Subject;
+use crate::store::redis::error::of_question;
+use crate::store::redis::fingerprints::FingerprintMap;
+use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::plain::MOST_DEBT_US;
+use crate::store::redis::reply::{bad, by_key};
+use crate::store::redis::script::{Script, Scripted};
+use crate::store::redis::sharing::Readings;
+use crate::time::Micros;
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(BATCH_TEXT));
+
+/// Packs that share a trip, key by key, those of each in the order in which they came.
+pub(in crate::store::redis) struct Together {
+    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    subject: Subject,
+    now: Micros,
+    keys: Vec<Key>,
+    rows: Vec<Row>,
+    /// Of each pack.
+    places: Vec<Place>,
+}
+
+/// A key, and what it is asked for.
+struct Key {
+    name: Vec<u8>,
+    runs: Runs,
+}
+
+/// Where a pack stands: of which key, in which of its runs, behind how many others.
+struct Place {
+    key: usize,
+    run: usize,
+    behind: u32,
+    takes: usize,
+}
+
+impl Together {
+    /// `None` of no packs.
+    pub(super) fn of(packs: &[&PlainPack], prefix: &Prefix) -> Option<Self> {
+        let subject = packs.first()?.first().subject;
+        let mut keys: Vec<Key> = Vec::with_capacity(packs.len());
+        let mut keys_of: FingerprintMap<SmallVec<[usize; 1]>> = FingerprintMap::default();
+        keys_of.reserve(packs.len());
+        let places = packs.iter().enumerate().map(|(position, pack)| {
+            let check = pack.first();
+            let name = prefix.key(&check);
+            let of_subject = keys_of.entry(check.subject.to_u128()).or_default();
+            let known = of_subject.iter().find(|key| keys[**key].name == name);
+            let key = *known.unwrap_or(&keys.len());
+            if key == keys.len() {
+                of_subject.push(key);
+                keys.push(Key {
+                    name,
+                    runs: Runs::new(),
+                });
+            }
+            let (run, behind) = keys[key].add(position, packs);
+            Place {
+                key,
+                run,
+                behind,
+                takes: pack.takes.len(),
+            }
+        });
+        let places = places.collect();
+        Some(Self {
+            subject,
+            now: packs.iter().map(|pack| pack.now).max()?,
+            rows: rows(keys.iter().map(|key| &key.runs), packs),
+            keys,
+            places,
+        })
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    /// What is read of each pack; `None` of one whose key has another form.
+    ///
+    /// # Errors
+    ///
+    /// A reply of any other shape; and of a pack, that the server does not write its key.
+    pub(super) fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
+        let answers = by_key(reply, self.keys.iter().map(|key| key.runs.len()))?;
+        let read = self.places.iter().map(|place| {
+            let debts = debts(&answers[place.key][place.run], place.takes)?;
+            let behind = place.behind;
+            Ok(debts.map(|debts| Owed { debts, behind }))
+        });
+        Ok(read.collect())
+    }
+}
+
+impl Key {
+    /// In which run the pack at this position is, behind how many others.
+    fn add(&mut self, position: usize, packs: &[&PlainPack]) -> (usize, u32) {
+        match self.runs.last_mut() {
+            Some(run) if packs[run.first].asks_as(packs[position]) => run.packs += 1,
+            _ => self.runs.push(Run {
+                first: position,
+                packs: 1,
+            }),
+        }
+        let behind = self.runs.last().map_or(0, |run| run.packs - 1);
+        (self.runs.len() - 1, behind)
+    }
+}
+
+/// What is read of an answer about so many takes; `None` when their key has another form.
+fn debts(answer: &Value, takes: usize) -> Result<Option<Debts>, StoreError> {
+    match answer {
+        Value::Int(0) => Ok(Some(smallvec![0; takes])),
+        Value::Int(-1) => Ok(None),
+        Value::BulkString(bytes) if bytes.len() == takes * 8 => {
+            let (each, _) = bytes.as_chunks();
+            let debts = each.iter().map(|bytes| {
+                let debt_us = u64::from_be_bytes(*bytes);
+                (debt_us < MOST_DEBT_US.unsigned_abs()).then_some(debt_us)
+            });
+            Ok(debts.collect())
+        }
+        Value::ServerError(error) => Err(of_question(error.clone().into())),
+        _ => Err(bad("neither debts nor why there are none")),
+    }
+}
+
+impl Scripted for Together {
+    fn script(&self) -> &Script {
+        &SCRIPT
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let row_bytes: usize = self.rows.iter().map(Row::bytes).sum();
+        let mut command = Cmd::with_capacity(
+            4 + self.keys.len() + 4 * self.rows.len(),
+            script.len() + keys::USUAL_LENGTH * (self.keys.len() + 1) + row_bytes,
+        );
+        command.arg(verb).arg(script).arg(self.keys.len());
+        for key in &self.keys {
+            command.arg(&key.name);
+        }
+        command.arg(self.now.get());
+        self.rows.iter().for_each(|row| row.write_to(&mut command));
+        command
+    }
+}

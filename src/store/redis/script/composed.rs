@@ -1,0 +1,209 @@
+//! The scripts of questions: of the algorithms that are asked, and of what makes one answer of them.
+
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+use super::Script;
+use crate::store::Check;
+
+/// An algorithm's script: its function's name, its text and what that is built on, and how many
+/// arguments it takes, the verb among them.
+struct Source {
+    name: &'static str,
+    text: &'static str,
+    builds_on: &'static str,
+    arguments: usize,
+}
+
+const DEBT: &str = include_str!("../../../../lua/debt.lua");
+
+const SOURCES: [Source; 9] = [
+    Source {
+        name: "gcra",
+        text: include_str!("../../../../lua/gcra.lua"),
+        builds_on: DEBT,
+        arguments: 8,
+    },
+    Source {
+        name: "token_bucket",
+        text: include_str!("../../../../lua/token_bucket.lua"),
+        builds_on: DEBT,
+        arguments: 8,
+    },
+    Source {
+        name: "leaky_bucket",
+        text: include_str!("../../../../lua/leaky_bucket.lua"),
+        builds_on: DEBT,
+        arguments: 9,
+    },
+    Source {
+        name: "fixed_window",
+        text: include_str!("../../../../lua/fixed_window.lua"),
+        builds_on: "",
+        arguments: 6,
+    },
+    Source {
+        name: "sliding_log",
+        text: include_str!("../../../../lua/sliding_log.lua"),
+        builds_on: "",
+        arguments: 5,
+    },
+    Source {
+        name: "sliding_window",
+        text: include_str!("../../../../lua/sliding_window.lua"),
+        builds_on: "",
+        arguments: 6,
+    },
+    Source {
+        name: "sliding_counter",
+        text: include_str!("../../../../lua/sliding_counter.lua"),
+        builds_on: "",
+        arguments: 5,
+    },
+    Source {
+        name: "concurrency",
+        text: include_str!("../../../../lua/concurrency.lua"),
+        builds_on: "",
+        arguments: 5,
+    },
+    Source {
+        name: "penalty",
+        text: include_str!("../../../../lua/penalty.lua"),
+        builds_on: "",
+        arguments: 6,
+    },
+];
+
+/// Where their states stand, whatever asks for them.
+const STATES: &str = include_str!("../../../../lua/states.lua");
+const DECIDE: &str = include_str!("../../../../lua/decide.lua");
+/// The same where some checks are in shadow, so that questions without such cost no more.
+const SHADOW: &str = include_str!("../../../../lua/shadow.lua");
+/// For takes of one key that share a trip.
+const QUEUE: &str = include_str!("../../../../lua/queue.lua");
+
+/// What a script has to know: one bit for each of [`SOURCES`], one for [`SHADOW`] and one for [`QUEUE`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Parts(usize);
+
+impl Parts {
+    const IN_SHADOW: usize = 1 << SOURCES.len();
+    const IN_A_QUEUE: usize = 2 << SOURCES.len();
+
+    pub(super) fn of(checks: &[Check<'_>]) -> Self {
+        let bits = |check: &Check<'_>| {
+            let name = check.algorithm.name();
+            let position = SOURCES.iter().position(|source| source.name == name);
+            let algorithm = position.map_or(0, |position| 1 << position);
+            algorithm | if check.is_shadow { Self::IN_SHADOW } else { 0 }
+        };
+        Self(checks.iter().fold(0, |all, check| all | bits(check)))
+    }
+
+    /// The part that makes one answer of all checks.
+    fn deciding(self) -> &'static str {
+        if self.0 & Self::IN_A_QUEUE != 0 {
+            QUEUE
+        } else if self.0 & Self::IN_SHADOW != 0 {
+            SHADOW
+        } else {
+            DECIDE
+        }
+    }
+
+    /// Whether the script has to know which checks are about the same limit.
+    pub(super) fn tell_rates_apart(self) -> bool {
+        let has_penalty = self.sources().any(|source| source.name == "penalty");
+        has_penalty || self.0 & Self::IN_SHADOW != 0
+    }
+
+    fn sources(self) -> impl Iterator<Item = &'static Source> {
+        let used = move |position: usize| self.0 & (1 << position) != 0;
+        let positions = (0..SOURCES.len()).filter(move |&position| used(position));
+        positions.map(|position| &SOURCES[position])
+    }
+
+    /// The script for such questions, put together once in a process.
+    pub(super) fn script(self) -> &'static Composed {
+        static SCRIPTS: [OnceLock<Composed>; 4 << SOURCES.len()] =
+            [const { OnceLock::new() }; 4 << SOURCES.len()];
+        SCRIPTS[self.0].get_or_init(|| Composed::of(self))
+    }
+}
+
+/// The script for takes of one key that share a trip.
+pub(in crate::store::redis) fn queue_script(check: &Check<'_>) -> &'static Composed {
+    Parts(Parts::of(&[*check]).0 | Parts::IN_A_QUEUE).script()
+}
+
+/// A script that was put together.
+pub(in crate::store::redis) struct Composed {
+    pub(in crate::store::redis) script: Script,
+    /// How many arguments each check has room for, with the algorithm's name and the field.
+    pub(super) stride: usize,
+}
+
+impl Composed {
+    fn of(parts: Parts) -> Self {
+        let stride = 2 + parts
+            .sources()
+            .map(|source| source.arguments)
+            .max()
+            .unwrap_or(0);
+        let mut text = format!("local stride = {stride}\n");
+        for source in parts.sources() {
+            if !text.contains(source.builds_on) {
+                text.push_str(source.builds_on);
+            }
+            text.push_str(source.text);
+        }
+        let judges: Vec<_> = parts
+            .sources()
+            .map(|source| format!("{0} = {0}", source.name))
+            .collect();
+        // Writing to a string never fails.
+        let _ = writeln!(text, "local judges = {{{}}}", judges.join(", "));
+        text.push_str(STATES);
+        for source in parts.sources().filter(|_| parts.tell_rates_apart()) {
+            let further = format!("[\"+{}\"]", source.name);
+            let name = source.name;
+            let _ = writeln!(
+                text,
+                "judges{further}, own_type{further} = {name}, own_type.{name}"
+            );
+        }
+        text.push_str(parts.deciding());
+        Self {
+            script: Script::new(text),
+            stride,
+        }
+    }
+}
+
+/// All commands that the scripts call, sorted and distinct.
+#[cfg(test)]
+pub(in crate::store::redis) fn commands() -> Vec<String> {
+    use crate::store::redis;
+
+    let texts = SOURCES
+        .iter()
+        .flat_map(|source| [source.builds_on, source.text]);
+    let calls = texts
+        .chain([STATES, DECIDE, SHADOW, QUEUE])
+        .chain([
+            redis::plain::TEXT,
+            redis::plain_batch::TEXT,
+            redis::plain_pack::TEXT,
+            redis::plain_pack::BATCH_TEXT,
+        ])
+        .flat_map(|text| text.split("call(\"").skip(1));
+    let mut commands: Vec<_> = calls
+        .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))
+        .collect();
+    commands.sort_unstable();
+    commands.dedup();
+    commands
+}
+
+#[cfg(test)]
+mod tests;

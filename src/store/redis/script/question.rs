@@ -1,0 +1,144 @@
+//! One question: the script, and the keys and arguments that it is run with.
+
+use redis::Cmd;
+
+use super::composed::Parts;
+use super::{Composed, Script, Scripted};
+use crate::algorithm::{Arguments, MOST_ARGUMENTS};
+use crate::store::Check;
+use crate::store::redis::keys::{Prefix, field};
+use crate::time::Micros;
+
+/// One question to the server, ready to be sent: by the script's digest, or with its text.
+pub(in crate::store::redis) struct Question {
+    script: &'static Composed,
+    keys: Vec<Vec<u8>>,
+    now: Micros,
+    rows: Vec<Row>,
+}
+
+/// The arguments of one check.
+pub(in crate::store::redis) struct Row {
+    /// What the script has to know of it, before the name of its algorithm.
+    mark: &'static str,
+    name: &'static str,
+    verb: &'static str,
+    numbers: Arguments,
+    /// How many of them the script has room for.
+    room: usize,
+    field: String,
+}
+
+impl Row {
+    pub(in crate::store::redis) fn of(
+        check: &Check<'_>,
+        script: &Composed,
+        tell_rates_apart: bool,
+    ) -> Self {
+        let is_further = tell_rates_apart && check.policy.further_rate().is_some();
+        Self {
+            mark: match (check.is_shadow, is_further) {
+                (false, false) => "",
+                (false, true) => "+",
+                (true, false) => "shadow:",
+                (true, true) => "shadow:+",
+            },
+            name: check.algorithm.name(),
+            verb: check.algorithm.verb(&check.action),
+            numbers: check.algorithm.arguments(&check.action),
+            // The algorithm's name and the verb stand before them, the field behind them.
+            room: (script.stride - 3).min(MOST_ARGUMENTS),
+            field: field(check),
+        }
+    }
+
+    pub(in crate::store::redis) fn write_to(&self, command: &mut Cmd) {
+        match self.mark {
+            "" => command.arg(self.name),
+            mark => command.arg(format!("{mark}{}", self.name)),
+        };
+        command.arg(self.verb);
+        for number in &self.numbers[..self.room] {
+            command.arg(*number);
+        }
+        command.arg(&self.field);
+    }
+}
+
+impl Question {
+    pub(in crate::store::redis) fn new(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Self {
+        let parts = Parts::of(checks);
+        let script = parts.script();
+        let tell_rates_apart = parts.tell_rates_apart();
+        let rows = checks
+            .iter()
+            .map(|check| Row::of(check, script, tell_rates_apart));
+        let keys = checks.iter().map(|check| prefix.key(check));
+        Self {
+            script,
+            keys: keys.collect(),
+            now,
+            rows: rows.collect(),
+        }
+    }
+}
+
+impl Scripted for Question {
+    fn script(&self) -> &Script {
+        &self.script.script
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys);
+        command.arg(self.now.get());
+        self.rows.iter().for_each(|row| row.write_to(&mut command));
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Arg;
+
+    use super::*;
+    use crate::algorithm::{Action, Algorithm};
+    use crate::key::{Key, Subject};
+    use crate::limit::Limit;
+    use crate::store::{FailureMode, PolicyId};
+    use crate::time::SECOND;
+
+    /// Numbers among the keys hide from Cluster which slots a script needs.
+    #[test]
+    fn numbers_are_passed_as_arguments_and_keys_are_keys() {
+        let policy = PolicyId::new("api");
+        let check = |limit: Limit| Check {
+            policy: &policy,
+            subject: Subject::from(&Key::from("alice")),
+            algorithm: Algorithm::try_from(&limit).unwrap(),
+            action: Action::take(7),
+            is_shadow: false,
+            on_store_failure: FailureMode::Allow,
+        };
+        let checks = [
+            Limit::gcra(10, SECOND),
+            Limit::fixed_window(10, SECOND),
+            Limit::concurrency(10),
+        ]
+        .map(check);
+        let command = Question::new(&checks, &Prefix::default(), Micros::ZERO).by_digest();
+        let sent: Vec<_> = command
+            .args_iter()
+            .map(|argument| match argument {
+                Arg::Simple(bytes) => bytes.to_vec(),
+                _ => panic!("a cursor"),
+            })
+            .collect();
+        // The command and the digest stand before them.
+        assert_eq!(sent[2], checks.len().to_string().into_bytes());
+        assert_eq!(
+            sent[3..6],
+            checks.map(|check| Prefix::default().key(&check))
+        );
+    }
+}

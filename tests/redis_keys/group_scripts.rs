@@ -1,0 +1,148 @@
+//! Several scripts read and write the keys of groups, each in its own way: one that can do everything, one for
+//! takes for good, and one for those that come together.
+
+use futures_util::future::join3;
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Answer, Check, Decisions, FailureMode, Key, Limit, MINUTE, PolicyId, SECOND, StoreErrorKind,
+    Subject,
+};
+
+use crate::expiry::key_expires_in;
+use crate::foreign::dump;
+use crate::groups::{FOREIGN_PACKS, group_key, grouped, left, plant_pack};
+use crate::support::bench::Bench;
+
+const LIMIT: Limit = Limit::gcra(1, MINUTE).burst(9);
+
+/// How a permit is taken.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Everything,
+    Alone,
+    /// While two others are under way, which is as many as may be.
+    Together,
+}
+
+/// So many that their names and the map have every form there is.
+fn policies() -> Vec<PolicyId> {
+    let name = |number| format!("{number}-{}", "policy".repeat(number));
+    (0..40).map(|number| grouped(&name(number))).collect()
+}
+
+async fn ask(
+    bench: &Bench,
+    key: &str,
+    policies: &[PolicyId],
+    action: Action,
+) -> Result<Decisions, StoreErrorKind> {
+    let checks = policies.iter().map(|policy| Check {
+        policy,
+        subject: Subject::from(&Key::from(key)),
+        algorithm: Algorithm::try_from(&LIMIT).unwrap(),
+        action,
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    });
+    match bench.store().ask(&checks.collect::<Vec<_>>()) {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(answer) => answer.await,
+    }
+    .map_err(|error| error.kind())
+}
+
+/// Takes so many of each, and says how many are left.
+async fn take(
+    bench: &Bench,
+    policies: &[PolicyId],
+    by: By,
+    permits: u32,
+) -> Result<Vec<u32>, StoreErrorKind> {
+    let decisions = match by {
+        By::Everything => ask(bench, "alice", policies, Action::take(permits)).await,
+        By::Alone => ask(bench, "alice", policies, Action::spend(permits)).await,
+        By::Together => {
+            let others = ["bob", "carol"].map(|key| ask(bench, key, policies, Action::spend(1)));
+            let [one, other] = others;
+            let alice = ask(bench, "alice", policies, Action::spend(permits));
+            let reads = bench.server().calls("mget");
+            let (_, _, alice) = join3(one, other, alice).await;
+            assert_eq!(bench.server().calls("mget") - reads, 1);
+            alice
+        }
+    };
+    let remaining = |decisions: Decisions| {
+        let each = decisions.iter().map(|decision| decision.remaining());
+        each.collect()
+    };
+    decisions.map(remaining)
+}
+
+#[tokio::test]
+async fn each_reads_what_the_others_wrote() {
+    let policies = policies();
+    use By::{Alone, Everything, Together};
+    for count in [1, 2, 15, 16, 40] {
+        let bench = Bench::redis().await;
+        let ways = [
+            Together, Together, Everything, Together, Alone, Together, Everything, Alone,
+            Everything,
+        ];
+        for (before, by) in ways.into_iter().enumerate() {
+            let found = take(&bench, &policies[..count], by, 1).await.unwrap();
+            assert_eq!(found, vec![8 - before as u32; count], "{count} {by:?}");
+            let until = MINUTE * (before as u32 + 1);
+            assert!(key_expires_in(&bench, &group_key(), until), "{by:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_asked_about_keeps_its_state_and_leaves_when_it_is_paid() {
+    let policies = policies();
+    for by in [By::Everything, By::Alone, By::Together] {
+        let bench = Bench::redis().await;
+        let ask = |command: &str| {
+            let mut command = redis::cmd(command);
+            command.arg(group_key());
+            bench.server().query::<u64>(command)
+        };
+        let (some, one) = (&policies[..3], &policies[1..2]);
+        take(&bench, one, by, 1).await.unwrap();
+        let of_one = ask("STRLEN");
+        take(&bench, some, by, 5).await.unwrap();
+        let found = take(&bench, one, by, 1).await.unwrap();
+        assert_eq!(found, [2], "{by:?}");
+        assert_eq!(left(&bench, &policies[0], LIMIT).await, 4, "{by:?}");
+        assert!(ask("STRLEN") > of_one, "{by:?}");
+        assert!(key_expires_in(&bench, &group_key(), 7 * MINUTE), "{by:?}");
+        // An hour after that they are forgotten.
+        bench.advance(68 * MINUTE + SECOND);
+        take(&bench, one, by, 1).await.unwrap();
+        assert_eq!(ask("STRLEN"), of_one, "{by:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_pack_fails_alone_whoever_comes_with_it() {
+    let policies = ["a", "b"].map(grouped);
+    let key = group_key();
+    let strange = [
+        // More than fits into any number, and what is none.
+        "{['gcra1:a'] = 1e300}",
+        "{['gcra1:a'] = 0/0, ['gcra1:b'] = 5000000000000000}",
+        "{['gcra1:a'] = 1.5e16, ['gcra1:b'] = 5000000000000000}",
+    ];
+    for pack in FOREIGN_PACKS.into_iter().chain(strange) {
+        // A denial is remembered.
+        let bench = Bench::redis().await;
+        plant_pack(bench.server(), &key, pack);
+        let before = dump(bench.server(), &key);
+        let found = take(&bench, &policies, By::Together, 1).await;
+        assert_ne!(found, Ok(vec![8; 2]), "{pack}");
+        if !strange.contains(&pack) {
+            assert_eq!(found, Err(StoreErrorKind::ForeignValue), "{pack}");
+        }
+        assert_eq!(dump(bench.server(), &key), before, "{pack}");
+    }
+}
