@@ -1,22 +1,25 @@
 //! An application behind limits, and the operators' page about them, on a listener of its own that
 //! asks for a password: `OPERATOR_PASSWORD=... cargo run --example operator -- --traffic`.
 //!
-//! `--traffic` lets a few clients run into the limits, so that the page has something to show.
+//! It counts in this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`. `--traffic` lets a
+//! few clients run into the limits, so that the page has something to show.
 
 use std::env;
 use std::error::Error;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::{Router, routing::get, routing::post};
+use axum::{Router, routing::get};
 use base64::prelude::{BASE64_STANDARD, Engine};
+use reqwest::RequestBuilder;
 use tokio::net::TcpListener;
 use tower_throttle::{
-    Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, RateLimitLayer, Route,
-    TopDenied, per_second,
+    Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, QuotaLease,
+    RateLimitLayer, RedisStore, Route, SECOND, Store, TopDenied, per_second,
 };
 
 /// Lets operators in. In production: whatever guards your other internal pages.
@@ -32,19 +35,28 @@ async fn guard(State(right): State<HeaderValue>, request: Request, next: Next) -
 async fn main() -> Result<(), Box<dyn Error>> {
     let user = || Header::new("x-user");
     let policies = [
-        Policy::new("user", Limit::gcra(600, MINUTE).burst(30)).by(user()),
-        Policy::new("login", Limit::sliding_log(20, MINUTE))
+        Policy::new("user", Limit::gcra(600, MINUTE).burst(30))
             .by(user())
-            .on(Route::post("/login")),
+            .on(Route::get("/search"))
+            .group("client"),
+        // Everybody reads them: most of these decisions need no trip to Redis.
+        Policy::new("pages", Limit::gcra(500, SECOND))
+            .on(Route::get("/"))
+            .quota_lease(QuotaLease::new()),
         // Not in force yet: first it is seen whom it would hit.
         Policy::new("search", Limit::token_bucket(5, per_second(2)))
             .by(user())
             .on(Route::get("/search"))
+            .group("client")
             .mode(Mode::Shadow),
     ];
+    let store: Arc<dyn Store> = match env::var("REDIS_URL") {
+        Ok(url) => Arc::new(RedisStore::connect(&url).await?),
+        Err(_) => Arc::new(MemoryStore::new()),
+    };
     let top = TopDenied::new(100);
     let operator = Operator::new().top_denied(top.clone());
-    let limiter = Limiter::builder(MemoryStore::new())
+    let limiter = Limiter::builder(store)
         .policies(policies)
         .observe(operator.clone())
         .observe(top)
@@ -57,8 +69,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .nest_service("/limits", operator.router(limiter.clone()))
         .layer(from_fn_with_state(right, guard));
     let app = Router::new()
+        .route("/", get(async || "hello\n"))
         .route("/search", get(async || "found\n"))
-        .route("/login", post(async || "welcome\n"))
         .layer(RateLimitLayer::new(limiter));
 
     let port = env::var("PORT").map_or(Ok(3000), |port| port.parse::<u16>())?;
@@ -71,13 +83,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         private.local_addr()?
     );
     if env::args().any(|argument| argument == "--traffic") {
-        for (user, pause_ms) in [
-            ("alice", 400),
-            ("bob", 250),
-            ("carol", 150),
-            ("mallory", 25),
+        for (path, user, pause_ms) in [
+            ("/search", "alice", 400),
+            ("/search", "bob", 250),
+            ("/search", "carol", 150),
+            ("/search", "mallory", 12),
+            ("/", "", 4),
         ] {
-            tokio::spawn(visit(url.clone(), user, Duration::from_millis(pause_ms)));
+            let visit = reqwest::Client::new().get(format!("{url}{path}"));
+            let visit = visit.header("x-user", user);
+            tokio::spawn(again_and_again(visit, Duration::from_millis(pause_ms)));
         }
     }
     let internal = tokio::spawn(axum::serve(private, internal).into_future());
@@ -85,19 +100,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(internal.await??)
 }
 
-/// One of ten visits is a login, as long as the server is there.
-async fn visit(url: String, user: &'static str, pause: Duration) {
-    let client = reqwest::Client::new();
-    for turn in 0.. {
-        let visit = match turn % 10 {
-            0 => client.post(format!("{url}/login")),
-            _ => client.get(format!("{url}/search")),
-        };
-        if visit.header("x-user", user).send().await.is_err() {
-            return;
-        }
+/// As long as the server is there.
+async fn again_and_again(visit: RequestBuilder, pause: Duration) {
+    let began = Instant::now();
+    while let Some(visit) = visit.try_clone()
+        && visit.send().await.is_ok()
+    {
         // They come in waves.
-        let is_calm = turn % 400 > 250;
-        tokio::time::sleep(if is_calm { 3 * pause } else { pause }).await;
+        let is_calm = began.elapsed().as_secs() % 20 >= 12;
+        tokio::time::sleep(if is_calm { 2 * pause } else { pause }).await;
     }
 }
