@@ -48,6 +48,13 @@ impl OwnedCheck {
         }
     }
 
+    /// Whether it is of the same policy and algorithm as another one.
+    #[cfg(feature = "redis")]
+    pub(super) fn is_of_policy(&self, other: &Self) -> bool {
+        self.policy.fingerprint() == other.policy.fingerprint()
+            && self.algorithm.number() == other.algorithm.number()
+    }
+
     /// Whether its policy is in a group.
     #[cfg(feature = "redis")]
     pub(super) fn is_in_group(&self) -> bool {
@@ -62,6 +69,7 @@ pub(super) fn of_each<'a, T>(
 ) -> SmallVec<[T; 1]> {
     match checks {
         [check] => SmallVec::from_buf([make(check)]),
-        checks => checks.iter().map(make).collect(),
+        // In as much room as they take, where a list that grows doubles.
+        checks => checks.iter().map(make).collect::<Vec<_>>().into(),
     }
 }

@@ -42,8 +42,6 @@ pub(super) struct PlainPack {
 struct Take {
     check: OwnedCheck,
     plain: PlainTake,
-    /// What the field of its state is known by in this process.
-    field: u128,
 }
 
 /// What was read of a pack.
@@ -67,7 +65,6 @@ impl PlainPack {
             takes.push(Take {
                 plain: plain.filter(|_| !check.is_shadow)?,
                 check: OwnedCheck::of(check),
-                field: check.state_fingerprint() ^ check.subject.to_u128(),
             });
         }
         Some(Box::new(Self {
@@ -84,7 +81,7 @@ impl PlainPack {
     /// Whether it asks the same of its key as the other one of its own.
     fn asks_as(&self, other: &Self) -> bool {
         let is_same = |(one, other): (&Take, &Take)| {
-            one.field == other.field
+            one.check.is_of_policy(&other.check)
                 && one.plain == other.plain
                 && one.check.is_in_group() == other.check.is_in_group()
         };
