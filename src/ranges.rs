@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net};
 use crate::error::ConfigError;
 
 /// Addresses, one by one or by the range.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AddressRanges(Vec<IpNet>);
 
 impl AddressRanges {

@@ -1,5 +1,6 @@
 //! What a policy reads of a request: its head, through small traits that `http/` implements.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
@@ -48,7 +49,7 @@ impl<'a> RequestHead<'a> {
 ///     Some(Key::from(host.split('.').next()?))
 /// });
 /// ```
-pub trait KeyExtractor: Send + Sync + 'static {
+pub trait KeyExtractor: Any + Send + Sync {
     /// The subject of this request.
     ///
     /// # Errors
@@ -67,6 +68,42 @@ pub trait KeyExtractor: Send + Sync + 'static {
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
+
+    /// Whether this one reads from every request what the other one reads. Policies one behind the
+    /// other whose extractors do share one reading. Two closures never do; of your own types, an
+    /// extractor that can be compared says it as
+    ///
+    /// ```
+    /// # use std::any::Any;
+    /// # use tower_throttle::{Key, KeyError, KeyExtractor, RequestHead};
+    /// /// A segment of the path, counted from 0.
+    /// #[derive(PartialEq)]
+    /// struct Segment(usize);
+    ///
+    /// impl KeyExtractor for Segment {
+    ///     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+    ///         let mut segments = request.uri.path().split('/').skip(1);
+    ///         segments.nth(self.0).map(Key::from).ok_or(KeyError::Missing)
+    ///     }
+    ///
+    ///     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+    ///         let other: &dyn Any = other;
+    ///         other.downcast_ref() == Some(self)
+    ///     }
+    /// }
+    /// # let (one, other): (&dyn KeyExtractor, &dyn KeyExtractor) = (&Segment(1), &Segment(2));
+    /// # assert!(one.reads_the_same(&Segment(1)) && !one.reads_the_same(other));
+    /// ```
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        let _ = other;
+        false
+    }
+}
+
+/// What an extractor that can be compared says of another one.
+pub(crate) fn is_equal<E: KeyExtractor + PartialEq>(one: &E, other: &dyn KeyExtractor) -> bool {
+    let other: &dyn Any = other;
+    other.downcast_ref() == Some(one)
 }
 
 impl<F, K> KeyExtractor for F

@@ -62,12 +62,13 @@ impl Limiter {
         let mut asked = Asked::under(rules);
         let rules = &asked.rules;
         let mut checks: SmallVec<[Check<'_>; 8]> = SmallVec::new();
+        let mut whose = None;
         for (position, policy) in rules.policies.iter().enumerate() {
             let mode = policy.mode();
             if mode == Mode::Off || !policy.applies(request) {
                 continue;
             }
-            let asks = match rules.read(policy, request, &self.0.subjects) {
+            let asks = match rules.read(position, request, &self.0.subjects, &mut whose) {
                 Ok(Some(asks)) => asks,
                 Ok(None) => continue,
                 // What only counts does not refuse; but the list is not the policy's.

@@ -8,7 +8,7 @@ use super::Unjudged;
 use super::subjects::Subjects;
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
-use crate::key::Subject;
+use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::policy::{Judges, Policy, Read, ReadyPolicy};
 use crate::request::{RequestHead, RequestMatcher};
@@ -76,7 +76,8 @@ impl Rules {
             .iter()
             .try_for_each(|requests| requests.validate())?;
         let mut names = HashSet::new();
-        let mut policies = Vec::with_capacity(self.policies.len());
+        let mut policies: Vec<Arc<ReadyPolicy>> = Vec::with_capacity(self.policies.len());
+        let mut readers = Vec::with_capacity(self.policies.len());
         for policy in self.policies {
             let policy = policy.ready(self.on_store_failure)?;
             let name = policy.id.name().to_owned();
@@ -84,10 +85,13 @@ impl Rules {
                 return Err(ConfigError::DuplicatePolicy { name });
             }
             names.insert(name);
+            let alike = policies.iter().position(|other| policy.reads_key_as(other));
+            readers.push(alike.unwrap_or(policies.len()));
             policies.push(Arc::new(policy));
         }
         Ok(ReadyRules {
             policies: policies.into(),
+            readers: readers.into(),
             exempt: self.exempt.into(),
             denied: Arc::new(self.denied),
             allowed: Arc::new(self.allowed),
@@ -108,9 +112,19 @@ impl fmt::Debug for Rules {
 #[derive(Clone)]
 pub(super) struct ReadyRules {
     pub(super) policies: Arc<[Arc<ReadyPolicy>]>,
+    /// Of each policy, the first one that reads the same key.
+    readers: Arc<[usize]>,
     exempt: Arc<[Arc<dyn RequestMatcher>]>,
     pub(super) denied: Arc<AccessList>,
     pub(super) allowed: Arc<AccessList>,
+}
+
+/// Whose a request is, as the policies that read it so know.
+pub(super) struct Whose {
+    /// The first of these policies.
+    reader: usize,
+    key: Key,
+    subject: Subject,
 }
 
 /// What a policy has read of a request that it asks about.
@@ -139,26 +153,39 @@ impl ReadyRules {
         self.exempt.iter().any(|exempt| exempt.matches(request))
     }
 
-    /// What a policy asks about a request; `None` when that is nothing.
+    /// What the policy at this position asks about a request; `None` when that is nothing. `before` is
+    /// what the policies before it have read.
     pub(super) fn read(
         &self,
-        policy: &ReadyPolicy,
+        position: usize,
         request: &RequestHead<'_>,
         subjects: &Subjects,
+        before: &mut Option<Whose>,
     ) -> Result<Option<ReadRequest>, Unjudged> {
-        let Some(key) = policy.key(request)? else {
-            return Ok(None);
+        let (policy, reader) = (&self.policies[position], self.readers[position]);
+        let whose = match before {
+            Some(whose) if whose.reader == reader => whose,
+            _ => {
+                let Some(key) = policy.key(request)? else {
+                    return Ok(None);
+                };
+                // Before the cost: nothing that such a request says of it matters.
+                if self.denied.has_key(&key) {
+                    return Err(Unjudged::Listed);
+                }
+                if self.allowed.has_key(&key) {
+                    return Ok(None);
+                }
+                before.insert(Whose {
+                    reader,
+                    subject: subjects.of(&key),
+                    key,
+                })
+            }
         };
-        // Before the cost: nothing that such a request says of it matters.
-        if self.denied.has_key(&key) {
-            return Err(Unjudged::Listed);
-        }
-        if self.allowed.has_key(&key) {
-            return Ok(None);
-        }
-        let Read { judges, cost } = policy.read(request, &key)?;
+        let Read { judges, cost } = policy.read(request, &whose.key)?;
         Ok(Some(ReadRequest {
-            subject: subjects.of(&key),
+            subject: whose.subject,
             judges,
             cost,
         }))

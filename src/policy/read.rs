@@ -27,6 +27,12 @@ impl ReadyPolicy {
         }
     }
 
+    /// Whether it is about the same subject as another one, whatever the request.
+    pub(crate) fn reads_key_as(&self, other: &Self) -> bool {
+        let (own, other) = (&self.policy, &other.policy);
+        own.on_missing_key == other.on_missing_key && own.key.reads_the_same(&*other.key)
+    }
+
     /// What else it asks about a request with this key.
     pub(crate) fn read(&self, request: &RequestHead<'_>, key: &Key) -> Result<Read, Unreadable> {
         let cost = match &self.policy.cost {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::error::ConfigError;
 
 /// How many bits of an IPv6 address make a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ipv6Prefix(u8);
 
 /// What one subscriber gets at least, and can move about in at will (RFC 6177).

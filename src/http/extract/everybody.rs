@@ -1,15 +1,19 @@
 //! `Everybody`: one quota for all requests together.
 
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead};
+use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
 /// All requests together use one quota; what a [`Policy`](crate::Policy) does unless said
 /// otherwise.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Everybody;
 
 impl KeyExtractor for Everybody {
     fn extract(&self, _: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(Key::everybody())
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        is_equal(self, other)
     }
 }

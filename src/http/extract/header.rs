@@ -3,7 +3,7 @@
 use crate::error::ConfigError;
 use crate::http::field::{Field, Reading};
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead};
+use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
 /// The value of a request header: an API key, a tenant, a user that a gateway has checked.
 ///
@@ -26,7 +26,7 @@ use crate::request::{KeyError, KeyExtractor, RequestHead};
 /// ];
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     field: Field,
     encoded_name: Key,
@@ -55,6 +55,10 @@ impl KeyExtractor for Header {
 
     fn validate(&self) -> Result<(), ConfigError> {
         self.field.validate()
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        is_equal(self, other)
     }
 }
 

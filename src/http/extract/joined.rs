@@ -1,5 +1,7 @@
 //! Several extractors as one: a composite key of all that they read.
 
+use std::any::Any;
+
 use smallvec::SmallVec;
 
 use crate::error::ConfigError;
@@ -36,6 +38,13 @@ macro_rules! extractor_of_tuple {
                 $(self.$position.validate()?;)+
                 Ok(())
             }
+
+            fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+                let other: &dyn Any = other;
+                other.downcast_ref::<Self>().is_some_and(|other| {
+                    $(self.$position.reads_the_same(&other.$position))&&+
+                })
+            }
         }
     };
 }
@@ -59,6 +68,14 @@ impl<E: KeyExtractor> KeyExtractor for Vec<E> {
         }
         self.iter().try_for_each(E::validate)
     }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        let other: &dyn Any = other;
+        other.downcast_ref::<Self>().is_some_and(|other| {
+            let mut pairs = self.iter().zip(other);
+            self.len() == other.len() && pairs.all(|(one, other)| one.reads_the_same(other))
+        })
+    }
 }
 
 impl KeyExtractor for Box<dyn KeyExtractor> {
@@ -68,6 +85,11 @@ impl KeyExtractor for Box<dyn KeyExtractor> {
 
     fn validate(&self) -> Result<(), ConfigError> {
         (**self).validate()
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        let boxed = (other as &dyn Any).downcast_ref::<Self>();
+        (**self).reads_the_same(boxed.map_or(other, |other| &**other))
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Attribution {
 }
 
 /// How the header's text is cut into entries.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Syntax {
     List,
     Forwarded,

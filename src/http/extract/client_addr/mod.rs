@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 use crate::http::field::Field;
 use crate::key::Key;
 use crate::ranges::AddressRanges;
-use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead};
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead, is_equal};
 
 use super::canonical::{Ipv6Prefix, embedded};
 use super::peer::Peer;
@@ -53,7 +53,7 @@ use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, attribute};
 /// address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
 ///
 /// A request that does not carry its peer's address is answered with 500 and an explanation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClientAddr {
     field: Field,
     syntax: Syntax,
@@ -185,6 +185,10 @@ impl KeyExtractor for ClientAddr {
             (Some(2..=MAX_HOPS), _) => Ok(()),
             (Some(hops), _) => Err(ConfigError::out_of_range("trusted_hops", hops, "1 to 64")),
         }
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        is_equal(self, other)
     }
 }
 

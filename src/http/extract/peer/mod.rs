@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead};
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead, is_equal};
 
 use super::canonical::{Ipv6Prefix, embedded};
 
@@ -114,7 +114,7 @@ const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no
 ///
 /// let policy = Policy::new("client", Limit::gcra(100, MINUTE)).by(PeerAddr);
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PeerAddr;
 
 impl PeerAddr {
@@ -131,6 +131,10 @@ impl KeyExtractor for PeerAddr {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         PeerNetwork(Ipv6Prefix::default()).extract(request)
     }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        is_equal(self, other)
+    }
 }
 
 /// The whole address, whatever the prefix by which clients are told apart.
@@ -144,7 +148,7 @@ impl AddressExtractor for PeerAddr {
 }
 
 /// A [`PeerAddr`] with another prefix for IPv6.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeerNetwork(Ipv6Prefix);
 
 impl KeyExtractor for PeerNetwork {
@@ -157,5 +161,9 @@ impl KeyExtractor for PeerNetwork {
 
     fn validate(&self) -> Result<(), ConfigError> {
         self.0.validate()
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        is_equal(self, other)
     }
 }

@@ -1,0 +1,192 @@
+//! Several policies of one request: those whose extractors read the same share one reading, and no
+//! policy is about the subject of another one.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{
+    ClientAddr, Everybody, Extension, Header, Key, KeyError, KeyExtractor, Limit, Limiter, MINUTE,
+    OnMissingKey, PeerAddr, Policy, RateLimitLayer, RequestHead,
+};
+
+#[path = "support/http_store.rs"]
+mod http_store;
+use http_store::{TestStore, Trip};
+
+/// What requests with these headers are answered, one after another.
+async fn statuses<const N: usize>(
+    policies: impl IntoIterator<Item = Policy>,
+    requests: [&[(&'static str, &'static str)]; N],
+) -> [u16; N] {
+    let limiter = Limiter::new(TestStore::new(Trip::None), policies).expect("sound policies");
+    let hello =
+        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
+    let service = RateLimitLayer::new(limiter).layer(hello);
+    let mut statuses = [0; N];
+    for (headers, status) in requests.into_iter().zip(&mut statuses) {
+        let request = headers
+            .iter()
+            .fold(Request::get("/"), |request, (name, value)| {
+                request.header(*name, *value)
+            });
+        let request = request.body(()).expect("a request");
+        let Ok(response) = service.clone().oneshot(request).await;
+        *status = response.status().as_u16();
+    }
+    statuses
+}
+
+/// A header's value, and how often it was read.
+#[derive(Clone)]
+struct Counted {
+    header: &'static str,
+    reads: Arc<AtomicU32>,
+}
+
+impl Counted {
+    fn new(header: &'static str) -> Self {
+        Self {
+            header,
+            reads: Arc::default(),
+        }
+    }
+
+    fn reads(&self) -> u32 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+impl KeyExtractor for Counted {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let value = request.headers.get(self.header).ok_or(KeyError::Missing)?;
+        Ok(Key::header(self.header, value.as_bytes()))
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        let other: &dyn Any = other;
+        let other = other.downcast_ref::<Self>();
+        other.is_some_and(|other| other.header == self.header)
+    }
+}
+
+fn policy(name: &str, permits: u32, key: impl KeyExtractor) -> Policy {
+    Policy::new(name, Limit::gcra(permits, MINUTE)).by(key)
+}
+
+#[tokio::test]
+async fn policies_whose_extractors_read_the_same_share_one_reading() {
+    let (user, team) = (Counted::new("x-user"), Counted::new("x-team"));
+    let policies = [
+        policy("short", 10, user.clone()),
+        policy("long", 100, user.clone()),
+        policy("longest", 1_000, user.clone()),
+        policy("team", 100, team.clone()),
+    ];
+    let request: &[_] = &[("x-user", "alice"), ("x-team", "red")];
+    assert_eq!(statuses(policies, [request; 3]).await, [200; 3]);
+    assert_eq!((user.reads(), team.reads()), (3, 3));
+}
+
+#[tokio::test]
+async fn no_policy_is_about_the_subject_that_another_one_has_read() {
+    let policies = || {
+        [
+            policy("first", 2, Header::new("x-user")),
+            policy("second", 9, Header::new("X-User")),
+            policy("team", 2, Header::new("x-team")),
+            policy("last", 9, Header::new("x-user")),
+        ]
+    };
+    let of = |user, team| [("x-user", user), ("x-team", team)];
+    let requests = [
+        of("alice", "red"),
+        of("alice", "blue"),
+        // Alice has had two.
+        of("alice", "green"),
+        of("bob", "red"),
+        // Red has had two.
+        of("carol", "red"),
+        of("carol", "blue"),
+    ];
+    let answers = statuses(policies(), requests.each_ref().map(|headers| &headers[..])).await;
+    assert_eq!(answers, [200, 200, 429, 200, 429, 200]);
+    // In whatever order they stand.
+    let [first, second, team, last] = policies();
+    let reordered = [last, team, second, first];
+    let answers = statuses(reordered, requests.each_ref().map(|headers| &headers[..])).await;
+    assert_eq!(answers, [200, 200, 429, 200, 429, 200]);
+}
+
+#[tokio::test]
+async fn a_policy_minds_a_missing_key_whatever_the_one_before_it_makes_of_that() {
+    let lenient = || policy("lenient", 9, Header::new("x-user"));
+    let strict = || {
+        let strict = policy("strict", 9, Header::new("x-user"));
+        strict.on_missing_key(OnMissingKey::Reject)
+    };
+    let (with, without): (&[_], &[_]) = (&[("x-user", "alice")], &[]);
+    for policies in [[lenient(), strict()], [strict(), lenient()]] {
+        assert_eq!(statuses(policies, [with, without]).await, [200, 400]);
+    }
+}
+
+/// Each of them reads something else.
+fn extractors() -> Vec<Box<dyn KeyExtractor>> {
+    let behind = |ranges: &[&str]| ClientAddr::x_forwarded_for(ranges).expect("sound ranges");
+    let forwarded = ClientAddr::forwarded(["10.0.0.0/8"]).expect("sound ranges");
+    let by_header = |name| ClientAddr::header(name, ["10.0.0.0/8"]).expect("sound ranges");
+    vec![
+        Box::new(Everybody),
+        Box::new(PeerAddr),
+        Box::new(PeerAddr.ipv6_prefix(48)),
+        Box::new(PeerAddr.ipv6_prefix(56)),
+        Box::new(Header::new("x-user")),
+        Box::new(Header::new("x-team")),
+        Box::new(behind(&["10.0.0.0/8"])),
+        Box::new(behind(&["10.0.0.0/9"])),
+        Box::new(behind(&["10.0.0.0/8", "::1"])),
+        Box::new(behind(&["10.0.0.0/8"]).trusted_hops(2)),
+        Box::new(behind(&["10.0.0.0/8"]).ipv6_prefix(48)),
+        Box::new(forwarded),
+        Box::new(by_header("x-forwarded-for")),
+        Box::new(by_header("cf-connecting-ip")),
+        Box::new((Header::new("x-user"), PeerAddr)),
+        Box::new((Header::new("x-team"), PeerAddr)),
+        Box::new((PeerAddr, Header::new("x-user"))),
+        Box::new((Header::new("x-user"), PeerAddr, Everybody)),
+        Box::new(vec![Header::new("x-user")]),
+        Box::new(vec![Header::new("x-user"), Header::new("x-team")]),
+        Box::new(vec![Header::new("x-team"), Header::new("x-user")]),
+    ]
+}
+
+#[test]
+fn an_extractor_reads_the_same_as_its_like_and_as_no_other_one() {
+    let (ours, others) = (extractors(), extractors());
+    for (position, one) in ours.iter().enumerate() {
+        for (other_position, other) in others.iter().enumerate() {
+            assert_eq!(
+                one.reads_the_same(&**other),
+                position == other_position,
+                "{position} beside {other_position}"
+            );
+            // In boxes of their own, as a list has them that is made at run time.
+            let boxed = one as &dyn KeyExtractor;
+            assert_eq!(boxed.reads_the_same(other), position == other_position);
+        }
+    }
+}
+
+#[test]
+fn nobody_knows_what_two_closures_read() {
+    let closure = |request: &RequestHead<'_>| request.uri.host().map(Key::from);
+    let (one, other): (Box<dyn KeyExtractor>, Box<dyn KeyExtractor>) =
+        (Box::new(closure), Box::new(closure));
+    assert!(!one.reads_the_same(&*other));
+    assert!(!Extension::with(|id: &u64| *id).reads_the_same(&Extension::with(|id: &u64| *id + 1)));
+}
