@@ -109,8 +109,11 @@ impl Denials {
 
     /// The decision on the only check of a question, if it is known to be denied.
     fn recall_alone(&self, check: &Check<'_>, now: Micros) -> Option<Decision> {
-        let reading = self.recall_one(check, now, true)??;
-        (!reading.fits).then(|| remember(check, &reading))
+        let reading = self.recall_one(check, now)??;
+        (!reading.fits).then(|| {
+            self.table.hit();
+            remember(check, &reading)
+        })
     }
 
     /// The decisions on a question that is known to change nothing.
@@ -127,7 +130,7 @@ impl Denials {
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut decisions: SmallVec<[Option<Decision>; 8]> = SmallVec::new();
         for check in checks {
-            let recalled = match self.recall_one(check, now, false) {
+            let recalled = match self.recall_one(check, now) {
                 None if !is_deciding(check) => None,
                 recalled => recalled?,
             };
@@ -145,9 +148,7 @@ impl Denials {
         };
         let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
         is_known.then(|| {
-            if let Some(first) = checks.first() {
-                self.table.hit(first.fingerprint());
-            }
+            self.table.hit();
             let decisions = decisions.iter().zip(checks);
             decisions
                 .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
@@ -157,7 +158,7 @@ impl Denials {
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked
     /// whatever is known of the others.
-    fn recall_one(&self, check: &Check<'_>, now: Micros, alone: bool) -> Option<Option<Reading>> {
+    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Reading>> {
         let Action::Take(take) = &check.action else {
             return None;
         };
@@ -166,7 +167,7 @@ impl Denials {
             return None;
         }
         let (key, algorithm) = (check.fingerprint(), &check.algorithm);
-        match self.table.recall(key, algorithm, take, now, alone) {
+        match self.table.recall(key, algorithm, take, now) {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),

@@ -1,6 +1,7 @@
 use std::sync::Barrier;
 use std::thread;
 
+use super::super::set::WAYS;
 use super::*;
 use crate::algorithm::{Action, Ask, decide_alone};
 use crate::limit::Limit;
@@ -31,7 +32,7 @@ fn denied() -> (Algorithm, Take, Known) {
 fn recalls(table: &Table, key: u128) -> bool {
     let (algorithm, take, _) = denied();
     matches!(
-        table.recall(key, &algorithm, &take, NOW, true),
+        table.recall(key, &algorithm, &take, NOW),
         Recalled::Reading(reading) if !reading.fits
     )
 }
@@ -72,5 +73,44 @@ fn who_forgets_while_another_remembers_is_never_missed() {
 
 #[test]
 fn the_whole_table_takes_no_more_than_is_documented() {
-    assert!(SHARDS * SETS * size_of::<Set>() <= 12 << 20);
+    // Behind the counts of an Arc, in a piece of memory that the allocator keeps a word about.
+    let entry = (2 + 1) * size_of::<usize>() + size_of::<Entry>();
+    let set = size_of::<Set>() + WAYS * entry.next_multiple_of(16);
+    assert_eq!(SHARDS * SETS * WAYS, 65_536);
+    assert!(SHARDS * (size_of::<Shard>() + SETS * set) <= 14 << 20);
+}
+
+#[test]
+fn of_all_who_ask_at_once_one_is_told_that_it_is_time_to_ask_again() {
+    let (table, key) = (Table::new(SECOND.into()), 7);
+    remember(&table, key, table.ticket(key));
+    let (algorithm, take, _) = denied();
+    let half = NOW.saturating_add(Micros::new(500_000));
+    let asks = || {
+        let recalled = table.recall(key, &algorithm, &take, half);
+        assert!(!matches!(recalled, Recalled::Nothing));
+        matches!(recalled, Recalled::TimeToAsk)
+    };
+    let all = Barrier::new(8);
+    let told = thread::scope(|scope| {
+        let threads = [(); 8].map(|()| {
+            scope.spawn(|| {
+                all.wait();
+                (0..100).filter(|_| asks()).count()
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert_eq!(told.iter().sum::<usize>(), 1);
+}
+
+#[test]
+fn no_hit_is_lost_when_many_threads_add_at_once() {
+    let table = Table::new(SECOND.into());
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| (0..1_000).for_each(|_| table.hit()));
+        }
+    });
+    assert_eq!(table.hits(), 20_000);
 }

@@ -1,0 +1,91 @@
+//! `Set`: the few places where a key may stand. They are read without a lock, and written by one at a
+//! time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwapOption, Guard};
+
+use super::entry::Entry;
+use crate::time::Micros;
+
+/// There can be several entries for a key, too, each for a cost.
+pub(super) const WAYS: usize = 4;
+
+#[derive(Default)]
+pub(super) struct Set {
+    ways: [Way; WAYS],
+}
+
+#[derive(Default)]
+struct Way {
+    /// By which most keys are told apart from that of the entry without looking there; zero where there
+    /// is none, and where looking tells.
+    tag: AtomicU64,
+    entry: ArcSwapOption<Entry>,
+}
+
+/// An entry that nobody takes away while it is looked at.
+pub(super) struct Held(Guard<Option<Arc<Entry>>>);
+
+impl Set {
+    /// The entries of a key.
+    pub(super) fn of(&self, key: u128) -> impl Iterator<Item = Held> {
+        self.ways.iter().filter_map(move |way| way.of(key))
+    }
+
+    /// Puts the entry in place of one that it supersedes; else where there is none, or of one that is
+    /// over, or of the oldest.
+    pub(super) fn remember(&self, entry: Entry, max_age: Micros) {
+        let rank = |way: &&Way| match way.held() {
+            Some(old) if old.is_superseded_by(&entry) => (0, Micros::ZERO),
+            None => (1, Micros::ZERO),
+            Some(old) if old.is_over(entry.received, max_age) => (2, Micros::ZERO),
+            Some(old) => (3, old.sent),
+        };
+        if let Some(way) = self.ways.iter().min_by_key(rank) {
+            way.put(Some(entry));
+        }
+    }
+
+    pub(super) fn forget(&self, key: u128) {
+        for way in &self.ways {
+            if way.of(key).is_some() {
+                way.put(None);
+            }
+        }
+    }
+}
+
+impl Way {
+    fn of(&self, key: u128) -> Option<Held> {
+        if self.tag.load(Ordering::Acquire) != tag_of(key) {
+            return None;
+        }
+        self.held().filter(|entry| entry.key == key)
+    }
+
+    fn held(&self) -> Option<Held> {
+        let entry = self.entry.load();
+        entry.is_some().then(|| Held(entry))
+    }
+
+    fn put(&self, entry: Option<Entry>) {
+        let tag = entry.as_ref().map_or(0, |entry| tag_of(entry.key));
+        self.entry.store(entry.map(Arc::new));
+        self.tag.store(tag, Ordering::Release);
+    }
+}
+
+/// Of the bits by which neither a shard nor a set is found.
+fn tag_of(key: u128) -> u64 {
+    (key >> 32) as u64
+}
+
+impl std::ops::Deref for Held {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        self.0.as_deref().expect("only an entry is held")
+    }
+}
