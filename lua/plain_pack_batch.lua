@@ -6,14 +6,15 @@
 -- ARGV[4n - 1] prices     msgpack array: of each of these takes its cost_us and its room_us, as plain has them
 -- ARGV[4n]     times      integer > 0; how often each key is asked for all of them, one time after the other
 -- ARGV[4n + 1] keys       integer; how many keys, the next ones, are asked so; 0: the last one is, too
--- Returns  for each key of each row 0 when nothing is owed, else debt_us of each take in 8 bytes, before the
---          first time; each time all are taken when none owes more than its room by then. In place of that
---          -1, when a state is no whole number, or stands alone, and decide is to be asked, or the error of
---          a server that does not write: such a key fails alone, and is left as it is
+-- Returns  for each key of each row 0 when nothing is owed, else what there is before the first time: the pack,
+--          when it has just these fields in their order, or debt_us of each take in 8 bytes. Each time all are
+--          taken when none owes more than its room by then. In place of that -1, when a state is no whole
+--          number, or stands alone, and decide is to be asked, or the error of a server that does not write:
+--          such a key fails alone, and is left as it is. Behind all of them now_us
 -- Writes   each key of which all are taken once; it expires at the end of the second in which its last state
 --          does
 -- Mirrors  src/algorithm/plain.rs
-local call, floor, ceil = redis.call, math.floor, math.ceil
+local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
 local now = ARGV[1] + 0
 if now == 0 then
   local clock = call("TIME")
@@ -22,10 +23,14 @@ end
 
 local texts = call("MGET", unpack(KEYS))
 
+-- The second at whose end what is paid back by then expires.
+local function second_of(expires)
+  return ceil(expires / 1000000)
+end
+
 -- Expiries as commands take them. Most keys of a trip expire within the same few seconds.
 local ends_of = {}
-local function end_of(expires)
-  local second = ceil(expires / 1000000)
+local function end_of(second)
   local text = ends_of[second]
   if not text then
     text = string.format("%.0f", second * 1000)
@@ -55,15 +60,17 @@ local function shape_of(fields)
   return shapes[fields]
 end
 
--- Of the row; `fresh` is the text of a key that owed nothing and is in its shape.
-local shape, count, costs, rooms, times, fresh, fresh_end
+-- Of the row: what each take costs, the latest state with which it fits, and the state after it of a key that
+-- owes nothing. `fresh` is the text of such a key, when it has just these fields.
+local shape, count, costs, most, firsts, times, fresh, fresh_latest
 
 local function begin_row(row)
   local prices = cmsgpack.unpack(ARGV[row + 1])
   shape, times, fresh = shape_of(ARGV[row]), ARGV[row + 2] + 0, nil
-  count, costs, rooms = #shape.names, {}, {}
+  count, costs, most, firsts = #shape.names, {}, {}, {}
   for take = 1, count do
-    costs[take], rooms[take] = prices[take * 2 - 1], prices[take * 2]
+    local cost = prices[take * 2 - 1]
+    costs[take], most[take], firsts[take] = cost, now + prices[take * 2], now + cost
   end
 end
 
@@ -109,81 +116,109 @@ local function among_others(pack, latest)
     if expires + 3600000000 <= now then
       pack[field] = nil
     else
-      latest, others = math.max(latest, expires), others + 1
+      latest, others = max(latest, expires), others + 1
     end
   end
   return others > 0 and cmsgpack.pack(pack), latest
 end
 
--- Of the key that is judged.
-local debts, is_readable = {}, false
-
--- Puts into the image what is owed after as many times as fit; when the last of it is paid.
-local function take_all_times()
+-- Puts into the image the states of all takes, after as many times as fit; when the last of them is paid.
+local function take_all_times(entries)
   local fitting, latest = times, 0
   for take = 1, count do
-    fitting = math.min(fitting, floor((rooms[take] - debts[take]) / costs[take]) + 1)
+    local state = max(entries[take * 2] or 0, now)
+    fitting = min(fitting, floor((most[take] - state) / costs[take]) + 1)
   end
   for take = 1, count do
-    local state = now + debts[take] + costs[take] * fitting
-    shape.image[take * 2], latest = state, math.max(latest, state)
+    local state = max(entries[take * 2] or 0, now) + costs[take] * fitting
+    shape.image[take * 2], latest = state, max(latest, state)
   end
   return latest
 end
 
--- What is to be written, and when it expires.
-local function after(owes, pack, latest)
-  if fresh and not owes and not pack then
-    return fresh, fresh_end
-  end
-  if times > 1 then
-    latest = take_all_times()
-  end
+-- What is to be written of the image, and when it expires.
+local function after(pack, latest)
   local text
   if pack then
     text, latest = among_others(pack, latest)
   end
-  text = text or struct.pack(shape.form, unpack(shape.image))
-  local ends = end_of(latest)
-  if not owes and not pack then
-    fresh, fresh_end = text, ends
-  end
-  return text, ends
+  return text or struct.pack(shape.form, unpack(shape.image)), latest
 end
 
-local nothing = {}
-local function judge(at)
-  local text, entries, pack = texts[at], nothing, nil
-  if text then
-    entries, pack = read(text)
-  end
-  -- Once for all that is done of each take: these are most of the steps.
-  local image, owes, all_fit, latest = shape.image, false, true, 0
-  for take = 1, count do
-    local debt = (entries[take * 2] or 0) - now
-    if debt > 0 then
-      owes, all_fit = true, all_fit and debt <= rooms[take]
-    else
-      debt = 0
+-- The same for a key that owes nothing and has no other fields: of all of them it is the same.
+local function after_nothing()
+  if not fresh then
+    local latest = 0
+    for take = 1, count do
+      shape.image[take * 2], latest = firsts[take], max(latest, firsts[take])
     end
-    local state = now + debt + costs[take]
-    debts[take], image[take * 2] = debt, state
+    fresh, fresh_latest = after(nil, times > 1 and take_all_times({}) or latest)
+  end
+  return fresh, fresh_latest
+end
+
+local function debts_in(entries)
+  local debts = {}
+  for take = 1, count do
+    debts[take] = max(entries[take * 2] - now, 0)
+  end
+  return struct.pack(shape.debts_form, unpack(debts))
+end
+
+-- Of the key that is judged.
+local is_readable = false
+
+local function write(at, text, latest, before)
+  is_readable = true
+  local key, second = KEYS[at], second_of(latest)
+  if not texts[at] then
+    -- MGET tells nothing of what is no string.
+    if not call("SET", key, text, "PXAT", end_of(second), "NX") then
+      return false
+    end
+  elseif second == before then
+    -- It expires so already: to say it once more is a sixth of all that this script does.
+    call("SET", key, text, "KEEPTTL")
+  else
+    call("SET", key, text, "PXAT", end_of(second))
+  end
+  texts[at] = text
+  return true
+end
+
+local function judge(at)
+  local text = texts[at]
+  if not text then
+    return write(at, after_nothing()) and 0 or -1
+  end
+  local entries, pack = read(text)
+  -- Once for all that is done of each take: these are most of the steps.
+  local image, owes, all_fit, before, latest = shape.image, false, true, 0, 0
+  for take = 1, count do
+    local state = entries[take * 2]
+    if state > before then
+      before = state
+    end
+    if state > now then
+      owes, all_fit = true, all_fit and state <= most[take]
+      state = state + costs[take]
+    else
+      state = firsts[take]
+    end
+    image[take * 2] = state
     if state > latest then
       latest = state
     end
   end
   if all_fit then
-    local written, ends = after(owes, pack, latest)
-    is_readable = true
-    if text then
-      call("SET", KEYS[at], written, "PXAT", ends)
-    elseif not call("SET", KEYS[at], written, "PXAT", ends, "NX") then
-      -- MGET tells nothing of what is no string.
-      return -1
+    if times > 1 then
+      latest = take_all_times(entries)
     end
-    texts[at] = written
+    local written, expires = after(pack, latest)
+    -- When others are in it, nobody knows when it expires.
+    write(at, written, expires, not pack and second_of(before))
   end
-  return owes and struct.pack(shape.debts_form, unpack(debts, 1, count)) or 0
+  return owes and (pack and debts_in(entries) or text) or 0
 end
 
 local answers, at = {}, 0
@@ -203,4 +238,5 @@ for row = 2, #ARGV, 4 do
   end
   at = at + keys
 end
+answers[#answers + 1] = now
 return answers

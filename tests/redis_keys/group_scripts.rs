@@ -34,12 +34,13 @@ async fn ask(
     bench: &Bench,
     key: &str,
     policies: &[PolicyId],
+    limit: Limit,
     action: Action,
 ) -> Result<Decisions, StoreErrorKind> {
     let checks = policies.iter().map(|policy| Check {
         policy,
         subject: Subject::from(&Key::from(key)),
-        algorithm: Algorithm::try_from(&LIMIT).unwrap(),
+        algorithm: Algorithm::try_from(&limit).unwrap(),
         action,
         is_shadow: false,
         on_store_failure: FailureMode::Deny,
@@ -58,13 +59,23 @@ async fn take(
     by: By,
     permits: u32,
 ) -> Result<Vec<u32>, StoreErrorKind> {
+    take_under(bench, policies, LIMIT, by, permits).await
+}
+
+async fn take_under(
+    bench: &Bench,
+    policies: &[PolicyId],
+    limit: Limit,
+    by: By,
+    permits: u32,
+) -> Result<Vec<u32>, StoreErrorKind> {
+    let ask = |key, action| ask(bench, key, policies, limit, action);
     let decisions = match by {
-        By::Everything => ask(bench, "alice", policies, Action::take(permits)).await,
-        By::Alone => ask(bench, "alice", policies, Action::spend(permits)).await,
+        By::Everything => ask("alice", Action::take(permits)).await,
+        By::Alone => ask("alice", Action::spend(permits)).await,
         By::Together => {
-            let others = ["bob", "carol"].map(|key| ask(bench, key, policies, Action::spend(1)));
-            let [one, other] = others;
-            let alice = ask(bench, "alice", policies, Action::spend(permits));
+            let [one, other] = ["bob", "carol"].map(|key| ask(key, Action::spend(1)));
+            let alice = ask("alice", Action::spend(permits));
             let reads = bench.server().calls("mget");
             let (_, _, alice) = join3(one, other, alice).await;
             assert_eq!(bench.server().calls("mget") - reads, 1);
@@ -94,6 +105,35 @@ async fn each_reads_what_the_others_wrote() {
             let until = MINUTE * (before as u32 + 1);
             assert!(key_expires_in(&bench, &group_key(), until), "{by:?}");
         }
+    }
+}
+
+/// A script that knows that a key expires with the right second already does not say so once more.
+#[tokio::test]
+async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
+    let policies = ["a", "b"].map(grouped);
+    let limit = Limit::gcra(4, SECOND).burst(1_000);
+    for by in [By::Everything, By::Alone, By::Together] {
+        let bench = Bench::redis().await;
+        for taken in 1..=24 {
+            let found = take_under(&bench, &policies, limit, by, 1).await.unwrap();
+            assert_eq!(found, [1_000 - taken; 2], "{by:?}");
+            let paid = SECOND * taken / 4;
+            assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
+        }
+        // One of them alone owes more than the other one then.
+        for taken in 25..=32 {
+            let one = &policies[..1];
+            let found = take_under(&bench, one, limit, by, 1).await.unwrap();
+            assert_eq!(found, [1_000 - taken], "{by:?}");
+            let paid = SECOND * taken / 4;
+            assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
+        }
+        // All that is owed is paid within the second in which the key expires.
+        bench.advance(SECOND * 8);
+        take_under(&bench, &policies, limit, by, 1).await.unwrap();
+        let paid = SECOND / 4;
+        assert!(key_expires_in(&bench, &group_key(), paid), "{by:?}");
     }
 }
 

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tower_throttle::MemoryStore;
 
 use super::in_turns::round;
-use crate::load::{Decide, Keys, Load, warm_up};
+use crate::load::{Keys, Load, warm_up};
 use crate::peers::Allowance;
 use crate::peers::governor::Governor;
 use crate::peers::ours::Ours;
@@ -42,10 +41,10 @@ pub fn run(effort: Effort) -> Table {
         MemoryStore::builder().capacity(2 * MANY as usize).build(),
         LONG,
     );
-    let of_ours = |key| ours.decide(key).now_or_never().expect("no trip");
+    let of_ours = |key| ours.decide_at_once(key);
     table.row("MemoryStore", target, [in_memory(&of_ours, effort)]);
     let governor = Governor::new(LONG);
-    let of_governor = |key| governor.check(key);
+    let of_governor = |key| governor.check(&key);
     table.row("governor", None, [in_memory(&of_governor, effort)]);
     table
 }

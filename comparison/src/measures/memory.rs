@@ -1,13 +1,11 @@
 //! The memory store beside governor, which counts in process too.
 
-use futures_util::FutureExt;
 use tower_throttle::MemoryStore;
 
 use super::in_turns::round;
-use crate::load::Decide;
-use crate::peers::Allowance;
 use crate::peers::governor::Governor;
 use crate::peers::ours::Ours;
+use crate::peers::{Allowance, name_of};
 use crate::round::{Contestant, Effort, Standings, take_turns};
 use crate::table::{Table, Target};
 
@@ -24,7 +22,7 @@ pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "MemoryStore beside governor",
         "The time of `Limiter::check` over a MemoryStore, in multiples of a keyed check of \
-         governor; both by a number as key.",
+         governor; by a number as key, and by a text, which neither has to make or to copy.",
         &["1 thread", "2 threads"],
     );
     let settings = [
@@ -32,29 +30,52 @@ pub fn run(effort: Effort) -> Table {
         ("one hot key, denied", Allowance::SCARCE, 1),
         ("many keys, allowed", Allowance::AMPLE, KEYS),
     ];
-    for (what, allowance, keys) in settings {
-        let ratios = [1, 2].map(|threads| {
-            eprintln!("  {what}, threads: {threads}");
-            let standings = on(threads, allowance, keys, effort);
-            standings.ratio(|round| 1.0 / round.per_second(), OURS, GOVERNOR)
-        });
-        table.row(what, TARGET, ratios);
+    let kinds: [(&str, fn(u64, Allowance, u64, Effort) -> Standings); 2] =
+        [("a number", by_numbers), ("a text", by_texts)];
+    for (kind, on) in kinds {
+        for (what, allowance, keys) in settings {
+            let ratios = [1, 2].map(|threads| {
+                eprintln!("  {what}, by {kind}, threads: {threads}");
+                let standings = on(threads, allowance, keys, effort);
+                standings.ratio(|round| 1.0 / round.per_second(), OURS, GOVERNOR)
+            });
+            table.row(&format!("{what}, by {kind}"), TARGET, ratios);
+        }
     }
     table
 }
 
-fn on(threads: u64, allowance: Allowance, keys: u64, effort: Effort) -> Standings {
+fn by_numbers(threads: u64, allowance: Allowance, keys: u64, effort: Effort) -> Standings {
     let ours = Ours::with(MemoryStore::new(), allowance);
     let governor = Governor::new(allowance);
-    let by_ours = move |key| ours.decide(key).now_or_never().expect("no trip");
-    let by_governor = move |key| governor.check(key);
+    let by_ours = |key| ours.decide_at_once(key);
+    let by_governor = |key| governor.check(&key);
+    on(threads, keys, effort, by_ours, by_governor)
+}
+
+fn by_texts(threads: u64, allowance: Allowance, keys: u64, effort: Effort) -> Standings {
+    let ours = Ours::with(MemoryStore::new(), allowance);
+    let governor = Governor::new(allowance);
+    let names: Vec<String> = (0..keys).map(name_of).collect();
+    let by_ours = |key| ours.decide_at_once(&names[key as usize]);
+    let by_governor = |key| governor.check(&names[key as usize]);
+    on(threads, keys, effort, by_ours, by_governor)
+}
+
+fn on(
+    threads: u64,
+    keys: u64,
+    effort: Effort,
+    by_ours: impl Fn(u64) -> bool + Sync,
+    by_governor: impl Fn(u64) -> bool + Sync,
+) -> Standings {
     (0..keys).for_each(|key| {
         by_ours(key);
         by_governor(key);
     });
     let contestants = [
-        Contestant::new(OURS, move || round(threads, keys, effort.lasting, &by_ours)),
-        Contestant::new(GOVERNOR, move || {
+        Contestant::new(OURS, || round(threads, keys, effort.lasting, &by_ours)),
+        Contestant::new(GOVERNOR, || {
             round(threads, keys, effort.lasting, &by_governor)
         }),
     ];

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
-
 use super::in_turns::round;
 use crate::load::Decide;
 use crate::peers::Allowance;
@@ -37,9 +35,9 @@ pub fn run(effort: Effort) -> Table {
     let ours = Ours::with(store.deny_cache_max_age(ONCE.per), ONCE);
     let governor = Governor::new(ONCE);
     runtime.block_on(async { (ours.decide(0).await, ours.decide(0).await) });
-    governor.check(0);
-    let by_ours = |_| ours.decide(0).now_or_never().expect("no trip");
-    let by_governor = |_| governor.check(0);
+    governor.check(&0);
+    let by_ours = |_| ours.decide_at_once(0_u64);
+    let by_governor = |_| governor.check(&0);
     let standings = [1, 2].map(|threads| {
         let contestants = [
             Contestant::new(OURS, || round(threads, 1, effort.lasting, &by_ours)),

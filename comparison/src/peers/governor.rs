@@ -1,21 +1,23 @@
 //! governor: GCRA in this process.
 
+use std::hash::Hash;
 use std::num::NonZeroU32;
 
 use governor::{DefaultKeyedRateLimiter, Quota};
 
 use super::Allowance;
 
-pub struct Governor(DefaultKeyedRateLimiter<u64>);
+/// By keys as they are, a number or a text.
+pub struct Governor<K: Clone + Eq + Hash>(DefaultKeyedRateLimiter<K>);
 
-impl Governor {
+impl<K: Clone + Eq + Hash> Governor<K> {
     pub fn new(allowance: Allowance) -> Self {
         let burst = NonZeroU32::new(allowance.burst).expect("a burst");
         let quota = Quota::with_period(allowance.interval()).expect("an interval");
         Self(DefaultKeyedRateLimiter::keyed(quota.allow_burst(burst)))
     }
 
-    pub fn check(&self, key: u64) -> bool {
-        self.0.check_key(&key).is_ok()
+    pub fn check(&self, key: &K) -> bool {
+        self.0.check_key(key).is_ok()
     }
 }

@@ -1,6 +1,7 @@
 //! This crate, without HTTP.
 
-use tower_throttle::{Limit, Limiter, MINUTE, Policy, QuotaLease, Store};
+use futures_util::FutureExt;
+use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, QuotaLease, Store};
 
 use super::Allowance;
 use crate::load::Decide;
@@ -45,13 +46,22 @@ impl Ours {
         // Late is not wrong here: other programs keep the machine busy, too.
         Self(limiter.timeout(MINUTE).build().expect("a sound policy"))
     }
+
+    /// About a subject that can be answered without a trip.
+    pub fn decide_at_once(&self, key: impl Into<Key>) -> bool {
+        self.allows(key).now_or_never().expect("no trip")
+    }
+
+    async fn allows(&self, key: impl Into<Key>) -> bool {
+        let decision = self.0.check(POLICY, key).await.expect("a policy");
+        assert_eq!(decision.store_failure(), None);
+        decision.is_allowed()
+    }
 }
 
 impl Decide for Ours {
     async fn decide(&self, key: u64) -> bool {
-        let decision = self.0.check(POLICY, key).await.expect("a policy");
-        assert_eq!(decision.store_failure(), None);
-        decision.is_allowed()
+        self.allows(key).await
     }
 }
 

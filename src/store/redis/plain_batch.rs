@@ -9,7 +9,7 @@ use super::error::of_question;
 use super::fingerprints::{ByFingerprint, FingerprintMap};
 use super::keys::{self, Prefix};
 use super::plain;
-use super::reply::by_key;
+use super::reply::{answers, by_key};
 use super::script::{Script, Scripted};
 use super::sharing::Readings;
 use super::take::Take;
@@ -111,7 +111,7 @@ impl PlainBatch {
     ///
     /// A reply of any other shape; and of a take, that the server does not write its key.
     pub(super) fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
-        let debts = by_key(reply, self.keys.iter().map(|key| key.runs.len()))?;
+        let debts = by_key(answers(reply)?, self.keys.iter().map(|key| key.runs.len()))?;
         let read = self.places.iter().map(|place| {
             let (key, run) = (place.key as usize, place.run as usize);
             let take = self.keys[key].runs[run].take;

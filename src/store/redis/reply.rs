@@ -74,20 +74,40 @@ impl Expected {
     }
 }
 
-/// The answers about each key, of a reply that has as many of them about each as it was asked for.
+/// The answers that a reply consists of.
 ///
 /// # Errors
 ///
 /// A reply of any other shape.
+pub(super) fn answers(reply: &Value) -> Result<&[Value], StoreError> {
+    match reply {
+        Value::Array(answers) => Ok(answers),
+        _ => Err(bad("no array")),
+    }
+}
+
+/// The same of a reply that tells its instant behind them, in microseconds.
+///
+/// # Errors
+///
+/// A reply of any other shape.
+pub(super) fn dated_answers(reply: &Value) -> Result<(&[Value], u64), StoreError> {
+    let dated = answers(reply)?.split_last();
+    let dated = dated.and_then(|(at, answers)| Some((answers, integer(at)?)));
+    dated.ok_or_else(|| bad("no instant behind the answers"))
+}
+
+/// The answers about each key, where there are as many of them about each as it was asked for.
+///
+/// # Errors
+///
+/// Any other number of answers.
 pub(super) fn by_key(
-    reply: &Value,
+    answers: &[Value],
     answers_each: impl Iterator<Item = usize>,
 ) -> Result<Vec<&[Value]>, StoreError> {
-    let Value::Array(answers) = reply else {
-        return Err(bad("no array"));
-    };
     let another_length = || bad("an array of another length");
-    let mut left = &answers[..];
+    let mut left = answers;
     let mut by_key = Vec::with_capacity(answers.len());
     for answers in answers_each {
         let (of_key, behind) = left.split_at_checked(answers).ok_or_else(another_length)?;

@@ -53,6 +53,25 @@ fn packs(asked: &[(char, u32)]) -> Vec<PlainPack> {
     packs.collect()
 }
 
+const NOW_US: i64 = 1_800_000_000_000_000;
+
+/// What the script replies when it answers so.
+fn reply(answers: impl IntoIterator<Item = Value>) -> Value {
+    Value::Array(answers.into_iter().chain([Value::Int(NOW_US)]).collect())
+}
+
+/// A pack as the script writes it, of states that are paid so many seconds from now.
+fn pack_owing(seconds: [i64; 2]) -> Value {
+    let mut pack = vec![0x82];
+    for (field, seconds) in ["gcra1:api", "gcra1:web"].into_iter().zip(seconds) {
+        pack.push(0xa0 | field.len() as u8);
+        pack.extend(field.as_bytes());
+        let state_us = (NOW_US + seconds * 1_000_000).unsigned_abs();
+        msgpack::number(&mut pack, state_us);
+    }
+    Value::BulkString(pack)
+}
+
 fn together(packs: &[PlainPack]) -> Together {
     let packs: Vec<_> = packs.iter().collect();
     PlainPack::together(&packs, &Prefix::default()).unwrap()
@@ -97,36 +116,39 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
 
 #[test]
 fn each_of_a_run_owes_what_those_before_it_took() {
-    let packs = packs(&[('a', 4); 4]);
     // One more fits than by what the first of the policies has left.
     let debts = [1_000_000_u64, 2_000_000].map(u64::to_be_bytes).concat();
-    let read = together(&packs).read(&Value::Array(vec![Value::BulkString(debts)]));
-    let left = packs.into_iter().zip(read.unwrap()).map(|(pack, owed)| {
-        let decisions = Box::new(pack).decided(owed.unwrap().unwrap());
-        [0, 1].map(|policy: usize| {
-            (
-                decisions[policy].is_allowed(),
-                decisions[policy].remaining(),
-            )
-        })
-    });
-    assert_eq!(
-        left.collect::<Vec<_>>(),
-        [
-            [(true, 5), (true, 4)],
-            [(true, 1), (true, 0)],
-            [(false, 1), (false, 0)],
-            [(false, 1), (false, 0)]
-        ]
-    );
+    for owed in [Value::BulkString(debts), pack_owing([1, 2])] {
+        let packs = packs(&[('a', 4); 4]);
+        let read = together(&packs).read(&reply([owed]));
+        let left = packs.into_iter().zip(read.unwrap()).map(|(pack, owed)| {
+            let decisions = Box::new(pack).decided(owed.unwrap().unwrap());
+            [0, 1].map(|policy: usize| {
+                (
+                    decisions[policy].is_allowed(),
+                    decisions[policy].remaining(),
+                )
+            })
+        });
+        assert_eq!(
+            left.collect::<Vec<_>>(),
+            [
+                [(true, 5), (true, 4)],
+                [(true, 1), (true, 0)],
+                [(false, 1), (false, 0)],
+                [(false, 1), (false, 0)]
+            ]
+        );
+    }
 }
 
 #[test]
 fn what_nobody_can_owe_is_asked_otherwise() {
     let packs = packs(&[('a', 1)]);
     let debts = [0, 1 << 52].map(u64::to_be_bytes).concat();
-    for answer in [Value::BulkString(debts), Value::Int(-1)] {
-        let read = together(&packs).read(&Value::Array(vec![answer]));
+    let never = pack_owing([0, 1 << 33]);
+    for answer in [Value::BulkString(debts), never, Value::Int(-1)] {
+        let read = together(&packs).read(&reply([answer]));
         assert!(matches!(read.unwrap()[..], [Ok(None)]));
     }
 }
@@ -137,15 +159,21 @@ fn a_reply_of_another_shape_is_an_error() {
     let pack = PlainPack::of(&[check(&policy)], Micros::ZERO).unwrap();
     let together = PlainPack::together(&[&pack], &Prefix::default()).unwrap();
     let debts = Value::Int(0);
-    let read = together.read(&Value::Array(vec![debts.clone()])).unwrap();
+    let read = together.read(&reply([debts.clone()])).unwrap();
     let owed = read[0].as_ref().unwrap().as_ref();
     assert_eq!(owed.map(|owed| &owed.debts[..]), Some(&[0][..]));
-    let short = Value::Array(vec![Value::BulkString(vec![0; 7])]);
+    let another_pack = pack_owing([1, 2]);
+    let undated = Value::Array(vec![debts.clone()]);
     for reply in [
         Value::Nil,
         debts.clone(),
-        Value::Array(vec![debts; 2]),
-        short,
+        Value::Array(vec![]),
+        undated,
+        reply([]),
+        reply([debts.clone(), debts.clone()]),
+        reply([Value::BulkString(vec![0; 7])]),
+        reply([another_pack]),
+        Value::Array(vec![debts, Value::Int(-1)]),
     ] {
         let read = together.read(&reply).map(|mut read| read.remove(0));
         assert!(!matches!(read, Ok(Ok(_))), "{reply:?}");

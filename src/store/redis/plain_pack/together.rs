@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, Value};
 use smallvec::{SmallVec, smallvec};
 
+use super::msgpack;
 use super::rows::{Row, Run, Runs, rows};
 use super::{BATCH_TEXT, Debts, Owed, PlainPack};
 use crate::error::StoreError;
@@ -13,7 +14,7 @@ use crate::store::redis::error::of_question;
 use crate::store::redis::fingerprints::FingerprintMap;
 use crate::store::redis::keys::{self, Prefix};
 use crate::store::redis::plain::MOST_DEBT_US;
-use crate::store::redis::reply::{bad, by_key};
+use crate::store::redis::reply::{bad, by_key, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::sharing::Readings;
 use crate::time::Micros;
@@ -93,9 +94,10 @@ impl Together {
     ///
     /// A reply of any other shape; and of a pack, that the server does not write its key.
     pub(super) fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
-        let answers = by_key(reply, self.keys.iter().map(|key| key.runs.len()))?;
+        let (answers, now_us) = dated_answers(reply)?;
+        let answers = by_key(answers, self.keys.iter().map(|key| key.runs.len()))?;
         let read = self.places.iter().map(|place| {
-            let debts = debts(&answers[place.key][place.run], place.takes)?;
+            let debts = debts(&answers[place.key][place.run], place.takes, now_us)?;
             let behind = place.behind;
             Ok(debts.map(|debts| Owed { debts, behind }))
         });
@@ -119,21 +121,29 @@ impl Key {
 }
 
 /// What is read of an answer about so many takes; `None` when their key has another form.
-fn debts(answer: &Value, takes: usize) -> Result<Option<Debts>, StoreError> {
+fn debts(answer: &Value, takes: usize, now_us: u64) -> Result<Option<Debts>, StoreError> {
     match answer {
         Value::Int(0) => Ok(Some(smallvec![0; takes])),
         Value::Int(-1) => Ok(None),
         Value::BulkString(bytes) if bytes.len() == takes * 8 => {
             let (each, _) = bytes.as_chunks();
-            let debts = each.iter().map(|bytes| {
-                let debt_us = u64::from_be_bytes(*bytes);
-                (debt_us < MOST_DEBT_US.unsigned_abs()).then_some(debt_us)
-            });
-            Ok(debts.collect())
+            Ok(sound(each.iter().copied().map(u64::from_be_bytes)))
+        }
+        Value::BulkString(pack) => {
+            let states = msgpack::numbers_of(pack, takes);
+            let states = states.ok_or_else(|| bad("neither debts nor a pack"))?;
+            Ok(sound(states.iter().map(|us| us.saturating_sub(now_us))))
         }
         Value::ServerError(error) => Err(of_question(error.clone().into())),
         _ => Err(bad("neither debts nor why there are none")),
     }
+}
+
+/// The debts; `None` when nobody can owe so much.
+fn sound(mut debts: impl Iterator<Item = u64> + Clone) -> Option<Debts> {
+    let all = debts.clone();
+    let is_sound = debts.all(|debt_us| debt_us < MOST_DEBT_US.unsigned_abs());
+    is_sound.then(|| all.collect())
 }
 
 impl Scripted for Together {
