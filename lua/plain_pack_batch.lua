@@ -78,11 +78,11 @@ end
 local function read(text)
   local image = shape.image
   if #text == shape.size then
-    local entries, at = { struct.unpack(shape.form, text) }, 1
-    while at < count * 2 and entries[at] == image[at] do
-      at = at + 2
+    local entries, is_alike = { struct.unpack(shape.form, text) }, true
+    for at = 1, count * 2, 2 do
+      is_alike = is_alike and entries[at] == image[at]
     end
-    if at > count * 2 then
+    if is_alike then
       return entries
     end
   end
@@ -193,23 +193,28 @@ local function judge(at)
   end
   local entries, pack = read(text)
   -- Once for all that is done of each take: these are most of the steps.
-  local image, owes, all_fit, before, latest = shape.image, false, true, 0, 0
+  local now, image, costs, most, firsts = now, shape.image, costs, most, firsts
+  local all_fit, before, latest = true, 0, 0
   for take = 1, count do
-    local state = entries[take * 2]
+    local place = take * 2
+    local state = entries[place]
     if state > before then
       before = state
     end
-    if state > now then
-      owes, all_fit = true, all_fit and state <= most[take]
-      state = state + costs[take]
-    else
+    if state <= now then
       state = firsts[take]
+    else
+      if state > most[take] then
+        all_fit = false
+      end
+      state = state + costs[take]
     end
-    image[take * 2] = state
+    image[place] = state
     if state > latest then
       latest = state
     end
   end
+  local owes = before > now
   if all_fit then
     if times > 1 then
       latest = take_all_times(entries)
