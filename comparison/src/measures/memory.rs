@@ -18,6 +18,9 @@ const KEYS: u64 = 100_000;
 /// At most; aimed at is 1.
 const TARGET: Target = Target::AtMost(1.3);
 
+/// Asks from so many threads about so many keys.
+type Ask = fn(u64, Allowance, u64, Effort) -> Standings;
+
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "MemoryStore beside governor",
@@ -30,8 +33,7 @@ pub fn run(effort: Effort) -> Table {
         ("one hot key, denied", Allowance::SCARCE, 1),
         ("many keys, allowed", Allowance::AMPLE, KEYS),
     ];
-    let kinds: [(&str, fn(u64, Allowance, u64, Effort) -> Standings); 2] =
-        [("a number", by_numbers), ("a text", by_texts)];
+    let kinds: [(&str, Ask); 2] = [("a number", by_numbers), ("a text", by_texts)];
     for (kind, on) in kinds {
         for (what, allowance, keys) in settings {
             let ratios = [1, 2].map(|threads| {
@@ -39,7 +41,7 @@ pub fn run(effort: Effort) -> Table {
                 let standings = on(threads, allowance, keys, effort);
                 standings.ratio(|round| 1.0 / round.per_second(), OURS, GOVERNOR)
             });
-            table.row(&format!("{what}, by {kind}"), TARGET, ratios);
+            table.row(format!("{what}, by {kind}"), TARGET, ratios);
         }
     }
     table

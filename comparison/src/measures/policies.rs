@@ -19,6 +19,9 @@ const ONE: &str = "one policy";
 const FIVE: &str = "five policies";
 const GROUP: &str = "five policies of a group";
 
+/// What is told of a round.
+type Told = fn(&Round) -> f64;
+
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "Five policies on one subject",
@@ -28,7 +31,7 @@ pub fn run(effort: Effort) -> Table {
     );
     let redis = RedisServer::start();
     let standings = Flavor::ALL.map(|flavor| on(flavor, &redis, effort));
-    let told: [(&str, fn(&Round) -> f64); 3] = [
+    let told: [(&str, Told); 3] = [
         ("time a request", |round| 1.0 / round.per_second()),
         ("server CPU a request", Round::server_cpu_us),
         ("client CPU a request", Round::client_cpu_us),
@@ -38,7 +41,7 @@ pub fn run(effort: Effort) -> Table {
             let ratios = standings.iter().map(|one| one.ratio(of, policies, ONE));
             let target = target.filter(|_| what == "time a request");
             table.row(
-                &format!("{policies}: {what}"),
+                format!("{policies}: {what}"),
                 target,
                 ratios.collect::<Vec<_>>(),
             );
