@@ -177,7 +177,7 @@ local function write(at, text, latest, before)
       return false
     end
   elseif second == before then
-    -- It expires so already: to say it once more is a sixth of all that this script does.
+    -- It expires so already: to say it once more is a seventh of all that this script does.
     call("SET", key, text, "KEEPTTL")
   else
     call("SET", key, text, "PXAT", end_of(second))

@@ -1,6 +1,7 @@
 //! `Set`: the few places where a key may stand. They are read without a lock, and written by one at a
 //! time.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,7 +83,7 @@ fn tag_of(key: u128) -> u64 {
     (key >> 32) as u64
 }
 
-impl std::ops::Deref for Held {
+impl Deref for Held {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
