@@ -19,6 +19,8 @@ mod respond;
 
 pub use self::respond::{OnRejection, PlainText, ProblemJson};
 
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
 /// Why a request was not let through.
 ///
 /// Every rejection response has one in its extensions, whichever builder made its body, so that
@@ -174,9 +176,7 @@ impl Rejection {
         }
         let headers = response.headers_mut();
         // RFC 6585, section 4: a cache must not store a 429.
-        headers
-            .entry(CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-store"));
+        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
         if let Some(secs) = self.retry_after_secs {
             headers.entry(RETRY_AFTER).or_insert(secs.into());
         }

@@ -9,6 +9,10 @@ use http::{HeaderValue, Response};
 use super::{Part, Rejection, RejectionKind};
 use crate::request::RequestHead;
 
+// Constants, as otherwise each denial looks whether they are valid.
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 /// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure.
 ///
 /// The layer adds `Retry-After` and `Cache-Control: no-store` where they are not set, the quota
@@ -65,7 +69,7 @@ pub struct ProblemJson;
 
 impl OnRejection for ProblemJson {
     fn respond(&self, _request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
-        response(rejection, "application/problem+json", problem(rejection))
+        response(rejection, PROBLEM_JSON, problem(rejection))
     }
 }
 
@@ -76,16 +80,14 @@ pub struct PlainText;
 impl OnRejection for PlainText {
     fn respond(&self, _request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
         let text = format!("{rejection}\n");
-        response(rejection, "text/plain; charset=utf-8", text)
+        response(rejection, PLAIN_TEXT, text)
     }
 }
 
-fn response(rejection: &Rejection, media_type: &'static str, body: String) -> Response<Bytes> {
+fn response(rejection: &Rejection, media_type: HeaderValue, body: String) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = rejection.status();
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
     response
 }
 
