@@ -148,11 +148,7 @@ end
 -- The same for a key that owes nothing and has no other fields: of all of them it is the same.
 local function after_nothing()
   if not fresh then
-    local latest = 0
-    for take = 1, count do
-      shape.image[take * 2], latest = firsts[take], max(latest, firsts[take])
-    end
-    fresh, fresh_latest = after(nil, times > 1 and take_all_times({}) or latest)
+    fresh, fresh_latest = after(nil, take_all_times({}))
   end
   return fresh, fresh_latest
 end

@@ -62,14 +62,11 @@ impl Entry {
 
     /// Whether it is time to ask the store again. Says so to one, and to another one after so long.
     pub(super) fn is_to_be_asked_again(&self, now: Micros, wait: Micros) -> bool {
-        let again = self.asked_again_us.load(Ordering::Relaxed);
-        now.get() >= again && {
-            let next = now.saturating_add(wait).get();
-            let relaxed = Ordering::Relaxed;
-            let told = self
-                .asked_again_us
-                .compare_exchange(again, next, relaxed, relaxed);
-            told.is_ok()
-        }
+        let (again_us, relaxed) = (&self.asked_again_us, Ordering::Relaxed);
+        let (at, next) = (again_us.load(relaxed), now.saturating_add(wait).get());
+        now.get() >= at
+            && again_us
+                .compare_exchange(at, next, relaxed, relaxed)
+                .is_ok()
     }
 }

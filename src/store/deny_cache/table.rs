@@ -33,9 +33,9 @@ pub(super) struct Table {
 struct Shard {
     /// Of each set, how often something was forgotten because it has changed.
     changes: [AtomicU32; SETS],
-    /// Whether there is anything to remember, or ever was. Most servers deny hardly anybody.
+    /// Whether there are sets, in one order with the changes.
     is_used: AtomicBool,
-    /// None until there is something to remember.
+    /// None until there is something to remember: most servers deny hardly anybody.
     sets: OnceLock<Box<[Set]>>,
     /// Held by who remembers or forgets.
     writing: Mutex<()>,
@@ -84,7 +84,7 @@ impl Table {
         take: &Take,
         now: Micros,
     ) -> Recalled {
-        let Some(sets) = self.shard(key).used() else {
+        let Some(sets) = self.shard(key).sets.get() else {
             return Recalled::Nothing;
         };
         for entry in sets[set_of(key)].of(key) {
@@ -170,15 +170,6 @@ impl Default for Shard {
 }
 
 impl Shard {
-    #[inline]
-    fn used(&self) -> Option<&[Set]> {
-        let is_used = self.is_used.load(Ordering::Acquire);
-        is_used
-            .then(|| self.sets.get())
-            .flatten()
-            .map(|sets| &**sets)
-    }
-
     fn write(&self) -> MutexGuard<'_, ()> {
         // No step under the lock leaves anything half done.
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)

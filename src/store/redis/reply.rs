@@ -47,7 +47,7 @@ impl Expected {
     ///
     /// A reply of any other shape: it is a store error, never a guess.
     pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
-        let (rows, at) = integers(reply)?;
+        let (rows, at) = integers(&reply)?;
         if rows.len() != self.0.len() * INTEGERS_A_CHECK {
             return Err(bad("an array of another length"));
         }
@@ -123,7 +123,7 @@ pub(super) fn by_key(
 ///
 /// A reply of any other shape.
 pub(super) fn rows(reply: Value) -> Result<Vec<Reading>, StoreError> {
-    let (rows, at) = integers(reply)?;
+    let (rows, at) = integers(&reply)?;
     if !rows.len().is_multiple_of(INTEGERS_A_CHECK) {
         return Err(bad("an array of another length"));
     }
@@ -136,16 +136,10 @@ pub(super) fn rows(reply: Value) -> Result<Vec<Reading>, StoreError> {
 }
 
 /// Those of a reply, and the instant behind them.
-fn integers(reply: Value) -> Result<(SmallVec<[u64; 16]>, u64), StoreError> {
-    let Value::Array(values) = reply else {
-        return Err(bad("no array"));
-    };
-    let mut integers: SmallVec<[u64; 16]> = values
-        .iter()
-        .map(integer)
-        .collect::<Option<_>>()
-        .ok_or_else(|| bad("something else than integers of at least zero"))?;
-    let at = integers.pop().ok_or_else(|| bad("an empty array"))?;
+fn integers(reply: &Value) -> Result<(SmallVec<[u64; 16]>, u64), StoreError> {
+    let (answers, at) = dated_answers(reply)?;
+    let integers = answers.iter().map(integer).collect::<Option<_>>();
+    let integers = integers.ok_or_else(|| bad("something else than integers of at least zero"))?;
     Ok((integers, at))
 }
 

@@ -140,10 +140,10 @@ fn debts(answer: &Value, takes: usize, now_us: u64) -> Result<Option<Debts>, Sto
 }
 
 /// The debts; `None` when nobody can owe so much.
-fn sound(mut debts: impl Iterator<Item = u64> + Clone) -> Option<Debts> {
-    let all = debts.clone();
-    let is_sound = debts.all(|debt_us| debt_us < MOST_DEBT_US.unsigned_abs());
-    is_sound.then(|| all.collect())
+fn sound(debts: impl Iterator<Item = u64>) -> Option<Debts> {
+    debts
+        .map(|debt_us| (debt_us < MOST_DEBT_US.unsigned_abs()).then_some(debt_us))
+        .collect()
 }
 
 impl Scripted for Together {
