@@ -175,6 +175,9 @@ async fn a_question_over_two_nodes_takes_all_or_nothing() {
     let single = Limit::fixed_window(1, 2 * DAY);
     for (limit, action) in [
         (Limit::fixed_window(10, DAY), Action::take(2)),
+        (Limit::fixed_window(10, DAY), Action::spend(2)),
+        (Limit::gcra(10, DAY), Action::spend(2)),
+        (Limit::sliding_log(10, DAY), Action::spend(2)),
         (Limit::gcra(10, DAY), patient(None)),
         (Limit::sliding_log(10, DAY), Action::take(2)),
         (Limit::concurrency(10), patient(Some(LeaseId::new()))),

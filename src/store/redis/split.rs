@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::server::Server;
-use crate::algorithm::{Action, Patience};
+use crate::algorithm::{Action, Patience, Take};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -41,10 +41,23 @@ pub(super) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
             parts.len() - 1
         });
         parts[at].positions.push(position);
-        parts[at].checks.push(OwnedCheck::of(check));
+        parts[at].checks.push(with_receipt(check));
     }
     parts.sort_by_key(Part::is_shadow);
     parts
+}
+
+/// The check, whose decision tells by what is given back what it takes, also when it takes that for good: a
+/// later part may deny.
+fn with_receipt(check: &Check<'_>) -> OwnedCheck {
+    let check = OwnedCheck::of(check);
+    match check.action {
+        Action::Take(take) => check.with_action(Action::Take(Take {
+            is_final: false,
+            ..take
+        })),
+        _ => check,
+    }
 }
 
 /// Asks one part after the other.
