@@ -38,6 +38,7 @@ end
 -- The key holds a text, so that none of these changes anything; the rights are looked at first.
 try("GET", key)
 try("MGET", key)
+try("EXISTS", key)
 try("INCRBY", key, 1)
 try("LLEN", key)
 try("LINDEX", key, 0)

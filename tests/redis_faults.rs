@@ -252,7 +252,7 @@ async fn the_documented_rights_suffice() {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in
-        "~throttle:* +eval +evalsha +time +get +mget +set +incrby +del +llen +lindex +lset +lpush \
+        "~throttle:* +eval +evalsha +time +get +mget +exists +set +incrby +del +llen +lindex +lset +lpush \
                   +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl"
             .split_whitespace()
     {

@@ -19,6 +19,7 @@ mod given_up;
 mod many_keys;
 mod others;
 mod packs;
+mod several;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,6 +6,7 @@ mod groups;
 mod load;
 mod self_test;
 mod sentinel;
+mod several;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(feature = "redis-tls")]

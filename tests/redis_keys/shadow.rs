@@ -112,7 +112,7 @@ async fn what_a_user_may_not_write_is_refused_to_its_check_alone() {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
     // All that gcra needs, and all that a log needs to be read.
-    let rights = "+eval +evalsha +time +get +mget +set +incrby +del +llen +lindex";
+    let rights = "+eval +evalsha +time +get +mget +exists +set +incrby +del +llen +lindex";
     user.arg("SETUSER")
         .arg(&["limiter", "on", ">secret", "~throttle:*"]);
     user.arg(rights.split(' ').collect::<Vec<_>>());

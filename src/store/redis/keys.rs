@@ -92,6 +92,12 @@ pub(super) fn field(check: &Check<'_>) -> String {
     }
 }
 
+/// Whether its key has room for other states beside it.
+pub(super) fn shares_its_key(check: &Check<'_>) -> bool {
+    let is_of_several = check.policy.further_rate().is_some() || shared_by(check).is_some();
+    check.algorithm.packs() && is_of_several
+}
+
 /// Whether both states are in one key.
 pub(super) fn are_together(one: &Check<'_>, other: &Check<'_>) -> bool {
     let is_same_limit = || {

@@ -22,6 +22,8 @@ mod places;
 mod plain;
 mod plain_batch;
 mod plain_pack;
+mod plain_several;
+mod plain_takes;
 mod queue;
 mod reply;
 mod script;
@@ -59,9 +61,11 @@ pub use reply::fuzzing::redis_reply;
 /// to 256, first come, first served. Those about the same key are one step of a script, so that a hot key
 /// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
 /// at a rate whose permits take whole microseconds each, are one script whatever their keys, and two such
-/// trips are under way at once; not so in a cluster. All of that is for requests that one rate of one
-/// enforced policy judges, and not for [`concurrency`](crate::Limit::concurrency); and where all rates of a
-/// limit, or policies of a group, are such as are one script, for those that these judge.
+/// trips are under way at once. All of that is for requests that one rate of one enforced policy judges, and
+/// not for [`concurrency`](crate::Limit::concurrency). Where several rates of a limit or several policies
+/// judge, they share a script where all of them are such as are one whatever their keys, and one is enforced;
+/// policies of a group and others not in the same one. In a cluster only those about the same key, or of
+/// the same subject, share scripts.
 ///
 /// # Servers
 ///
@@ -103,7 +107,7 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +set +incrby +del
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +exists +set +incrby +del
 /// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl`. In
 /// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.

@@ -1,18 +1,17 @@
 //! Plain takes of one subject whose states share a key: further rates of a limit, policies of a group.
 
-use smallvec::SmallVec;
+use std::slice;
 
 use super::keys::{Prefix, are_together};
-use super::server::{Server, told};
+use super::plain_takes::{Owed, PlainTakes};
+use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
 use super::sharing::{Readings, Sharing};
 use super::stop::Passenger;
-use crate::algorithm::PlainTake;
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
-use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
 
 mod alone;
@@ -26,75 +25,36 @@ use together::Together;
 pub(super) const TEXT: &str = include_str!("../../../lua/plain_pack.lua");
 pub(super) const BATCH_TEXT: &str = include_str!("../../../lua/plain_pack_batch.lua");
 
-/// Of each take what its state owes.
-type Debts = SmallVec<[u64; 8]>;
-
 /// The question.
 pub(super) struct PlainPack {
-    /// Zero asks the server's clock.
-    now: Micros,
-    /// One at least.
-    takes: Vec<Take>,
-    pub(super) noted: Option<Noted>,
-}
-
-/// The take of one check.
-struct Take {
-    check: OwnedCheck,
-    plain: PlainTake,
-}
-
-/// What was read of a pack.
-pub(super) struct Owed {
-    /// Before the first of those that came together and ask the same of its key.
-    debts: Debts,
-    /// So many of them came before it.
-    behind: u32,
+    /// What its key is known by: by the first of its policies. Others about the same key may have another
+    /// one, and go by the script's order.
+    key: u128,
+    takes: PlainTakes,
 }
 
 impl PlainPack {
     /// `None` when the checks ask for something else, or of more than one key.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
         let (first, others) = checks.split_first()?;
-        if !others.iter().all(|other| are_together(first, other)) {
+        let is_shadow = checks.iter().any(|check| check.is_shadow);
+        if is_shadow || !others.iter().all(|other| are_together(first, other)) {
             return None;
         }
-        let mut takes = Vec::with_capacity(checks.len());
-        for check in checks {
-            let plain = PlainTake::of(&check.algorithm, &check.action);
-            takes.push(Take {
-                plain: plain.filter(|_| !check.is_shadow)?,
-                check: OwnedCheck::of(check),
-            });
-        }
         Some(Box::new(Self {
-            now,
-            takes,
-            noted: None,
+            key: first.fingerprint(),
+            takes: PlainTakes::of(checks, now)?,
         }))
     }
 
-    fn first(&self) -> Check<'_> {
-        self.takes[0].check.check()
-    }
-
-    /// Whether it asks the same of its key as the other one of its own.
-    fn asks_as(&self, other: &Self) -> bool {
-        let is_same = |(one, other): (&Take, &Take)| {
-            one.check.is_of_policy(&other.check)
-                && one.plain == other.plain
-                && one.check.is_in_group() == other.check.is_in_group()
-        };
-        let pairs = || self.takes.iter().zip(&other.takes);
-        self.takes.len() == other.takes.len() && pairs().all(is_same)
+    pub(super) fn is_noted(&mut self, noted: Option<Noted>) {
+        self.takes.noted = noted;
     }
 }
 
 impl Passenger for PlainPack {
-    /// That of the first of its policies: others about the same key may have another one, and go by the
-    /// script's order.
-    fn fingerprint(&self) -> u128 {
-        self.first().fingerprint()
+    fn keys(&self) -> &[u128] {
+        slice::from_ref(&self.key)
     }
 }
 
@@ -107,16 +67,21 @@ impl Sharing for PlainPack {
         server.trips_of_packs()
     }
 
+    fn stop(&self) -> u128 {
+        self.key
+    }
+
     fn goes_with_other_keys(&self) -> bool {
         true
     }
 
     fn noted(&mut self) -> Option<&mut Noted> {
-        self.noted.as_mut()
+        self.takes.noted.as_mut()
     }
 
     fn together(packs: &[&Self], prefix: &Prefix) -> Option<Together> {
-        Together::of(packs, prefix)
+        let takes: Vec<_> = packs.iter().map(|pack| &pack.takes).collect();
+        Together::of(&takes, prefix)
     }
 
     async fn ask(server: &Server, together: &Together) -> Result<Readings<Owed>, StoreError> {
@@ -128,8 +93,8 @@ impl Sharing for PlainPack {
         server: &Server,
         trip: Trip<Self>,
     ) -> Result<Decisions, StoreError> {
-        let question = Alone::of(&self, server.prefix());
-        let reply = server.send(&question, self.first().subject).await?;
+        let question = Alone::of(&self.takes, server.prefix());
+        let reply = server.send(&question, self.takes.subject()).await?;
         match Alone::read(&reply, self.takes.len())? {
             Some(owed) => Ok(self.decided(owed)),
             None => {
@@ -140,28 +105,11 @@ impl Sharing for PlainPack {
     }
 
     async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
-        let checks: Vec<_> = self.takes.iter().map(|take| take.check.check()).collect();
-        let answer = server.ask_any(&checks).await;
-        told(self.noted, answer)
+        self.takes.ask_otherwise(server).await
     }
 
     fn decided(self: Box<Self>, owed: Owed) -> Decisions {
-        let each = || self.takes.iter().zip(&owed.debts);
-        let fitting = each().map(|(take, debt)| take.plain.fitting(*debt)).min();
-        let (fitting, behind) = (fitting.unwrap_or_default(), owed.behind.into());
-        let decisions = each().map(|(take, debt)| {
-            let reading = take.plain.read_after(*debt, fitting.min(behind));
-            // None of them is in shadow, or a penalty: all are carried out, or none.
-            let check = &take.check;
-            check
-                .algorithm
-                .decide(&reading, &check.action, fitting > behind)
-        });
-        let decisions: Decisions = decisions.collect();
-        if let Some(noted) = self.noted {
-            noted.decided(&decisions);
-        }
-        decisions
+        self.takes.decided(owed)
     }
 }
 

@@ -11,6 +11,7 @@ use super::keys::Prefix;
 use super::lane::{Failed, Lane};
 use super::places::Places;
 use super::plain_pack::PlainPack;
+use super::plain_several::PlainSeveral;
 use super::reply::Expected;
 use super::script::{Question, Scripted};
 use super::shared_trips::{SharedTrips, Told, Turn};
@@ -34,6 +35,7 @@ struct Shared {
     clock: Option<Arc<dyn Clock>>,
     trips_of_takes: SharedTrips<Take>,
     trips_of_packs: SharedTrips<PlainPack>,
+    trips_of_several: SharedTrips<PlainSeveral>,
     places: Places,
 }
 
@@ -58,6 +60,7 @@ enum Asked {
     Nothing,
     Take(Box<Take>),
     PlainPack(Box<PlainPack>),
+    PlainSeveral(Box<PlainSeveral>),
     Any(Box<Any>),
     Split(Vec<Part>),
 }
@@ -77,6 +80,7 @@ impl Server {
             clock,
             trips_of_takes: SharedTrips::default(),
             trips_of_packs: SharedTrips::default(),
+            trips_of_several: SharedTrips::default(),
             places: Places::default(),
         }))
     }
@@ -101,6 +105,10 @@ impl Server {
         &self.0.trips_of_packs
     }
 
+    pub(super) fn trips_of_several(&self) -> &SharedTrips<PlainSeveral> {
+        &self.0.trips_of_several
+    }
+
     pub(super) fn trip(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Trip {
         let mut trip = Trip {
             server: self.clone(),
@@ -109,7 +117,8 @@ impl Server {
         };
         match &mut trip.asked {
             Asked::Take(take) => take.noted = noted,
-            Asked::PlainPack(pack) => pack.noted = noted,
+            Asked::PlainPack(pack) => pack.is_noted(noted),
+            Asked::PlainSeveral(several) => several.is_noted(noted),
             _ => trip.noted = noted.map(Box::new),
         }
         trip
@@ -128,6 +137,8 @@ impl Server {
             Asked::Take(take)
         } else if let Some(pack) = PlainPack::of(checks, now) {
             Asked::PlainPack(pack)
+        } else if let Some(several) = PlainSeveral::of(checks, now) {
+            Asked::PlainSeveral(several)
         } else {
             Asked::Any(Box::new(Any {
                 question: Question::new(checks, prefix, now),
@@ -218,6 +229,9 @@ impl Trip {
             Asked::Nothing => Ok(Decisions::default()),
             Asked::Take(take) => return Ok(server.answer_shared(take).await?.into()),
             Asked::PlainPack(pack) => return Box::pin(server.answer_shared(pack)).await,
+            Asked::PlainSeveral(several) => {
+                return Box::pin(server.answer_shared(several)).await;
+            }
             Asked::Any(any) => Box::pin(server.answer_any(&any)).await,
             Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
         };

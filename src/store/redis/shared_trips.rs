@@ -2,7 +2,7 @@
 //! and many keys share what a script costs whatever it does.
 //!
 //! Where nothing is under way, a take is asked about at once. Those that come meanwhile wait until a trip is
-//! back, and then go together: on one server mostly those of whatever keys, else those of one key.
+//! back, and then go together: on one server mostly those of whatever keys, else those of one key or subject.
 
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;
@@ -41,8 +41,8 @@ struct Waiting<Q: Sharing> {
 }
 
 impl<Q: Sharing> Passenger for Waiting<Q> {
-    fn fingerprint(&self) -> u128 {
-        self.question.fingerprint()
+    fn keys(&self) -> &[u128] {
+        self.question.keys()
     }
 }
 
@@ -75,14 +75,13 @@ impl<Q: Sharing> Default for SharedTrips<Q> {
 impl<Q: Sharing> SharedTrips<Q> {
     /// Lets a question go, or wait for the next trip.
     pub(super) fn enter(server: &Server, question: Box<Q>) -> Turn<Q> {
-        let key = question.fingerprint();
         let (number, most_trips) = match server.servers() {
             Servers::One(_) if question.goes_with_other_keys() => (OF_ALL_KEYS, MOST_TRIPS_OF_ALL),
-            _ => (key, 1),
+            _ => (question.stop(), 1),
         };
         let mut stops = Q::trips(server).lock(number);
         let stop = stops.entry(number).or_insert_with(|| Stop::new(most_trips));
-        match stop.go_alone(key) {
+        match stop.go_alone(question.keys()) {
             Some(trip) => Turn::Go(Trip::new(server.clone(), number, trip), question),
             None => {
                 let (told, turn) = oneshot::channel();

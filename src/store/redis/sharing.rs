@@ -23,6 +23,9 @@ pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
 
     fn trips(server: &Server) -> &SharedTrips<Self>;
 
+    /// The stop from which it goes when it shares scripts with others about its keys only.
+    fn stop(&self) -> u128;
+
     /// Whether it may share a script with others about other keys, where one reaches them.
     fn goes_with_other_keys(&self) -> bool;
 

@@ -6,15 +6,17 @@ use super::fingerprints::{ByFingerprint, FingerprintSet};
 
 /// So many takes share a trip, at most: a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
+/// So many keys are on a trip, at most, where takes have several, for the same reason.
+const MOST_KEYS: usize = 256;
 
 /// What waits at a stop.
 pub(super) trait Passenger {
-    /// What its key is known by.
-    fn fingerprint(&self) -> u128;
+    /// What its keys are known by, one at least.
+    fn keys(&self) -> &[u128];
 }
 
 /// A stop: the trips under way from it, and who waits for the next. No key is ever on two of them, so
-/// that the takes of a key are judged in the order in which they came.
+/// that the takes of a key are judged in the order in which they came, those of several in that of each.
 pub(super) struct Stop<P> {
     most_trips: usize,
     trips: SmallVec<[Trip; 2]>,
@@ -40,14 +42,15 @@ pub(super) enum Others {
 }
 
 enum Keys {
-    One(u128),
+    /// Of one take.
+    Few(SmallVec<[u128; 1]>),
     Many(FingerprintSet),
 }
 
 impl Keys {
     fn has(&self, key: u128) -> bool {
         match self {
-            Self::One(one) => *one == key,
+            Self::Few(keys) => keys.contains(&key),
             Self::Many(keys) => keys.contains(&key),
         }
     }
@@ -69,10 +72,13 @@ impl<P: Passenger> Stop<P> {
         self.trips.is_empty() && self.waiting.is_empty()
     }
 
-    /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
-    pub(super) fn go_alone(&mut self, key: u128) -> Option<u64> {
-        let may_go = self.trips.len() < self.most_trips && !self.is_under_way(key);
-        may_go.then(|| self.begin(1, Keys::One(key)))
+    /// Lets a take of these keys go by itself, at once: the number of its trip. `None` when it has to wait.
+    pub(super) fn go_alone(&mut self, keys: &[u128]) -> Option<u64> {
+        let may_go = self.trips.len() < self.most_trips
+            && !self.are_under_way(keys)
+            // Those who wait for one of several keys have come first for the others, too.
+            && (keys.len() == 1 || !self.are_waited_for(keys));
+        may_go.then(|| self.begin(1, Keys::Few(keys.into())))
     }
 
     pub(super) fn wait(&mut self, passenger: P) {
@@ -109,17 +115,24 @@ impl<P: Passenger> Stop<P> {
         let share = (under_way + self.waiting.len()).div_ceil(self.most_trips);
         let room = share.min(MOST_TOGETHER);
         let mut keys = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
+        // Of those who stay and have several: nobody who comes later goes before them.
+        let mut kept = FingerprintSet::default();
         let (mut going, mut staying) = (Vec::with_capacity(room), Vec::new());
         for passenger in std::mem::take(&mut self.waiting) {
-            let key = passenger.fingerprint();
+            let own = passenger.keys();
             let goes = going.len() < MOST_TOGETHER
-                && !self.is_under_way(key)
+                && (going.is_empty() || keys.len() + own.len() <= MOST_KEYS)
+                && !self.are_under_way(own)
+                && !own.iter().any(|key| kept.contains(key))
                 // All of a key who can, go together.
-                && (going.len() < share || keys.contains(&key));
+                && (going.len() < share || own.iter().any(|key| keys.contains(key)));
             if goes {
-                keys.insert(key);
+                keys.extend(own);
                 going.push(passenger);
             } else {
+                if own.len() > 1 {
+                    kept.extend(own);
+                }
                 staying.push(passenger);
             }
         }
@@ -141,8 +154,14 @@ impl<P: Passenger> Stop<P> {
         self.last_number
     }
 
-    fn is_under_way(&self, key: u128) -> bool {
-        self.trips.iter().any(|trip| trip.keys.has(key))
+    fn are_under_way(&self, keys: &[u128]) -> bool {
+        let mut trips = self.trips.iter();
+        trips.any(|trip| keys.iter().any(|key| trip.keys.has(*key)))
+    }
+
+    fn are_waited_for(&self, keys: &[u128]) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|passenger| passenger.keys().iter().any(|key| keys.contains(key)))
     }
 }
 

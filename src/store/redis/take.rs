@@ -1,7 +1,9 @@
 //! `Take`: a question that may share a trip with others, and `Together`: those that do.
 
+use std::slice;
+
 use super::error::is_other_form;
-use super::keys::{Prefix, field};
+use super::keys::{Prefix, shares_its_key};
 use super::lane::Failed;
 use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
@@ -45,7 +47,7 @@ impl Take {
             && !check.is_shadow;
         let plain = PlainTake::of(&check.algorithm, &check.action);
         // Among others in one key it is leaner as a pack of one.
-        let is_pack = plain.is_some() && !field(check).is_empty();
+        let is_pack = plain.is_some() && shares_its_key(check);
         (may_share && !is_pack).then(|| {
             Box::new(Self {
                 fingerprint: check.state_fingerprint(),
@@ -64,8 +66,8 @@ impl Take {
 }
 
 impl Passenger for Take {
-    fn fingerprint(&self) -> u128 {
-        self.fingerprint
+    fn keys(&self) -> &[u128] {
+        slice::from_ref(&self.fingerprint)
     }
 }
 
@@ -76,6 +78,10 @@ impl Sharing for Take {
 
     fn trips(server: &Server) -> &SharedTrips<Self> {
         server.trips_of_takes()
+    }
+
+    fn stop(&self) -> u128 {
+        self.fingerprint
     }
 
     fn goes_with_other_keys(&self) -> bool {

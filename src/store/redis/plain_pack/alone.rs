@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 
-use super::{Debts, Owed, PlainPack, TEXT, msgpack};
+use super::{TEXT, msgpack};
 use crate::error::StoreError;
 use crate::store::redis::keys::{Prefix, field};
 use crate::store::redis::plain;
+use crate::store::redis::plain_takes::{Debts, Owed, PlainTakes};
 use crate::store::redis::reply::bad;
 use crate::store::redis::script::{Script, Scripted};
 use crate::time::Micros;
@@ -24,13 +25,13 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    pub(super) fn of(pack: &PlainPack, prefix: &Prefix) -> Self {
-        let mut takes = Vec::with_capacity(pack.takes.len() * 48);
-        msgpack::array_of(&mut takes, pack.takes.len() * 3);
-        for take in &pack.takes {
-            msgpack::text(&mut takes, &field(&take.check.check()));
-            msgpack::number(&mut takes, take.plain.cost_us);
-            msgpack::number(&mut takes, take.plain.room_us);
+    pub(super) fn of(pack: &PlainTakes, prefix: &Prefix) -> Self {
+        let mut takes = Vec::with_capacity(pack.len() * 48);
+        msgpack::array_of(&mut takes, pack.len() * 3);
+        for (check, price) in pack.checks().zip(pack.prices()) {
+            msgpack::text(&mut takes, &field(&check));
+            msgpack::number(&mut takes, price.cost_us);
+            msgpack::number(&mut takes, price.room_us);
         }
         Self {
             key: prefix.key(&pack.first()),

@@ -3,9 +3,9 @@
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use super::PlainPack;
 use super::msgpack;
 use crate::store::redis::keys::field;
+use crate::store::redis::plain_takes::PlainTakes;
 
 /// Equal packs about a key, one behind the other.
 pub(super) struct Run {
@@ -27,13 +27,13 @@ pub(super) struct Row {
 }
 
 /// The rows of these keys, in their order.
-pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainPack]) -> Vec<Row> {
+pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainTakes]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut before: Option<&Run> = None;
     for (position, run) in keys.flat_map(|runs| runs.iter().enumerate()) {
         let (is_first, pack) = (position == 0, packs[run.first]);
         let is_alike = before
-            .is_some_and(|before| before.packs == run.packs && packs[before.first].asks_as(pack));
+            .is_some_and(|before| before.packs == run.packs && packs[before.first].ask_as(pack));
         match rows.last_mut() {
             Some(row) if is_first && is_alike && row.keys > 0 => row.keys += 1,
             _ => rows.push(Row::of(pack, run.packs, usize::from(is_first))),
@@ -44,15 +44,15 @@ pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainPack
 }
 
 impl Row {
-    fn of(pack: &PlainPack, packs: u32, keys: usize) -> Self {
-        let mut fields = Vec::with_capacity(pack.takes.len() * 32);
-        let mut prices = Vec::with_capacity(pack.takes.len() * 20);
-        msgpack::array_of(&mut fields, pack.takes.len());
-        msgpack::array_of(&mut prices, pack.takes.len() * 2);
-        for take in &pack.takes {
-            msgpack::text(&mut fields, &field(&take.check.check()));
-            msgpack::number(&mut prices, take.plain.cost_us);
-            msgpack::number(&mut prices, take.plain.room_us);
+    fn of(pack: &PlainTakes, packs: u32, keys: usize) -> Self {
+        let mut fields = Vec::with_capacity(pack.len() * 32);
+        let mut prices = Vec::with_capacity(pack.len() * 20);
+        msgpack::array_of(&mut fields, pack.len());
+        msgpack::array_of(&mut prices, pack.len() * 2);
+        for (check, price) in pack.checks().zip(pack.prices()) {
+            msgpack::text(&mut fields, &field(&check));
+            msgpack::number(&mut prices, price.cost_us);
+            msgpack::number(&mut prices, price.room_us);
         }
         Self {
             fields,

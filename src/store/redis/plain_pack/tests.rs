@@ -98,7 +98,7 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
         })
         .collect();
     assert_eq!(arguments[2], b"4");
-    let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].first()));
+    let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].takes.first()));
     assert_eq!(arguments[3..7], keys);
     // Who has come how often, and so many keys in a row.
     let rows = arguments[8..].chunks(4);

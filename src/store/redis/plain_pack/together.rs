@@ -5,15 +5,16 @@ use std::sync::LazyLock;
 use redis::{Cmd, Value};
 use smallvec::{SmallVec, smallvec};
 
+use super::BATCH_TEXT;
 use super::msgpack;
 use super::rows::{Row, Run, Runs, rows};
-use super::{BATCH_TEXT, Debts, Owed, PlainPack};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
 use crate::store::redis::fingerprints::FingerprintMap;
 use crate::store::redis::keys::{self, Prefix};
 use crate::store::redis::plain::MOST_DEBT_US;
+use crate::store::redis::plain_takes::{Debts, Owed, PlainTakes};
 use crate::store::redis::reply::{bad, by_key, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::sharing::Readings;
@@ -48,8 +49,8 @@ struct Place {
 
 impl Together {
     /// `None` of no packs.
-    pub(super) fn of(packs: &[&PlainPack], prefix: &Prefix) -> Option<Self> {
-        let subject = packs.first()?.first().subject;
+    pub(super) fn of(packs: &[&PlainTakes], prefix: &Prefix) -> Option<Self> {
+        let subject = packs.first()?.subject();
         let mut keys: Vec<Key> = Vec::with_capacity(packs.len());
         let mut keys_of: FingerprintMap<SmallVec<[usize; 1]>> = FingerprintMap::default();
         keys_of.reserve(packs.len());
@@ -71,7 +72,7 @@ impl Together {
                 key,
                 run,
                 behind,
-                takes: pack.takes.len(),
+                takes: pack.len(),
             }
         });
         let places = places.collect();
@@ -107,9 +108,9 @@ impl Together {
 
 impl Key {
     /// In which run the pack at this position is, behind how many others.
-    fn add(&mut self, position: usize, packs: &[&PlainPack]) -> (usize, u32) {
+    fn add(&mut self, position: usize, packs: &[&PlainTakes]) -> (usize, u32) {
         match self.runs.last_mut() {
-            Some(run) if packs[run.first].asks_as(packs[position]) => run.packs += 1,
+            Some(run) if packs[run.first].ask_as(packs[position]) => run.packs += 1,
             _ => self.runs.push(Run {
                 first: position,
                 packs: 1,

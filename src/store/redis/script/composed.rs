@@ -195,6 +195,7 @@ pub(in crate::store::redis) fn commands() -> Vec<String> {
             redis::plain_batch::TEXT,
             redis::plain_pack::TEXT,
             redis::plain_pack::BATCH_TEXT,
+            redis::plain_several::TEXT,
         ])
         .flat_map(|text| text.split("call(\"").skip(1));
     let mut commands: Vec<_> = calls

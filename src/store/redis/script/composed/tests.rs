@@ -4,16 +4,17 @@ use crate::algorithm::{Action, Algorithm, Penalty};
 use crate::key::{Key, Subject};
 use crate::limit::{Limit, per_second};
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::{plain, plain_batch, plain_pack, self_test};
+use crate::store::redis::{plain, plain_batch, plain_pack, plain_several, self_test};
 use crate::store::{FailureMode, PolicyId};
 use crate::time::{Micros, SECOND};
 
 /// The scripts that are sent as they are.
-const WHOLE: [&str; 5] = [
+const WHOLE: [&str; 6] = [
     plain::TEXT,
     plain_batch::TEXT,
     plain_pack::TEXT,
     plain_pack::BATCH_TEXT,
+    plain_several::TEXT,
     self_test::TEXT,
 ];
 

@@ -1,0 +1,141 @@
+-- plain_several: judge questions that came together, each of plain takes of several keys: all that are enforced
+-- are taken, or none; first come first served. Stands in place of decide, and of shadow, where it can.
+-- KEYS[n]           state keys  strings, distinct: paid_us, as plain has it
+-- ARGV[1]           now_us      integer; 0 asks the server's clock
+-- ARGV[2]           keys        of each take of each question its key: n, in two bytes. Empty: the next one
+-- ARGV[row]         takes       integer > 0; of so many takes is each of some questions that are alike, the next
+--                               ones; row = 3, then row + 3 + 3 * takes
+-- ARGV[row + 1]     questions   integer > 0; how many questions
+-- ARGV[row + 2]     times       integer > 0; how often each is asked, one time after the other
+-- ARGV[row + 3n]      cost_us   integer > 0; what take n costs in time
+-- ARGV[row + 3n + 1]  room_us   integer >= 0; the most debt with which it fits
+-- ARGV[row + 3n + 2]  shadow    0|1; whether it holds up no other
+-- Returns  for each take of each question debt_us, before the first time; those that are enforced are taken each
+--          time when none owes more than its room by then, and with them those in shadow that fit. In place of
+--          that -1 of a foreign value: nothing is taken, and another script is to be asked; and of the first take
+--          the error of a server that does not write, when something would be taken
+-- Writes   each key that is taken of, as plain does; whatever fails, does so before the first write
+-- Mirrors  src/algorithm/plain.rs
+local call, floor, ceil = redis.call, math.floor, math.ceil
+local now, asked_keys = ARGV[1] + 0, ARGV[2]
+if now == 0 then
+  local clock = call("TIME")
+  now = clock[1] * 1000000 + clock[2]
+end
+
+local texts, missing = call("MGET", unpack(KEYS)), {}
+for at = 1, #KEYS do
+  if (texts[at] or "") == "" then
+    texts[at], missing[#missing + 1] = "", KEYS[at]
+  end
+end
+local are_whole = string.find(table.concat(texts), "^%d*$")
+-- MGET tells nothing of what is no string, and an empty one is nobody's state.
+local are_missing = #missing == 0 or call("EXISTS", unpack(missing)) == 0
+
+-- Of each key what it owes, below zero of one that has paid; false of a foreign value.
+local owed = {}
+for at = 1, #KEYS do
+  local text, debt = texts[at], 0
+  if text ~= "" then
+    debt = (are_whole or string.find(text, "^%d+$")) and text - now
+  elseif not are_missing and call("EXISTS", KEYS[at]) == 1 then
+    debt = false
+  end
+  owed[at] = debt
+end
+
+-- The answers, and what each key owes in the end. `unwritable` is why nothing can be taken, where it cannot.
+local function judge(unwritable)
+  local debts, answers = {}, {}
+  local costs, rooms, shadows, keys, fits = {}, {}, {}, {}, {}
+  for at = 1, #owed do
+    debts[at] = owed[at]
+  end
+  local row, answered = 3, 0
+  while row < #ARGV do
+    local takes, questions, times = ARGV[row] + 0, ARGV[row + 1] + 0, ARGV[row + 2] + 0
+    for take = 1, takes do
+      local at = row + 3 * take
+      costs[take], rooms[take], shadows[take] = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] == "1"
+    end
+    for _ = 1, questions do
+      local fitting = times
+      for take = 1, takes do
+        local at = answered + take
+        if asked_keys ~= "" then
+          local high, low = string.byte(asked_keys, 2 * at - 1, 2 * at)
+          at = high * 256 + low
+        end
+        local debt, own = debts[at], times
+        if not debt then
+          debt, fitting = -1, 0
+        elseif debt < 0 then
+          debt = 0
+          debts[at] = 0
+        end
+        if debt > rooms[take] then
+          own = 0
+        elseif times > 1 then
+          own = floor((rooms[take] - debt) / costs[take]) + 1
+        end
+        if own < fitting and not shadows[take] then
+          fitting = own
+        end
+        keys[take], fits[take], answers[answered + take] = at, own, debt
+      end
+      if fitting > 0 and unwritable then
+        answers[answered + 1] = unwritable
+      elseif fitting > 0 then
+        for take = 1, takes do
+          local at, taken = keys[take], fits[take]
+          if taken > fitting then
+            taken = fitting
+          end
+          debts[at] = debts[at] + costs[take] * taken
+        end
+      end
+      answered = answered + takes
+    end
+    row = row + 3 + 3 * takes
+  end
+  return answers, debts
+end
+
+-- Numbers as commands take them. Many keys are written alike.
+local texts_of = {}
+local function text_of(number)
+  local text = texts_of[number]
+  if not text then
+    text = string.format("%.0f", number)
+    texts_of[number] = text
+  end
+  return text
+end
+
+local function write(debts)
+  for at = 1, #KEYS do
+    local before, debt = owed[at], debts[at]
+    if debt and debt > 0 and debt > before then
+      local key, paid = KEYS[at], now + debt
+      local ends = ceil(paid / 1000000) * 1000
+      if before <= 0 then
+        call("SET", key, text_of(paid), "PXAT", text_of(ends))
+      else
+        local sum = debt - before
+        call("INCRBY", key, text_of(sum))
+        if (paid - 1) % 1000000 < sum then
+          call("PEXPIREAT", key, text_of(ends))
+        end
+      end
+    end
+  end
+end
+
+local answers, debts = judge()
+-- A server that does not write refuses the first write, and then none was made.
+local is_written, why = pcall(write, debts)
+if not is_written then
+  answers = judge(type(why) == "table" and why or {err = why})
+end
+return answers

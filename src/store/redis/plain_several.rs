@@ -1,0 +1,125 @@
+//! Plain takes of several keys: of policies that are in no group, also about different subjects.
+
+use smallvec::SmallVec;
+
+use super::keys::{Prefix, shares_its_key};
+use super::plain_takes::{Owed, PlainTakes};
+use super::server::Server;
+use super::shared_trips::{SharedTrips, Trip};
+use super::sharing::{Readings, Sharing};
+use super::stop::Passenger;
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::store::Check;
+use crate::store::deny_cache::asked::Asked as Noted;
+use crate::time::Micros;
+
+mod together;
+
+use together::Together;
+
+pub(super) const TEXT: &str = include_str!("../../../lua/plain_several.lua");
+
+/// A question of more takes goes by the script for everything: it is much of a trip by itself.
+const MOST_TAKES: usize = 64;
+
+/// The question.
+pub(super) struct PlainSeveral {
+    /// What its keys are known by, all different.
+    keys: SmallVec<[u128; 5]>,
+    takes: PlainTakes,
+}
+
+impl PlainSeveral {
+    /// `None` when the checks ask for something else.
+    pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
+        if checks.len() > MOST_TAKES || checks.iter().any(shares_its_key) {
+            return None;
+        }
+        let keys: SmallVec<[u128; 5]> = checks.iter().map(Check::state_fingerprint).collect();
+        let mut each = keys.iter().enumerate();
+        if each.any(|(position, key)| keys[..position].contains(key)) {
+            return None;
+        }
+        Some(Box::new(Self {
+            keys,
+            takes: PlainTakes::of(checks, now)?,
+        }))
+    }
+
+    pub(super) fn is_noted(&mut self, noted: Option<Noted>) {
+        self.takes.noted = noted;
+    }
+
+    /// Whether it asks the same of the same keys as the other one.
+    fn asks_as(&self, other: &Self) -> bool {
+        self.keys == other.keys && self.takes.cost_as(&other.takes)
+    }
+}
+
+impl Passenger for PlainSeveral {
+    fn keys(&self) -> &[u128] {
+        &self.keys
+    }
+}
+
+impl Sharing for PlainSeveral {
+    type Together = Together;
+    type Read = Owed;
+    type Decided = Decisions;
+
+    fn trips(server: &Server) -> &SharedTrips<Self> {
+        server.trips_of_several()
+    }
+
+    /// In a cluster they are about one subject, whose keys are in one slot.
+    fn stop(&self) -> u128 {
+        self.takes.subject().to_u128()
+    }
+
+    fn goes_with_other_keys(&self) -> bool {
+        true
+    }
+
+    fn noted(&mut self) -> Option<&mut Noted> {
+        self.takes.noted.as_mut()
+    }
+
+    fn together(questions: &[&Self], prefix: &Prefix) -> Option<Together> {
+        Together::of(questions, prefix)
+    }
+
+    async fn ask(server: &Server, together: &Together) -> Result<Readings<Owed>, StoreError> {
+        together.read(&server.send(together, together.subject()).await?)
+    }
+
+    async fn ask_alone(
+        self: Box<Self>,
+        server: &Server,
+        trip: Trip<Self>,
+    ) -> Result<Decisions, StoreError> {
+        let alone = Together::of(&[&self], server.prefix());
+        let read = match alone {
+            Some(alone) => Self::ask(server, &alone).await?.pop(),
+            None => None,
+        };
+        match read.transpose()?.flatten() {
+            Some(owed) => Ok(self.decided(owed)),
+            None => {
+                drop(trip);
+                self.ask_otherwise(server).await
+            }
+        }
+    }
+
+    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
+        self.takes.ask_otherwise(server).await
+    }
+
+    fn decided(self: Box<Self>, owed: Owed) -> Decisions {
+        self.takes.decided(owed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! `Together`: questions that share a trip, and what is owed before each of them.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Value};
+
+use super::{PlainSeveral, TEXT};
+use crate::algorithm::PlainTake;
+use crate::error::StoreError;
+use crate::key::Subject;
+use crate::store::redis::error::of_question;
+use crate::store::redis::fingerprints::{ByFingerprint, FingerprintMap};
+use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::plain;
+use crate::store::redis::plain_takes::{Debts, Owed};
+use crate::store::redis::reply::{answers, by_key};
+use crate::store::redis::script::{Script, Scripted};
+use crate::store::redis::sharing::Readings;
+use crate::time::Micros;
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+
+/// About so long are the arguments of a take.
+const BYTES_A_TAKE: usize = 40;
+
+/// Questions that share a trip, in the order in which they came.
+pub(in crate::store::redis) struct Together {
+    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    subject: Subject,
+    now: Micros,
+    /// Of the keys, one behind the other.
+    names: Vec<u8>,
+    /// Where each name ends.
+    name_ends: Vec<usize>,
+    /// Of each take of each run, the position of its key, from 1 on.
+    positions: Vec<u16>,
+    rows: Vec<Row>,
+    /// The takes of each run of equal questions.
+    takes_of_runs: Vec<usize>,
+    /// Of each question, in which run it is, behind how many others.
+    places: Vec<(usize, u32)>,
+}
+
+/// Runs of equal questions that have the same prices and are as long.
+struct Row {
+    times: u32,
+    runs: usize,
+    /// Of each take of a question, and whether it is in shadow.
+    prices: Vec<(PlainTake, bool)>,
+}
+
+/// Equal questions, one behind the other: the first of them.
+struct Run<'a> {
+    question: &'a PlainSeveral,
+    times: u32,
+}
+
+impl Together {
+    /// `None` of no questions.
+    pub(super) fn of(questions: &[&PlainSeveral], prefix: &Prefix) -> Option<Self> {
+        let (runs, places) = runs(questions);
+        let takes = runs.iter().map(|run| run.question.takes.len()).sum();
+        let mut together = Self {
+            subject: questions.first()?.takes.subject(),
+            now: questions.iter().map(|question| question.takes.now).max()?,
+            names: Vec::with_capacity(takes * keys::USUAL_LENGTH),
+            name_ends: Vec::with_capacity(takes),
+            positions: Vec::with_capacity(takes),
+            rows: Vec::new(),
+            takes_of_runs: Vec::with_capacity(runs.len()),
+            places,
+        };
+        let mut known = FingerprintMap::with_capacity_and_hasher(takes, ByFingerprint);
+        let mut before: Option<&Run<'_>> = None;
+        for run in &runs {
+            let is_alike = before.is_some_and(|before| {
+                before.times == run.times && before.question.takes.cost_as(&run.question.takes)
+            });
+            match together.rows.last_mut().filter(|_| is_alike) {
+                Some(row) => row.runs += 1,
+                None => together.rows.push(Row::of(run)),
+            }
+            let keys = run.question.keys.iter().copied();
+            for (key, check) in keys.zip(run.question.takes.checks()) {
+                let position = *known.entry(key).or_insert_with(|| {
+                    prefix.write_key(&check, &mut together.names);
+                    together.name_ends.push(together.names.len());
+                    together.name_ends.len() as u16
+                });
+                together.positions.push(position);
+            }
+            together.takes_of_runs.push(run.question.takes.len());
+            before = Some(run);
+        }
+        Some(together)
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    /// What is read of each question; `None` of one that has a key of another form.
+    ///
+    /// # Errors
+    ///
+    /// A reply of any other shape; and of a question, that the server does not write its keys.
+    pub(super) fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
+        let answers = by_key(answers(reply)?, self.takes_of_runs.iter().copied())?;
+        let read = self.places.iter().map(|(run, behind)| {
+            let answer = answers[*run];
+            if let Some(Value::ServerError(error)) = answer.first() {
+                return Err(of_question(error.clone().into()));
+            }
+            let debts: Option<Debts> = answer.iter().map(plain::debt).collect();
+            Ok(debts.map(|debts| Owed {
+                debts,
+                behind: *behind,
+            }))
+        });
+        Ok(read.collect())
+    }
+
+    /// The positions as the script reads them: none where each take has a key of its own.
+    fn positions(&self) -> Vec<u8> {
+        if self.positions.len() == self.name_ends.len() {
+            return Vec::new();
+        }
+        let each = self.positions.iter();
+        each.flat_map(|position| position.to_be_bytes()).collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.name_ends.iter().map(move |end| {
+            let name = &self.names[start..*end];
+            start = *end;
+            name
+        })
+    }
+}
+
+/// The runs of equal questions, and in which one each is, behind how many others.
+fn runs<'a>(questions: &[&'a PlainSeveral]) -> (Vec<Run<'a>>, Vec<(usize, u32)>) {
+    let mut runs: Vec<Run<'a>> = Vec::with_capacity(questions.len());
+    let mut places = Vec::with_capacity(questions.len());
+    for &question in questions {
+        match runs.last_mut() {
+            Some(run) if run.question.asks_as(question) => run.times += 1,
+            _ => runs.push(Run { question, times: 1 }),
+        }
+        let behind = runs.last().map_or(0, |run| run.times - 1);
+        places.push((runs.len() - 1, behind));
+    }
+    (runs, places)
+}
+
+impl Row {
+    fn of(run: &Run<'_>) -> Self {
+        let takes = &run.question.takes;
+        Self {
+            times: run.times,
+            runs: 1,
+            prices: takes.prices().zip(takes.shadows()).collect(),
+        }
+    }
+}
+
+impl Scripted for Together {
+    fn script(&self) -> &Script {
+        &SCRIPT
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let takes: usize = self.rows.iter().map(|row| row.prices.len() + 1).sum();
+        let mut command = Cmd::with_capacity(
+            5 + self.name_ends.len() + 3 * takes,
+            script.len() + keys::USUAL_LENGTH * (self.name_ends.len() + 1) + BYTES_A_TAKE * takes,
+        );
+        command.arg(verb).arg(script).arg(self.name_ends.len());
+        for name in self.names() {
+            command.arg(name);
+        }
+        command.arg(self.now.get()).arg(self.positions());
+        for row in &self.rows {
+            command.arg(row.prices.len()).arg(row.runs).arg(row.times);
+            for (price, is_shadow) in &row.prices {
+                command.arg(price.cost_us).arg(price.room_us);
+                command.arg(u8::from(*is_shadow));
+            }
+        }
+        command
+    }
+}

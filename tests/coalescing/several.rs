@@ -1,0 +1,399 @@
+//! Takes of several keys at once, of policies in no group, share trips whatever their keys: all or nothing each.
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::{Action, Algorithm, Ask, State, committed, decide};
+use tower_throttle::{
+    Answer, Check, Clock as _, DAY, Decision, FailureMode, HOUR, Key, Limit, Micros, PolicyId,
+    SECOND, Store as _, StoreErrorKind, Subject,
+};
+
+use super::{SLOW, Stage, assert_of_both_kinds};
+
+type Answered = Result<Vec<Decision>, StoreErrorKind>;
+
+/// A take: by a policy of this name, about this subject.
+type Asked<'a> = (&'a str, &'a str, Limit, u32);
+
+/// The same, and whether it is in shadow.
+type AskedOrShadow<'a> = (Asked<'a>, bool);
+
+const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
+const PLENTY: Limit = Limit::gcra(10_000, DAY);
+
+async fn take(stage: &Stage, asked: &[Asked<'_>]) -> Answered {
+    let enforced: Vec<_> = asked.iter().map(|asked| (*asked, false)).collect();
+    take_beside_shadows(stage, &enforced).await
+}
+
+async fn take_beside_shadows(stage: &Stage, asked: &[AskedOrShadow<'_>]) -> Answered {
+    let policies: Vec<_> = asked
+        .iter()
+        .map(|((name, ..), _)| PolicyId::new(name))
+        .collect();
+    let checks = asked.iter().zip(&policies);
+    let checks = checks.map(|(((_, subject, limit, cost), is_shadow), policy)| Check {
+        policy,
+        subject: Subject::from(&Key::from(*subject)),
+        algorithm: Algorithm::try_from(limit).unwrap(),
+        action: Action::spend(*cost),
+        is_shadow: *is_shadow,
+        on_store_failure: FailureMode::Deny,
+    });
+    let Answer::Pending(answer) = stage.store.ask(&checks.collect::<Vec<_>>()) else {
+        panic!("Redis takes a trip");
+    };
+    let answer = answer.await.map(|decisions| decisions.to_vec());
+    answer.map_err(|error| error.kind())
+}
+
+fn is_allowed(decisions: &[Decision]) -> bool {
+    decisions.iter().all(Decision::is_allowed)
+}
+
+/// What each of so many clients is answered, when they come together: by a policy for each, and two for all.
+async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
+    let names: Vec<_> = (0..clients)
+        .map(|client| format!("client-{client}"))
+        .collect();
+    let takes = names.iter().map(|name| async move {
+        let all = ["all", "all-again"].map(|policy| (policy, "all", PLENTY, 1));
+        take(stage, &[(name, "alice", LIMIT, 1), all[0], all[1]]).await
+    });
+    join_all(takes).await
+}
+
+fn key(policy: &str, subject: &str) -> String {
+    let subject = Subject::from(&Key::from(subject));
+    format!("throttle:gcra1:{{{subject}}}:{policy}")
+}
+
+fn query<T: redis::FromRedisValue>(stage: &Stage, command: &str, arguments: &[&str]) -> T {
+    stage
+        .server
+        .query(redis::cmd(command).arg(arguments).to_owned())
+}
+
+/// How many were taken of all in either way.
+fn taken_of_all(stage: &Stage) -> [u64; 2] {
+    let interval_us = DAY.as_micros() as u64 / 10_000;
+    ["all", "all-again"].map(|policy| {
+        let paid_us: Option<u64> = query(stage, "GET", &[&key(policy, "all")]);
+        paid_us.map_or(0, |paid_us| {
+            (paid_us - stage.clock.now().get()) / interval_us
+        })
+    })
+}
+
+/// Keys in Rust, of limits of their own.
+struct Keys {
+    names: Vec<String>,
+    limits: Vec<Limit>,
+    states: Vec<State>,
+}
+
+/// A question: which keys it is about, two at least, whether in shadow, and what it takes of each.
+#[derive(Clone, Debug)]
+struct Question {
+    keys: Vec<(usize, bool)>,
+    cost: u32,
+}
+
+impl Keys {
+    fn new(case: usize, bursts: Vec<u32>) -> Self {
+        let limits = bursts
+            .into_iter()
+            .map(|burst| Limit::gcra(1, SECOND).burst(burst));
+        let limits: Vec<_> = limits.collect();
+        Self {
+            names: (0..KEYS).map(|key| format!("case-{case}-{key}")).collect(),
+            states: (0..KEYS)
+                .map(|key| algorithm(limits[key]).untouched())
+                .collect(),
+            limits,
+        }
+    }
+
+    fn asked(&self, question: &Question) -> Vec<AskedOrShadow<'_>> {
+        let asked = question.keys.iter().map(|&(key, is_shadow)| {
+            let subject = ["alice", "bob"][key % 2];
+            (
+                (
+                    self.names[key].as_str(),
+                    subject,
+                    self.limits[key],
+                    question.cost,
+                ),
+                is_shadow,
+            )
+        });
+        asked.collect()
+    }
+
+    fn ask(&mut self, question: &Question, now: Micros) -> Vec<Decision> {
+        let action = Action::spend(question.cost);
+        let each = || question.keys.iter();
+        let algorithms: Vec<_> = each()
+            .map(|(key, _)| algorithm(self.limits[*key]))
+            .collect();
+        let asks = || {
+            let asks = each().zip(&algorithms);
+            asks.map(|((_, is_shadow), algorithm)| Ask {
+                is_shadow: *is_shadow,
+                ..Ask::enforced(algorithm, &action)
+            })
+        };
+        let readings = each().zip(&algorithms);
+        let readings: Vec<_> = readings
+            .map(|((key, _), algorithm)| algorithm.read(&self.states[*key], now, &action))
+            .collect();
+        let is_committed = committed(asks(), &readings);
+        let takes = each().zip(&algorithms).zip(&readings).zip(is_committed);
+        for ((((key, _), algorithm), reading), is_committed) in takes {
+            if is_committed {
+                algorithm.commit(&mut self.states[*key], now, &action, *reading);
+            }
+        }
+        decide(asks(), &readings).to_vec()
+    }
+}
+
+fn algorithm(limit: Limit) -> Algorithm {
+    Algorithm::try_from(&limit).unwrap()
+}
+
+/// Of so many keys that questions are about.
+const KEYS: usize = 10;
+
+fn questions() -> impl Strategy<Value = Vec<Question>> {
+    let keys = prop::sample::subsequence((0..KEYS).collect::<Vec<_>>(), 2..5).prop_shuffle();
+    // One at least is enforced: what only counts goes by the script for everything.
+    let shadows = prop::collection::vec(prop::bool::weighted(0.3), 3);
+    let question = (keys, shadows, 1_u32..6).prop_map(|(keys, shadows, cost)| Question {
+        keys: keys
+            .into_iter()
+            .zip(std::iter::once(false).chain(shadows))
+            .collect(),
+        cost,
+    });
+    let hot = prop::bool::ANY.prop_map(|is_shadow| Question {
+        keys: vec![(0, false), (1, is_shadow), (2, false)],
+        cost: 1,
+    });
+    // Whole runs of the same question.
+    let runs = (
+        prop_oneof![question, hot],
+        prop_oneof![3 => Just(1_usize), 1 => 2..8_usize],
+    );
+    let runs = prop::collection::vec(runs, 1..80);
+    runs.prop_map(|runs| {
+        let each = runs.into_iter();
+        each.flat_map(|(question, times)| vec![question; times])
+            .collect()
+    })
+}
+
+/// Those who come first are judged first, of every key that they share: there is one order for all.
+#[tokio::test]
+async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
+    let stage = Stage::start().await;
+    let mut runner = TestRunner::default();
+    let scripts = stage.scripts();
+    let (mut asked, mut denied, mut only_in_shadow) = (0, 0, 0);
+    for case in 0..60 {
+        let bursts = prop::collection::vec(5_u32..60, KEYS);
+        let rounds = prop::collection::vec(questions(), 2);
+        let (bursts, rounds) = (bursts, rounds).new_tree(&mut runner).unwrap().current();
+        let mut keys = Keys::new(case, bursts);
+        for questions in rounds {
+            let answers = questions.iter().map(|question| {
+                let (stage, asked) = (&stage, keys.asked(question));
+                async move { take_beside_shadows(stage, &asked).await.unwrap() }
+            });
+            let answers = join_all(answers).await;
+            for (question, answer) in questions.iter().zip(&answers) {
+                let expected = keys.ask(question, stage.clock.now());
+                assert_eq!(*answer, expected, "{question:?}");
+                let each = || question.keys.iter().zip(answer);
+                let mut of_enforced = each().filter(|((_, is_shadow), _)| !is_shadow);
+                let is_let_in = of_enforced.all(|(_, decision)| decision.is_allowed());
+                asked += 1;
+                denied += usize::from(!is_let_in);
+                only_in_shadow += usize::from(is_let_in && !is_allowed(answer));
+            }
+            stage.clock.advance(SECOND * 7 / 2);
+        }
+    }
+    assert_of_both_kinds(asked, denied);
+    assert!(only_in_shadow * 50 > asked, "{only_in_shadow} of {asked}");
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts < asked as u64 / 4, "{scripts} of {asked}");
+}
+
+#[tokio::test]
+async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let scripts = stage.scripts();
+    for round in 0..4 {
+        let answers = take_one_each(&stage, 500).await;
+        for answer in answers {
+            assert_eq!(is_allowed(&answer.unwrap()), round < 3);
+        }
+    }
+    assert_eq!(taken_of_all(&stage), [1_500; 2]);
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts <= 40, "{scripts} scripts");
+    let is_ours = |key: &String| !key.contains("warm-up");
+    for key in stage.server.keys().into_iter().filter(is_ours) {
+        let paid_us: u64 = query(&stage, "GET", &[&key]);
+        // In one step, to a millisecond.
+        let expiry = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
+        let (pttl, secs, us): (u64, u64, u64) = query(&stage, "EVAL", &[expiry, "1", &key]);
+        let expires_ms = secs * 1_000 + us / 1_000 + pttl;
+        let second_ends_ms = paid_us.div_ceil(1_000_000) * 1_000;
+        assert!(expires_ms.abs_diff(second_ends_ms) <= 1, "{key}");
+    }
+}
+
+/// However many ask the same of the same keys, each key is written once for each trip.
+#[tokio::test]
+async fn hot_keys_are_written_once_for_each_trip() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limits = [300, 200].map(|burst| Limit::gcra(1, DAY).burst(burst));
+    let asked = [("one", "hot", limits[0], 1), ("two", "hot", limits[1], 1)];
+    let writes = || stage.server.calls("set") + stage.server.calls("incrby");
+    let before = writes();
+    let answers = join_all((0..400).map(|_| take(&stage, &asked))).await;
+    let mut left: Vec<_> = answers
+        .into_iter()
+        .map(Result::unwrap)
+        .filter(|decisions| is_allowed(decisions))
+        .map(|decisions| decisions[1].remaining())
+        .collect();
+    left.sort_unstable();
+    assert!(left.into_iter().eq(0..200));
+    let writes = writes() - before;
+    assert!(writes <= 10, "{writes} writes");
+}
+
+#[tokio::test]
+async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let foreign = key("client-20", "alice");
+    let paid = format!("{}.0", stage.clock.now().get() + 5);
+    let texts = ["hello", "-7", "1.5", "nan", "0x7", "", &paid, "1e300"].map(|text| ("SET", text));
+    for (command, value) in texts.into_iter().chain([("RPUSH", "hello")]) {
+        let _: i64 = query(&stage, "DEL", &[&foreign]);
+        let _: redis::Value = query(&stage, command, &[&foreign, value]);
+        let before: Vec<u8> = query(&stage, "DUMP", &[&foreign]);
+        let (taken, scripts) = (taken_of_all(&stage), stage.scripts());
+        let answers = take_one_each(&stage, 40).await;
+        // The others share theirs, as ever.
+        let scripts = stage.scripts() - scripts;
+        assert!(scripts <= 8, "{value}: {scripts} scripts");
+        let mut allowed = 0;
+        for (position, answer) in answers.iter().enumerate() {
+            match position {
+                20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{value}"),
+                _ => allowed += u64::from(is_allowed(answer.as_ref().unwrap())),
+            }
+        }
+        assert_eq!(taken_of_all(&stage), taken.map(|taken| taken + allowed));
+        let after: Vec<u8> = query(&stage, "DUMP", &[&foreign]);
+        assert_eq!(before, after, "{value}");
+    }
+    // It is nobody's to expire.
+    let _: i64 = query(&stage, "DEL", &[&foreign]);
+}
+
+#[tokio::test]
+async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let paid_us = stage.clock.now().get() + HOUR.as_micros() as u64;
+    let state = format!("{}:1:3", paid_us - 1);
+    let _: () = query(
+        &stage,
+        "SET",
+        &[&key("client-20", "alice"), &state, "EX", "3600"],
+    );
+    for (position, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
+        let left = if position == 20 { 1 } else { 2 };
+        assert_eq!(answer.unwrap()[0].remaining(), left, "{position}");
+    }
+    assert_eq!(taken_of_all(&stage), [40; 2]);
+}
+
+/// Whoever needs no write is answered, as if nobody had asked who does.
+#[tokio::test]
+async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for _ in 0..3 {
+        take_one_each(&stage, 20).await;
+    }
+    let all = taken_of_all(&stage);
+    stage.server.set_full(true);
+    let answers = take_one_each(&stage, 40).await;
+    for (position, answer) in answers.into_iter().enumerate() {
+        match position {
+            0..20 => {
+                let decisions = answer.unwrap();
+                assert!(!decisions[0].is_allowed(), "{position}");
+                assert_eq!(decisions[1].remaining(), 10_000 - 60);
+            }
+            _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
+        }
+    }
+    assert_eq!(taken_of_all(&stage), all);
+    stage.server.set_full(false);
+    for answer in take_one_each(&stage, 40).await.split_off(20) {
+        assert_eq!(answer.unwrap()[0].remaining(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_master_any_more_fails_them_and_counts_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    // Of nobody there is.
+    let _: () = query(&stage, "REPLICAOF", &["127.0.0.1", "1"]);
+    let answers = take_one_each(&stage, 40).await;
+    assert_eq!(answers, vec![Err(StoreErrorKind::Busy); 40]);
+    let _: () = query(&stage, "REPLICAOF", &["NO", "ONE"]);
+    assert_eq!(taken_of_all(&stage), [0; 2]);
+}
+
+/// The limit for all of them is what they share, whichever ways they go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_on_several_threads_share_keys_to_the_last_permit() {
+    let stage = std::sync::Arc::new(Stage::start().await);
+    let limit = Limit::gcra(900, DAY);
+    let tasks = (0..8).map(|task: usize| {
+        let stage = std::sync::Arc::clone(&stage);
+        tokio::spawn(async move {
+            let names: Vec<_> = (0..20).map(|name| format!("name-{name}")).collect();
+            let mut had = 0;
+            for round in 0..10 {
+                let takes = (0..20).map(|number| {
+                    let name = names[(number * 7 + round + task) % 20].as_str();
+                    let own = Limit::gcra(50, DAY);
+                    let asked = [(name, "alice", own, 1), ("all", "all", limit, 1)];
+                    let stage = &stage;
+                    async move { take(stage, &asked).await.unwrap() }
+                });
+                let answers = join_all(takes).await;
+                had += answers.iter().filter(|answer| is_allowed(answer)).count();
+            }
+            had
+        })
+    });
+    let had: usize = join_all(tasks).await.into_iter().map(Result::unwrap).sum();
+    // 80 ask for each name, of which 50 may, 1 000 in all.
+    assert_eq!(had, 900);
+}

@@ -1,0 +1,72 @@
+//! Policies in no group over a cluster, about the same subject and about several.
+
+use futures_util::future::join_all;
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, PolicyId, RedisStore, Store, Subject,
+};
+
+use crate::cluster::SUBJECTS;
+use crate::support::cluster::Cluster;
+
+const FEW: Limit = Limit::gcra(30, DAY);
+const MANY: Limit = Limit::gcra(1_000, DAY);
+
+async fn take(store: &RedisStore, subjects: [&str; 2]) -> Decisions {
+    let policies = ["many", "few"].map(PolicyId::new);
+    let each = policies.iter().zip(subjects).zip([MANY, FEW]);
+    let checks: Vec<_> = each
+        .map(|((policy, subject), limit)| Check {
+            policy,
+            subject: Subject::from(&Key::from(subject)),
+            algorithm: Algorithm::try_from(&limit).unwrap(),
+            action: Action::spend(1),
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        })
+        .collect();
+    match store.ask(&checks) {
+        Answer::Pending(answer) => answer.await.unwrap(),
+        Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
+    }
+}
+
+/// How many of so many are let in, that come together.
+async fn let_in(store: &RedisStore, count: usize, subjects: [&str; 2]) -> usize {
+    let answers = join_all((0..count).map(|_| take(store, subjects))).await;
+    answers.iter().filter(|answer| answer.all_allow()).count()
+}
+
+fn scripts(cluster: &Cluster) -> u64 {
+    let nodes = cluster.masters.iter();
+    nodes.map(|node| node.calls("evalsha")).sum()
+}
+
+#[tokio::test]
+async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
+    let cluster = Cluster::start();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let store = store.without_deny_cache();
+    for subject in SUBJECTS {
+        let before = scripts(&cluster);
+        assert_eq!(let_in(&store, 100, [subject; 2]).await, 30, "{subject}");
+        let scripts = scripts(&cluster) - before;
+        assert!(scripts <= 10, "{subject}: {scripts} scripts");
+        // Those who were denied by one have taken nothing of the other.
+        let left = take(&store, [subject; 2]).await;
+        assert_eq!(left[0].remaining(), 1_000 - 30, "{subject}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_taken_of_one_subject_is_given_back_when_another_is_denied() {
+    let cluster = Cluster::start();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let store = store.without_deny_cache();
+    for subjects in SUBJECTS.windows(2) {
+        let subjects = [subjects[0], subjects[1]];
+        assert_eq!(let_in(&store, 40, subjects).await, 30, "{subjects:?}");
+        let left = take(&store, subjects).await;
+        assert_eq!(left[0].remaining(), 1_000 - 30, "{subjects:?}");
+    }
+}
