@@ -2,10 +2,12 @@
 -- first served, and of each key all of them or none. Stands in place of decide where it can, as plain_pack does.
 -- KEYS[n]      pack       strings, distinct: a msgpack map, see states
 -- ARGV[1]      now_us     integer; 0 asks the server's clock
--- ARGV[4n - 2] fields     msgpack array of strings: under which of a pack some takes stand
--- ARGV[4n - 1] prices     msgpack array: of each of these takes its cost_us and its room_us, as plain has them
--- ARGV[4n]     times      integer > 0; how often each key is asked for all of them, one time after the other
--- ARGV[4n + 1] keys       integer; how many keys, the next ones, are asked so; 0: the last one is, too
+-- ARGV[6n - 4] fields     msgpack array of strings: under which of a pack some takes stand
+-- ARGV[6n - 3] blank      a pack of just these fields in their order, all states zero
+-- ARGV[6n - 2] form       how `struct` reads and writes that: what stands before each state, and the state
+-- ARGV[6n - 1] prices     msgpack array: of each of these takes its cost_us and its room_us, as plain has them
+-- ARGV[6n]     times      integer > 0; how often each key is asked for all of them, one time after the other
+-- ARGV[6n + 1] keys       integer; how many keys, the next ones, are asked so; 0: the last one is, too
 -- Returns  for each key of each row 0 when nothing is owed, else what there is before the first time: the pack,
 --          when it has just these fields in their order, or debt_us of each take in 8 bytes. Each time all are
 --          taken when none owes more than its room by then. In place of that -1, when a state is no whole
@@ -15,6 +17,7 @@
 --          does
 -- Mirrors  src/algorithm/plain.rs
 local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
+local to_text, from_text, unpack = struct.pack, struct.unpack, unpack
 local now = ARGV[1] + 0
 if now == 0 then
   local clock = call("TIME")
@@ -23,14 +26,10 @@ end
 
 local texts = call("MGET", unpack(KEYS))
 
--- The second at whose end what is paid back by then expires.
-local function second_of(expires)
-  return ceil(expires / 1000000)
-end
-
--- Expiries as commands take them. Most keys of a trip expire within the same few seconds.
+-- Expiries as commands take them: the end of the second. Most keys of a trip expire within the same few.
 local ends_of = {}
-local function end_of(second)
+local function end_of(latest)
+  local second = ceil(latest / 1000000)
   local text = ends_of[second]
   if not text then
     text = string.format("%.0f", second * 1000)
@@ -39,35 +38,19 @@ local function end_of(second)
   return text
 end
 
--- How a pack of just these fields is written here: in their order, with each state in 8 bytes. So one call
--- reads it and one writes it, which is half of what cmsgpack costs. `image` is what stands before each state,
--- and behind it the state.
-local shapes = {}
-local function shape_of(fields)
-  if not shapes[fields] then
-    local names, image, form, size = cmsgpack.unpack(fields), {}, ">", 0
-    local count = #names
-    local before = count < 16 and string.char(128 + count) or "\222" .. struct.pack(">I2", count)
-    for take, name in ipairs(names) do
-      before = before .. cmsgpack.pack(name) .. "\207"
-      image[take * 2 - 1], image[take * 2] = before, 0
-      form, size = form .. "c" .. #before .. "I8", size + #before + 8
-      before = ""
-    end
-    local debts_form = ">" .. string.rep("I8", count)
-    shapes[fields] = { names = names, image = image, form = form, size = size, debts_form = debts_form }
-  end
-  return shapes[fields]
-end
-
--- Of the row: what each take costs, the latest state with which it fits, and the state after it of a key that
--- owes nothing. `fresh` is the text of such a key, when it has just these fields.
-local shape, count, costs, most, firsts, times, fresh, fresh_latest
+-- Of the row: how a pack of just its fields is written here, which one call reads and one writes, for half of
+-- what cmsgpack costs. `image` is what stands before each state, and behind it the state.
+local fields, form, size, image
+-- Of the row, too: what each take costs, the latest state with which it fits, and the state after it of a key
+-- that owes nothing. `fresh` is the text of such a key, when it has just these fields.
+local count, costs, most, firsts, times, fresh, fresh_latest
 
 local function begin_row(row)
-  local prices = cmsgpack.unpack(ARGV[row + 1])
-  shape, times, fresh = shape_of(ARGV[row]), ARGV[row + 2] + 0, nil
-  count, costs, most, firsts = #shape.names, {}, {}, {}
+  fields, form, size = ARGV[row], ARGV[row + 2], #ARGV[row + 1]
+  image = { from_text(form, ARGV[row + 1]) }
+  local prices = cmsgpack.unpack(ARGV[row + 3])
+  times, fresh = ARGV[row + 4] + 0, nil
+  count, costs, most, firsts = #prices / 2, {}, {}, {}
   for take = 1, count do
     local cost = prices[take * 2 - 1]
     costs[take], most[take], firsts[take] = cost, now + prices[take * 2], now + cost
@@ -76,9 +59,8 @@ end
 
 -- The entries of a pack as an image has them; and the pack, where it is written in another way.
 local function read(text)
-  local image = shape.image
-  if #text == shape.size then
-    local entries, is_alike = { struct.unpack(shape.form, text) }, true
+  if #text == size then
+    local entries, is_alike = { from_text(form, text) }, true
     for at = 1, count * 2, 2 do
       is_alike = is_alike and entries[at] == image[at]
     end
@@ -92,7 +74,7 @@ local function read(text)
     error("foreign value")
   end
   local entries = {}
-  for take, name in ipairs(shape.names) do
+  for take, name in ipairs(cmsgpack.unpack(fields)) do
     local state = pack[name] or 0
     if type(state) ~= "number" or state % 1 ~= 0 or state >= 2 ^ 53 then
       error("another form")
@@ -105,8 +87,8 @@ end
 -- The pack with the image's states in it, unless it has no others; and when it expires.
 local function among_others(pack, latest)
   local others = -count
-  for take, name in ipairs(shape.names) do
-    pack[name] = shape.image[take * 2]
+  for take, name in ipairs(cmsgpack.unpack(fields)) do
+    pack[name] = image[take * 2]
   end
   for field, state in pairs(pack) do
     if type(field) ~= "string" then
@@ -131,7 +113,7 @@ local function take_all_times(entries)
   end
   for take = 1, count do
     local state = max(entries[take * 2] or 0, now) + costs[take] * fitting
-    shape.image[take * 2], latest = state, max(latest, state)
+    image[take * 2], latest = state, max(latest, state)
   end
   return latest
 end
@@ -142,7 +124,7 @@ local function after(pack, latest)
   if pack then
     text, latest = among_others(pack, latest)
   end
-  return text or struct.pack(shape.form, unpack(shape.image)), latest
+  return text or to_text(form, unpack(image)), latest
 end
 
 -- The same for a key that owes nothing and has no other fields: of all of them it is the same.
@@ -158,25 +140,24 @@ local function debts_in(entries)
   for take = 1, count do
     debts[take] = max(entries[take * 2] - now, 0)
   end
-  return struct.pack(shape.debts_form, unpack(debts))
+  return to_text(">" .. string.rep("I8", count), unpack(debts))
 end
 
 -- Of the key that is judged.
 local is_readable = false
 
+-- `before` is when the key's last state is paid by now, where that is known.
 local function write(at, text, latest, before)
   is_readable = true
-  local key, second = KEYS[at], second_of(latest)
-  if not texts[at] then
-    -- MGET tells nothing of what is no string.
-    if not call("SET", key, text, "PXAT", end_of(second), "NX") then
-      return false
-    end
-  elseif second == before then
-    -- It expires so already: to say it once more is a seventh of all that this script does.
+  local key = KEYS[at]
+  if before and (latest - 1) % 1000000 >= latest - before then
+    -- It expires with that second already: to say it once more is a seventh of all that this script does.
     call("SET", key, text, "KEEPTTL")
-  else
-    call("SET", key, text, "PXAT", end_of(second))
+  elseif texts[at] then
+    call("SET", key, text, "PXAT", end_of(latest))
+  -- MGET tells nothing of what is no string.
+  elseif not call("SET", key, text, "PXAT", end_of(latest), "NX") then
+    return false
   end
   texts[at] = text
   return true
@@ -189,7 +170,7 @@ local function judge(at)
   end
   local entries, pack = read(text)
   -- Once for all that is done of each take: these are most of the steps.
-  local now, image, costs, most, firsts = now, shape.image, costs, most, firsts
+  local now, image, costs, most, firsts = now, image, costs, most, firsts
   local all_fit, before, latest = true, 0, 0
   for take = 1, count do
     local place = take * 2
@@ -215,29 +196,43 @@ local function judge(at)
     if times > 1 then
       latest = take_all_times(entries)
     end
-    local written, expires = after(pack, latest)
-    -- When others are in it, nobody knows when it expires.
-    write(at, written, expires, not pack and second_of(before))
+    -- Not by `after`: most of the time a pack is alike.
+    if not pack then
+      write(at, to_text(form, unpack(image)), latest, before)
+    else
+      local written, expires = after(pack, latest)
+      -- When others are in it, nobody knows when it expires.
+      write(at, written, expires)
+    end
   end
   return owes and (pack and debts_in(entries) or text) or 0
 end
 
-local answers, at = {}, 0
-for row = 2, #ARGV, 4 do
-  begin_row(row)
-  local keys = ARGV[row + 3] + 0
-  if keys == 0 then
-    keys, at = 1, at - 1
-  end
-  for key = at + 1, at + keys do
-    is_readable = false
-    local is_judged, answer = pcall(judge, key)
-    if not is_judged then
-      answer = not is_readable and -1 or type(answer) == "table" and answer or {err = answer}
+local answers, answered, at, row, left = {}, 0, 0, 2, 0
+
+-- Raises an error at a key that fails; called again, it goes on behind that.
+local function judge_all()
+  while true do
+    if left == 0 then
+      if row > #ARGV then
+        return
+      end
+      begin_row(row)
+      left, row = ARGV[row + 5] + 0, row + 6
+      if left == 0 then
+        left, at = 1, at - 1
+      end
     end
-    answers[#answers + 1] = answer
+    left, at, answered, is_readable = left - 1, at + 1, answered + 1, false
+    answers[answered] = judge(at)
   end
-  at = at + keys
 end
-answers[#answers + 1] = now
+
+repeat
+  local are_judged, why = pcall(judge_all)
+  if not are_judged then
+    answers[answered] = not is_readable and -1 or type(why) == "table" and why or {err = why}
+  end
+until are_judged
+answers[answered + 1] = now
 return answers

@@ -13,6 +13,35 @@ pub(super) fn text(to: &mut Vec<u8>, text: &str) {
     to.extend(text.as_bytes());
 }
 
+/// As the server writes one: with the shortest head.
+pub(super) fn map_of(to: &mut Vec<u8>, entries: usize) {
+    match u16::try_from(entries) {
+        Ok(few @ 0..16) => to.push(0x80 | few as u8),
+        Ok(entries) => {
+            to.push(0xde);
+            to.extend(entries.to_be_bytes());
+        }
+        Err(_more) => {
+            to.push(0xdf);
+            to.extend(u32::try_from(entries).unwrap_or(u32::MAX).to_be_bytes());
+        }
+    }
+}
+
+/// As [`text`], with the shortest head.
+pub(super) fn short_text(to: &mut Vec<u8>, short: &str) {
+    match short.len() {
+        0..32 => to.push(0xa0 | short.len() as u8),
+        32..256 => to.extend([0xd9, short.len() as u8]),
+        256..0x1_0000 => {
+            to.push(0xda);
+            to.extend((short.len() as u16).to_be_bytes());
+        }
+        _ => return text(to, short),
+    }
+    to.extend(short.as_bytes());
+}
+
 pub(super) fn number(to: &mut Vec<u8>, number: u64) {
     to.push(0xcf);
     to.extend(number.to_be_bytes());
@@ -77,6 +106,20 @@ mod tests {
         for head in [&[0x84][..], &[0xde, 0, 4]] {
             let read = numbers_of(&map(head, &entries), 4);
             assert_eq!(read.as_deref(), Some(&expected[..]));
+        }
+    }
+
+    #[test]
+    fn what_is_written_with_short_heads_is_read() {
+        for entries in [1, 15, 16, 300] {
+            let mut map = Vec::new();
+            map_of(&mut map, entries);
+            for value in 0..entries as u64 {
+                short_text(&mut map, &"a".repeat(value as usize));
+                number(&mut map, value);
+            }
+            let read = numbers_of(&map, entries);
+            assert!(read.is_some_and(|read| read.into_iter().eq(0..entries as u64)));
         }
     }
 

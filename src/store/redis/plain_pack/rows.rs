@@ -21,6 +21,7 @@ pub(super) type Runs = SmallVec<[Run; 1]>;
 /// too.
 pub(super) struct Row {
     fields: Vec<u8>,
+    blank: Blank,
     prices: Vec<u8>,
     packs: u32,
     keys: usize,
@@ -43,19 +44,45 @@ pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainTake
     rows
 }
 
+/// A pack of just these fields, all zero, and how `struct` reads it: so the script need not make out what
+/// one looks like.
+struct Blank {
+    pack: Vec<u8>,
+    form: String,
+}
+
+impl Blank {
+    fn of(fields: &[String]) -> Self {
+        let mut pack = Vec::with_capacity(fields.len() * 32);
+        let mut form = ">".to_owned();
+        msgpack::map_of(&mut pack, fields.len());
+        let mut read = 0;
+        for field in fields {
+            msgpack::short_text(&mut pack, field);
+            msgpack::number(&mut pack, 0);
+            let before = pack.len() - read - size_of::<u64>();
+            form.push_str(&format!("c{before}I8"));
+            read = pack.len();
+        }
+        Self { pack, form }
+    }
+}
+
 impl Row {
     fn of(pack: &PlainTakes, packs: u32, keys: usize) -> Self {
+        let names: Vec<_> = pack.checks().map(|check| field(&check)).collect();
         let mut fields = Vec::with_capacity(pack.len() * 32);
         let mut prices = Vec::with_capacity(pack.len() * 20);
         msgpack::array_of(&mut fields, pack.len());
         msgpack::array_of(&mut prices, pack.len() * 2);
-        for (check, price) in pack.checks().zip(pack.prices()) {
-            msgpack::text(&mut fields, &field(&check));
+        for (name, price) in names.iter().zip(pack.prices()) {
+            msgpack::text(&mut fields, name);
             msgpack::number(&mut prices, price.cost_us);
             msgpack::number(&mut prices, price.room_us);
         }
         Self {
             fields,
+            blank: Blank::of(&names),
             prices,
             packs,
             keys,
@@ -64,11 +91,14 @@ impl Row {
 
     /// About so long it is in a command.
     pub(super) fn bytes(&self) -> usize {
-        self.fields.len() + self.prices.len() + 60
+        let blank = self.blank.pack.len() + self.blank.form.len();
+        self.fields.len() + blank + self.prices.len() + 80
     }
 
     pub(super) fn write_to(&self, command: &mut Cmd) {
-        command.arg(&self.fields).arg(&self.prices);
+        command.arg(&self.fields);
+        command.arg(&self.blank.pack).arg(&self.blank.form);
+        command.arg(&self.prices);
         command.arg(self.packs).arg(self.keys);
     }
 }

@@ -101,17 +101,20 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
     let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].takes.first()));
     assert_eq!(arguments[3..7], keys);
     // Who has come how often, and so many keys in a row.
-    let rows = arguments[8..].chunks(4);
-    let told = rows.map(|row| String::from_utf8([&row[2][..], &row[3]].join(&b' ')).unwrap());
+    let rows = arguments[8..].chunks(6);
+    let told = rows.map(|row| String::from_utf8([&row[4][..], &row[5]].join(&b' ')).unwrap());
     assert_eq!(
         told.collect::<Vec<_>>(),
         ["2 1", "1 1", "1 0", "3 1", "1 1"]
     );
-    for row in arguments[8..].chunks(4) {
-        assert_eq!(row[0], arguments[8]);
+    for row in arguments[8..].chunks(6) {
+        assert_eq!(row[..3], arguments[8..11]);
     }
-    assert_eq!(arguments[9], arguments[9 + 4]);
-    assert_ne!(arguments[9], arguments[9 + 8]);
+    let blank = b"\x82\xa9gcra1:api\xcf\0\0\0\0\0\0\0\0\xa9gcra1:web\xcf\0\0\0\0\0\0\0\0";
+    assert_eq!(arguments[9], blank);
+    assert_eq!(arguments[10], b">c12I8c11I8");
+    assert_eq!(arguments[11], arguments[11 + 6]);
+    assert_ne!(arguments[11], arguments[11 + 12]);
 }
 
 #[test]

@@ -155,7 +155,7 @@ impl Scripted for Together {
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let row_bytes: usize = self.rows.iter().map(Row::bytes).sum();
         let mut command = Cmd::with_capacity(
-            4 + self.keys.len() + 4 * self.rows.len(),
+            4 + self.keys.len() + 6 * self.rows.len(),
             script.len() + keys::USUAL_LENGTH * (self.keys.len() + 1) + row_bytes,
         );
         command.arg(verb).arg(script).arg(self.keys.len());
