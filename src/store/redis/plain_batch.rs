@@ -11,7 +11,7 @@ use super::keys::{self, Prefix};
 use super::plain;
 use super::reply::{answers, by_key};
 use super::script::{Script, Scripted};
-use super::sharing::Readings;
+use super::sharing::{AskedTogether, Readings};
 use super::take::Take;
 use crate::algorithm::{PlainTake, Reading};
 use crate::error::StoreError;
@@ -92,10 +92,6 @@ impl PlainBatch {
         Some(batch)
     }
 
-    pub(super) fn subject(&self) -> Subject {
-        self.subject
-    }
-
     fn names(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.keys.iter().map(move |key| {
@@ -103,24 +99,6 @@ impl PlainBatch {
             start = key.name_end;
             name
         })
-    }
-
-    /// What is read of each take; `None` of one whose key has another form.
-    ///
-    /// # Errors
-    ///
-    /// A reply of any other shape; and of a take, that the server does not write its key.
-    pub(super) fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
-        let debts = by_key(answers(reply)?, self.keys.iter().map(|key| key.runs.len()))?;
-        let read = self.places.iter().map(|place| {
-            let (key, run) = (place.key as usize, place.run as usize);
-            let take = self.keys[key].runs[run].take;
-            match &debts[key][run] {
-                Value::ServerError(error) => Err(of_question(error.clone().into())),
-                debt => Ok(plain::debt(debt).map(|debt| take.read_behind(debt, place.behind))),
-            }
-        });
-        Ok(read.collect())
     }
 
     /// The rows of the script's arguments: equal runs, and how many keys in a row have one. No keys: the
@@ -136,6 +114,27 @@ impl PlainBatch {
             }
         }
         rows
+    }
+}
+
+impl AskedTogether for PlainBatch {
+    type Read = Reading;
+
+    fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
+        let debts = by_key(answers(reply)?, self.keys.iter().map(|key| key.runs.len()))?;
+        let read = self.places.iter().map(|place| {
+            let (key, run) = (place.key as usize, place.run as usize);
+            let take = self.keys[key].runs[run].take;
+            match &debts[key][run] {
+                Value::ServerError(error) => Err(of_question(error.clone().into())),
+                debt => Ok(plain::debt(debt).map(|debt| take.read_behind(debt, place.behind))),
+            }
+        });
+        Ok(read.collect())
     }
 }
 

@@ -6,7 +6,7 @@ use super::keys::{Prefix, are_together};
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
-use super::sharing::{Readings, Sharing};
+use super::sharing::Sharing;
 use super::stop::Passenger;
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -82,10 +82,6 @@ impl Sharing for PlainPack {
     fn together(packs: &[&Self], prefix: &Prefix) -> Option<Together> {
         let takes: Vec<_> = packs.iter().map(|pack| &pack.takes).collect();
         Together::of(&takes, prefix)
-    }
-
-    async fn ask(server: &Server, together: &Together) -> Result<Readings<Owed>, StoreError> {
-        together.read(&server.send(together, together.subject()).await?)
     }
 
     async fn ask_alone(

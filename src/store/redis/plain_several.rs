@@ -6,7 +6,7 @@ use super::keys::{Prefix, shares_its_key};
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
-use super::sharing::{Readings, Sharing};
+use super::sharing::{AskedTogether as _, Sharing};
 use super::stop::Passenger;
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -89,10 +89,6 @@ impl Sharing for PlainSeveral {
         Together::of(questions, prefix)
     }
 
-    async fn ask(server: &Server, together: &Together) -> Result<Readings<Owed>, StoreError> {
-        together.read(&server.send(together, together.subject()).await?)
-    }
-
     async fn ask_alone(
         self: Box<Self>,
         server: &Server,
@@ -100,7 +96,10 @@ impl Sharing for PlainSeveral {
     ) -> Result<Decisions, StoreError> {
         let alone = Together::of(&[&self], server.prefix());
         let read = match alone {
-            Some(alone) => Self::ask(server, &alone).await?.pop(),
+            Some(alone) => {
+                let reply = server.send(&alone, alone.subject()).await?;
+                alone.read(&reply)?.pop()
+            }
             None => None,
         };
         match read.transpose()?.flatten() {

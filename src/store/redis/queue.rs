@@ -5,6 +5,7 @@ use redis::{Cmd, Value};
 use super::keys::Prefix;
 use super::reply::rows;
 use super::script::{Composed, Row, Script, Scripted, queue_script};
+use super::sharing::{AskedTogether, Readings};
 use super::take::Take;
 use crate::algorithm::Reading;
 use crate::error::StoreError;
@@ -52,17 +53,16 @@ impl Queue {
             runs,
         })
     }
+}
 
-    pub(super) fn subject(&self) -> Subject {
+impl AskedTogether for Queue {
+    type Read = Reading;
+
+    fn subject(&self) -> Subject {
         self.subject
     }
 
-    /// What was read at each take's turn.
-    ///
-    /// # Errors
-    ///
-    /// A reply of any other shape.
-    pub(super) fn read(&self, reply: Value) -> Result<Vec<Reading>, StoreError> {
+    fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
         let mut rows = rows(reply)?.into_iter();
         let mut readings = Vec::new();
         for run in &self.runs {
@@ -76,7 +76,7 @@ impl Queue {
                         .ok_or_else(|| super::reply::bad("too few rows"))?,
                 };
                 denied = (!reading.fits).then_some(reading);
-                readings.push(reading);
+                readings.push(Ok(Some(reading)));
             }
         }
         match rows.next() {

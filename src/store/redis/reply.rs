@@ -122,8 +122,8 @@ pub(super) fn by_key(
 /// # Errors
 ///
 /// A reply of any other shape.
-pub(super) fn rows(reply: Value) -> Result<Vec<Reading>, StoreError> {
-    let (rows, at) = integers(&reply)?;
+pub(super) fn rows(reply: &Value) -> Result<Vec<Reading>, StoreError> {
+    let (rows, at) = integers(reply)?;
     if !rows.len().is_multiple_of(INTEGERS_A_CHECK) {
         return Err(bad("an array of another length"));
     }

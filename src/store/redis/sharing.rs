@@ -1,10 +1,14 @@
 //! `Sharing`: questions that may share a trip with others of their kind.
 
+use redis::Value;
+
 use super::keys::Prefix;
+use super::script::Scripted;
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
 use super::stop::Passenger;
 use crate::error::StoreError;
+use crate::key::Subject;
 use crate::store::deny_cache::asked::Asked as Noted;
 
 /// What was read of each of some questions; `None` of one whose key has another form, and of one that failed
@@ -15,7 +19,7 @@ pub(super) type Readings<R> = Vec<Result<Option<R>, StoreError>>;
 /// come back: so it stays in one place.
 pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
     /// Several of them, as one question.
-    type Together: Send + Sync;
+    type Together: AskedTogether<Read = Self::Read>;
     /// What is read of one.
     type Read: Send;
     /// What that decides.
@@ -35,11 +39,6 @@ pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
     /// `None` of none.
     fn together(questions: &[&Self], prefix: &Prefix) -> Option<Self::Together>;
 
-    fn ask(
-        server: &Server,
-        together: &Self::Together,
-    ) -> impl Future<Output = Result<Readings<Self::Read>, StoreError>> + Send;
-
     /// Asks this one on a trip of its own.
     fn ask_alone(
         self: Box<Self>,
@@ -55,4 +54,20 @@ pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
 
     /// What it is answered, when this was read. Tells the memory of denials.
     fn decided(self: Box<Self>, read: Self::Read) -> Self::Decided;
+}
+
+/// Several questions as one.
+pub(super) trait AskedTogether: Scripted {
+    /// What is read of one of them.
+    type Read: Send;
+
+    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    fn subject(&self) -> Subject;
+
+    /// What is read of each, in their order.
+    ///
+    /// # Errors
+    ///
+    /// A reply of any other shape.
+    fn read(&self, reply: &Value) -> Result<Readings<Self::Read>, StoreError>;
 }

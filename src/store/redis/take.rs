@@ -2,6 +2,8 @@
 
 use std::slice;
 
+use redis::{Cmd, Value};
+
 use super::error::is_other_form;
 use super::keys::{Prefix, shares_its_key};
 use super::lane::Failed;
@@ -9,13 +11,15 @@ use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
 use super::queue::Queue;
 use super::reply::bad;
+use super::script::{Script, Scripted};
 use super::server::{Server, told};
 use super::shared_trips::{SharedTrips, Trip};
-use super::sharing::{Readings, Sharing};
+use super::sharing::{AskedTogether, Readings, Sharing};
 use super::stop::Passenger;
 use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
 use crate::decision::Decision;
 use crate::error::StoreError;
+use crate::key::Subject;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
 use crate::store::owned::OwnedCheck;
@@ -100,16 +104,6 @@ impl Sharing for Take {
         }
     }
 
-    async fn ask(server: &Server, together: &Together) -> Result<Readings<Reading>, StoreError> {
-        match together {
-            Together::Plain(batch) => batch.read(&server.send(batch, batch.subject()).await?),
-            Together::Any(queue) => {
-                let readings = queue.read(server.send(queue, queue.subject()).await?)?;
-                Ok(readings.into_iter().map(|read| Ok(Some(read))).collect())
-            }
-        }
-    }
-
     async fn ask_alone(
         self: Box<Self>,
         server: &Server,
@@ -155,4 +149,38 @@ pub(super) enum Together {
     Plain(PlainBatch),
     /// Of one key.
     Any(Queue),
+}
+
+impl Scripted for Together {
+    fn script(&self) -> &Script {
+        match self {
+            Self::Plain(batch) => batch.script(),
+            Self::Any(queue) => queue.script(),
+        }
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        match self {
+            Self::Plain(batch) => batch.command(verb, script),
+            Self::Any(queue) => queue.command(verb, script),
+        }
+    }
+}
+
+impl AskedTogether for Together {
+    type Read = Reading;
+
+    fn subject(&self) -> Subject {
+        match self {
+            Self::Plain(batch) => batch.subject(),
+            Self::Any(queue) => queue.subject(),
+        }
+    }
+
+    fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
+        match self {
+            Self::Plain(batch) => batch.read(reply),
+            Self::Any(queue) => queue.read(reply),
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::store::redis::plain::MOST_DEBT_US;
 use crate::store::redis::plain_takes::{Debts, Owed, PlainTakes};
 use crate::store::redis::reply::{bad, by_key, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
-use crate::store::redis::sharing::Readings;
+use crate::store::redis::sharing::{AskedTogether, Readings};
 use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(BATCH_TEXT));
@@ -84,26 +84,6 @@ impl Together {
             places,
         })
     }
-
-    pub(super) fn subject(&self) -> Subject {
-        self.subject
-    }
-
-    /// What is read of each pack; `None` of one whose key has another form.
-    ///
-    /// # Errors
-    ///
-    /// A reply of any other shape; and of a pack, that the server does not write its key.
-    pub(super) fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
-        let (answers, now_us) = dated_answers(reply)?;
-        let answers = by_key(answers, self.keys.iter().map(|key| key.runs.len()))?;
-        let read = self.places.iter().map(|place| {
-            let debts = debts(&answers[place.key][place.run], place.takes, now_us)?;
-            let behind = place.behind;
-            Ok(debts.map(|debts| Owed { debts, behind }))
-        });
-        Ok(read.collect())
-    }
 }
 
 impl Key {
@@ -145,6 +125,25 @@ fn sound(debts: impl Iterator<Item = u64>) -> Option<Debts> {
     debts
         .map(|debt_us| (debt_us < MOST_DEBT_US.unsigned_abs()).then_some(debt_us))
         .collect()
+}
+
+impl AskedTogether for Together {
+    type Read = Owed;
+
+    fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
+        let (answers, now_us) = dated_answers(reply)?;
+        let answers = by_key(answers, self.keys.iter().map(|key| key.runs.len()))?;
+        let read = self.places.iter().map(|place| {
+            let debts = debts(&answers[place.key][place.run], place.takes, now_us)?;
+            let behind = place.behind;
+            Ok(debts.map(|debts| Owed { debts, behind }))
+        });
+        Ok(read.collect())
+    }
 }
 
 impl Scripted for Together {

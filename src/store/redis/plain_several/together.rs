@@ -15,7 +15,7 @@ use crate::store::redis::plain;
 use crate::store::redis::plain_takes::{Debts, Owed};
 use crate::store::redis::reply::{answers, by_key};
 use crate::store::redis::script::{Script, Scripted};
-use crate::store::redis::sharing::Readings;
+use crate::store::redis::sharing::{AskedTogether, Readings};
 use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
@@ -95,31 +95,6 @@ impl Together {
         Some(together)
     }
 
-    pub(super) fn subject(&self) -> Subject {
-        self.subject
-    }
-
-    /// What is read of each question; `None` of one that has a key of another form.
-    ///
-    /// # Errors
-    ///
-    /// A reply of any other shape; and of a question, that the server does not write its keys.
-    pub(super) fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
-        let answers = by_key(answers(reply)?, self.takes_of_runs.iter().copied())?;
-        let read = self.places.iter().map(|(run, behind)| {
-            let answer = answers[*run];
-            if let Some(Value::ServerError(error)) = answer.first() {
-                return Err(of_question(error.clone().into()));
-            }
-            let debts: Option<Debts> = answer.iter().map(plain::debt).collect();
-            Ok(debts.map(|debts| Owed {
-                debts,
-                behind: *behind,
-            }))
-        });
-        Ok(read.collect())
-    }
-
     /// The positions as the script reads them: none where each take has a key of its own.
     fn positions(&self) -> Vec<u8> {
         if self.positions.len() == self.name_ends.len() {
@@ -162,6 +137,30 @@ impl Row {
             runs: 1,
             prices: takes.prices().zip(takes.shadows()).collect(),
         }
+    }
+}
+
+impl AskedTogether for Together {
+    type Read = Owed;
+
+    fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
+        let answers = by_key(answers(reply)?, self.takes_of_runs.iter().copied())?;
+        let read = self.places.iter().map(|(run, behind)| {
+            let answer = answers[*run];
+            if let Some(Value::ServerError(error)) = answer.first() {
+                return Err(of_question(error.clone().into()));
+            }
+            let debts: Option<Debts> = answer.iter().map(plain::debt).collect();
+            Ok(debts.map(|debts| Owed {
+                debts,
+                behind: *behind,
+            }))
+        });
+        Ok(read.collect())
     }
 }
 

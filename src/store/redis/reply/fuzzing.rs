@@ -2,6 +2,8 @@
 
 use redis::Value;
 
+mod shared;
+
 use super::{Asked, Expected};
 use crate::algorithm::{Action, Algorithm, Penalty};
 use crate::error::StoreErrorKind;
@@ -24,7 +26,9 @@ pub fn redis_reply(data: &[u8]) {
         is_further_rate: place > 0 && cost >> (place + 3) & 1 == 1,
     });
     let expected = Expected(asked.collect());
-    match expected.read(value(&mut &*rest, 3)) {
+    let reply = value(&mut &*rest, 3);
+    shared::read(*choice, &reply);
+    match expected.read(reply) {
         Ok(decisions) => {
             assert_eq!(decisions.len(), usize::from(checks));
             for (decision, Asked { algorithm, .. }) in decisions.iter().zip(&expected.0) {

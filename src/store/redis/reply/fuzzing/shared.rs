@@ -1,0 +1,97 @@
+//! The same reply to those who share a trip, of each kind of question that may.
+
+use redis::Value;
+
+use crate::algorithm::{Action, Algorithm};
+use crate::decision::Decision;
+use crate::error::StoreErrorKind;
+use crate::key::{Key, Subject};
+use crate::limit::Limit;
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::plain_pack::PlainPack;
+use crate::store::redis::plain_several::PlainSeveral;
+use crate::store::redis::sharing::{AskedTogether as _, Sharing};
+use crate::store::redis::take::Take;
+use crate::store::{Check, FailureMode, PolicyId};
+use crate::time::{HOUR, Micros, SECOND};
+
+/// Three of them, two of which are alike: about two subjects, or about one.
+pub(super) fn read(choice: u8, reply: &Value) {
+    let policies = ["one", "two"].map(PolicyId::new);
+    let grouped = policies.each_ref().map(|policy| {
+        let policy = policy.clone();
+        policy.in_group("group")
+    });
+    let subjects = [0_u64, 0, u64::from(choice % 2)];
+    let plain = Limit::gcra(1, SECOND).burst(1 + u32::from(choice));
+    let take = |limit| {
+        ask(
+            reply,
+            subjects.map(|subject| Take::of(&[check(&policies[0], subject, limit)], Micros::ZERO)),
+            |decision| assert_bounded(&decision),
+        );
+    };
+    take(plain);
+    if choice.is_multiple_of(2) {
+        take(Limit::fixed_window(7, HOUR));
+    }
+    let both = |policies: &[PolicyId; 2], subject| {
+        let [one, two] = policies.each_ref();
+        [one, two].map(|policy| (policy.clone(), subject))
+    };
+    ask(
+        reply,
+        subjects.map(|subject| {
+            let both = both(&grouped, subject);
+            let checks = both
+                .each_ref()
+                .map(|(policy, subject)| check(policy, *subject, plain));
+            PlainPack::of(&checks, Micros::ZERO)
+        }),
+        |decisions| decisions.iter().for_each(assert_bounded),
+    );
+    ask(
+        reply,
+        subjects.map(|subject| {
+            let both = both(&policies, subject);
+            let checks = both
+                .each_ref()
+                .map(|(policy, subject)| check(policy, *subject, plain));
+            PlainSeveral::of(&checks, Micros::ZERO)
+        }),
+        |decisions| decisions.iter().for_each(assert_bounded),
+    );
+}
+
+fn check(policy: &PolicyId, subject: u64, limit: Limit) -> Check<'_> {
+    Check {
+        policy,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: Algorithm::try_from(&limit).expect("a sound limit"),
+        action: Action::spend(1),
+        is_shadow: false,
+        on_store_failure: FailureMode::Allow,
+    }
+}
+
+/// Each is decided, is asked otherwise, or fails by what it is told; or all of them have no answer.
+fn ask<Q: Sharing>(reply: &Value, questions: [Option<Box<Q>>; 3], assert: impl Fn(Q::Decided)) {
+    let questions = questions.map(|question| question.expect("it may share a trip"));
+    let together = questions.each_ref().map(|question| &**question);
+    let together = Q::together(&together, &Prefix::default()).expect("there are some");
+    match together.read(reply) {
+        Ok(readings) => {
+            assert_eq!(readings.len(), questions.len());
+            for (question, reading) in questions.into_iter().zip(readings) {
+                if let Ok(Some(reading)) = reading {
+                    assert(question.decided(reading));
+                }
+            }
+        }
+        Err(error) => assert_eq!(error.kind(), StoreErrorKind::BadReply),
+    }
+}
+
+fn assert_bounded(decision: &Decision) {
+    assert!(decision.remaining() <= 256, "{decision:?}");
+}
