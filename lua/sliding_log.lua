@@ -65,17 +65,57 @@ local function sliding_log(key, at, now)
     if back == 0 or (taken_us > 0 and taken_us + window_us <= at_us) then
       return true, 0, used, empty_in
     end
-    -- The oldest permits: those that stay lapse no earlier than those given back would have.
-    return true, 0, used - back, back < used and empty_in or 0, function()
-      local kept = first(live, function(entry)
-        return taken(base, number(2 * entry + 1)) <= back
-      end)
-      if kept == 0 then
-        redis.call("DEL", key)
-      else
-        redis.call("LTRIM", key, 0, 2 * kept + 1)
-        redis.call("LSET", key, 2 * kept + 1, taken(0, base + back))
+    local function used_with(entry)
+      return taken(base, number(2 * entry + 1))
+    end
+    -- The newest of that instant or before, where it is among the newest ones.
+    local own, newest_ones = 0, taken_us > 0 and math.min(live, 32) or 0
+    while own < newest_ones and instant(own) > taken_us do
+      own = own + 1
+    end
+    if own == newest_ones then
+      -- Nobody knows which, or many others were taken since: the oldest, as those that stay lapse no
+      -- earlier than those given back would have.
+      return true, 0, used - back, back < used and empty_in or 0, function()
+        local kept = first(live, function(entry)
+          return used_with(entry) <= back
+        end)
+        if kept == 0 then
+          redis.call("DEL", key)
+        else
+          redis.call("LTRIM", key, 0, 2 * kept + 1)
+          redis.call("LSET", key, 2 * kept + 1, taken(0, base + back))
+        end
       end
+    end
+
+    -- As if they had never been; and what there is not of them, of those before.
+    back = math.min(back, used_with(own))
+    local left = used_with(own) - back
+    local kept = first(live, function(entry)
+      return used_with(entry) <= left
+    end)
+    -- Of the entry before those there is something left, unless they make it up.
+    local is_cut = used_with(kept) < left
+    kept = is_cut and kept - 1 or kept
+    local newest_left = own > 0 and newest or kept < live and instant(kept) or now - window_us
+    return true, 0, used - back, newest_left + window_us - now, function()
+      if used == back then
+        return redis.call("DEL", key)
+      end
+      expires = math.min(expires, newest_left + window_us)
+      local newer = {}
+      for entry = own - 1, 0, -1 do
+        newer[#newer + 1] = instant(entry)
+        newer[#newer + 1] = taken(back, number(2 * entry + 1))
+      end
+      newer[#newer + 1] = expires
+      redis.call("LTRIM", key, 2 * kept + 1, 2 * live + 1)
+      if is_cut then
+        redis.call("LSET", key, 0, taken(0, base + left))
+      end
+      redis.call("LPUSH", key, unpack(newer))
+      redis.call("PEXPIREAT", key, math.ceil(expires / 1000))
     end
   end
   if verb == "take" and cost > 0 and used + cost > limit then

@@ -32,11 +32,13 @@ local function sliding_window(state, at, now)
   local function end_of_slice(instant)
     return instant - instant % slice_us + slice_us
   end
-  local function keep(from)
+  local function keep()
     local expires = ends[live] + window_us
     local text = {string.format("%.0f", expires)}
-    for slice = from, live do
-      text[#text + 1] = string.format("%.0f:%.0f", ends[slice], counts[slice])
+    for slice = 1, live do
+      if counts[slice] > 0 then
+        text[#text + 1] = string.format("%.0f:%.0f", ends[slice], counts[slice])
+      end
     end
     return table.concat(text, ":"), expires
   end
@@ -47,16 +49,27 @@ local function sliding_window(state, at, now)
     if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + window_us <= now) then
       return true, 0, used, empty_in
     end
-    -- The oldest permits: those that stay lapse no earlier than those given back would have.
-    local oldest, rest = 1, back
-    while oldest <= live and counts[oldest] <= rest do
-      oldest, rest = oldest + 1, rest - counts[oldest]
+    -- Those of the slice that they were taken in, and then of those before it; where it is not known, the
+    -- oldest, as those that stay lapse no earlier than those given back would have.
+    local from, to, step = 0, 1, -1
+    while taken_us > 0 and from < live and ends[from + 1] <= end_of_slice(taken_us) do
+      from = from + 1
     end
-    if oldest > live then
+    if from == 0 then
+      from, to, step = 1, live, 1
+    end
+    local rest = back
+    for slice = from, to, step do
+      local given = math.min(rest, counts[slice])
+      counts[slice], rest = counts[slice] - given, rest - given
+    end
+    while live > 0 and counts[live] == 0 do
+      live = live - 1
+    end
+    if live == 0 then
       return true, 0, 0, 0, false
     end
-    counts[oldest] = counts[oldest] - rest
-    return true, 0, used - back, empty_in, keep(oldest)
+    return true, 0, used - back + rest, ends[live] + window_us - now, keep()
   end
   if verb == "take" and cost > 0 and used + cost > limit then
     local freed, wait_us = 0, window_us
@@ -81,5 +94,5 @@ local function sliding_window(state, at, now)
     live = live + 1
     ends[live], counts[live] = end_of_slice(now), added
   end
-  return true, 0, used, empty_in, keep(1)
+  return true, 0, used, empty_in, keep()
 end

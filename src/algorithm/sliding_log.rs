@@ -15,6 +15,9 @@ use crate::time::Micros;
 /// Running totals wrap here: far above what can be used in one window (2^32), far below 2^53.
 const TOTALS: u64 = 1 << 48;
 
+/// Among so many of the newest entries the one is looked for whose permits are given back.
+const MOST_BEHIND: usize = 32;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingLog {
     limit: u32,
@@ -48,6 +51,49 @@ struct Live {
     base: u64,
     /// The permits used.
     used: u64,
+}
+
+impl State {
+    /// The newest entry of that instant or before; `None` when it is not among the newest, as those behind it
+    /// are to be written anew.
+    fn taken_at(&self, at: Micros) -> Option<usize> {
+        let mut newest = self.entries.iter().enumerate().rev().take(MOST_BEHIND);
+        let found = newest.find(|(_, entry)| entry.at <= at);
+        found.map(|(position, _)| position)
+    }
+
+    /// Gives back so many permits of this entry, and then of those before it.
+    fn give_back_of(&mut self, entry: usize, back: u64) {
+        let base = self.base;
+        let up_to = taken(base, self.entries[entry].total);
+        let back = back.min(up_to);
+        let left = up_to - back;
+        let whole = self
+            .entries
+            .partition_point(|entry| taken(base, entry.total) <= left);
+        // Of the entry behind those there is something left, unless they make it up.
+        let before = whole
+            .checked_sub(1)
+            .map_or(base, |last| self.entries[last].total);
+        let mut first = whole;
+        if taken(base, before) < left {
+            self.entries[whole].total = (base + left) % TOTALS;
+            first += 1;
+        }
+        for behind in self.entries.range_mut(entry + 1..) {
+            behind.total = (base + taken(base, behind.total) - back) % TOTALS;
+        }
+        self.entries.drain(first..=entry);
+    }
+
+    fn give_back_oldest(&mut self, back: u64) {
+        let base = self.base;
+        let whole = self
+            .entries
+            .partition_point(|entry| taken(base, entry.total) <= back);
+        self.entries.drain(..whole);
+        self.base = (base + back) % TOTALS;
+    }
 }
 
 impl SlidingLog {
@@ -159,8 +205,9 @@ impl Twin for SlidingLog {
         state.expires = live.now.saturating_add(self.window);
     }
 
-    /// Gives back the oldest permits: those that stay lapse no earlier than those that were given
-    /// back would have, so that the limit holds whichever they were.
+    /// Gives back the permits that were taken at that instant, as if they had never been; where it is not
+    /// known, or many others were taken since, the oldest ones: those that stay lapse no earlier than those
+    /// that were given back would have.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let live = self.live(state, now);
         let taken_at = action.taken_at();
@@ -169,14 +216,23 @@ impl Twin for SlidingLog {
         if has_lapsed || back == 0 {
             return;
         }
-        let is_given_back = |entry: &Entry| taken(live.base, entry.total) <= back;
         state.entries.drain(..live.first);
-        let whole = state.entries.partition_point(is_given_back);
-        state.entries.drain(..whole);
-        state.base = (live.base + back) % TOTALS;
-        if state.entries.is_empty() {
-            state.expires = Micros::ZERO;
+        state.base = live.base;
+        let mut expires = state.expires;
+        if let Some(entry) = taken_at.and_then(|at| state.taken_at(at)) {
+            state.give_back_of(entry, back);
+            let newest = state.entries.back();
+            expires = newest.map_or(expires, |newest| {
+                expires.min(newest.at.saturating_add(self.window))
+            });
+        } else {
+            state.give_back_oldest(back);
         }
+        state.expires = if state.entries.is_empty() {
+            Micros::ZERO
+        } else {
+            expires
+        };
     }
 
     fn expires_at(state: &State) -> Micros {

@@ -127,7 +127,8 @@ impl Twin for SlidingWindow {
         self.set_expiry(state);
     }
 
-    /// Gives back the oldest permits, as the sliding log does.
+    /// Gives back permits of the slice that they were taken in, and then of those before it; where it is not
+    /// known, the oldest ones, as the sliding log does.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let taken_at = action.taken_at();
         let has_lapsed = |taken_at| self.lapses_in(self.end_of_slice(taken_at), now).is_zero();
@@ -136,16 +137,20 @@ impl Twin for SlidingWindow {
             return;
         }
         self.drop_lapsed(state, now);
-        while back > 0
-            && let Some(oldest) = state.slices.front_mut()
-        {
-            let given = back.min(oldest.used);
-            oldest.used -= given;
+        let mut give_back = |slice: &mut Slice| {
+            let given = back.min(slice.used);
+            slice.used -= given;
             back -= given;
-            if oldest.used == 0 {
-                state.slices.pop_front();
+        };
+        let ends = taken_at.map_or(Micros::ZERO, |at| self.end_of_slice(at));
+        match state.slices.partition_point(|slice| slice.ends <= ends) {
+            0 => state.slices.iter_mut().for_each(&mut give_back),
+            up_to => {
+                let up_to = state.slices.range_mut(..up_to);
+                up_to.rev().for_each(&mut give_back);
             }
         }
+        state.slices.retain(|slice| slice.used > 0);
         self.set_expiry(state);
     }
 

@@ -7,6 +7,7 @@ use tower_throttle::{Clock, Limit, MINUTE, Micros, Outcome, Receipt, SECOND, per
 
 use crate::every_algorithm;
 use crate::support::bench::Bench;
+use crate::support::limits::in_time;
 use crate::support::on_every_store;
 
 on_every_store! {
@@ -18,6 +19,8 @@ on_every_store! {
     a_credit_never_revives_an_ended_window
     no_more_is_credited_than_was_taken
     a_credit_does_not_extend_what_is_left
+    what_is_refunded_was_never_taken
+    what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little
     a_reset_forgets_this_key_and_no_other
     what_takes_nothing_leaves_nothing_behind
 }
@@ -214,5 +217,68 @@ async fn what_takes_nothing_leaves_nothing_behind(bench: &Bench) {
             );
             assert_eq!(bench.stored(), 0, "{limit:?} {action:?}");
         }
+    }
+}
+
+/// Of a limit on failed logins: those who succeed in between neither add to the failures nor keep them.
+async fn what_is_refunded_was_never_taken(bench: &Bench) {
+    for (_, limit) in in_time(5, MINUTE) {
+        bench.align(MINUTE);
+        let mut left = Vec::new();
+        for refunds in [false, true] {
+            let looked = bench.act(limit, Action::look()).await;
+            assert_eq!(looked.remaining(), 5, "{limit:?}");
+            for _ in 0..3 {
+                assert!(bench.ask(limit, 1).await.is_allowed());
+                bench.advance(SECOND);
+            }
+            let mut seen = Vec::new();
+            for _ in 0..130 {
+                bench.advance(SECOND);
+                if refunds {
+                    let taken = bench.ask(limit, 1).await;
+                    assert!(taken.is_allowed(), "{limit:?}");
+                    let refund = Action::Refund {
+                        permits: 1,
+                        receipt: taken.receipt(),
+                    };
+                    bench.act(limit, refund).await;
+                }
+                seen.push(bench.act(limit, Action::look()).await.remaining());
+            }
+            assert_eq!(seen.last(), Some(&5), "{limit:?}");
+            left.push(seen);
+            bench.advance(2 * MINUTE);
+            bench.align(MINUTE);
+        }
+        assert_eq!(left[0], left[1], "{limit:?}");
+    }
+}
+
+/// Where too many were let in since, the oldest is given back in its place.
+async fn what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little(bench: &Bench) {
+    let limit = Limit::sliding_log(100, MINUTE);
+    for (others, left_then) in [(31, 100 - 31), (32, 100 - 32)] {
+        assert!(bench.ask(limit, 1).await.is_allowed());
+        bench.advance(SECOND);
+        let taken = bench.ask(limit, 1).await;
+        bench.advance(SECOND);
+        for _ in 0..others {
+            assert!(bench.ask(limit, 1).await.is_allowed());
+        }
+        let refund = Action::Refund {
+            permits: 1,
+            receipt: taken.receipt(),
+        };
+        bench.act(limit, refund).await;
+        // The first one has come back, and the second one, where it is still there, has not.
+        bench.advance(MINUTE - 2 * SECOND);
+        let kept = u32::from(others == 32);
+        let looked = bench.act(limit, Action::look()).await;
+        assert_eq!(looked.remaining(), left_then - kept, "{others}");
+        bench.advance(SECOND);
+        let looked = bench.act(limit, Action::look()).await;
+        assert_eq!(looked.remaining(), left_then, "{others}");
+        bench.advance(MINUTE);
     }
 }

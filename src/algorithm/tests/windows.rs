@@ -25,12 +25,15 @@ struct ModelPermits<F> {
     lots: Vec<(u64, u64)>,
     /// When what was taken at an instant comes back.
     lapses: F,
+    /// Among so many of the newest lots it is known when they were taken.
+    reach: usize,
 }
 
-fn permits_that_lapse<F: Fn(u64) -> u64>(lapses: F) -> ModelPermits<F> {
+fn permits_that_lapse<F: Fn(u64) -> u64>(lapses: F, reach: usize) -> ModelPermits<F> {
     ModelPermits {
         lots: Vec::new(),
         lapses,
+        reach,
     }
 }
 
@@ -46,16 +49,28 @@ impl<F: Fn(u64) -> u64> Model for ModelPermits<F> {
     }
 
     fn credit(&mut self, now: u64, permits: u32, taken_at: Option<u64>) {
-        if taken_at.is_some_and(|at| (self.lapses)(at) <= now) {
+        let lapses = &self.lapses;
+        if taken_at.is_some_and(|at| lapses(at) <= now) {
             return;
         }
+        let live = self.lots.iter_mut();
+        let live = live.filter(|(at, left)| lapses(*at) > now && *left > 0);
+        let mut live: Vec<_> = live.collect();
+        // Those of that instant, and then of those before it; else the oldest.
+        let known = taken_at.and_then(|taken_at| {
+            let before = live.partition_point(|(at, _)| lapses(*at) <= lapses(taken_at));
+            let is_near = live.len() - before < self.reach;
+            (before > 0 && is_near).then_some(before)
+        });
+        if let Some(before) = known {
+            live.truncate(before);
+            live.reverse();
+        }
         let mut back = u64::from(permits);
-        for (at, permits) in &mut self.lots {
-            if (self.lapses)(*at) > now {
-                let given = back.min(*permits);
-                *permits -= given;
-                back -= given;
-            }
+        for (_, left) in live {
+            let given = back.min(*left);
+            *left -= given;
+            back -= given;
         }
     }
 }
@@ -223,7 +238,7 @@ proptest! {
     fn sliding_log_does_what_a_list_of_all_permits_does(
         limit in permits(), period in periods(), history in acts(),
     ) {
-        let model = permits_that_lapse(|at| at + us(period));
+        let model = permits_that_lapse(|at| at + us(period), 32);
         agrees(Limit::sliding_log(limit, period), model, history)?;
     }
 
@@ -232,7 +247,7 @@ proptest! {
         limit in permits(), period in periods(), slices in slices(), history in acts(),
     ) {
         let slice = us(period).div_ceil(slices.into());
-        let model = permits_that_lapse(|at| (at / slice + 1) * slice + us(period));
+        let model = permits_that_lapse(|at| (at / slice + 1) * slice + us(period), usize::MAX);
         agrees(Limit::sliding_window(limit, period).slices(slices), model, history)?;
     }
 
