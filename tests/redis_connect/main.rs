@@ -3,6 +3,7 @@
 
 mod cluster;
 mod groups;
+mod histories;
 mod load;
 mod self_test;
 mod sentinel;
