@@ -117,9 +117,9 @@ impl Limit {
     /// At most `limit` permits in *any* interval of length `window`: exact, for one stored entry
     /// (about 15 bytes in Redis) for each admitted request.
     ///
-    /// What is [given back](crate::Policy::count_if) is as if it had never been, whatever was taken since; but
-    /// where that is more than 31 requests, the oldest entry goes in its place, so that the next permits come
-    /// back when its own would have, and never too early.
+    /// What is [given back](crate::Policy::count_if) is as if it had never been taken. Where more than 31
+    /// requests were let in since, the oldest permits are given back in its place: by that nobody is let in
+    /// too early.
     pub const fn sliding_log(limit: u32, window: Duration) -> Self {
         Self::of(Kind::SlidingLog, limit, window)
     }

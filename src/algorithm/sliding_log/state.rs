@@ -1,0 +1,75 @@
+//! The log itself, and how permits are given back of it.
+
+use std::collections::VecDeque;
+
+use crate::time::Micros;
+
+/// Running totals wrap here: far above what can be used in one window (2^32), far below 2^53.
+pub(super) const TOTALS: u64 = 1 << 48;
+
+/// Among so many of the newest entries the one is looked for whose permits are given back.
+const MOST_BEHIND: usize = 32;
+
+#[derive(Clone, Debug, Default)]
+pub(in crate::algorithm) struct State {
+    /// The newest entry's lapse by the window it was charged with. Kept, because a store may
+    /// forget the log from then on; with it the answer is the same whether it did or not.
+    pub(super) expires: Micros,
+    /// The running total before the oldest entry.
+    pub(super) base: u64,
+    /// Oldest first.
+    pub(super) entries: VecDeque<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) at: Micros,
+    pub(super) total: u64,
+}
+
+impl State {
+    /// The newest entry of that instant or before; `None` when it is not among the newest, as those behind it
+    /// are to be written anew.
+    pub(super) fn taken_at(&self, at: Micros) -> Option<usize> {
+        let mut newest = self.entries.iter().enumerate().rev().take(MOST_BEHIND);
+        let found = newest.find(|(_, entry)| entry.at <= at);
+        found.map(|(position, _)| position)
+    }
+
+    /// Gives back so many permits of this entry, and then of those before it.
+    pub(super) fn give_back_of(&mut self, entry: usize, back: u64) {
+        let base = self.base;
+        let up_to = taken(base, self.entries[entry].total);
+        let back = back.min(up_to);
+        let left = up_to - back;
+        let whole = self
+            .entries
+            .partition_point(|entry| taken(base, entry.total) <= left);
+        // Of the entry behind those there is something left, unless they make it up.
+        let before = whole
+            .checked_sub(1)
+            .map_or(base, |last| self.entries[last].total);
+        let mut first = whole;
+        if taken(base, before) < left {
+            self.entries[whole].total = (base + left) % TOTALS;
+            first += 1;
+        }
+        for behind in self.entries.range_mut(entry + 1..) {
+            behind.total = (base + taken(base, behind.total) - back) % TOTALS;
+        }
+        self.entries.drain(first..=entry);
+    }
+
+    pub(super) fn give_back_oldest(&mut self, back: u64) {
+        let base = self.base;
+        let whole = self
+            .entries
+            .partition_point(|entry| taken(base, entry.total) <= back);
+        self.entries.drain(..whole);
+        self.base = (base + back) % TOTALS;
+    }
+}
+
+pub(super) fn taken(from: u64, to: u64) -> u64 {
+    to.wrapping_sub(from) % TOTALS
+}
