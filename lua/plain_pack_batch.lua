@@ -38,10 +38,10 @@ local function end_of(latest)
   return text
 end
 
--- Of the row: how a pack of just its fields is written here, which one call reads and one writes, for half of
--- what cmsgpack costs. `image` is what stands before each state, and behind it the state.
+-- Of the row: how a pack of just its fields is written, which one call reads and one writes, for half of what
+-- cmsgpack costs. `image` is what stands before each state, and behind it the state.
 local fields, form, size, image
--- Of the row, too: what each take costs, the latest state with which it fits, and the state after it of a key
+-- And of it what each take costs, the latest state with which it fits, and the state after it of a key
 -- that owes nothing. `fresh` is the text of such a key, when it has just these fields.
 local count, costs, most, firsts, times, fresh, fresh_latest
 
@@ -208,31 +208,28 @@ local function judge(at)
   return owes and (pack and debts_in(entries) or text) or 0
 end
 
-local answers, answered, at, row, left = {}, 0, 0, 2, 0
+local answers, answered, at, left = {}, 0, 0, 0
 
 -- Raises an error at a key that fails; called again, it goes on behind that.
-local function judge_all()
-  while true do
-    if left == 0 then
-      if row > #ARGV then
-        return
-      end
-      begin_row(row)
-      left, row = ARGV[row + 5] + 0, row + 6
-      if left == 0 then
-        left, at = 1, at - 1
-      end
-    end
+local function judge_row()
+  while left > 0 do
     left, at, answered, is_readable = left - 1, at + 1, answered + 1, false
     answers[answered] = judge(at)
   end
 end
 
-repeat
-  local are_judged, why = pcall(judge_all)
-  if not are_judged then
-    answers[answered] = not is_readable and -1 or type(why) == "table" and why or {err = why}
+for row = 2, #ARGV, 6 do
+  begin_row(row)
+  left = ARGV[row + 5] + 0
+  if left == 0 then
+    left, at = 1, at - 1
   end
-until are_judged
+  repeat
+    local are_judged, why = pcall(judge_row)
+    if not are_judged then
+      answers[answered] = not is_readable and -1 or type(why) == "table" and why or {err = why}
+    end
+  until are_judged
+end
 answers[answered + 1] = now
 return answers

@@ -69,10 +69,10 @@ local function sliding_log(key, at, now)
       return taken(base, number(2 * entry + 1))
     end
     -- The newest of that instant or before, where it is among the newest ones.
-    local own, newest_ones = 0, taken_us > 0 and math.min(live, 32) or 0
-    while own < newest_ones and instant(own) > taken_us do
-      own = own + 1
-    end
+    local newest_ones = taken_us > 0 and math.min(live, 32) or 0
+    local own = first(newest_ones, function(entry)
+      return instant(entry) <= taken_us
+    end)
     if own == newest_ones then
       -- Nobody knows which, or many others were taken since: the oldest, as those that stay lapse no
       -- earlier than those given back would have.
@@ -98,8 +98,8 @@ local function sliding_log(key, at, now)
     -- Of the entry before those there is something left, unless they make it up.
     local is_cut = used_with(kept) < left
     kept = is_cut and kept - 1 or kept
-    local newest_left = own > 0 and newest or kept < live and instant(kept) or now - window_us
-    return true, 0, used - back, newest_left + window_us - now, function()
+    local newest_left = own > 0 and newest or kept < live and instant(kept) or now
+    return true, 0, used - back, back < used and newest_left + window_us - now or 0, function()
       if used == back then
         return redis.call("DEL", key)
       end
