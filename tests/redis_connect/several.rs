@@ -65,7 +65,11 @@ async fn what_is_taken_of_one_subject_is_given_back_when_another_is_denied() {
     let store = store.without_deny_cache();
     for subjects in SUBJECTS.windows(2) {
         let subjects = [subjects[0], subjects[1]];
+        let before = scripts(&cluster);
         assert_eq!(let_in(&store, 40, subjects).await, 30, "{subjects:?}");
+        // Those who come together share scripts about each; those who are denied give back and look.
+        let scripts = scripts(&cluster) - before;
+        assert!(scripts <= 40, "{subjects:?}: {scripts} scripts");
         let left = take(&store, subjects).await;
         assert_eq!(left[0].remaining(), 1_000 - 30, "{subjects:?}");
     }

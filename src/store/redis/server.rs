@@ -54,15 +54,19 @@ pub(super) struct Trip {
     noted: Option<Box<Noted>>,
 }
 
-/// What is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is that
-/// of the largest.
+/// What is asked. It is boxed: the size of all trips is that of the largest.
 enum Asked {
+    Whole(Whole),
+    Split(Vec<Part>),
+}
+
+/// What one script is asked, from the leanest to what can ask everything.
+enum Whole {
     Nothing,
     Take(Box<Take>),
     PlainPack(Box<PlainPack>),
     PlainSeveral(Box<PlainSeveral>),
     Any(Box<Any>),
-    Split(Vec<Part>),
 }
 
 /// Checks of one subject, whatever they ask.
@@ -116,35 +120,58 @@ impl Server {
             noted: None,
         };
         match &mut trip.asked {
-            Asked::Take(take) => take.noted = noted,
-            Asked::PlainPack(pack) => pack.is_noted(noted),
-            Asked::PlainSeveral(several) => several.is_noted(noted),
+            Asked::Whole(Whole::Take(take)) => take.noted = noted,
+            Asked::Whole(Whole::PlainPack(pack)) => pack.is_noted(noted),
+            Asked::Whole(Whole::PlainSeveral(several)) => several.is_noted(noted),
             _ => trip.noted = noted.map(Box::new),
         }
         trip
     }
 
     fn asked(&self, checks: &[Check<'_>]) -> Asked {
-        let Some(first) = checks.first() else {
-            return Asked::Nothing;
-        };
-        let (prefix, now) = (&self.0.prefix, self.now());
+        let mut subjects = checks.iter().map(|check| check.subject);
+        let first = subjects.next();
         let is_split = matches!(self.0.servers, Servers::Cluster(_))
-            && checks.iter().any(|check| check.subject != first.subject);
+            && subjects.any(|subject| Some(subject) != first);
         if is_split {
             Asked::Split(split::parts(checks))
-        } else if let Some(take) = Take::of(checks, now) {
-            Asked::Take(take)
-        } else if let Some(pack) = PlainPack::of(checks, now) {
-            Asked::PlainPack(pack)
-        } else if let Some(several) = PlainSeveral::of(checks, now) {
-            Asked::PlainSeveral(several)
         } else {
-            Asked::Any(Box::new(Any {
+            Asked::Whole(self.whole(checks))
+        }
+    }
+
+    fn whole(&self, checks: &[Check<'_>]) -> Whole {
+        let Some(first) = checks.first() else {
+            return Whole::Nothing;
+        };
+        let (prefix, now) = (&self.0.prefix, self.now());
+        if let Some(take) = Take::of(checks, now) {
+            Whole::Take(take)
+        } else if let Some(pack) = PlainPack::of(checks, now) {
+            Whole::PlainPack(pack)
+        } else if let Some(several) = PlainSeveral::of(checks, now) {
+            Whole::PlainSeveral(several)
+        } else {
+            Whole::Any(Box::new(Any {
                 question: Question::new(checks, prefix, now),
                 expected: Expected::of(checks),
                 subject: first.subject,
             }))
+        }
+    }
+
+    /// Asks checks of one subject by the leanest script that can.
+    pub(super) async fn ask(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
+        self.answer(self.whole(checks)).await
+    }
+
+    async fn answer(&self, asked: Whole) -> Result<Decisions, StoreError> {
+        match asked {
+            Whole::Nothing => Ok(Decisions::default()),
+            Whole::Take(take) => Ok(self.answer_shared(take).await?.into()),
+            Whole::PlainPack(pack) => Box::pin(self.answer_shared(pack)).await,
+            Whole::PlainSeveral(several) => Box::pin(self.answer_shared(several)).await,
+            Whole::Any(any) => Box::pin(self.answer_any(&any)).await,
         }
     }
 
@@ -226,13 +253,7 @@ impl Trip {
         let (server, noted) = (&self.server, self.noted);
         let _place = server.0.places.take()?;
         let answer = match self.asked {
-            Asked::Nothing => Ok(Decisions::default()),
-            Asked::Take(take) => return Ok(server.answer_shared(take).await?.into()),
-            Asked::PlainPack(pack) => return Box::pin(server.answer_shared(pack)).await,
-            Asked::PlainSeveral(several) => {
-                return Box::pin(server.answer_shared(several)).await;
-            }
-            Asked::Any(any) => Box::pin(server.answer_any(&any)).await,
+            Asked::Whole(whole) => server.answer(whole).await,
             Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
         };
         told(noted.map(|noted| *noted), answer)

@@ -147,7 +147,7 @@ impl Part {
 
     async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
         let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
-        let answer = server.ask_any(&checks).await?;
+        let answer = server.ask(&checks).await?;
         if answer.len() == checks.len() {
             Ok(answer)
         } else {
