@@ -36,6 +36,7 @@ mod split;
 mod stop;
 mod take;
 mod tls;
+mod whole;
 
 use connect::Connector;
 use keys::Prefix;

@@ -1,5 +1,4 @@
-//! `Server`: the servers behind a store, and how a question to them is answered: by the leanest script
-//! that can.
+//! `Server`: the servers behind a store, and a question on its way to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +11,13 @@ use super::lane::{Failed, Lane};
 use super::places::Places;
 use super::plain_pack::PlainPack;
 use super::plain_several::PlainSeveral;
-use super::reply::Expected;
-use super::script::{Question, Scripted};
-use super::shared_trips::{SharedTrips, Told, Turn};
-use super::sharing::Sharing;
+use super::script::Scripted;
+use super::shared_trips::SharedTrips;
 use super::split::{self, Part};
 use super::take::Take;
+use super::whole::Whole;
 use crate::decision::Decisions;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::deny_cache::asked::Asked as Noted;
 use crate::store::{Check, Recovered};
@@ -54,26 +52,10 @@ pub(super) struct Trip {
     noted: Option<Box<Noted>>,
 }
 
-/// What is asked. It is boxed: the size of all trips is that of the largest.
+/// What is asked, by one script or by one for each subject.
 enum Asked {
     Whole(Whole),
     Split(Vec<Part>),
-}
-
-/// What one script is asked, from the leanest to what can ask everything.
-enum Whole {
-    Nothing,
-    Take(Box<Take>),
-    PlainPack(Box<PlainPack>),
-    PlainSeveral(Box<PlainSeveral>),
-    Any(Box<Any>),
-}
-
-/// Checks of one subject, whatever they ask.
-struct Any {
-    question: Question,
-    expected: Expected,
-    subject: Subject,
 }
 
 impl Server {
@@ -114,18 +96,16 @@ impl Server {
     }
 
     pub(super) fn trip(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Trip {
-        let mut trip = Trip {
-            server: self.clone(),
-            asked: self.asked(checks),
-            noted: None,
+        let mut asked = self.asked(checks);
+        let noted = match &mut asked {
+            Asked::Whole(whole) => whole.take_with(noted),
+            Asked::Split(_) => noted,
         };
-        match &mut trip.asked {
-            Asked::Whole(Whole::Take(take)) => take.noted = noted,
-            Asked::Whole(Whole::PlainPack(pack)) => pack.is_noted(noted),
-            Asked::Whole(Whole::PlainSeveral(several)) => several.is_noted(noted),
-            _ => trip.noted = noted.map(Box::new),
+        Trip {
+            server: self.clone(),
+            asked,
+            noted: noted.map(Box::new),
         }
-        trip
     }
 
     fn asked(&self, checks: &[Check<'_>]) -> Asked {
@@ -137,87 +117,6 @@ impl Server {
             Asked::Split(split::parts(checks))
         } else {
             Asked::Whole(self.whole(checks))
-        }
-    }
-
-    fn whole(&self, checks: &[Check<'_>]) -> Whole {
-        let Some(first) = checks.first() else {
-            return Whole::Nothing;
-        };
-        let (prefix, now) = (&self.0.prefix, self.now());
-        if let Some(take) = Take::of(checks, now) {
-            Whole::Take(take)
-        } else if let Some(pack) = PlainPack::of(checks, now) {
-            Whole::PlainPack(pack)
-        } else if let Some(several) = PlainSeveral::of(checks, now) {
-            Whole::PlainSeveral(several)
-        } else {
-            Whole::Any(Box::new(Any {
-                question: Question::new(checks, prefix, now),
-                expected: Expected::of(checks),
-                subject: first.subject,
-            }))
-        }
-    }
-
-    /// Asks checks of one subject by the leanest script that can.
-    pub(super) async fn ask(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        self.answer(self.whole(checks)).await
-    }
-
-    async fn answer(&self, asked: Whole) -> Result<Decisions, StoreError> {
-        match asked {
-            Whole::Nothing => Ok(Decisions::default()),
-            Whole::Take(take) => Ok(self.answer_shared(take).await?.into()),
-            Whole::PlainPack(pack) => Box::pin(self.answer_shared(pack)).await,
-            Whole::PlainSeveral(several) => Box::pin(self.answer_shared(several)).await,
-            Whole::Any(any) => Box::pin(self.answer_any(&any)).await,
-        }
-    }
-
-    /// Asks checks of one subject by the script for everything.
-    pub(super) async fn ask_any(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        let Some(first) = checks.first() else {
-            return Ok(Decisions::default());
-        };
-        let (prefix, now) = (&self.0.prefix, self.now());
-        let any = Any {
-            question: Question::new(checks, prefix, now),
-            expected: Expected::of(checks),
-            subject: first.subject,
-        };
-        self.answer_any(&any).await
-    }
-
-    async fn answer_any(&self, any: &Any) -> Result<Decisions, StoreError> {
-        let reply = self.send(&any.question, any.subject).await?;
-        any.expected.read(reply)
-    }
-
-    /// A question that may share a trip with others.
-    async fn answer_shared<Q: Sharing>(
-        &self,
-        mut question: Box<Q>,
-    ) -> Result<Q::Decided, StoreError> {
-        loop {
-            let told = match SharedTrips::enter(self, question) {
-                // Boxed, as the future of those who wait has room for it, too.
-                Turn::Go(trip, question) => {
-                    return Box::pin(question.ask_alone(self, trip)).await;
-                }
-                Turn::Wait(told) => told.await,
-            };
-            question = match told {
-                Ok(Told::Decided(decided)) => return Ok(decided),
-                Ok(Told::OtherForm(question)) => {
-                    return Box::pin(question.ask_otherwise(self)).await;
-                }
-                Ok(Told::Failed(error)) => return Err(error),
-                Ok(Told::NotAsked(question)) => question,
-                Err(gone) => {
-                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
-                }
-            }
         }
     }
 
@@ -234,7 +133,7 @@ impl Server {
     }
 
     /// Zero asks the server's clock.
-    fn now(&self) -> Micros {
+    pub(super) fn now(&self) -> Micros {
         let clock = self.0.clock.as_ref();
         clock.map_or(Micros::ZERO, |clock| clock.now())
     }

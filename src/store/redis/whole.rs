@@ -1,0 +1,128 @@
+//! `Whole`: a question that is asked by one script, and how it is answered.
+
+use super::plain_pack::PlainPack;
+use super::plain_several::PlainSeveral;
+use super::reply::Expected;
+use super::script::Question;
+use super::server::Server;
+use super::shared_trips::{SharedTrips, Told, Turn};
+use super::sharing::Sharing;
+use super::take::Take;
+use crate::decision::Decisions;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Subject;
+use crate::store::Check;
+use crate::store::deny_cache::asked::Asked as Noted;
+
+/// What one script is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is
+/// that of the largest.
+pub(super) enum Whole {
+    Nothing,
+    Take(Box<Take>),
+    PlainPack(Box<PlainPack>),
+    PlainSeveral(Box<PlainSeveral>),
+    Any(Box<Any>),
+}
+
+/// Checks, whatever they ask.
+pub(super) struct Any {
+    question: Question,
+    expected: Expected,
+    subject: Subject,
+}
+
+impl Whole {
+    /// Who is to be told of the answer, where the question takes that with it, on a trip that it may share;
+    /// else it comes back.
+    pub(super) fn take_with(&mut self, noted: Option<Noted>) -> Option<Noted> {
+        match self {
+            Self::Take(take) => take.noted = noted,
+            Self::PlainPack(pack) => pack.is_noted(noted),
+            Self::PlainSeveral(several) => several.is_noted(noted),
+            Self::Nothing | Self::Any(_) => return noted,
+        }
+        None
+    }
+}
+
+impl Server {
+    /// By the leanest script that can; in a cluster they are about one subject.
+    pub(super) fn whole(&self, checks: &[Check<'_>]) -> Whole {
+        let now = self.now();
+        if let Some(take) = Take::of(checks, now) {
+            Whole::Take(take)
+        } else if let Some(pack) = PlainPack::of(checks, now) {
+            Whole::PlainPack(pack)
+        } else if let Some(several) = PlainSeveral::of(checks, now) {
+            Whole::PlainSeveral(several)
+        } else {
+            let any = self.any(checks);
+            any.map_or(Whole::Nothing, |any| Whole::Any(Box::new(any)))
+        }
+    }
+
+    /// Asks checks of one subject by the leanest script that can.
+    pub(super) async fn ask(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
+        self.answer(self.whole(checks)).await
+    }
+
+    pub(super) async fn answer(&self, asked: Whole) -> Result<Decisions, StoreError> {
+        match asked {
+            Whole::Nothing => Ok(Decisions::default()),
+            Whole::Take(take) => Ok(self.answer_shared(take).await?.into()),
+            Whole::PlainPack(pack) => Box::pin(self.answer_shared(pack)).await,
+            Whole::PlainSeveral(several) => Box::pin(self.answer_shared(several)).await,
+            Whole::Any(any) => Box::pin(self.answer_any(&any)).await,
+        }
+    }
+
+    /// Asks checks of one subject by the script for everything.
+    pub(super) async fn ask_any(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
+        match self.any(checks) {
+            Some(any) => self.answer_any(&any).await,
+            None => Ok(Decisions::default()),
+        }
+    }
+
+    /// `None` of no checks.
+    fn any(&self, checks: &[Check<'_>]) -> Option<Any> {
+        let first = checks.first()?;
+        Some(Any {
+            question: Question::new(checks, self.prefix(), self.now()),
+            expected: Expected::of(checks),
+            subject: first.subject,
+        })
+    }
+
+    async fn answer_any(&self, any: &Any) -> Result<Decisions, StoreError> {
+        let reply = self.send(&any.question, any.subject).await?;
+        any.expected.read(reply)
+    }
+
+    /// A question that may share a trip with others.
+    async fn answer_shared<Q: Sharing>(
+        &self,
+        mut question: Box<Q>,
+    ) -> Result<Q::Decided, StoreError> {
+        loop {
+            let told = match SharedTrips::enter(self, question) {
+                // Boxed, as the future of those who wait has room for it, too.
+                Turn::Go(trip, question) => {
+                    return Box::pin(question.ask_alone(self, trip)).await;
+                }
+                Turn::Wait(told) => told.await,
+            };
+            question = match told {
+                Ok(Told::Decided(decided)) => return Ok(decided),
+                Ok(Told::OtherForm(question)) => {
+                    return Box::pin(question.ask_otherwise(self)).await;
+                }
+                Ok(Told::Failed(error)) => return Err(error),
+                Ok(Told::NotAsked(question)) => question,
+                Err(gone) => {
+                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
+                }
+            }
+        }
+    }
+}
