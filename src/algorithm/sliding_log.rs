@@ -151,20 +151,18 @@ impl Twin for SlidingLog {
         }
         state.entries.drain(..live.first);
         state.base = live.base;
-        let mut expires = state.expires;
-        if let Some(entry) = taken_at.and_then(|at| state.taken_at(at)) {
-            state.give_back_of(entry, back);
-            let newest = state.entries.back();
-            expires = newest.map_or(expires, |newest| {
-                expires.min(newest.at.saturating_add(self.window))
-            });
-        } else {
-            state.give_back_oldest(back);
+        let known = taken_at.and_then(|at| state.taken_at(at));
+        match known {
+            Some(entry) => state.give_back_of(entry, back),
+            None => state.give_back_oldest(back),
         }
-        state.expires = if state.entries.is_empty() {
-            Micros::ZERO
-        } else {
-            expires
+        state.expires = match state.entries.back() {
+            None => Micros::ZERO,
+            Some(newest) if known.is_some() => {
+                let lapses = newest.at.saturating_add(self.window);
+                state.expires.min(lapses)
+            }
+            Some(_) => state.expires,
         };
     }
 

@@ -63,10 +63,10 @@ pub use reply::fuzzing::redis_reply;
 /// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
 /// at a rate whose permits take whole microseconds each, are one script whatever their keys, and two such
 /// trips are under way at once. All of that is for requests that one rate of one enforced policy judges, and
-/// not for [`concurrency`](crate::Limit::concurrency). Where several rates of a limit or several policies
-/// judge, they share a script where all of them are such as are one whatever their keys, and one is enforced;
-/// policies of a group and others not in the same one. In a cluster only those about the same key, or of
-/// the same subject, share scripts.
+/// not for [`concurrency`](crate::Limit::concurrency). Those that several rates or several policies judge are
+/// one script whatever their keys, too, where each of these is one of the three above and one at least is
+/// enforced, or of a group all, unless some of the policies are in a group and others are not. In a cluster
+/// only those about the same key, or of the same subject, share scripts.
 ///
 /// # Servers
 ///
