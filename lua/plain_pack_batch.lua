@@ -46,8 +46,10 @@ local fields, form, size, image
 local count, costs, most, firsts, times, fresh, fresh_latest
 
 local function begin_row(row)
-  fields, form, size = ARGV[row], ARGV[row + 2], #ARGV[row + 1]
-  image = { from_text(form, ARGV[row + 1]) }
+  if fields ~= ARGV[row] then
+    fields, form, size = ARGV[row], ARGV[row + 2], #ARGV[row + 1]
+    image = { from_text(form, ARGV[row + 1]) }
+  end
   local prices = cmsgpack.unpack(ARGV[row + 3])
   times, fresh = ARGV[row + 4] + 0, nil
   count, costs, most, firsts = #prices / 2, {}, {}, {}
@@ -84,7 +86,7 @@ local function read(text)
   return entries, pack
 end
 
--- The pack with the image's states in it, unless it has no others; and when it expires.
+-- What is to be written of a pack with the image's states in it, and when that expires.
 local function among_others(pack, latest)
   local others = -count
   for take, name in ipairs(cmsgpack.unpack(fields)) do
@@ -101,7 +103,7 @@ local function among_others(pack, latest)
       latest, others = max(latest, expires), others + 1
     end
   end
-  return others > 0 and cmsgpack.pack(pack), latest
+  return others > 0 and cmsgpack.pack(pack) or to_text(form, unpack(image)), latest
 end
 
 -- Puts into the image the states of all takes, after as many times as fit; when the last of them is paid.
@@ -118,19 +120,11 @@ local function take_all_times(entries)
   return latest
 end
 
--- What is to be written of the image, and when it expires.
-local function after(pack, latest)
-  local text
-  if pack then
-    text, latest = among_others(pack, latest)
-  end
-  return text or to_text(form, unpack(image)), latest
-end
-
--- The same for a key that owes nothing and has no other fields: of all of them it is the same.
+-- What is to be written of a key that owes nothing and has no other fields: of all of them it is the same.
 local function after_nothing()
   if not fresh then
-    fresh, fresh_latest = after(nil, take_all_times({}))
+    fresh_latest = take_all_times({})
+    fresh = to_text(form, unpack(image))
   end
   return fresh, fresh_latest
 end
@@ -196,13 +190,11 @@ local function judge(at)
     if times > 1 then
       latest = take_all_times(entries)
     end
-    -- Not by `after`: most of the time a pack is alike.
-    if not pack then
-      write(at, to_text(form, unpack(image)), latest, before)
-    else
-      local written, expires = after(pack, latest)
+    if pack then
       -- When others are in it, nobody knows when it expires.
-      write(at, written, expires)
+      write(at, among_others(pack, latest))
+    else
+      write(at, to_text(form, unpack(image)), latest, before)
     end
   end
   return owes and (pack and debts_in(entries) or text) or 0

@@ -18,6 +18,7 @@ mod fingerprints;
 mod held;
 mod keys;
 mod lane;
+mod names;
 mod places;
 mod plain;
 mod plain_batch;

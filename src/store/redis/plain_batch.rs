@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::error::of_question;
 use super::fingerprints::{ByFingerprint, FingerprintMap};
 use super::keys::{self, Prefix};
+use super::names::Names;
 use super::plain;
 use super::reply::{answers, by_key};
 use super::script::{Script, Scripted};
@@ -31,17 +32,14 @@ pub(super) struct PlainBatch {
     /// Of the first of them. All have the same one where it matters, which is in a cluster.
     subject: Subject,
     now: Micros,
-    /// Of the keys, one behind the other.
-    names: Vec<u8>,
+    names: Names,
     keys: Vec<Key>,
     /// Of each take.
     places: Vec<Place>,
 }
 
-/// A key, and what is taken of it.
+/// What is taken of a key.
 struct Key {
-    /// Where its name ends.
-    name_end: usize,
     runs: SmallVec<[Run; 1]>,
 }
 
@@ -66,7 +64,7 @@ impl PlainBatch {
         let mut batch = Self {
             subject: first.check().subject,
             now: Micros::ZERO,
-            names: Vec::with_capacity(takes.len() * keys::USUAL_LENGTH),
+            names: Names::with_capacity(takes.len()),
             keys: Vec::with_capacity(takes.len()),
             places: Vec::with_capacity(takes.len()),
         };
@@ -77,9 +75,8 @@ impl PlainBatch {
                 .or_insert(batch.keys.len());
             batch.now = batch.now.max(take.now);
             if position == batch.keys.len() {
-                prefix.write_key(&take.check(), &mut batch.names);
+                batch.names.push(&take.check(), prefix);
                 batch.keys.push(Key {
-                    name_end: batch.names.len(),
                     runs: SmallVec::new(),
                 });
             }
@@ -90,15 +87,6 @@ impl PlainBatch {
             });
         }
         Some(batch)
-    }
-
-    fn names(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.keys.iter().map(move |key| {
-            let name = &self.names[start..key.name_end];
-            start = key.name_end;
-            name
-        })
     }
 
     /// The rows of the script's arguments: equal runs, and how many keys in a row have one. No keys: the
@@ -166,7 +154,7 @@ impl Scripted for PlainBatch {
         );
         let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
         command.arg(verb).arg(script).arg(self.keys.len());
-        for name in self.names() {
+        for name in self.names.iter() {
             command.arg(name);
         }
         command.arg(self.now.get());

@@ -46,10 +46,6 @@ impl PlainPack {
             takes: PlainTakes::of(checks, now)?,
         }))
     }
-
-    pub(super) fn is_noted(&mut self, noted: Option<Noted>) {
-        self.takes.noted = noted;
-    }
 }
 
 impl Passenger for PlainPack {
@@ -75,8 +71,8 @@ impl Sharing for PlainPack {
         true
     }
 
-    fn noted(&mut self) -> Option<&mut Noted> {
-        self.takes.noted.as_mut()
+    fn noted(&mut self) -> &mut Option<Noted> {
+        &mut self.takes.noted
     }
 
     fn together(packs: &[&Self], prefix: &Prefix) -> Option<Together> {

@@ -6,7 +6,7 @@ use super::keys::{Prefix, shares_its_key};
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
-use super::sharing::{AskedTogether as _, Sharing};
+use super::sharing::Sharing;
 use super::stop::Passenger;
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -47,10 +47,6 @@ impl PlainSeveral {
         }))
     }
 
-    pub(super) fn is_noted(&mut self, noted: Option<Noted>) {
-        self.takes.noted = noted;
-    }
-
     /// Whether it asks the same of the same keys as the other one.
     fn asks_as(&self, other: &Self) -> bool {
         self.keys == other.keys && self.takes.cost_as(&other.takes)
@@ -81,8 +77,8 @@ impl Sharing for PlainSeveral {
         true
     }
 
-    fn noted(&mut self) -> Option<&mut Noted> {
-        self.takes.noted.as_mut()
+    fn noted(&mut self) -> &mut Option<Noted> {
+        &mut self.takes.noted
     }
 
     fn together(questions: &[&Self], prefix: &Prefix) -> Option<Together> {
@@ -96,10 +92,7 @@ impl Sharing for PlainSeveral {
     ) -> Result<Decisions, StoreError> {
         let alone = Together::of(&[&self], server.prefix());
         let read = match alone {
-            Some(alone) => {
-                let reply = server.send(&alone, alone.subject()).await?;
-                alone.read(&reply)?.pop()
-            }
+            Some(alone) => server.ask_together(&alone).await?.pop(),
             None => None,
         };
         match read.transpose()?.flatten() {

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::fingerprints::FingerprintMap;
 use super::server::{Server, Servers};
-use super::sharing::{AskedTogether as _, Readings, Sharing};
+use super::sharing::{Readings, Sharing};
 use super::stop::{Others, Passenger, Stop};
 use crate::error::StoreError;
 
@@ -178,10 +178,7 @@ impl<Q: Sharing> Trip<Q> {
                 noted.is_sent_now();
             }
         }
-        let answer = async {
-            let reply = self.server.send(&together, together.subject()).await?;
-            together.read(&reply)
-        };
+        let answer = self.server.ask_together(&together);
         let answer = unless_all_leave(answer, &mut waiting, || tell(untold)).await;
         // In their order, so that what is remembered at last is what the last of them has left.
         answer.map_or_else(Vec::new, |answer| to_be_told(waiting, answer))

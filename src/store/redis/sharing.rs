@@ -34,7 +34,7 @@ pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
     fn goes_with_other_keys(&self) -> bool;
 
     /// Who is to be told of its answer, for the memory of denials.
-    fn noted(&mut self) -> Option<&mut Noted>;
+    fn noted(&mut self) -> &mut Option<Noted>;
 
     /// `None` of none.
     fn together(questions: &[&Self], prefix: &Prefix) -> Option<Self::Together>;

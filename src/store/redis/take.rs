@@ -34,7 +34,7 @@ pub(super) struct Take {
     pub(super) plain: Option<PlainTake>,
     /// Zero asks the server's clock.
     pub(super) now: Micros,
-    pub(super) noted: Option<Noted>,
+    noted: Option<Noted>,
 }
 
 impl Take {
@@ -92,8 +92,8 @@ impl Sharing for Take {
         self.plain.is_some()
     }
 
-    fn noted(&mut self) -> Option<&mut Noted> {
-        self.noted.as_mut()
+    fn noted(&mut self) -> &mut Option<Noted> {
+        &mut self.noted
     }
 
     fn together(takes: &[&Self], prefix: &Prefix) -> Option<Together> {

@@ -6,13 +6,14 @@ use super::reply::Expected;
 use super::script::Question;
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Told, Turn};
-use super::sharing::Sharing;
+use super::sharing::{AskedTogether, Readings, Sharing};
 use super::take::Take;
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
+use crate::time::Micros;
 
 /// What one script is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is
 /// that of the largest.
@@ -36,9 +37,9 @@ impl Whole {
     /// else it comes back.
     pub(super) fn take_with(&mut self, noted: Option<Noted>) -> Option<Noted> {
         match self {
-            Self::Take(take) => take.noted = noted,
-            Self::PlainPack(pack) => pack.is_noted(noted),
-            Self::PlainSeveral(several) => several.is_noted(noted),
+            Self::Take(take) => *take.noted() = noted,
+            Self::PlainPack(pack) => *pack.noted() = noted,
+            Self::PlainSeveral(several) => *several.noted() = noted,
             Self::Nothing | Self::Any(_) => return noted,
         }
         None
@@ -56,7 +57,7 @@ impl Server {
         } else if let Some(several) = PlainSeveral::of(checks, now) {
             Whole::PlainSeveral(several)
         } else {
-            let any = self.any(checks);
+            let any = self.any(checks, now);
             any.map_or(Whole::Nothing, |any| Whole::Any(Box::new(any)))
         }
     }
@@ -78,17 +79,17 @@ impl Server {
 
     /// Asks checks of one subject by the script for everything.
     pub(super) async fn ask_any(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        match self.any(checks) {
+        match self.any(checks, self.now()) {
             Some(any) => self.answer_any(&any).await,
             None => Ok(Decisions::default()),
         }
     }
 
     /// `None` of no checks.
-    fn any(&self, checks: &[Check<'_>]) -> Option<Any> {
+    fn any(&self, checks: &[Check<'_>], now: Micros) -> Option<Any> {
         let first = checks.first()?;
         Some(Any {
-            question: Question::new(checks, self.prefix(), self.now()),
+            question: Question::new(checks, self.prefix(), now),
             expected: Expected::of(checks),
             subject: first.subject,
         })
@@ -97,6 +98,14 @@ impl Server {
     async fn answer_any(&self, any: &Any) -> Result<Decisions, StoreError> {
         let reply = self.send(&any.question, any.subject).await?;
         any.expected.read(reply)
+    }
+
+    /// Asks those who share a trip.
+    pub(super) async fn ask_together<T: AskedTogether>(
+        &self,
+        together: &T,
+    ) -> Result<Readings<T::Read>, StoreError> {
+        together.read(&self.send(together, together.subject()).await?)
     }
 
     /// A question that may share a trip with others.

@@ -39,7 +39,7 @@ fn batch(takes: &[Box<Take>]) -> PlainBatch {
 /// What the script replies: each run's debt before it, when the keys owe so much.
 fn reply(batch: &PlainBatch, mut owed: impl FnMut(&[u8]) -> u64) -> Value {
     let mut debts = Vec::new();
-    for (key, name) in batch.keys.iter().zip(batch.names()) {
+    for (key, name) in batch.keys.iter().zip(batch.names.iter()) {
         let mut debt = owed(name);
         for run in &key.runs {
             debts.push(Value::Int(debt.try_into().unwrap()));

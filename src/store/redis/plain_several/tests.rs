@@ -5,6 +5,7 @@ use crate::algorithm::{Action, Algorithm};
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::store::redis::script::Scripted as _;
+use crate::store::redis::sharing::AskedTogether as _;
 use crate::store::{FailureMode, PolicyId};
 use crate::time::SECOND;
 

@@ -11,6 +11,7 @@ use crate::key::Subject;
 use crate::store::redis::error::of_question;
 use crate::store::redis::fingerprints::{ByFingerprint, FingerprintMap};
 use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::names::Names;
 use crate::store::redis::plain;
 use crate::store::redis::plain_takes::{Debts, Owed};
 use crate::store::redis::reply::{answers, by_key};
@@ -28,10 +29,8 @@ pub(in crate::store::redis) struct Together {
     /// Of the first of them. All have the same one where it matters, which is in a cluster.
     subject: Subject,
     now: Micros,
-    /// Of the keys, one behind the other.
-    names: Vec<u8>,
-    /// Where each name ends.
-    name_ends: Vec<usize>,
+    /// Of the keys.
+    names: Names,
     /// Of each take of each run, the position of its key, from 1 on.
     positions: Vec<u16>,
     rows: Vec<Row>,
@@ -63,8 +62,7 @@ impl Together {
         let mut together = Self {
             subject: questions.first()?.takes.subject(),
             now: questions.iter().map(|question| question.takes.now).max()?,
-            names: Vec::with_capacity(takes * keys::USUAL_LENGTH),
-            name_ends: Vec::with_capacity(takes),
+            names: Names::with_capacity(takes),
             positions: Vec::with_capacity(takes),
             rows: Vec::new(),
             takes_of_runs: Vec::with_capacity(runs.len()),
@@ -83,9 +81,8 @@ impl Together {
             let keys = run.question.keys.iter().copied();
             for (key, check) in keys.zip(run.question.takes.checks()) {
                 let position = *known.entry(key).or_insert_with(|| {
-                    prefix.write_key(&check, &mut together.names);
-                    together.name_ends.push(together.names.len());
-                    together.name_ends.len() as u16
+                    together.names.push(&check, prefix);
+                    together.names.len() as u16
                 });
                 together.positions.push(position);
             }
@@ -97,20 +94,11 @@ impl Together {
 
     /// The positions as the script reads them: none where each take has a key of its own.
     fn positions(&self) -> Vec<u8> {
-        if self.positions.len() == self.name_ends.len() {
+        if self.positions.len() == self.names.len() {
             return Vec::new();
         }
         let each = self.positions.iter();
         each.flat_map(|position| position.to_be_bytes()).collect()
-    }
-
-    fn names(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.name_ends.iter().map(move |end| {
-            let name = &self.names[start..*end];
-            start = *end;
-            name
-        })
     }
 }
 
@@ -172,11 +160,11 @@ impl Scripted for Together {
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let takes: usize = self.rows.iter().map(|row| row.prices.len() + 1).sum();
         let mut command = Cmd::with_capacity(
-            5 + self.name_ends.len() + 3 * takes,
-            script.len() + keys::USUAL_LENGTH * (self.name_ends.len() + 1) + BYTES_A_TAKE * takes,
+            5 + self.names.len() + 3 * takes,
+            script.len() + keys::USUAL_LENGTH * (self.names.len() + 1) + BYTES_A_TAKE * takes,
         );
-        command.arg(verb).arg(script).arg(self.name_ends.len());
-        for name in self.names() {
+        command.arg(verb).arg(script).arg(self.names.len());
+        for name in self.names.iter() {
             command.arg(name);
         }
         command.arg(self.now.get()).arg(self.positions());
