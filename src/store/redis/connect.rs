@@ -25,7 +25,7 @@ pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Attempts that are under way at once, when each takes as long as it may.
 const MOST_ATTEMPTS: usize = 4;
 /// After this the client gives a reply up; no decision has a later deadline.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Sent data that stays unacknowledged for so long breaks the connection.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use redis::{ConnectionInfo, RedisError, Value};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use super::connect::pause;
+use super::connect::{RESPONSE_TIMEOUT, pause};
 use super::error::is_demoted;
 use super::keys::Prefix;
 use super::lane::Failed;
@@ -30,8 +31,9 @@ use topology::Topology;
 /// So often a question follows redirections; a slot that moves takes two.
 const MOST_HOPS: u32 = 8;
 /// How long to wait before asking again about keys of which some have moved and some have not;
-/// doubled each time.
+/// doubled each time, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(2);
+const LONGEST_WAIT: Duration = Duration::from_millis(128);
 /// For so long the masters are waited for before it is asked who they are now.
 const RECOVERY_ROUND: Duration = Duration::from_secs(1);
 
@@ -73,14 +75,13 @@ impl Cluster {
 
     async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, Failed> {
         let mut route = Route::Master;
-        let mut wait = FIRST_WAIT;
         for _ in 0..MOST_HOPS {
             let (node, is_asking) = match route {
                 Route::Master => (self.master_of(slot).await?, false),
                 Route::To(node) => (node, false),
                 Route::Asking(node) => (node, true),
             };
-            let error = match self.0.lane(&node)?.ask(question, is_asking).await {
+            let error = match self.ask_when_moved(&node, question, is_asking).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Answer(error)) => error,
                 failed => return failed,
@@ -90,10 +91,6 @@ impl Cluster {
                     self.0.refresh();
                 }
                 route
-            } else if error.code() == Some("TRYAGAIN") {
-                tokio::time::sleep(wait).await;
-                wait *= 2;
-                Route::Master
             } else if is_demoted(&error) {
                 self.0.refreshed().await;
                 Route::Master
@@ -105,6 +102,30 @@ impl Cluster {
             StoreErrorKind::Busy,
             "the cluster's nodes do not agree on who has the slot",
         )))
+    }
+
+    /// Waits at the node until it has all keys of the question or none: then it answers or redirects.
+    /// It is waited for as long as for any reply; who asks has a deadline.
+    async fn ask_when_moved(
+        &self,
+        node: &Node,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
+        let asked = Instant::now();
+        let mut wait = FIRST_WAIT;
+        loop {
+            match self.0.lane(node)?.ask(question, is_asking).await {
+                Err(Failed::Answer(error)) if error.code() == Some("TRYAGAIN") => {
+                    if asked.elapsed() > RESPONSE_TIMEOUT {
+                        return Err(Failed::Answer(error));
+                    }
+                    tokio::time::sleep(wait).await;
+                    wait = LONGEST_WAIT.min(wait * 2);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     async fn master_of(&self, slot: Slot) -> Result<Node, StoreError> {
