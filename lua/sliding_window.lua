@@ -83,11 +83,11 @@ local function sliding_window(state, at, now)
     return false, wait_us, used, empty_in
   end
 
-  if cost == 0 then
+  local added = math.min(used + cost, 4294967295) - used
+  if added <= 0 then
     return true, 0, used, empty_in
   end
   -- Into the newest slice also on a clock that stepped back, and where slices were made shorter.
-  local added = math.min(used + cost, 4294967295) - used
   if live > 0 and ends[live] >= end_of_slice(now) then
     counts[live] = counts[live] + added
   else

@@ -114,6 +114,9 @@ impl Twin for SlidingWindow {
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {
         let room = u64::from(u32::MAX) - self.used(state, now).min(u32::MAX.into());
         let permits = u64::from(permits).min(room);
+        if permits == 0 {
+            return;
+        }
         self.drop_lapsed(state, now);
         let ends = self.end_of_slice(now);
         match state.slices.back_mut() {

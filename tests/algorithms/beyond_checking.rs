@@ -14,6 +14,7 @@ on_every_store! {
     a_peek_takes_nothing_and_is_always_allowed
     a_charge_takes_without_asking_and_may_go_over
     what_is_charged_above_the_limit_is_waited_for
+    what_is_charged_above_all_that_can_be_counted_leaves_no_trace
     a_credit_is_clamped_at_the_untouched_state
     a_credit_of_what_was_taken_undoes_it
     a_credit_never_revives_an_ended_window
@@ -85,6 +86,17 @@ async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
         let wait = bench.ask(limit, 1).await.retry_after();
         assert_eq!(wait, Some(Duration::from_micros(wait_us)), "{limit:?}");
     }
+}
+
+async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &Bench) {
+    let limit = Limit::sliding_window(1, SECOND).slices(2);
+    bench.align(SECOND);
+    bench.act(limit, Action::Charge(u32::MAX)).await;
+    bench.advance(SECOND / 2);
+    bench.act(limit, Action::Charge(1)).await;
+    // Of the first slice alone.
+    let looked = bench.act(limit, Action::look()).await;
+    assert_eq!(looked.reset_after(), SECOND);
 }
 
 async fn a_credit_is_clamped_at_the_untouched_state(bench: &Bench) {
