@@ -60,7 +60,7 @@ local function judge(unwritable)
       costs[take], rooms[take], shadows[take] = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] == "1"
     end
     for _ = 1, questions do
-      local fitting = times
+      local fitting, most = times, 0
       for take = 1, takes do
         local at = answered + take
         if asked_keys ~= "" then
@@ -82,9 +82,12 @@ local function judge(unwritable)
         if own < fitting and not shadows[take] then
           fitting = own
         end
+        if own > most then
+          most = own
+        end
         keys[take], fits[take], answers[answered + take] = at, own, debt
       end
-      if fitting > 0 and unwritable then
+      if fitting > 0 and unwritable and most > 0 then
         answers[answered + 1] = unwritable
       elseif fitting > 0 then
         for take = 1, takes do

@@ -20,6 +20,7 @@ mod many_keys;
 mod others;
 mod packs;
 mod several;
+mod shadows;
 
 #[path = "../support/mod.rs"]
 mod support;

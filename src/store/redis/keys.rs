@@ -100,15 +100,17 @@ pub(super) fn shares_its_key(check: &Check<'_>) -> bool {
 
 /// Whether both states are in one key.
 pub(super) fn are_together(one: &Check<'_>, other: &Check<'_>) -> bool {
-    let is_same_limit = || {
-        one.policy.name() == other.policy.name()
-            && one.algorithm.name() == other.algorithm.name()
-            && one.algorithm.packs()
-    };
     let group = shared_by(one);
     one.subject == other.subject
         && group == shared_by(other)
-        && (group.is_some() || is_same_limit())
+        && (group.is_some() || is_same_limit(one, other))
+}
+
+/// Whether both are rates of one limit, in one key.
+pub(super) fn is_same_limit(one: &Check<'_>, other: &Check<'_>) -> bool {
+    one.policy.name() == other.policy.name()
+        && one.algorithm.name() == other.algorithm.name()
+        && one.algorithm.packs()
 }
 
 /// The group that its key belongs to.

@@ -94,7 +94,7 @@ pub use reply::fuzzing::redis_reply;
 /// order of the policies. When a later one denies, or its node gives no answer, what the earlier
 /// ones took is given back; for that moment, a trip or two, it is missing to others. While a slot
 /// moves, requests about it go on, unless they have several policies: scripts do not reach keys of
-/// which some have moved, so those wait for up to half a second, as far as their deadline lets them.
+/// which some have moved, so those wait until all have, as far as their deadline lets them.
 ///
 /// # Keys
 ///

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use super::keys::{Prefix, are_together};
+use super::keys::{Prefix, are_together, is_same_limit};
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
@@ -37,13 +37,17 @@ impl PlainPack {
     /// `None` when the checks ask for something else, or of more than one key.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
         let (first, others) = checks.split_first()?;
+        // In shadow each limit is judged by itself: so one alone is as if it were enforced.
         let is_shadow = checks.iter().any(|check| check.is_shadow);
-        if is_shadow || !others.iter().all(|other| are_together(first, other)) {
+        let is_one_limit =
+            |other: &Check<'_>| first.is_shadow == other.is_shadow && is_same_limit(first, other);
+        let mut others = others.iter();
+        if !others.all(|other| are_together(first, other) && (!is_shadow || is_one_limit(other))) {
             return None;
         }
         Some(Box::new(Self {
             key: first.fingerprint(),
-            takes: PlainTakes::of(checks, now)?,
+            takes: PlainTakes::all_or_none(checks, now)?,
         }))
     }
 }

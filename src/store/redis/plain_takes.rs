@@ -1,4 +1,4 @@
-//! `PlainTakes`: several plain takes, of which all that are enforced are carried out or none.
+//! `PlainTakes`: several plain takes, which are carried out all or none, but for those that stand by themselves.
 
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use crate::time::Micros;
 /// Of each take what its state owes.
 pub(super) type Debts = SmallVec<[u64; 8]>;
 
-/// The takes of a question, one of them enforced at least.
+/// The takes of a question.
 pub(super) struct PlainTakes {
     /// Zero asks the server's clock.
     pub(super) now: Micros,
@@ -27,6 +27,8 @@ pub(super) struct PlainTakes {
 struct Take {
     check: OwnedCheck,
     plain: PlainTake,
+    /// Whether it holds up no other.
+    is_by_itself: bool,
 }
 
 /// What was read of them.
@@ -38,18 +40,31 @@ pub(super) struct Owed {
 }
 
 impl PlainTakes {
-    /// `None` when the checks ask for something else.
+    /// Those in shadow stand by themselves. `None` when the checks ask for something else.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Self> {
+        Self::new(checks, now, |check| check.is_shadow)
+    }
+
+    /// None of them stands by itself. `None` when the checks ask for something else.
+    pub(super) fn all_or_none(checks: &[Check<'_>], now: Micros) -> Option<Self> {
+        Self::new(checks, now, |_| false)
+    }
+
+    fn new(
+        checks: &[Check<'_>],
+        now: Micros,
+        is_by_itself: impl Fn(&Check<'_>) -> bool,
+    ) -> Option<Self> {
         let mut takes = Vec::with_capacity(checks.len());
         for check in checks {
             let plain = PlainTake::of(&check.algorithm, &check.action);
             takes.push(Take {
                 plain: plain?,
                 check: OwnedCheck::of(check),
+                is_by_itself: is_by_itself(check),
             });
         }
-        let is_enforced = takes.iter().any(|take| !take.check.is_shadow);
-        is_enforced.then_some(Self {
+        Some(Self {
             now,
             takes,
             noted: None,
@@ -77,14 +92,14 @@ impl PlainTakes {
         self.takes.iter().map(|take| take.plain)
     }
 
-    /// Whether each is in shadow.
-    pub(super) fn shadows(&self) -> impl Iterator<Item = bool> {
-        self.takes.iter().map(|take| take.check.is_shadow)
+    /// Whether each holds up no other.
+    pub(super) fn by_themselves(&self) -> impl Iterator<Item = bool> {
+        self.takes.iter().map(|take| take.is_by_itself)
     }
 
     /// Whether they cost the same as others, and hold each other up as those do.
     pub(super) fn cost_as(&self, other: &Self) -> bool {
-        self.prices().eq(other.prices()) && self.shadows().eq(other.shadows())
+        self.prices().eq(other.prices()) && self.by_themselves().eq(other.by_themselves())
     }
 
     /// Whether they are of the same policies as others, too.
@@ -106,13 +121,15 @@ impl PlainTakes {
     /// What they are answered, when this was read. Tells the memory of denials.
     pub(super) fn decided(self, owed: Owed) -> Decisions {
         let each = || self.takes.iter().zip(&owed.debts);
-        let enforced = each().filter(|(take, _)| !take.check.is_shadow);
-        let fitting = enforced.map(|(take, debt)| take.plain.fitting(*debt)).min();
-        let (fitting, behind) = (fitting.unwrap_or_default(), owed.behind.into());
+        let holding_up = each().filter(|(take, _)| !take.is_by_itself);
+        let fitting = holding_up
+            .map(|(take, debt)| take.plain.fitting(*debt))
+            .min();
+        let (fitting, behind) = (fitting.unwrap_or(u64::MAX), owed.behind.into());
         let (let_in, is_let_in) = (fitting.min(behind), fitting > behind);
         let decisions = each().map(|(take, debt)| {
-            let Take { check, plain } = take;
-            // Of those in shadow as many as fit, of those that were let in.
+            let Take { check, plain, .. } = take;
+            // Of those by themselves as many as fit, of those that were let in.
             let before = let_in.min(plain.fitting(*debt));
             let reading = plain.read_after(*debt, before);
             let is_taken = is_let_in && reading.fits;

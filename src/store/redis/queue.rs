@@ -10,6 +10,7 @@ use super::take::Take;
 use crate::algorithm::Reading;
 use crate::error::StoreError;
 use crate::key::Subject;
+use crate::store::Check;
 use crate::time::Micros;
 
 /// Takes of one key with equal costs, one behind the other.
@@ -30,11 +31,12 @@ pub(super) struct Queue {
 impl Queue {
     /// `None` of no takes.
     pub(super) fn of(takes: &[&Take], prefix: &Prefix) -> Option<Self> {
-        let first = takes.first()?.check();
+        let each = || takes.iter().map(|take| out_of_shadow(take.check()));
+        let first = each().next()?;
         let script = queue_script(&first);
         let mut runs: Vec<Run> = Vec::new();
         let mut last = None;
-        for check in takes.iter().map(|take| take.check()) {
+        for check in each() {
             let asked = Some((check.algorithm, check.action));
             match runs.last_mut().filter(|_| last == asked) {
                 Some(run) => run.takes += 1,
@@ -52,6 +54,14 @@ impl Queue {
             now: takes.iter().map(|take| take.now).max()?,
             runs,
         })
+    }
+}
+
+/// Takes in shadow are judged as all others, as none has anything beside it.
+fn out_of_shadow(check: Check<'_>) -> Check<'_> {
+    Check {
+        is_shadow: false,
+        ..check
     }
 }
 

@@ -234,10 +234,10 @@ fn to_be_told<Q: Sharing>(
         let what = match (readings.next(), &failed) {
             (Some(Ok(Some(read))), _) => Told::Decided(question.decided(read)),
             (Some(Err(error)), _) => Told::Failed(error),
-            (None, Some((kind, error))) => {
+            (None, Some((kind, error))) if !question.goes_on_after(*kind) => {
                 Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
             }
-            (Some(Ok(None)) | None, _) => Told::OtherForm(question),
+            _ => Told::OtherForm(question),
         };
         (told, what)
     });

@@ -7,7 +7,7 @@ use super::script::Scripted;
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
 use super::stop::Passenger;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::deny_cache::asked::Asked as Noted;
 
@@ -35,6 +35,11 @@ pub(super) trait Sharing: Passenger + Send + Sync + Sized + 'static {
 
     /// Who is to be told of its answer, for the memory of denials.
     fn noted(&mut self) -> &mut Option<Noted>;
+
+    /// Whether it is to be asked by the script for everything where its trip failed so.
+    fn goes_on_after(&self, _failure: StoreErrorKind) -> bool {
+        false
+    }
 
     /// `None` of none.
     fn together(questions: &[&Self], prefix: &Prefix) -> Option<Self::Together>;

@@ -18,14 +18,14 @@ use super::sharing::{AskedTogether, Readings, Sharing};
 use super::stop::Passenger;
 use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
 use crate::decision::Decision;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
 use crate::store::owned::OwnedCheck;
 use crate::time::Micros;
 
-/// A take by one enforced check.
+/// A take by one check. Whether that is in shadow makes no difference, as there is nothing beside it.
 pub(super) struct Take {
     /// What its key is known by in this process.
     pub(super) fingerprint: u128,
@@ -47,8 +47,7 @@ impl Take {
         let may_share = take.cost > 0
             && take.lease.is_none()
             && check.algorithm.lease().is_none()
-            && !check.algorithm.is_penalty()
-            && !check.is_shadow;
+            && !check.algorithm.is_penalty();
         let plain = PlainTake::of(&check.algorithm, &check.action);
         // Among others in one key it is leaner as a pack of one.
         let is_pack = plain.is_some() && shares_its_key(check);
@@ -94,6 +93,11 @@ impl Sharing for Take {
 
     fn noted(&mut self) -> &mut Option<Noted> {
         &mut self.noted
+    }
+
+    /// What is no state of ours fails no question in shadow, and the script for everything knows that.
+    fn goes_on_after(&self, failure: StoreErrorKind) -> bool {
+        self.check.is_shadow && failure == StoreErrorKind::ForeignValue
     }
 
     fn together(takes: &[&Self], prefix: &Prefix) -> Option<Together> {

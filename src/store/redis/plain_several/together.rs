@@ -44,7 +44,7 @@ pub(in crate::store::redis) struct Together {
 struct Row {
     times: u32,
     runs: usize,
-    /// Of each take of a question, and whether it is in shadow.
+    /// Of each take of a question, and whether it holds up no other.
     prices: Vec<(PlainTake, bool)>,
 }
 
@@ -123,7 +123,7 @@ impl Row {
         Self {
             times: run.times,
             runs: 1,
-            prices: takes.prices().zip(takes.shadows()).collect(),
+            prices: takes.prices().zip(takes.by_themselves()).collect(),
         }
     }
 }
@@ -170,9 +170,9 @@ impl Scripted for Together {
         command.arg(self.now.get()).arg(self.positions());
         for row in &self.rows {
             command.arg(row.prices.len()).arg(row.runs).arg(row.times);
-            for (price, is_shadow) in &row.prices {
+            for (price, is_by_itself) in &row.prices {
                 command.arg(price.cost_us).arg(price.room_us);
-                command.arg(u8::from(*is_shadow));
+                command.arg(u8::from(*is_by_itself));
             }
         }
         command
