@@ -1,10 +1,14 @@
 -- plain_several: judge questions that came together, each of plain takes of several keys: all that are enforced
 -- are taken, or none; first come first served. Stands in place of decide, and of shadow, where it can.
--- KEYS[n]           state keys  strings, distinct: paid_us, as plain has it
+-- KEYS[n]           state keys  strings, distinct: state n, which is paid_us, as plain has it; or a pack, see
+--                               states
 -- ARGV[1]           now_us      integer; 0 asks the server's clock
--- ARGV[2]           keys        of each take of each question its key: n, in two bytes. Empty: the next one
+-- ARGV[2]           states      of each take of each question its state: the number, in two bytes. Empty: the
+--                               next one
+-- ARGV[3]           packed      msgpack array: of each state #KEYS + 1, + 2 and so on the number of its key,
+--                               which is a pack, and its field there. Empty: no key is
 -- ARGV[row]         takes       integer > 0; of so many takes is each of some questions that are alike, the next
---                               ones; row = 3, then row + 3 + 3 * takes
+--                               ones; row = 4, then row + 3 + 3 * takes
 -- ARGV[row + 1]     questions   integer > 0; how many questions
 -- ARGV[row + 2]     times       integer > 0; how often each is asked, one time after the other
 -- ARGV[row + 3n]      cost_us   integer > 0; what take n costs in time
@@ -16,8 +20,8 @@
 --          the error of a server that does not write, when something would be taken
 -- Writes   each key that is taken of, as plain does; whatever fails, does so before the first write
 -- Mirrors  src/algorithm/plain.rs
-local call, floor, ceil = redis.call, math.floor, math.ceil
-local now, asked_keys = ARGV[1] + 0, ARGV[2]
+local call, floor, ceil, max = redis.call, math.floor, math.ceil, math.max
+local now, asked_states = ARGV[1] + 0, ARGV[2]
 if now == 0 then
   local clock = call("TIME")
   now = clock[1] * 1000000 + clock[2]
@@ -29,30 +33,74 @@ for at = 1, #KEYS do
     texts[at], missing[#missing + 1] = "", KEYS[at]
   end
 end
-local are_whole = string.find(table.concat(texts), "^%d*$")
 -- MGET tells nothing of what is no string, and an empty one is nobody's state.
 local are_missing = #missing == 0 or call("EXISTS", unpack(missing)) == 0
+local function is_foreign(at)
+  return texts[at] == "" and not are_missing and call("EXISTS", KEYS[at]) == 1
+end
 
--- Of each key what it owes, below zero of one that has paid; false of a foreign value.
+-- Of each state what it owes, below zero of one that has paid; false of a foreign value.
 local owed = {}
+-- Nobody owes so much: it would not be read, and what was taken beside it would be taken again.
+local too_much = 2 ^ 52
+-- Of each pack what is in it and still counts, when the last of that expires, and the fields of its states.
+local packs = {}
+
+local function read_pack(text)
+  local pack, latest = {}, 0
+  if text == "" then
+    return pack, latest
+  end
+  local behind, found = cmsgpack.unpack_one(text)
+  -- None of ours is empty, or has anything behind it.
+  if behind ~= -1 or next(found) == nil then
+    error("foreign value")
+  end
+  for field, state in pairs(found) do
+    local expires = type(state) == "table" and state[2] or state
+    if type(field) ~= "string" or type(expires) ~= "number" then
+      error("foreign value")
+    elseif expires + 3600000000 > now then
+      pack[field], latest = state, max(latest, expires)
+    end
+  end
+  return pack, latest
+end
+local packed = ARGV[3] ~= "" and cmsgpack.unpack(ARGV[3]) or {}
+for entry = 1, #packed, 2 do
+  local at, field, state = packed[entry], packed[entry + 1], #KEYS + (entry + 1) / 2
+  if not packs[at] then
+    local is_read, pack, latest = pcall(read_pack, texts[at])
+    is_read = is_read and not is_foreign(at)
+    packs[at] = { held = is_read and pack, latest = latest, fields = {} }
+    texts[at] = ""
+  end
+  packs[at].fields[state] = field
+  local paid = packs[at].held and (packs[at].held[field] or 0)
+  -- A state that is no whole number is for another script.
+  local is_plain = type(paid) == "number" and paid % 1 == 0 and paid - now < too_much
+  owed[state] = is_plain and paid - now
+end
+
+local are_whole = string.find(table.concat(texts), "^%d*$")
 for at = 1, #KEYS do
   local text, debt = texts[at], 0
   if text ~= "" then
     debt = (are_whole or string.find(text, "^%d+$")) and text - now
-  elseif not are_missing and call("EXISTS", KEYS[at]) == 1 then
+  elseif is_foreign(at) then
     debt = false
   end
-  owed[at] = debt
+  owed[at] = debt and debt < too_much and debt
 end
 
--- The answers, and what each key owes in the end. `unwritable` is why nothing can be taken, where it cannot.
+-- The answers, and what each state owes in the end. `unwritable` is why nothing can be taken, where it cannot.
 local function judge(unwritable)
   local debts, answers = {}, {}
-  local costs, rooms, shadows, keys, fits = {}, {}, {}, {}, {}
+  local costs, rooms, shadows, states, fits = {}, {}, {}, {}, {}
   for at = 1, #owed do
     debts[at] = owed[at]
   end
-  local row, answered = 3, 0
+  local row, answered = 4, 0
   while row < #ARGV do
     local takes, questions, times = ARGV[row] + 0, ARGV[row + 1] + 0, ARGV[row + 2] + 0
     for take = 1, takes do
@@ -63,8 +111,8 @@ local function judge(unwritable)
       local fitting, most = times, 0
       for take = 1, takes do
         local at = answered + take
-        if asked_keys ~= "" then
-          local high, low = string.byte(asked_keys, 2 * at - 1, 2 * at)
+        if asked_states ~= "" then
+          local high, low = string.byte(asked_states, 2 * at - 1, 2 * at)
           at = high * 256 + low
         end
         local debt, own = debts[at], times
@@ -85,13 +133,13 @@ local function judge(unwritable)
         if own > most then
           most = own
         end
-        keys[take], fits[take], answers[answered + take] = at, own, debt
+        states[take], fits[take], answers[answered + take] = at, own, debt
       end
       if fitting > 0 and unwritable and most > 0 then
         answers[answered + 1] = unwritable
       elseif fitting > 0 then
         for take = 1, takes do
-          local at, taken = keys[take], fits[take]
+          local at, taken = states[take], fits[take]
           if taken > fitting then
             taken = fitting
           end
@@ -116,7 +164,24 @@ local function text_of(number)
   return text
 end
 
+local function write_pack(at, pack, debts)
+  local is_taken, latest = false, pack.latest
+  for state, field in pairs(pack.fields) do
+    local debt = debts[state]
+    if debt and debt > 0 and debt > owed[state] then
+      local paid = now + debt
+      pack.held[field], latest, is_taken = paid, max(latest, paid), true
+    end
+  end
+  if is_taken then
+    call("SET", KEYS[at], cmsgpack.pack(pack.held), "PXAT", text_of(ceil(latest / 1000000) * 1000))
+  end
+end
+
 local function write(debts)
+  for at, pack in pairs(packs) do
+    write_pack(at, pack, debts)
+  end
   for at = 1, #KEYS do
     local before, debt = owed[at], debts[at]
     if debt and debt > 0 and debt > before then

@@ -107,19 +107,31 @@ pub struct PolicyId(Arc<Identity>);
 struct Identity {
     name: Arc<str>,
     further_rate: Option<Micros>,
-    group: Option<Arc<str>>,
+    group: Option<Group>,
+    #[cfg(feature = "redis")]
+    name_fingerprint: u128,
     fingerprint: u128,
     quota_lease: Option<QuotaLease>,
+}
+
+#[derive(Clone)]
+struct Group {
+    name: Arc<str>,
+    #[cfg(feature = "redis")]
+    fingerprint: u128,
 }
 
 impl PolicyId {
     /// A policy of this name.
     pub fn new(name: &str) -> Self {
+        let fingerprint = Subject::of_text(name).to_u128();
         Self(Arc::new(Identity {
             name: name.into(),
             further_rate: None,
             group: None,
-            fingerprint: Subject::of_text(name).to_u128(),
+            #[cfg(feature = "redis")]
+            name_fingerprint: fingerprint,
+            fingerprint,
             quota_lease: None,
         }))
     }
@@ -132,7 +144,13 @@ impl PolicyId {
     /// The same policy in a [group](crate::Policy::group).
     #[must_use]
     pub fn in_group(self, group: &str) -> Self {
-        self.with(|identity| identity.group = Some(group.into()))
+        let group = Group {
+            name: group.into(),
+            // No policy's name has a control character in it.
+            #[cfg(feature = "redis")]
+            fingerprint: Subject::of_text(&format!("\0{group}")).to_u128(),
+        };
+        self.with(|identity| identity.group = Some(group))
     }
 
     /// The same policy, of whose limit a [further rate](crate::Limit::and) has this period. What is
@@ -171,7 +189,19 @@ impl PolicyId {
     /// The group of policies that keep what they know of a subject in one place, where a store has
     /// such places.
     pub fn group(&self) -> Option<&str> {
-        self.0.group.as_deref()
+        self.0.group.as_ref().map(|group| &*group.name)
+    }
+
+    /// 128 bits that stand for the group.
+    #[cfg(feature = "redis")]
+    pub(crate) fn group_fingerprint(&self) -> Option<u128> {
+        self.0.group.as_ref().map(|group| group.fingerprint)
+    }
+
+    /// 128 bits that stand for the name, whichever the rate.
+    #[cfg(feature = "redis")]
+    pub(crate) fn name_fingerprint(&self) -> u128 {
+        self.0.name_fingerprint
     }
 
     /// How its permits may be taken in batches, if they may.

@@ -17,6 +17,7 @@ mod failures;
 mod forms;
 mod given_up;
 mod many_keys;
+mod mixed;
 mod others;
 mod packs;
 mod several;

@@ -1,4 +1,4 @@
-//! Takes of several keys at once, of policies in no group, share trips whatever their keys: all or nothing each.
+//! Takes of several keys at once share trips whatever their keys: all or nothing each.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -12,44 +12,49 @@ use tower_throttle::{
 
 use super::{SLOW, Stage, assert_of_both_kinds};
 
-type Answered = Result<Vec<Decision>, StoreErrorKind>;
+pub(super) type Answered = Result<Vec<Decision>, StoreErrorKind>;
 
 /// A take: by a policy of this name, about this subject.
 type Asked<'a> = (&'a str, &'a str, Limit, u32);
-
-/// The same, and whether it is in shadow.
-type AskedOrShadow<'a> = (Asked<'a>, bool);
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
 const PLENTY: Limit = Limit::gcra(10_000, DAY);
 
 async fn take(stage: &Stage, asked: &[Asked<'_>]) -> Answered {
-    let enforced: Vec<_> = asked.iter().map(|asked| (*asked, false)).collect();
-    take_beside_shadows(stage, &enforced).await
+    let policies = asked.iter().map(|(name, ..)| PolicyId::new(name));
+    let policies: Vec<_> = policies.collect();
+    let checks = asked.iter().zip(&policies);
+    let checks = checks
+        .map(|((_, subject, limit, cost), policy)| check(policy, subject, *limit, *cost, false));
+    answer(stage, &checks.collect::<Vec<_>>()).await
 }
 
-async fn take_beside_shadows(stage: &Stage, asked: &[AskedOrShadow<'_>]) -> Answered {
-    let policies: Vec<_> = asked
-        .iter()
-        .map(|((name, ..), _)| PolicyId::new(name))
-        .collect();
-    let checks = asked.iter().zip(&policies);
-    let checks = checks.map(|(((_, subject, limit, cost), is_shadow), policy)| Check {
+pub(super) fn check<'a>(
+    policy: &'a PolicyId,
+    subject: &str,
+    limit: Limit,
+    cost: u32,
+    is_shadow: bool,
+) -> Check<'a> {
+    Check {
         policy,
-        subject: Subject::from(&Key::from(*subject)),
-        algorithm: Algorithm::try_from(limit).unwrap(),
-        action: Action::spend(*cost),
-        is_shadow: *is_shadow,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: algorithm(limit),
+        action: Action::spend(cost),
+        is_shadow,
         on_store_failure: FailureMode::Deny,
-    });
-    let Answer::Pending(answer) = stage.store.ask(&checks.collect::<Vec<_>>()) else {
+    }
+}
+
+pub(super) async fn answer(stage: &Stage, checks: &[Check<'_>]) -> Answered {
+    let Answer::Pending(answer) = stage.store.ask(checks) else {
         panic!("Redis takes a trip");
     };
     let answer = answer.await.map(|decisions| decisions.to_vec());
     answer.map_err(|error| error.kind())
 }
 
-fn is_allowed(decisions: &[Decision]) -> bool {
+pub(super) fn is_allowed(decisions: &[Decision]) -> bool {
     decisions.iter().all(Decision::is_allowed)
 }
 
@@ -65,15 +70,29 @@ async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
     join_all(takes).await
 }
 
-fn key(policy: &str, subject: &str) -> String {
+pub(super) fn key(policy: &str, subject: &str) -> String {
     let subject = Subject::from(&Key::from(subject));
     format!("throttle:gcra1:{{{subject}}}:{policy}")
 }
 
-fn query<T: redis::FromRedisValue>(stage: &Stage, command: &str, arguments: &[&str]) -> T {
+pub(super) fn query<T: redis::FromRedisValue>(
+    stage: &Stage,
+    command: &str,
+    arguments: &[&str],
+) -> T {
     stage
         .server
         .query(redis::cmd(command).arg(arguments).to_owned())
+}
+
+/// At the end of that instant's second.
+pub(super) fn assert_expires_with(stage: &Stage, key: &str, paid_us: u64) {
+    // In one step, to a millisecond.
+    let expiry = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
+    let (pttl, secs, us): (u64, u64, u64) = query(stage, "EVAL", &[expiry, "1", key]);
+    let expires_ms = secs * 1_000 + us / 1_000 + pttl;
+    let second_ends_ms = paid_us.div_ceil(1_000_000) * 1_000;
+    assert!(expires_ms.abs_diff(second_ends_ms) <= 1, "{key}");
 }
 
 /// How many were taken of all in either way.
@@ -87,73 +106,102 @@ fn taken_of_all(stage: &Stage) -> [u64; 2] {
     })
 }
 
-/// Keys in Rust, of limits of their own.
-struct Keys {
-    names: Vec<String>,
+/// States in Rust, of limits of their own.
+struct States {
+    policies: Vec<PolicyId>,
     limits: Vec<Limit>,
     states: Vec<State>,
 }
 
-/// A question: which keys it is about, two at least, whether in shadow, and what it takes of each.
+/// A question: which states it is about, two at least, whether in shadow, and what it takes of each.
 #[derive(Clone, Debug)]
 struct Question {
-    keys: Vec<(usize, bool)>,
+    states: Vec<(usize, bool)>,
     cost: u32,
 }
 
-impl Keys {
+/// Of so many states that questions are about. Some have a key of their own.
+const STATES: usize = 10;
+/// Of a group, in a key together.
+const GROUP: [usize; 2] = [6, 7];
+/// The rates of one limit, in a key together.
+const RATES: [usize; 2] = [8, 9];
+
+impl Question {
+    fn new(states: Vec<(usize, bool)>, cost: u32) -> Self {
+        // A limit is asked with all its rates. In shadow it would go by the script for everything.
+        let (rates, mut states): (Vec<_>, Vec<_>) = states
+            .into_iter()
+            .partition(|(state, _)| RATES.contains(state));
+        if !rates.is_empty() {
+            states.extend(RATES.map(|rate| (rate, false)));
+        }
+        // Those of one key go on trips of their own.
+        for key in [GROUP, RATES] {
+            if states.iter().all(|(state, _)| key.contains(state)) {
+                states.push((0, false));
+            }
+        }
+        Self { states, cost }
+    }
+
+    fn is_of_further_rate(state: usize) -> bool {
+        state == RATES[1]
+    }
+}
+
+impl States {
     fn new(case: usize, bursts: Vec<u32>) -> Self {
         let limits = bursts
             .into_iter()
             .map(|burst| Limit::gcra(1, SECOND).burst(burst));
         let limits: Vec<_> = limits.collect();
         Self {
-            names: (0..KEYS).map(|key| format!("case-{case}-{key}")).collect(),
-            states: (0..KEYS)
-                .map(|key| algorithm(limits[key]).untouched())
+            policies: (0..STATES).map(|state| policy(case, state)).collect(),
+            states: (0..STATES)
+                .map(|state| algorithm(limits[state]).untouched())
                 .collect(),
             limits,
         }
     }
 
-    fn asked(&self, question: &Question) -> Vec<AskedOrShadow<'_>> {
-        let asked = question.keys.iter().map(|&(key, is_shadow)| {
-            let subject = ["alice", "bob"][key % 2];
-            (
-                (
-                    self.names[key].as_str(),
-                    subject,
-                    self.limits[key],
-                    question.cost,
-                ),
-                is_shadow,
-            )
+    fn checks(&self, question: &Question) -> Vec<Check<'_>> {
+        let checks = question.states.iter().map(|&(state, is_shadow)| {
+            let is_alone = !GROUP.contains(&state) && !RATES.contains(&state);
+            let subject = if is_alone && state % 2 == 0 {
+                "alice"
+            } else {
+                "bob"
+            };
+            let (policy, limit) = (&self.policies[state], self.limits[state]);
+            check(policy, subject, limit, question.cost, is_shadow)
         });
-        asked.collect()
+        checks.collect()
     }
 
     fn ask(&mut self, question: &Question, now: Micros) -> Vec<Decision> {
         let action = Action::spend(question.cost);
-        let each = || question.keys.iter();
+        let each = || question.states.iter();
         let algorithms: Vec<_> = each()
-            .map(|(key, _)| algorithm(self.limits[*key]))
+            .map(|(state, _)| algorithm(self.limits[*state]))
             .collect();
         let asks = || {
             let asks = each().zip(&algorithms);
-            asks.map(|((_, is_shadow), algorithm)| Ask {
+            asks.map(|((state, is_shadow), algorithm)| Ask {
                 is_shadow: *is_shadow,
+                is_further_rate: Question::is_of_further_rate(*state),
                 ..Ask::enforced(algorithm, &action)
             })
         };
         let readings = each().zip(&algorithms);
         let readings: Vec<_> = readings
-            .map(|((key, _), algorithm)| algorithm.read(&self.states[*key], now, &action))
+            .map(|((state, _), algorithm)| algorithm.read(&self.states[*state], now, &action))
             .collect();
         let is_committed = committed(asks(), &readings);
         let takes = each().zip(&algorithms).zip(&readings).zip(is_committed);
-        for ((((key, _), algorithm), reading), is_committed) in takes {
+        for ((((state, _), algorithm), reading), is_committed) in takes {
             if is_committed {
-                algorithm.commit(&mut self.states[*key], now, &action, *reading);
+                algorithm.commit(&mut self.states[*state], now, &action, *reading);
             }
         }
         decide(asks(), &readings).to_vec()
@@ -164,23 +212,35 @@ fn algorithm(limit: Limit) -> Algorithm {
     Algorithm::try_from(&limit).unwrap()
 }
 
-/// Of so many keys that questions are about.
-const KEYS: usize = 10;
+fn policy(case: usize, state: usize) -> PolicyId {
+    if RATES.contains(&state) {
+        let limit = PolicyId::new(&format!("case-{case}-rates"));
+        if Question::is_of_further_rate(state) {
+            limit.with_further_rate(Micros::new(60_000_000))
+        } else {
+            limit
+        }
+    } else {
+        let policy = PolicyId::new(&format!("case-{case}-{state}"));
+        if GROUP.contains(&state) {
+            policy.in_group(&format!("case-{case}"))
+        } else {
+            policy
+        }
+    }
+}
 
 fn questions() -> impl Strategy<Value = Vec<Question>> {
-    let keys = prop::sample::subsequence((0..KEYS).collect::<Vec<_>>(), 2..5).prop_shuffle();
+    let states = prop::sample::subsequence((0..STATES).collect::<Vec<_>>(), 2..5).prop_shuffle();
     let shadows = prop_oneof![
         6 => prop::collection::vec(prop::bool::weighted(0.25), 4),
         1 => Just(vec![true; 4]),
     ];
-    let question = (keys, shadows, 1_u32..6).prop_map(|(keys, shadows, cost)| Question {
-        keys: keys.into_iter().zip(shadows).collect(),
-        cost,
+    let question = (states, shadows, 1_u32..6).prop_map(|(states, shadows, cost)| {
+        Question::new(states.into_iter().zip(shadows).collect(), cost)
     });
-    let hot = prop::bool::ANY.prop_map(|is_shadow| Question {
-        keys: vec![(0, false), (1, is_shadow), (2, false)],
-        cost: 1,
-    });
+    let hot = prop::bool::ANY
+        .prop_map(|is_shadow| Question::new(vec![(0, false), (1, is_shadow), (2, false)], 1));
     // Whole runs of the same question.
     let runs = (
         prop_oneof![question, hot],
@@ -202,20 +262,20 @@ async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() 
     let scripts = stage.scripts();
     let (mut asked, mut denied, mut only_in_shadow) = (0, 0, 0);
     for case in 0..60 {
-        let bursts = prop::collection::vec(5_u32..60, KEYS);
+        let bursts = prop::collection::vec(5_u32..60, STATES);
         let rounds = prop::collection::vec(questions(), 2);
         let (bursts, rounds) = (bursts, rounds).new_tree(&mut runner).unwrap().current();
-        let mut keys = Keys::new(case, bursts);
+        let mut states = States::new(case, bursts);
         for questions in rounds {
             let answers = questions.iter().map(|question| {
-                let (stage, asked) = (&stage, keys.asked(question));
-                async move { take_beside_shadows(stage, &asked).await.unwrap() }
+                let (stage, checks) = (&stage, states.checks(question));
+                async move { answer(stage, &checks).await.unwrap() }
             });
             let answers = join_all(answers).await;
             for (question, answer) in questions.iter().zip(&answers) {
-                let expected = keys.ask(question, stage.clock.now());
+                let expected = states.ask(question, stage.clock.now());
                 assert_eq!(*answer, expected, "{question:?}");
-                let each = || question.keys.iter().zip(answer);
+                let each = || question.states.iter().zip(answer);
                 let mut of_enforced = each().filter(|((_, is_shadow), _)| !is_shadow);
                 let is_let_in = of_enforced.all(|(_, decision)| decision.is_allowed());
                 asked += 1;
@@ -248,12 +308,7 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     let is_ours = |key: &String| !key.contains("warm-up");
     for key in stage.server.keys().into_iter().filter(is_ours) {
         let paid_us: u64 = query(&stage, "GET", &[&key]);
-        // In one step, to a millisecond.
-        let expiry = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
-        let (pttl, secs, us): (u64, u64, u64) = query(&stage, "EVAL", &[expiry, "1", &key]);
-        let expires_ms = secs * 1_000 + us / 1_000 + pttl;
-        let second_ends_ms = paid_us.div_ceil(1_000_000) * 1_000;
-        assert!(expires_ms.abs_diff(second_ends_ms) <= 1, "{key}");
+        assert_expires_with(&stage, &key, paid_us);
     }
 }
 
@@ -308,6 +363,28 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
     }
     // It is nobody's to expire.
     let _: i64 = query(&stage, "DEL", &[&foreign]);
+}
+
+/// They are asked once more, by another script, and what is enforced beside them is taken once.
+#[tokio::test]
+async fn what_nobody_owes_in_shadow_is_none_of_ours_and_what_stands_beside_it_is_taken_once() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let too_much = (1_u64 << 53).to_string();
+    let shadow = key("shadow", "alice");
+    let _: () = query(&stage, "SET", &[&shadow, &too_much, "EX", "3600"]);
+    let [all, shadow] = ["all", "shadow"].map(PolicyId::new);
+    let takes = (0..40).map(|_| async {
+        let checks = [
+            check(&shadow, "alice", LIMIT, 1, true),
+            check(&all, "all", PLENTY, 1, false),
+        ];
+        answer(&stage, &checks).await.unwrap()
+    });
+    for decisions in join_all(takes).await {
+        assert!(decisions[1].is_allowed());
+    }
+    assert_eq!(taken_of_all(&stage)[0], 40);
 }
 
 #[tokio::test]

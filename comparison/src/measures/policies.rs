@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_throttle::{Header, Limiter, MINUTE, QuotaHeaders, RateLimitLayer};
+use tower_throttle::{
+    Everybody, Header, Limit, Limiter, MINUTE, Mode, Policy, QuotaHeaders, RateLimitLayer, SECOND,
+};
 
 use crate::load::{Decide, Keys, Load};
 use crate::peers::Allowance;
@@ -18,15 +20,19 @@ const AT_ONCE: usize = 64;
 const ONE: &str = "one policy";
 const FIVE: &str = "five policies";
 const GROUP: &str = "five policies of a group";
+const BESIDE: &str = "two rates, and one for everybody";
+const SHADOW: &str = "one policy in shadow";
+const GROUP_AND_SHADOW: &str = "five policies of a group, one of them in shadow";
 
 /// What is told of a round.
 type Told = fn(&Round) -> f64;
 
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
-        "Five policies on one subject",
-        "The layer over RedisStore, without headers; five GCRA policies against one, of the same \
-         header, each for itself and all of a group; many warm subjects, all allowed, 64 at once.",
+        "Several policies",
+        "The layer over RedisStore, without headers, in multiples of one GCRA policy by a header: five \
+         of the same header, each for itself or all of a group; a limit of two rates, and a policy for \
+         everybody beside it; and in shadow. Many warm subjects, all allowed, 64 at once.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = RedisServer::start();
@@ -36,7 +42,14 @@ pub fn run(effort: Effort) -> Table {
         ("server CPU a request", Round::server_cpu_us),
         ("client CPU a request", Round::client_cpu_us),
     ];
-    for (policies, target) in [(GROUP, Some(Target::AtMost(1.6))), (FIVE, None)] {
+    let targets = [
+        (GROUP, Some(Target::AtMost(1.6))),
+        (GROUP_AND_SHADOW, None),
+        (FIVE, None),
+        (BESIDE, None),
+        (SHADOW, None),
+    ];
+    for (policies, target) in targets {
         for (what, of) in told {
             let ratios = standings.iter().map(|one| one.ratio(of, policies, ONE));
             let target = target.filter(|_| what == "time a request");
@@ -52,38 +65,71 @@ pub fn run(effort: Effort) -> Table {
 
 fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> Standings {
     let runtime = flavor.runtime();
-    let names = ["first", "second", "third", "fourth", "fifth"];
-    let one = Arc::new(runtime.block_on(layered(redis, &["alone"], None)));
-    let five = Arc::new(runtime.block_on(layered(redis, &names, None)));
-    let group = Arc::new(runtime.block_on(layered(redis, &names, Some("client"))));
-    redis.warm_up(&runtime, &one, effort.keys);
-    redis.warm_up(&runtime, &five, effort.keys);
-    redis.warm_up(&runtime, &group, effort.keys);
+    let layers = [
+        (ONE, vec![by_user("alone")]),
+        (FIVE, five().collect()),
+        (GROUP, of_a_group().collect()),
+        (GROUP_AND_SHADOW, of_a_group_and_shadow()),
+        (BESIDE, vec![two_rates(), for_everybody()]),
+        (SHADOW, vec![by_user("in-shadow").mode(Mode::Shadow)]),
+    ];
+    let layers = layers.map(|(name, policies)| {
+        let layer = runtime.block_on(layered(redis, name, policies));
+        let layer = Arc::new(layer);
+        redis.warm_up(&runtime, &layer, effort.keys);
+        (name, layer)
+    });
     let load = Load {
         at_once: AT_ONCE,
         keys: Keys::AnyOf(effort.keys),
         lasting: effort.lasting,
     };
     eprintln!("  {}", flavor.name());
-    let contestants = [
-        redis.contestant(ONE, &runtime, &one, load),
-        redis.contestant(FIVE, &runtime, &five, load),
-        redis.contestant(GROUP, &runtime, &group, load),
-    ];
+    let contestants = layers
+        .each_ref()
+        .map(|(name, layer)| redis.contestant(name, &runtime, layer, load));
     take_turns(&contestants, effort)
 }
 
-async fn layered(redis: &RedisServer, names: &[&str], group: Option<&str>) -> impl Decide {
-    let policies = names.iter().map(|name| {
-        let policy = policy(name, Allowance::AMPLE).by(Header::new(WHO));
-        match group {
-            Some(group) => policy.group(group),
-            None => policy,
-        }
+fn by_user(name: &str) -> Policy {
+    policy(name, Allowance::AMPLE).by(Header::new(WHO))
+}
+
+fn five() -> impl Iterator<Item = Policy> {
+    let names = ["first", "second", "third", "fourth", "fifth"];
+    names.into_iter().map(by_user)
+}
+
+fn of_a_group() -> impl Iterator<Item = Policy> {
+    five().map(|policy| policy.group("client"))
+}
+
+fn of_a_group_and_shadow() -> Vec<Policy> {
+    let policies = of_a_group().enumerate();
+    let policies = policies.map(|(position, policy)| match position {
+        0 => policy.mode(Mode::Shadow),
+        _ => policy,
     });
-    let limiter = Limiter::builder(redis.store().await)
-        .policies(policies)
-        .timeout(MINUTE);
+    policies.collect()
+}
+
+fn two_rates() -> Policy {
+    let Allowance { permits, burst, .. } = Allowance::AMPLE;
+    let limit = Limit::gcra(permits, SECOND).burst(burst);
+    let limit = limit.and(60 * permits, MINUTE).burst(burst);
+    Policy::new("two-rates", limit).by(Header::new(WHO))
+}
+
+fn for_everybody() -> Policy {
+    policy("everybody", Allowance::BOUNDLESS).by(Everybody)
+}
+
+async fn layered(redis: &RedisServer, name: &str, policies: Vec<Policy>) -> impl Decide {
+    // All have names of their own.
+    let store = redis
+        .store_with_prefix(&name.replace([' ', ','], "-"))
+        .await;
+    let limiter = Limiter::builder(store).policies(policies).timeout(MINUTE);
     let limiter = limiter.build().expect("sound policies");
     Layered::by(RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE))
 }

@@ -18,6 +18,7 @@ mod fingerprints;
 mod held;
 mod keys;
 mod lane;
+mod msgpack;
 mod names;
 mod places;
 mod plain;

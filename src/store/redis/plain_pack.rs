@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use super::keys::{Prefix, are_together, is_same_limit};
+use super::keys::{Prefix, are_together, fingerprint_of_key, is_same_limit};
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
@@ -15,7 +15,6 @@ use crate::store::deny_cache::asked::Asked as Noted;
 use crate::time::Micros;
 
 mod alone;
-mod msgpack;
 mod rows;
 mod together;
 
@@ -27,8 +26,7 @@ pub(super) const BATCH_TEXT: &str = include_str!("../../../lua/plain_pack_batch.
 
 /// The question.
 pub(super) struct PlainPack {
-    /// What its key is known by: by the first of its policies. Others about the same key may have another
-    /// one, and go by the script's order.
+    /// What its key is known by.
     key: u128,
     takes: PlainTakes,
 }
@@ -46,7 +44,7 @@ impl PlainPack {
             return None;
         }
         Some(Box::new(Self {
-            key: first.fingerprint(),
+            key: fingerprint_of_key(first),
             takes: PlainTakes::all_or_none(checks, now)?,
         }))
     }

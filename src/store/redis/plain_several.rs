@@ -1,8 +1,8 @@
-//! Plain takes of several keys: of policies that are in no group, also about different subjects.
+//! Plain takes of several keys, also about different subjects.
 
 use smallvec::SmallVec;
 
-use super::keys::{Prefix, shares_its_key};
+use super::keys::{Prefix, fingerprint_of_key, fingerprint_within_key};
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
@@ -14,6 +14,7 @@ use crate::store::Check;
 use crate::store::deny_cache::asked::Asked as Noted;
 use crate::time::Micros;
 
+mod states;
 mod together;
 
 use together::Together;
@@ -25,31 +26,45 @@ const MOST_TAKES: usize = 64;
 
 /// The question.
 pub(super) struct PlainSeveral {
-    /// What its keys are known by, all different.
+    /// What the key of each take is known by.
     keys: SmallVec<[u128; 5]>,
+    /// What the state of each take is known by within that.
+    states: SmallVec<[u128; 5]>,
     takes: PlainTakes,
 }
 
 impl PlainSeveral {
     /// `None` when the checks ask for something else.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
-        if checks.len() > MOST_TAKES || checks.iter().any(shares_its_key) {
+        // The rates of a limit in shadow hold each other up, and nothing else.
+        let is_of_several_in_shadow =
+            |check: &Check<'_>| check.is_shadow && check.policy.further_rate().is_some();
+        if checks.len() > MOST_TAKES || checks.iter().any(is_of_several_in_shadow) {
             return None;
         }
-        let keys: SmallVec<[u128; 5]> = checks.iter().map(Check::state_fingerprint).collect();
-        let mut each = keys.iter().enumerate();
-        if each.any(|(position, key)| keys[..position].contains(key)) {
+        let keys: SmallVec<[u128; 5]> = checks.iter().map(fingerprint_of_key).collect();
+        let states = checks.iter().map(fingerprint_within_key);
+        let states: SmallVec<[u128; 5]> = states.collect();
+        let mut each = keys.iter().zip(&states).enumerate();
+        let is_before = |at, state| {
+            keys.iter()
+                .zip(&states)
+                .take(at)
+                .any(|other| other == state)
+        };
+        if each.any(|(at, state)| is_before(at, state)) {
             return None;
         }
         Some(Box::new(Self {
             keys,
+            states,
             takes: PlainTakes::of(checks, now)?,
         }))
     }
 
-    /// Whether it asks the same of the same keys as the other one.
+    /// Whether it asks the same of the same states as the other one.
     fn asks_as(&self, other: &Self) -> bool {
-        self.keys == other.keys && self.takes.cost_as(&other.takes)
+        self.keys == other.keys && self.states == other.states && self.takes.cost_as(&other.takes)
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 
-use super::{TEXT, msgpack};
+use super::TEXT;
 use crate::error::StoreError;
 use crate::store::redis::keys::{Prefix, field};
+use crate::store::redis::msgpack;
 use crate::store::redis::plain;
 use crate::store::redis::plain_takes::{Debts, Owed, PlainTakes};
 use crate::store::redis::reply::bad;

@@ -3,8 +3,8 @@
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use super::msgpack;
 use crate::store::redis::keys::field;
+use crate::store::redis::msgpack;
 use crate::store::redis::plain_takes::PlainTakes;
 
 /// Equal packs about a key, one behind the other.

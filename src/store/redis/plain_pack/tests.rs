@@ -4,6 +4,7 @@ use super::*;
 use crate::algorithm::{Action, Algorithm};
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
+use crate::store::redis::msgpack;
 use crate::store::redis::script::Scripted as _;
 use crate::store::redis::sharing::AskedTogether as _;
 use crate::store::redis::take::Take as Alone;

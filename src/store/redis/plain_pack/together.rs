@@ -3,16 +3,16 @@
 use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use super::BATCH_TEXT;
-use super::msgpack;
 use super::rows::{Row, Run, Runs, rows};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
-use crate::store::redis::fingerprints::FingerprintMap;
-use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::fingerprints::{ByFingerprint, FingerprintMap};
+use crate::store::redis::keys::{self, Prefix, fingerprint_of_key};
+use crate::store::redis::msgpack;
 use crate::store::redis::plain::MOST_DEBT_US;
 use crate::store::redis::plain_takes::{Debts, Owed, PlainTakes};
 use crate::store::redis::reply::{bad, by_key, dated_answers};
@@ -52,21 +52,16 @@ impl Together {
     pub(super) fn of(packs: &[&PlainTakes], prefix: &Prefix) -> Option<Self> {
         let subject = packs.first()?.subject();
         let mut keys: Vec<Key> = Vec::with_capacity(packs.len());
-        let mut keys_of: FingerprintMap<SmallVec<[usize; 1]>> = FingerprintMap::default();
-        keys_of.reserve(packs.len());
+        let mut known = FingerprintMap::with_capacity_and_hasher(packs.len(), ByFingerprint);
         let places = packs.iter().enumerate().map(|(position, pack)| {
             let check = pack.first();
-            let name = prefix.key(&check);
-            let of_subject = keys_of.entry(check.subject.to_u128()).or_default();
-            let known = of_subject.iter().find(|key| keys[**key].name == name);
-            let key = *known.unwrap_or(&keys.len());
-            if key == keys.len() {
-                of_subject.push(key);
+            let key = *known.entry(fingerprint_of_key(&check)).or_insert_with(|| {
                 keys.push(Key {
-                    name,
+                    name: prefix.key(&check),
                     runs: Runs::new(),
                 });
-            }
+                keys.len() - 1
+            });
             let (run, behind) = keys[key].add(position, packs);
             Place {
                 key,

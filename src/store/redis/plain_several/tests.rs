@@ -4,6 +4,7 @@ use super::*;
 use crate::algorithm::{Action, Algorithm};
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
+use crate::store::redis::msgpack;
 use crate::store::redis::script::Scripted as _;
 use crate::store::redis::sharing::AskedTogether as _;
 use crate::store::{FailureMode, PolicyId};
@@ -57,9 +58,9 @@ fn arguments(together: &Together) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn checks_of_different_keys_that_have_no_other_state_are_such_a_question() {
+fn checks_of_different_states_are_such_a_question() {
     assert!(question(&[("a", "x"), ("b", "x"), ("a", "y")], 1).is_some());
-    // The same key twice, a cost that never fits, a fraction of a microsecond.
+    // The same state twice, a cost that never fits, a fraction of a microsecond.
     assert!(question(&[("a", "x"), ("b", "x"), ("a", "x")], 1).is_none());
     assert!(question(&[("a", "x"), ("b", "x")], 11).is_none());
     let third = Limit::gcra(3, SECOND);
@@ -68,40 +69,64 @@ fn checks_of_different_keys_that_have_no_other_state_are_such_a_question() {
     let many: Vec<_> = names.iter().map(|name| (name.as_str(), "x")).collect();
     assert!(question(&many[1..], 1).is_some());
     assert!(question(&many, 1).is_none());
-    for policy in [
-        PolicyId::new("a").in_group("client"),
-        PolicyId::new("a").with_further_rate(Micros::new(60_000_000)),
-    ] {
-        let checks = [policy, PolicyId::new("b")];
-        let checks = checks.each_ref().map(|policy| Check {
-            policy,
-            subject: Subject::from(&Key::from("x")),
-            algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap(),
-            action: Action::spend(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Allow,
-        });
-        assert!(PlainSeveral::of(&checks, Micros::ZERO).is_none());
+}
+
+/// By these policies, of one subject.
+fn question_of(policies: &[PolicyId], shadows: &[bool]) -> Option<PlainSeveral> {
+    let checks = policies.iter().zip(shadows);
+    let checks = checks.map(|(policy, is_shadow)| Check {
+        policy,
+        subject: Subject::from(&Key::from("x")),
+        algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND).burst(10)).unwrap(),
+        action: Action::spend(1),
+        is_shadow: *is_shadow,
+        on_store_failure: FailureMode::Allow,
+    });
+    PlainSeveral::of(&checks.collect::<Vec<_>>(), Micros::ZERO).map(|question| *question)
+}
+
+/// Some in a group, and a limit of two rates.
+fn mixed() -> [PolicyId; 5] {
+    let limit = PolicyId::new("d");
+    let hourly = limit.with_further_rate(Micros::new(3_600_000_000));
+    let [one, other] = ["a", "c"].map(|name| PolicyId::new(name).in_group("g"));
+    [one, PolicyId::new("b"), other, limit, hourly]
+}
+
+#[test]
+fn of_a_limit_in_shadow_it_has_one_rate() {
+    assert!(question_of(&mixed(), &[false; 5]).is_some());
+    assert!(question_of(&mixed(), &[true, true, true, false, false]).is_some());
+    assert!(question_of(&mixed(), &[false, false, false, true, true]).is_none());
+}
+
+#[test]
+fn states_in_packs_are_told_by_key_and_field() {
+    let questions = [
+        question_of(&mixed(), &[false; 5]).unwrap(),
+        // What stands alone stands in a pack where another question has it there.
+        question(&[("d", "x"), ("b", "x")], 1).unwrap(),
+    ];
+    let arguments = arguments(&together(&questions));
+    assert_eq!(arguments[0], b"3");
+    let numbers = [4, 2, 5, 6, 7, 6, 2].map(u16::to_be_bytes).concat();
+    assert_eq!(arguments[5], numbers);
+    let packed = [(1, "gcra1:a"), (1, "gcra1:c"), (3, ""), (3, "+3600s")];
+    let mut told = Vec::new();
+    msgpack::array_of(&mut told, 8);
+    for (key, field) in packed {
+        msgpack::number(&mut told, key);
+        msgpack::text(&mut told, field);
     }
+    assert_eq!(arguments[6], told);
 }
 
 #[test]
 fn in_shadow_each_stands_by_itself() {
     let policies = ["a", "b"].map(PolicyId::new);
-    let by_themselves = |shadows: [bool; 2]| {
-        let checks = [0, 1].map(|policy: usize| Check {
-            policy: &policies[policy],
-            subject: Subject::from(&Key::from("x")),
-            algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap(),
-            action: Action::spend(1),
-            is_shadow: shadows[policy],
-            on_store_failure: FailureMode::Allow,
-        });
-        let question = PlainSeveral::of(&checks, Micros::ZERO).unwrap();
-        question.takes.by_themselves().collect::<Vec<_>>()
-    };
     for shadows in [[false, false], [true, false], [false, true], [true, true]] {
-        assert_eq!(by_themselves(shadows), shadows);
+        let question = question_of(&policies, &shadows).unwrap();
+        assert!(question.takes.by_themselves().eq(shadows));
     }
 }
 
@@ -120,14 +145,14 @@ fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
     let arguments = arguments(&together);
     assert_eq!(arguments[0], b"4");
     assert_eq!(arguments[1..5], keys);
-    let positions = [1, 2, 3, 2, 4, 2, 1, 2].map(u16::to_be_bytes).concat();
-    assert_eq!(arguments[5..7], [b"0".to_vec(), positions]);
+    let states = [1, 2, 3, 2, 4, 2, 1, 2].map(u16::to_be_bytes).concat();
+    assert_eq!(arguments[5..8], [b"0".to_vec(), states, vec![]]);
     let rows = [
         "2 1 1 1000000 9000000 0 1000000 9000000 0",
         "2 1 2 1000000 9000000 0 1000000 9000000 0",
         "2 2 1 2000000 8000000 0 2000000 8000000 0",
     ];
-    let told: Vec<_> = arguments[7..]
+    let told: Vec<_> = arguments[8..]
         .chunks(9)
         .map(|row| String::from_utf8(row.join(&b' ')).unwrap())
         .collect();
@@ -135,12 +160,12 @@ fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
 }
 
 #[test]
-fn positions_are_told_only_where_two_share_a_key() {
+fn states_are_told_only_where_two_takes_share_one() {
     let questions = ["x", "y"].map(|client| question(&[("a", client), ("b", client)], 1).unwrap());
     let arguments = arguments(&together(&questions));
     assert_eq!(arguments[0], b"4");
     assert_eq!(arguments[6], b"");
-    assert_eq!(arguments[7..10], [b"2", b"2", b"1"]);
+    assert_eq!(arguments[8..11], [b"2", b"2", b"1"]);
 }
 
 #[test]

@@ -4,14 +4,13 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 
+use super::states::{Place, States};
 use super::{PlainSeveral, TEXT};
 use crate::algorithm::PlainTake;
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
-use crate::store::redis::fingerprints::{ByFingerprint, FingerprintMap};
 use crate::store::redis::keys::{self, Prefix};
-use crate::store::redis::names::Names;
 use crate::store::redis::plain;
 use crate::store::redis::plain_takes::{Debts, Owed};
 use crate::store::redis::reply::{answers, by_key};
@@ -29,15 +28,14 @@ pub(in crate::store::redis) struct Together {
     /// Of the first of them. All have the same one where it matters, which is in a cluster.
     subject: Subject,
     now: Micros,
-    /// Of the keys.
-    names: Names,
-    /// Of each take of each run, the position of its key, from 1 on.
-    positions: Vec<u16>,
+    states: States,
+    /// Of each take of each run, where its state stands.
+    places: Vec<Place>,
     rows: Vec<Row>,
     /// The takes of each run of equal questions.
     takes_of_runs: Vec<usize>,
     /// Of each question, in which run it is, behind how many others.
-    places: Vec<(usize, u32)>,
+    turns: Vec<(usize, u32)>,
 }
 
 /// Runs of equal questions that have the same prices and are as long.
@@ -57,18 +55,17 @@ struct Run<'a> {
 impl Together {
     /// `None` of no questions.
     pub(super) fn of(questions: &[&PlainSeveral], prefix: &Prefix) -> Option<Self> {
-        let (runs, places) = runs(questions);
+        let (runs, turns) = runs(questions);
         let takes = runs.iter().map(|run| run.question.takes.len()).sum();
         let mut together = Self {
             subject: questions.first()?.takes.subject(),
             now: questions.iter().map(|question| question.takes.now).max()?,
-            names: Names::with_capacity(takes),
-            positions: Vec::with_capacity(takes),
+            states: States::with_capacity(takes),
+            places: Vec::with_capacity(takes),
             rows: Vec::new(),
             takes_of_runs: Vec::with_capacity(runs.len()),
-            places,
+            turns,
         };
-        let mut known = FingerprintMap::with_capacity_and_hasher(takes, ByFingerprint);
         let mut before: Option<&Run<'_>> = None;
         for run in &runs {
             let is_alike = before.is_some_and(|before| {
@@ -78,43 +75,30 @@ impl Together {
                 Some(row) => row.runs += 1,
                 None => together.rows.push(Row::of(run)),
             }
-            let keys = run.question.keys.iter().copied();
-            for (key, check) in keys.zip(run.question.takes.checks()) {
-                let position = *known.entry(key).or_insert_with(|| {
-                    together.names.push(&check, prefix);
-                    together.names.len() as u16
-                });
-                together.positions.push(position);
+            for check in run.question.takes.checks() {
+                let place = together.states.place(&check, prefix);
+                together.places.push(place);
             }
             together.takes_of_runs.push(run.question.takes.len());
             before = Some(run);
         }
         Some(together)
     }
-
-    /// The positions as the script reads them: none where each take has a key of its own.
-    fn positions(&self) -> Vec<u8> {
-        if self.positions.len() == self.names.len() {
-            return Vec::new();
-        }
-        let each = self.positions.iter();
-        each.flat_map(|position| position.to_be_bytes()).collect()
-    }
 }
 
 /// The runs of equal questions, and in which one each is, behind how many others.
 fn runs<'a>(questions: &[&'a PlainSeveral]) -> (Vec<Run<'a>>, Vec<(usize, u32)>) {
     let mut runs: Vec<Run<'a>> = Vec::with_capacity(questions.len());
-    let mut places = Vec::with_capacity(questions.len());
+    let mut turns = Vec::with_capacity(questions.len());
     for &question in questions {
         match runs.last_mut() {
             Some(run) if run.question.asks_as(question) => run.times += 1,
             _ => runs.push(Run { question, times: 1 }),
         }
         let behind = runs.last().map_or(0, |run| run.times - 1);
-        places.push((runs.len() - 1, behind));
+        turns.push((runs.len() - 1, behind));
     }
-    (runs, places)
+    (runs, turns)
 }
 
 impl Row {
@@ -137,7 +121,7 @@ impl AskedTogether for Together {
 
     fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
         let answers = by_key(answers(reply)?, self.takes_of_runs.iter().copied())?;
-        let read = self.places.iter().map(|(run, behind)| {
+        let read = self.turns.iter().map(|(run, behind)| {
             let answer = answers[*run];
             if let Some(Value::ServerError(error)) = answer.first() {
                 return Err(of_question(error.clone().into()));
@@ -159,15 +143,20 @@ impl Scripted for Together {
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let takes: usize = self.rows.iter().map(|row| row.prices.len() + 1).sum();
+        let (names, packs) = (self.states.names(), self.states.packs());
         let mut command = Cmd::with_capacity(
-            5 + self.names.len() + 3 * takes,
-            script.len() + keys::USUAL_LENGTH * (self.names.len() + 1) + BYTES_A_TAKE * takes,
+            6 + names.len() + 3 * takes,
+            script.len()
+                + keys::USUAL_LENGTH * (names.len() + 1)
+                + packs.len()
+                + BYTES_A_TAKE * takes,
         );
-        command.arg(verb).arg(script).arg(self.names.len());
-        for name in self.names.iter() {
+        command.arg(verb).arg(script).arg(names.len());
+        for name in names.iter() {
             command.arg(name);
         }
-        command.arg(self.now.get()).arg(self.positions());
+        command.arg(self.now.get());
+        command.arg(self.states.numbers(&self.places)).arg(packs);
         for row in &self.rows {
             command.arg(row.prices.len()).arg(row.runs).arg(row.times);
             for (price, is_by_itself) in &row.prices {

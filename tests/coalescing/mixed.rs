@@ -1,0 +1,252 @@
+//! Takes of limits of several rates, or of a group, share trips with takes of other keys beside them.
+
+use futures_util::future::join_all;
+use redis::Value;
+use tower_throttle::{
+    Clock as _, DAY, Decision, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
+};
+
+use super::several::{Answered, answer, assert_expires_with, check, is_allowed, key, query};
+use super::{SLOW, Stage};
+
+/// Of each client, in a key together.
+const RATES: [Limit; 2] = [
+    Limit::gcra(1, SECOND).burst(3),
+    Limit::gcra(1, MINUTE).burst(5),
+];
+/// Of all clients.
+const ALL: Limit = Limit::gcra(10_000, DAY);
+
+/// What each of so many clients is answered, when they come together.
+async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
+    let takes = (0..clients).map(|client| async move {
+        let limit = PolicyId::new(&format!("client-{client}"));
+        let minutely = limit.with_further_rate(Micros::from(MINUTE));
+        let all = PolicyId::new("all");
+        let checks = [
+            check(&limit, "alice", RATES[0], 1, false),
+            check(&minutely, "alice", RATES[1], 1, false),
+            check(&all, "all", ALL, 1, false),
+        ];
+        answer(stage, &checks).await
+    });
+    join_all(takes).await
+}
+
+fn taken_of_all(stage: &Stage) -> u64 {
+    let interval_us = DAY.as_micros() as u64 / 10_000;
+    let paid_us: Option<u64> = query(stage, "GET", &[&key("all", "all")]);
+    paid_us.map_or(0, |paid_us| {
+        (paid_us - stage.clock.now().get()) / interval_us
+    })
+}
+
+fn left(decisions: &[Decision]) -> [u32; 2] {
+    [decisions[0].remaining(), decisions[1].remaining()]
+}
+
+/// Puts a msgpack map into a key, written in Lua.
+fn plant(stage: &Stage, key: &str, map: &str) {
+    let script = format!("redis.call('SET', KEYS[1], cmsgpack.pack({map}), 'PX', 3600000)");
+    query::<Value>(stage, "EVAL", &[&script, "1", key]);
+}
+
+/// What stands under a field of such a map.
+fn state(stage: &Stage, key: &str, field: &str) -> Option<u64> {
+    let script = "return cmsgpack.unpack(redis.call('GET', KEYS[1]))[ARGV[1]]";
+    query(stage, "EVAL", &[script, "1", key, field])
+}
+
+#[tokio::test]
+async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let scripts = stage.scripts();
+    for round in 0..4 {
+        for answer in take_one_each(&stage, 500).await {
+            assert_eq!(is_allowed(&answer.unwrap()), round < 3);
+        }
+    }
+    assert_eq!(taken_of_all(&stage), 1_500);
+    let scripts = stage.scripts() - scripts;
+    // Of 256 keys at most each.
+    assert!(scripts <= 50, "{scripts} scripts");
+    for client in 0..500 {
+        let key = key(&format!("client-{client}"), "alice");
+        let paid_us = state(&stage, &key, "+60s").unwrap();
+        assert_eq!(paid_us, stage.clock.now().get() + 180_000_000);
+        assert_expires_with(&stage, &key, paid_us);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let foreign = key("client-20", "alice");
+    let far = stage.clock.now().get() + 1_000_000;
+    let maps = [
+        "{}".to_owned(),
+        "{1, 2}".to_owned(),
+        format!("{{[''] = {far}, [7] = {far}}}"),
+        format!("{{[''] = {far}, other = '{far}'}}"),
+        format!("{{[''] = {far}, other = true}}"),
+        format!("{{[''] = {far} + 0.5}}"),
+        // With something behind it.
+        format!("{{[''] = {far}}}, 7"),
+        "'text'".to_owned(),
+    ];
+    type Plant<'a> = Box<dyn Fn(&Stage) + 'a>;
+    let key = &foreign;
+    let plant_map = |map: String| -> Plant<'_> { Box::new(move |stage| plant(stage, key, &map)) };
+    let run = |command, value| -> Plant<'_> {
+        Box::new(move |stage| {
+            query::<Value>(stage, command, &[key, value]);
+        })
+    };
+    let texts = ["hello", "", "-7"].map(|text| run("SET", text));
+    let others = [run("RPUSH", "hello")];
+    for (case, put) in maps
+        .map(plant_map)
+        .into_iter()
+        .chain(texts)
+        .chain(others)
+        .enumerate()
+    {
+        query::<Value>(&stage, "DEL", &[key]);
+        put(&stage);
+        let before: Vec<u8> = query(&stage, "DUMP", &[key]);
+        let (taken, scripts) = (taken_of_all(&stage), stage.scripts());
+        let answers = take_one_each(&stage, 40).await;
+        // The others share theirs, as ever.
+        let scripts = stage.scripts() - scripts;
+        assert!(scripts <= 8, "case {case}: {scripts} scripts");
+        let mut allowed = 0;
+        for (position, answer) in answers.iter().enumerate() {
+            match position {
+                20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "case {case}"),
+                _ => allowed += u64::from(is_allowed(answer.as_ref().unwrap())),
+            }
+        }
+        assert_eq!(taken_of_all(&stage), taken + allowed, "case {case}");
+        let after: Vec<u8> = query(&stage, "DUMP", &[key]);
+        assert_eq!(before, after, "case {case}");
+    }
+    // It is nobody's to expire.
+    query::<Value>(&stage, "DEL", &[key]);
+}
+
+#[tokio::test]
+async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let paid_us = stage.clock.now().get() + 2_000_000;
+    // Alone, and as a fraction of a microsecond that another rate has left.
+    let alone = paid_us.to_string();
+    let _: () = query(
+        &stage,
+        "SET",
+        &[&key("client-10", "alice"), &alone, "EX", "60"],
+    );
+    let pair = format!("{{[''] = {{'{}:1:3', {paid_us}}}}}", paid_us - 1);
+    plant(&stage, &key("client-20", "alice"), &pair);
+    for (position, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
+        let expected = match position {
+            10 | 20 => [0, 4],
+            _ => [2, 4],
+        };
+        assert_eq!(left(&answer.unwrap()), expected, "{position}");
+    }
+    assert_eq!(taken_of_all(&stage), 40);
+}
+
+#[tokio::test]
+async fn other_states_of_a_key_stay_until_they_have_long_expired() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let now = stage.clock.now().get();
+    let key = key("client-20", "alice");
+    let (far, long_ago) = (now + 500_000_000, now - 3_600_000_000);
+    let others = format!(
+        "{{one = {far}, two = {{'text', {far}}}, three = {long_ago}, four = {}}}",
+        long_ago + 1,
+    );
+    plant(&stage, &key, &others);
+    for answer in take_one_each(&stage, 40).await {
+        assert_eq!(left(&answer.unwrap()), [2, 4]);
+    }
+    let states = ["one", "three", "four", "", "+60s"].map(|field| state(&stage, &key, field));
+    let (second, minute) = (now + 1_000_000, now + 60_000_000);
+    assert_eq!(
+        states,
+        [
+            Some(far),
+            None,
+            Some(long_ago + 1),
+            Some(second),
+            Some(minute)
+        ]
+    );
+    let text = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).two[1]";
+    assert_eq!(query::<String>(&stage, "EVAL", &[text, "1", &key]), "text");
+    assert_expires_with(&stage, &key, far);
+}
+
+/// Whoever needs no write is answered, as if nobody had asked who does.
+#[tokio::test]
+async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for _ in 0..3 {
+        take_one_each(&stage, 20).await;
+    }
+    stage.server.set_full(true);
+    for (position, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
+        match position {
+            0..20 => assert_eq!(left(&answer.unwrap()), [0, 2], "{position}"),
+            _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
+        }
+    }
+    assert_eq!(taken_of_all(&stage), 60);
+    stage.server.set_full(false);
+    for answer in take_one_each(&stage, 40).await.split_off(20) {
+        assert_eq!(left(&answer.unwrap()), [2, 4]);
+    }
+}
+
+/// Of its group one is asked here, another one there: they stand in one key.
+#[tokio::test]
+async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::gcra(1, SECOND).burst(30);
+    let takes = (0..60).map(|number: usize| {
+        let stage = &stage;
+        async move {
+            let policies = [["a", "b"], ["b", "c"], ["a", "c"]][number % 3];
+            let policies = policies.map(|name| PolicyId::new(name).in_group("g"));
+            let all = PolicyId::new("all");
+            let checks = [
+                check(&policies[0], "alice", limit, 1, false),
+                check(&all, "all", ALL, 1, false),
+                check(&policies[1], "alice", limit, 1, false),
+            ];
+            answer(stage, &checks).await.unwrap()
+        }
+    });
+    let answers = join_all(takes).await;
+    // Each policy is asked by two of three.
+    let allowed = answers.iter().filter(|answer| is_allowed(answer)).count();
+    assert_eq!(allowed, 45);
+    assert_eq!(taken_of_all(&stage), 45);
+    let scripts = stage.scripts();
+    let key = stage
+        .server
+        .keys()
+        .into_iter()
+        .find(|key| key.ends_with(":g"));
+    let key = key.unwrap();
+    let paid = ["a", "b", "c"].map(|name| state(&stage, &key, &format!("gcra1:{name}")));
+    assert_eq!(paid, [Some(stage.clock.now().get() + 30_000_000); 3]);
+    assert!(scripts <= 20, "{scripts} scripts");
+}
