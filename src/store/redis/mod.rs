@@ -64,11 +64,11 @@ pub use reply::fuzzing::redis_reply;
 /// to 256, first come, first served. Those about the same key are one step of a script, so that a hot key
 /// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
 /// at a rate whose permits take whole microseconds each, are one script whatever their keys, and two such
-/// trips are under way at once. All of that is for requests that one rate of one enforced policy judges, and
-/// not for [`concurrency`](crate::Limit::concurrency). Those that several rates or several policies judge are
-/// one script whatever their keys, too, where each of these is one of the three above and one at least is
-/// enforced, or of a group all, unless some of the policies are in a group and others are not. In a cluster
-/// only those about the same key, or of the same subject, share scripts.
+/// trips are under way at once. All of that is for requests that one rate of one policy judges, and not for
+/// [`concurrency`](crate::Limit::concurrency). Those that several rates or several policies judge are one
+/// script whatever their keys, too, where each of these is one of the three above, unless a limit of several
+/// rates is in shadow beside other policies. In a cluster only those about the same key, or of the same
+/// subject, share scripts.
 ///
 /// # Servers
 ///

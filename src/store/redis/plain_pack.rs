@@ -1,7 +1,5 @@
 //! Plain takes of one subject whose states share a key: further rates of a limit, policies of a group.
 
-use std::slice;
-
 use super::keys::{Prefix, are_together, fingerprint_of_key, is_same_limit};
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
@@ -51,8 +49,12 @@ impl PlainPack {
 }
 
 impl Passenger for PlainPack {
-    fn keys(&self) -> &[u128] {
-        slice::from_ref(&self.key)
+    fn key(&self) -> Option<u128> {
+        Some(self.key)
+    }
+
+    fn takes(&self) -> usize {
+        self.takes.len()
     }
 }
 

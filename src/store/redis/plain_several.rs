@@ -69,8 +69,12 @@ impl PlainSeveral {
 }
 
 impl Passenger for PlainSeveral {
-    fn keys(&self) -> &[u128] {
-        &self.keys
+    fn key(&self) -> Option<u128> {
+        None
+    }
+
+    fn takes(&self) -> usize {
+        self.takes.len()
     }
 }
 

@@ -41,8 +41,12 @@ struct Waiting<Q: Sharing> {
 }
 
 impl<Q: Sharing> Passenger for Waiting<Q> {
-    fn keys(&self) -> &[u128] {
-        self.question.keys()
+    fn key(&self) -> Option<u128> {
+        self.question.key()
+    }
+
+    fn takes(&self) -> usize {
+        self.question.takes()
     }
 }
 
@@ -81,7 +85,7 @@ impl<Q: Sharing> SharedTrips<Q> {
         };
         let mut stops = Q::trips(server).lock(number);
         let stop = stops.entry(number).or_insert_with(|| Stop::new(most_trips));
-        match stop.go_alone(question.keys()) {
+        match stop.go_alone(question.key()) {
             Some(trip) => Turn::Go(Trip::new(server.clone(), number, trip), question),
             None => {
                 let (told, turn) = oneshot::channel();

@@ -4,19 +4,25 @@ use smallvec::SmallVec;
 
 use super::fingerprints::{ByFingerprint, FingerprintSet};
 
-/// So many takes share a trip, at most: a script holds up everybody else.
+/// So many passengers share a trip, at most: a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
-/// So many keys are on a trip, at most, where takes have several, for the same reason.
-const MOST_KEYS: usize = 256;
+/// So many takes they have together, at most, for the same reason.
+const MOST_TAKES: usize = 512;
 
 /// What waits at a stop.
 pub(super) trait Passenger {
-    /// What its keys are known by, one at least.
-    fn keys(&self) -> &[u128];
+    /// What its key is known by, where those of that key are to go together; `None` of one of several keys.
+    fn key(&self) -> Option<u128>;
+
+    /// How many takes it has, one at least.
+    fn takes(&self) -> usize;
 }
 
-/// A stop: the trips under way from it, and who waits for the next. No key is ever on two of them, so
-/// that the takes of a key are judged in the order in which they came, those of several in that of each.
+/// A stop: the trips under way from it, and who waits for the next.
+///
+/// No key is on two trips whose takes are to go together, so that it is one step for each trip. Those of several
+/// keys share some with all others: trips do not wait for each other then, as the server judges them in the order
+/// in which they are sent.
 pub(super) struct Stop<P> {
     most_trips: usize,
     trips: SmallVec<[Trip; 2]>,
@@ -28,7 +34,7 @@ pub(super) struct Stop<P> {
 struct Trip {
     number: u64,
     is_back: bool,
-    takes: usize,
+    passengers: usize,
     keys: Keys,
 }
 
@@ -41,16 +47,17 @@ pub(super) enum Others {
     Back,
 }
 
+/// Those whose takes are to go together.
 enum Keys {
     /// Of one take.
-    Few(SmallVec<[u128; 1]>),
+    One(Option<u128>),
     Many(FingerprintSet),
 }
 
 impl Keys {
     fn has(&self, key: u128) -> bool {
         match self {
-            Self::Few(keys) => keys.contains(&key),
+            Self::One(own) => *own == Some(key),
             Self::Many(keys) => keys.contains(&key),
         }
     }
@@ -72,13 +79,14 @@ impl<P: Passenger> Stop<P> {
         self.trips.is_empty() && self.waiting.is_empty()
     }
 
-    /// Lets a take of these keys go by itself, at once: the number of its trip. `None` when it has to wait.
-    pub(super) fn go_alone(&mut self, keys: &[u128]) -> Option<u64> {
+    /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
+    pub(super) fn go_alone(&mut self, key: Option<u128>) -> Option<u64> {
         let may_go = self.trips.len() < self.most_trips
-            && !self.are_under_way(keys)
-            // Those who wait for one of several keys have come first for the others, too.
-            && (keys.len() == 1 || !self.are_waited_for(keys));
-        may_go.then(|| self.begin(1, Keys::Few(keys.into())))
+            && match key {
+                Some(key) => !self.is_under_way(key),
+                None => self.waiting.is_empty(),
+            };
+        may_go.then(|| self.begin(1, Keys::One(key)))
     }
 
     pub(super) fn wait(&mut self, passenger: P) {
@@ -111,28 +119,25 @@ impl<P: Passenger> Stop<P> {
         if self.waiting.is_empty() || self.trips.len() >= self.most_trips {
             return None;
         }
-        let under_way: usize = self.trips.iter().map(|trip| trip.takes).sum();
+        let under_way: usize = self.trips.iter().map(|trip| trip.passengers).sum();
         let share = (under_way + self.waiting.len()).div_ceil(self.most_trips);
         let room = share.min(MOST_TOGETHER);
-        let mut keys = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
-        // Of those who stay and have several: nobody who comes later goes before them.
-        let mut kept = FingerprintSet::default();
-        let (mut going, mut staying) = (Vec::with_capacity(room), Vec::new());
+        let mut together = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
+        let (mut going, mut staying, mut takes) = (Vec::with_capacity(room), Vec::new(), 0);
         for passenger in std::mem::take(&mut self.waiting) {
-            let own = passenger.keys();
-            let goes = going.len() < MOST_TOGETHER
-                && (going.is_empty() || keys.len() + own.len() <= MOST_KEYS)
-                && !self.are_under_way(own)
-                && !own.iter().any(|key| kept.contains(key))
+            let has_room = going.is_empty() || takes + passenger.takes() <= MOST_TAKES;
+            let goes = match passenger.key() {
+                Some(key) if self.is_under_way(key) => false,
                 // All of a key who can, go together.
-                && (going.len() < share || own.iter().any(|key| keys.contains(key)));
+                Some(key) if together.contains(&key) => going.len() < MOST_TOGETHER,
+                Some(key) => going.len() < room && has_room && together.insert(key),
+                // Nobody goes before another who waits.
+                None => going.len() < room && has_room && staying.is_empty(),
+            };
             if goes {
-                keys.extend(own);
+                takes += passenger.takes();
                 going.push(passenger);
             } else {
-                if own.len() > 1 {
-                    kept.extend(own);
-                }
                 staying.push(passenger);
             }
         }
@@ -140,28 +145,22 @@ impl<P: Passenger> Stop<P> {
         if going.is_empty() {
             return None;
         }
-        Some((self.begin(going.len(), Keys::Many(keys)), going))
+        Some((self.begin(going.len(), Keys::Many(together)), going))
     }
 
-    fn begin(&mut self, takes: usize, keys: Keys) -> u64 {
+    fn begin(&mut self, passengers: usize, keys: Keys) -> u64 {
         self.last_number += 1;
         self.trips.push(Trip {
             number: self.last_number,
             is_back: false,
-            takes,
+            passengers,
             keys,
         });
         self.last_number
     }
 
-    fn are_under_way(&self, keys: &[u128]) -> bool {
-        let mut trips = self.trips.iter();
-        trips.any(|trip| keys.iter().any(|key| trip.keys.has(*key)))
-    }
-
-    fn are_waited_for(&self, keys: &[u128]) -> bool {
-        let mut waiting = self.waiting.iter();
-        waiting.any(|passenger| passenger.keys().iter().any(|key| keys.contains(key)))
+    fn is_under_way(&self, key: u128) -> bool {
+        self.trips.iter().any(|trip| trip.keys.has(key))
     }
 }
 

@@ -1,7 +1,5 @@
 //! `Take`: a question that may share a trip with others, and `Together`: those that do.
 
-use std::slice;
-
 use redis::{Cmd, Value};
 
 use super::error::is_other_form;
@@ -69,8 +67,12 @@ impl Take {
 }
 
 impl Passenger for Take {
-    fn keys(&self) -> &[u128] {
-        slice::from_ref(&self.fingerprint)
+    fn key(&self) -> Option<u128> {
+        Some(self.fingerprint)
+    }
+
+    fn takes(&self) -> usize {
+        1
     }
 }
 

@@ -1,5 +1,3 @@
-use std::slice;
-
 use super::*;
 
 /// A take of a key, and which one of them.
@@ -7,8 +5,12 @@ use super::*;
 struct Take(u128, usize);
 
 impl Passenger for Take {
-    fn keys(&self) -> &[u128] {
-        slice::from_ref(&self.0)
+    fn key(&self) -> Option<u128> {
+        Some(self.0)
+    }
+
+    fn takes(&self) -> usize {
+        1
     }
 }
 
@@ -23,22 +25,22 @@ fn departing(stop: &mut Stop<Take>) -> (u64, Vec<Take>) {
 #[test]
 fn as_many_go_alone_as_trips_may_be_under_way() {
     let mut stop = Stop::<Take>::new(2);
-    assert!(stop.go_alone(&[1]).is_some());
-    assert!(stop.go_alone(&[2]).is_some());
-    assert!(stop.go_alone(&[3]).is_none());
+    assert!(stop.go_alone(Some(1)).is_some());
+    assert!(stop.go_alone(Some(2)).is_some());
+    assert!(stop.go_alone(Some(3)).is_none());
     let mut stop = Stop::<Take>::new(1);
-    assert!(stop.go_alone(&[1]).is_some());
-    assert!(stop.go_alone(&[2]).is_none());
+    assert!(stop.go_alone(Some(1)).is_some());
+    assert!(stop.go_alone(Some(2)).is_none());
 }
 
 #[test]
 fn no_key_is_on_two_trips() {
     let mut stop = Stop::new(2);
-    let first = stop.go_alone(&[1]).unwrap();
-    assert!(stop.go_alone(&[1]).is_none());
+    let first = stop.go_alone(Some(1)).unwrap();
+    assert!(stop.go_alone(Some(1)).is_none());
     waiting(&mut stop, [Take(1, 0)]);
     assert_eq!(stop.depart(), None);
-    let second = stop.go_alone(&[2]).unwrap();
+    let second = stop.go_alone(Some(2)).unwrap();
     waiting(&mut stop, [Take(2, 1), Take(1, 2), Take(3, 3), Take(2, 4)]);
     stop.end(second);
     let (third, going) = departing(&mut stop);
@@ -53,7 +55,7 @@ fn no_key_is_on_two_trips() {
 #[test]
 fn half_of_those_there_are_go_where_there_may_be_two_trips() {
     let mut stop = Stop::new(2);
-    let [first, second] = [1, 2].map(|key| stop.go_alone(&[key]).unwrap());
+    let [first, second] = [1, 2].map(|key| stop.go_alone(Some(key)).unwrap());
     waiting(&mut stop, (10..30).map(|key| Take(key, 0)));
     stop.end(first);
     // Of the twenty, and the one that is under way.
@@ -66,7 +68,7 @@ fn half_of_those_there_are_go_where_there_may_be_two_trips() {
 #[test]
 fn all_takes_of_a_key_go_together_and_in_their_order() {
     let mut stop = Stop::new(2);
-    let [first, _] = [1, 2].map(|key| stop.go_alone(&[key]).unwrap());
+    let [first, _] = [1, 2].map(|key| stop.go_alone(Some(key)).unwrap());
     waiting(
         &mut stop,
         (0..100).map(|number| Take(7 + (number % 2) as u128, number)),
@@ -84,7 +86,7 @@ fn all_takes_of_a_key_go_together_and_in_their_order() {
 #[test]
 fn no_more_than_256_go_together() {
     let mut stop = Stop::new(1);
-    let first = stop.go_alone(&[1]).unwrap();
+    let first = stop.go_alone(Some(1)).unwrap();
     waiting(&mut stop, (0..300).map(|number| Take(1, number)));
     stop.end(first);
     let (second, going) = departing(&mut stop);
@@ -100,30 +102,29 @@ fn no_more_than_256_go_together() {
 #[test]
 fn a_trip_that_is_back_sees_where_the_other_one_is() {
     let mut stop = Stop::<Take>::new(2);
-    let first = stop.go_alone(&[1]).unwrap();
+    let first = stop.go_alone(Some(1)).unwrap();
     assert_eq!(stop.arrive(first), Others::None);
-    let second = stop.go_alone(&[2]).unwrap();
+    let second = stop.go_alone(Some(2)).unwrap();
     assert_eq!(stop.arrive(second), Others::Back);
     stop.end(first);
     assert_eq!(stop.arrive(second), Others::None);
-    let third = stop.go_alone(&[3]).unwrap();
+    let third = stop.go_alone(Some(3)).unwrap();
     assert_eq!(stop.arrive(second), Others::UnderWay);
     assert_eq!(stop.arrive(third), Others::Back);
 }
 
-/// A take of several keys, and which one of them.
+/// A question of so many takes, and which one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Several(Vec<u128>, usize);
+struct Several(usize, usize);
 
 impl Passenger for Several {
-    fn keys(&self) -> &[u128] {
-        &self.0
+    fn key(&self) -> Option<u128> {
+        None
     }
-}
 
-fn several<const N: usize>(takes: [&[u128]; N]) -> impl Iterator<Item = Several> {
-    let takes = takes.into_iter().enumerate();
-    takes.map(|(number, keys)| Several(keys.to_vec(), number))
+    fn takes(&self) -> usize {
+        self.0
+    }
 }
 
 fn numbers((_, going): (u64, Vec<Several>)) -> Vec<usize> {
@@ -131,39 +132,27 @@ fn numbers((_, going): (u64, Vec<Several>)) -> Vec<usize> {
 }
 
 #[test]
-fn nobody_goes_before_another_who_waits_for_one_of_the_same_keys() {
+fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
     let mut stop = Stop::new(2);
-    let first = stop.go_alone(&[1, 2]).unwrap();
-    several([&[2, 3], &[3, 4], &[4, 5], &[6, 7]]).for_each(|take| stop.wait(take));
-    // Nobody is under way for these, but who waits came first.
-    assert!(stop.go_alone(&[5, 8]).is_none());
-    let second = stop.go_alone(&[8, 9]).unwrap();
-    stop.end(second);
+    let first = stop.go_alone(None).unwrap();
+    (0..4).for_each(|number| stop.wait(Several(2, number)));
+    // There might be a second trip, but who waits came first.
+    assert_eq!(stop.go_alone(None), None);
+    assert_eq!(numbers(stop.depart().unwrap()), [0, 1, 2]);
+    assert_eq!(stop.depart(), None);
+    stop.end(first);
     assert_eq!(numbers(stop.depart().unwrap()), [3]);
-    stop.end(first);
-    assert_eq!(numbers(stop.depart().unwrap()), [0, 1, 2]);
 }
 
 #[test]
-fn takes_of_several_keys_that_are_linked_go_together() {
-    let mut stop = Stop::new(2);
-    let [first, _] = [1, 2].map(|key| stop.go_alone(&[key, key + 10]).unwrap());
-    let all = 100;
-    let takes: [&[u128]; 4] = [&[3, all], &[4, all], &[5, all], &[6, 7]];
-    several(takes).for_each(|take| stop.wait(take));
-    stop.end(first);
-    assert_eq!(numbers(stop.depart().unwrap()), [0, 1, 2]);
-}
-
-#[test]
-fn no_more_than_256_keys_go_together_unless_one_has_more() {
+fn no_more_than_512_takes_go_together_unless_one_has_more() {
     let mut stop = Stop::new(1);
-    let mut under_way = stop.go_alone(&[1, 2]).unwrap();
-    let all: Vec<u128> = (0..300).collect();
-    let keys = |from: usize| &all[from..from + 100];
-    let takes = [&all[..], keys(0), keys(50), keys(100), keys(200)];
-    several(takes).for_each(|take| stop.wait(take));
-    for expected in [&[0][..], &[1, 2, 3], &[4]] {
+    let mut under_way = stop.go_alone(None).unwrap();
+    let takes = [600, 200, 300, 20, 1];
+    let takes = takes.into_iter().zip(0..);
+    takes.for_each(|(takes, number)| stop.wait(Several(takes, number)));
+    // The last one would have room with those before.
+    for expected in [&[0][..], &[1, 2], &[3, 4]] {
         stop.end(under_way);
         let (number, going) = stop.depart().unwrap();
         assert_eq!(numbers((number, going)), expected);
