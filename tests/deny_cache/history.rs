@@ -17,7 +17,7 @@ use tower_throttle::{
 
 use super::support::bench::answer;
 use super::support::redis::Server;
-use super::told;
+use super::told_of_denial;
 
 const POLICIES: usize = 3;
 
@@ -29,6 +29,8 @@ struct History {
     further_rates: [bool; POLICIES],
     penalties: [Option<Penalty>; POLICIES],
     shadows: [bool; POLICIES],
+    /// Which policies are in a group, as far as they can be.
+    in_group: [bool; POLICIES],
     steps: Vec<Step>,
 }
 
@@ -43,7 +45,11 @@ struct Step {
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    Take(u32, Patience),
+    Take {
+        cost: u32,
+        patience: Patience,
+        is_final: bool,
+    },
     Charge(u32),
     Credit(u32),
     Refund(u32),
@@ -98,10 +104,11 @@ fn histories() -> impl Strategy<Value = History> {
             3 => any::<[bool; POLICIES]>(),
             1 => Just([true; POLICIES]),
         ],
+        any::<[bool; POLICIES]>(),
         prop::collection::vec(steps(), 80),
     )
         .prop_map(
-            |(kinds, permits, further_rates, mut penalties, shadows, steps)| {
+            |(kinds, permits, further_rates, mut penalties, shadows, in_group, steps)| {
                 if shadows.contains(&false) {
                     // One in shadow does not hear of every denial beside what is enforced.
                     for policy in (0..POLICIES).filter(|policy| shadows[*policy]) {
@@ -114,6 +121,7 @@ fn histories() -> impl Strategy<Value = History> {
                     further_rates,
                     penalties,
                     shadows,
+                    in_group,
                     steps,
                 }
             },
@@ -137,7 +145,16 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => longest.prop_map(Patience::UntilPaid),
     ];
     let cost = prop_oneof![1 => Just(0_u32), 8 => Just(1), 4 => 2_u32..9];
-    let take = (cost.clone(), patience).prop_map(|(cost, patience)| Act::Take(cost, patience));
+    // Most are plain, and go by scripts of their own.
+    let is_plain = prop::bool::weighted(0.6);
+    let take = (cost.clone(), patience, is_plain).prop_map(|(cost, patience, is_final)| {
+        let patience = if is_final { Patience::None } else { patience };
+        Act::Take {
+            cost,
+            patience,
+            is_final,
+        }
+    });
     let gives_back = prop_oneof![
         cost.clone().prop_map(Act::Charge),
         cost.clone().prop_map(Act::Credit),
@@ -173,7 +190,11 @@ async fn run(
     number: u64,
 ) -> Result<(), String> {
     clock.set(ManualClock::new().now());
-    let policies = ["a", "b", "c"].map(PolicyId::new);
+    let mut grouped = history.in_group.into_iter();
+    let policies = ["a", "b", "c"].map(|name| match grouped.next() {
+        Some(true) => PolicyId::new(name).in_group("g"),
+        _ => PolicyId::new(name),
+    });
     let further_rates = policies.each_ref();
     let further_rates = further_rates.map(|policy| policy.with_further_rate(MINUTE.into()));
     let mut permits = history.permits;
@@ -294,7 +315,7 @@ fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Resul
             {
                 return Err(format!("{name}: wait"));
             }
-            _ if !as_it_was && told(found) != told(expected) => {
+            _ if !as_it_was && told_of_denial(found) != told_of_denial(expected) => {
                 return Err(format!("{name}: decision"));
             }
             _ if as_it_was && found.remaining() > expected.remaining() => {
@@ -309,11 +330,15 @@ fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Resul
 impl Act {
     fn action(self, last: Receipt) -> Action {
         match self {
-            Self::Take(cost, patience) => Action::Take(Take {
+            Self::Take {
+                cost,
+                patience,
+                is_final,
+            } => Action::Take(Take {
                 cost,
                 patience,
                 lease: None,
-                is_final: false,
+                is_final,
             }),
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit(permits) => Action::Credit {
