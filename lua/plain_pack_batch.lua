@@ -1,16 +1,19 @@
 -- plain_pack_batch: judge plain takes of subjects whose states share a key each, that came together; first come
--- first served, and of each key all of them or none. Stands in place of decide where it can, as plain_pack does.
+-- first served, and of each key all that are enforced or none. Stands in place of decide, and of shadow, where it
+-- can.
 -- KEYS[n]      pack       strings, distinct: a msgpack map, see states
 -- ARGV[1]      now_us     integer; 0 asks the server's clock
 -- ARGV[6n - 4] fields     msgpack array of strings: under which of a pack some takes stand
 -- ARGV[6n - 3] blank      a pack of just these fields in their order, all states zero
 -- ARGV[6n - 2] form       how `struct` reads and writes that: what stands before each state, and the state
--- ARGV[6n - 1] prices     msgpack array: of each of these takes its cost_us and its room_us, as plain has them
+-- ARGV[6n - 1] prices     msgpack array: of each of these takes its cost_us and its room_us, as plain has them,
+--                         and 0|1, whether it holds up no other
 -- ARGV[6n]     times      integer > 0; how often each key is asked for all of them, one time after the other
 -- ARGV[6n + 1] keys       integer; how many keys, the next ones, are asked so; 0: the last one is, too
 -- Returns  for each key of each row 0 when nothing is owed, else what there is before the first time: the pack,
---          when it has just these fields in their order, or debt_us of each take in 8 bytes. Each time all are
---          taken when none owes more than its room by then. In place of that -1, when a state is no whole
+--          when it has just these fields in their order, or debt_us of each take in 8 bytes. Each time all that
+--          are enforced are taken when none owes more than its room by then, and with them those in shadow that
+--          fit. In place of that -1, when a state is no whole
 --          number, or stands alone, and decide is to be asked, or the error of a server that does not write:
 --          such a key fails alone, and is left as it is. Behind all of them now_us
 -- Writes   each key of which all are taken once; it expires at the end of the second in which its last state
@@ -43,7 +46,7 @@ end
 local fields, form, size, image
 -- And of it what each take costs, the latest state with which it fits, and the state after it of a key
 -- that owes nothing. `fresh` is the text of such a key, when it has just these fields.
-local count, costs, most, firsts, times, fresh, fresh_latest
+local count, costs, most, firsts, shadows, times, fresh, fresh_latest
 
 local function begin_row(row)
   if fields ~= ARGV[row] then
@@ -52,10 +55,12 @@ local function begin_row(row)
   end
   local prices = cmsgpack.unpack(ARGV[row + 3])
   times, fresh = ARGV[row + 4] + 0, nil
-  count, costs, most, firsts = #prices / 2, {}, {}, {}
+  count, costs, most, firsts, shadows = #prices / 3, {}, {}, {}, {}
   for take = 1, count do
-    local cost = prices[take * 2 - 1]
-    costs[take], most[take], firsts[take] = cost, now + prices[take * 2], now + cost
+    local at = take * 3
+    local cost = prices[at - 2]
+    costs[take], most[take], firsts[take] = cost, now + prices[at - 1], now + cost
+    shadows[take] = prices[at] == 1
   end
 end
 
@@ -106,15 +111,19 @@ local function among_others(pack, latest)
   return others > 0 and cmsgpack.pack(pack) or to_text(form, unpack(image)), latest
 end
 
--- Puts into the image the states of all takes, after as many times as fit; when the last of them is paid.
+-- Puts into the image the states of all takes, after as many times as fit of those that are enforced; when the
+-- last of them is paid.
 local function take_all_times(entries)
-  local fitting, latest = times, 0
+  local fitting, latest, fits = times, 0, {}
   for take = 1, count do
     local state = max(entries[take * 2] or 0, now)
-    fitting = min(fitting, floor((most[take] - state) / costs[take]) + 1)
+    fits[take] = max(floor((most[take] - state) / costs[take]) + 1, 0)
+    if not shadows[take] then
+      fitting = min(fitting, fits[take])
+    end
   end
   for take = 1, count do
-    local state = max(entries[take * 2] or 0, now) + costs[take] * fitting
+    local state = max(entries[take * 2] or 0, now) + costs[take] * min(fitting, fits[take])
     image[take * 2], latest = state, max(latest, state)
   end
   return latest
@@ -165,7 +174,7 @@ local function judge(at)
   local entries, pack = read(text)
   -- Once for all that is done of each take: these are most of the steps.
   local now, image, costs, most, firsts = now, image, costs, most, firsts
-  local all_fit, before, latest = true, 0, 0
+  local all_fit, before, latest, left_as_they_are = true, 0, 0, 0
   for take = 1, count do
     local place = take * 2
     local state = entries[place]
@@ -174,11 +183,12 @@ local function judge(at)
     end
     if state <= now then
       state = firsts[take]
-    else
-      if state > most[take] then
-        all_fit = false
-      end
+    elseif state <= most[take] then
       state = state + costs[take]
+    elseif shadows[take] then
+      left_as_they_are = left_as_they_are + 1
+    else
+      all_fit = false
     end
     image[place] = state
     if state > latest then
@@ -186,7 +196,7 @@ local function judge(at)
     end
   end
   local owes = before > now
-  if all_fit then
+  if all_fit and left_as_they_are < count then
     if times > 1 then
       latest = take_all_times(entries)
     end

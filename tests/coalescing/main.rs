@@ -16,6 +16,7 @@ mod answers;
 mod failures;
 mod forms;
 mod given_up;
+mod groups;
 mod many_keys;
 mod mixed;
 mod others;

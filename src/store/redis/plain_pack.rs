@@ -33,18 +33,32 @@ impl PlainPack {
     /// `None` when the checks ask for something else, or of more than one key.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
         let (first, others) = checks.split_first()?;
-        // In shadow each limit is judged by itself: so one alone is as if it were enforced.
-        let is_shadow = checks.iter().any(|check| check.is_shadow);
-        let is_one_limit =
-            |other: &Check<'_>| first.is_shadow == other.is_shadow && is_same_limit(first, other);
-        let mut others = others.iter();
-        if !others.all(|other| are_together(first, other) && (!is_shadow || is_one_limit(other))) {
+        if !others.iter().all(|other| are_together(first, other)) {
             return None;
         }
+        let is_of_first =
+            |other: &Check<'_>| first.is_shadow == other.is_shadow && is_same_limit(first, other);
+        let takes = if others.iter().all(is_of_first) {
+            // The rates of one limit, which hold each other up, in shadow too.
+            PlainTakes::all_or_none(checks, now)
+        } else {
+            PlainTakes::of(checks, now)
+        };
         Some(Box::new(Self {
             key: fingerprint_of_key(first),
-            takes: PlainTakes::all_or_none(checks, now)?,
+            takes: takes?,
         }))
+    }
+
+    /// What there is owed; `None` when its key has another form.
+    async fn owed(&self, server: &Server) -> Result<Option<Owed>, StoreError> {
+        if self.takes.by_themselves().any(|is_by_itself| is_by_itself) {
+            let alone = Together::of(&[&self.takes], server.prefix());
+            return server.ask_one(alone).await;
+        }
+        let question = Alone::of(&self.takes, server.prefix());
+        let reply = server.send(&question, self.takes.subject()).await?;
+        Alone::read(&reply, self.takes.len())
     }
 }
 
@@ -89,9 +103,7 @@ impl Sharing for PlainPack {
         server: &Server,
         trip: Trip<Self>,
     ) -> Result<Decisions, StoreError> {
-        let question = Alone::of(&self.takes, server.prefix());
-        let reply = server.send(&question, self.takes.subject()).await?;
-        match Alone::read(&reply, self.takes.len())? {
+        match self.owed(server).await? {
             Some(owed) => Ok(self.decided(owed)),
             None => {
                 drop(trip);

@@ -36,10 +36,7 @@ pub(super) struct PlainSeveral {
 impl PlainSeveral {
     /// `None` when the checks ask for something else.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
-        // The rates of a limit in shadow hold each other up, and nothing else.
-        let is_of_several_in_shadow =
-            |check: &Check<'_>| check.is_shadow && check.policy.further_rate().is_some();
-        if checks.len() > MOST_TAKES || checks.iter().any(is_of_several_in_shadow) {
+        if checks.len() > MOST_TAKES {
             return None;
         }
         let keys: SmallVec<[u128; 5]> = checks.iter().map(fingerprint_of_key).collect();
@@ -110,11 +107,7 @@ impl Sharing for PlainSeveral {
         trip: Trip<Self>,
     ) -> Result<Decisions, StoreError> {
         let alone = Together::of(&[&self], server.prefix());
-        let read = match alone {
-            Some(alone) => server.ask_together(&alone).await?.pop(),
-            None => None,
-        };
-        match read.transpose()?.flatten() {
+        match server.ask_one(alone).await? {
             Some(owed) => Ok(self.decided(owed)),
             None => {
                 drop(trip);

@@ -40,8 +40,14 @@ pub(super) struct Owed {
 }
 
 impl PlainTakes {
-    /// Those in shadow stand by themselves. `None` when the checks ask for something else.
+    /// Those in shadow stand by themselves. `None` when the checks ask for something else, as for a limit of
+    /// several rates in shadow: these hold each other up, and nothing else.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Self> {
+        let is_of_several_in_shadow =
+            |check: &Check<'_>| check.is_shadow && check.policy.further_rate().is_some();
+        if checks.iter().any(is_of_several_in_shadow) {
+            return None;
+        }
         Self::new(checks, now, |check| check.is_shadow)
     }
 

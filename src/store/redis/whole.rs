@@ -108,6 +108,18 @@ impl Server {
         together.read(&self.send(together, together.subject()).await?)
     }
 
+    /// The same of one alone: what is read of it, if anything is.
+    pub(super) async fn ask_one<T: AskedTogether>(
+        &self,
+        alone: Option<T>,
+    ) -> Result<Option<T::Read>, StoreError> {
+        let read = match alone {
+            Some(alone) => self.ask_together(&alone).await?.pop(),
+            None => None,
+        };
+        Ok(read.transpose()?.flatten())
+    }
+
     /// A question that may share a trip with others.
     async fn answer_shared<Q: Sharing>(
         &self,

@@ -72,13 +72,15 @@ impl Row {
     fn of(pack: &PlainTakes, packs: u32, keys: usize) -> Self {
         let names: Vec<_> = pack.checks().map(|check| field(&check)).collect();
         let mut fields = Vec::with_capacity(pack.len() * 32);
-        let mut prices = Vec::with_capacity(pack.len() * 20);
+        let mut prices = Vec::with_capacity(pack.len() * 30);
         msgpack::array_of(&mut fields, pack.len());
-        msgpack::array_of(&mut prices, pack.len() * 2);
-        for (name, price) in names.iter().zip(pack.prices()) {
+        msgpack::array_of(&mut prices, pack.len() * 3);
+        let takes = pack.prices().zip(pack.by_themselves());
+        for (name, (price, is_by_itself)) in names.iter().zip(takes) {
             msgpack::text(&mut fields, name);
             msgpack::number(&mut prices, price.cost_us);
             msgpack::number(&mut prices, price.room_us);
+            msgpack::number(&mut prices, is_by_itself.into());
         }
         Self {
             fields,
