@@ -85,12 +85,19 @@ async fn a_cluster_lets_in_whom_one_place_for_all_would_and_leaves_as_much() {
     let (mut let_in, mut asked) = (0, 0);
     for case in 0..100 {
         let limits = prop::collection::vec(limits(), POLICIES);
-        let history = (limits, prop::collection::vec(steps(), 1..25));
-        let (limits, steps) = history.new_tree(&mut runner).unwrap().current();
+        let in_group = prop::collection::vec(prop::bool::weighted(0.4), POLICIES);
+        let history = (limits, in_group, prop::collection::vec(steps(), 1..25));
+        let (limits, in_group, steps) = history.new_tree(&mut runner).unwrap().current();
         let memory = MemoryStore::builder().clock(clock.clone()).build();
-        let policies: Vec<_> = (0..POLICIES)
-            .map(|name| PolicyId::new(&name.to_string()))
-            .collect();
+        let policies = in_group.iter().enumerate().map(|(name, in_group)| {
+            let policy = PolicyId::new(&name.to_string());
+            if *in_group {
+                policy.in_group("g")
+            } else {
+                policy
+            }
+        });
+        let policies: Vec<_> = policies.collect();
         for step in &steps {
             clock.advance(step.after);
             let action = if step.is_final {
