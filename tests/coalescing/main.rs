@@ -12,6 +12,7 @@ use tower_throttle::{
 use support::proxy::{Proxy, Way};
 use support::redis::Server;
 
+mod all_ways;
 mod answers;
 mod failures;
 mod forms;

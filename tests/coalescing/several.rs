@@ -107,7 +107,7 @@ fn taken_of_all(stage: &Stage) -> [u64; 2] {
 }
 
 /// States in Rust, of limits of their own.
-struct States {
+pub(super) struct States {
     policies: Vec<PolicyId>,
     limits: Vec<Limit>,
     states: Vec<State>,
@@ -115,20 +115,20 @@ struct States {
 
 /// A question: which states it is about, two at least, whether in shadow, and what it takes of each.
 #[derive(Clone, Debug)]
-struct Question {
-    states: Vec<(usize, bool)>,
-    cost: u32,
+pub(super) struct Question {
+    pub(super) states: Vec<(usize, bool)>,
+    pub(super) cost: u32,
 }
 
 /// Of so many states that questions are about. Some have a key of their own.
-const STATES: usize = 10;
+pub(super) const STATES: usize = 10;
 /// Of a group, in a key together.
 const GROUP: [usize; 2] = [6, 7];
 /// The rates of one limit, in a key together.
 const RATES: [usize; 2] = [8, 9];
 
 impl Question {
-    fn new(states: Vec<(usize, bool)>, cost: u32) -> Self {
+    pub(super) fn new(states: Vec<(usize, bool)>, cost: u32) -> Self {
         // A limit is asked with all its rates. In shadow it would go by the script for everything.
         let (rates, mut states): (Vec<_>, Vec<_>) = states
             .into_iter()
@@ -151,7 +151,7 @@ impl Question {
 }
 
 impl States {
-    fn new(case: usize, bursts: Vec<u32>) -> Self {
+    pub(super) fn new(case: usize, bursts: Vec<u32>) -> Self {
         let limits = bursts
             .into_iter()
             .map(|burst| Limit::gcra(1, SECOND).burst(burst));
@@ -165,7 +165,7 @@ impl States {
         }
     }
 
-    fn checks(&self, question: &Question) -> Vec<Check<'_>> {
+    pub(super) fn checks(&self, question: &Question) -> Vec<Check<'_>> {
         let checks = question.states.iter().map(|&(state, is_shadow)| {
             let is_alone = !GROUP.contains(&state) && !RATES.contains(&state);
             let subject = if is_alone && state % 2 == 0 {
@@ -230,7 +230,7 @@ fn policy(case: usize, state: usize) -> PolicyId {
     }
 }
 
-fn questions() -> impl Strategy<Value = Vec<Question>> {
+pub(super) fn questions() -> impl Strategy<Value = Vec<Question>> {
     let states = prop::sample::subsequence((0..STATES).collect::<Vec<_>>(), 2..5).prop_shuffle();
     let shadows = prop_oneof![
         6 => prop::collection::vec(prop::bool::weighted(0.25), 4),

@@ -1,0 +1,99 @@
+//! Questions of every kind about the same keys, at the same time: each goes by a script of its own kind.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::Action;
+use tower_throttle::{Check, Decision, SECOND};
+
+use super::several::{Question, STATES, States, answer, questions};
+use super::{Stage, assert_of_both_kinds};
+
+/// What is asked of whom, and whether it is taken for good.
+type Asked = (Question, bool);
+
+fn asked() -> impl Strategy<Value = Vec<Asked>> {
+    let alone = (0..STATES, prop::bool::weighted(0.2), 1_u32..4);
+    let alone =
+        alone.prop_map(|(state, is_shadow, cost)| Question::new(vec![(state, is_shadow)], cost));
+    let alone = prop::collection::vec(alone, 40);
+    (
+        questions(),
+        alone,
+        prop::collection::vec(prop::bool::weighted(0.7), 200),
+    )
+        .prop_map(|(several, alone, is_final)| {
+            let mut asked: Vec<_> = several.into_iter().chain(alone).zip(is_final).collect();
+            // Those of a kind do not stand together.
+            asked.sort_by_key(|(question, _)| question.cost);
+            asked
+        })
+}
+
+async fn ask(stage: &Stage, states: &States, (question, is_final): &Asked) -> Vec<Decision> {
+    let mut checks: Vec<Check<'_>> = states.checks(question);
+    if !is_final {
+        let take = Action::take(question.cost);
+        checks.iter_mut().for_each(|check| check.action = take);
+    }
+    answer(stage, &checks).await.unwrap()
+}
+
+/// So many permits were taken of each state, by what was answered. Of a limit all rates are taken or none.
+fn taken(answered: &[(Question, Vec<Decision>)]) -> [u32; STATES] {
+    let mut taken = [0; STATES];
+    for (question, answer) in answered {
+        let each = || question.states.iter().zip(answer);
+        let mut enforced = each().filter(|((_, is_shadow), _)| !is_shadow);
+        if enforced.all(|(_, decision)| decision.is_allowed()) {
+            let fitting = each().filter(|(_, decision)| decision.is_allowed());
+            fitting.for_each(|((state, _), _)| taken[*state] += question.cost);
+        }
+    }
+    taken
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_at_the_end_is_what_was_let_in_whichever_way_it_went() {
+    let stage = Arc::new(Stage::start().await);
+    let mut runner = TestRunner::default();
+    let (mut count, mut denied) = (0, 0);
+    for case in 0..40 {
+        let bursts = prop::collection::vec(10_u32..150, STATES);
+        let (bursts, asked) = (bursts, asked()).new_tree(&mut runner).unwrap().current();
+        let states = Arc::new(States::new(case, bursts.clone()));
+        let tasks = asked.chunks(asked.len().div_ceil(8)).map(|asked| {
+            let (stage, states, asked) = (Arc::clone(&stage), Arc::clone(&states), asked.to_vec());
+            tokio::spawn(async move {
+                let answers = join_all(asked.iter().map(|asked| ask(&stage, &states, asked))).await;
+                let questions = asked.into_iter().map(|(question, _)| question);
+                questions.zip(answers).collect::<Vec<_>>()
+            })
+        });
+        let answered = join_all(tasks.collect::<Vec<_>>()).await;
+        let answered: Vec<_> = answered.into_iter().flat_map(Result::unwrap).collect();
+        count += answered.len();
+        let is_denied = |answer: &[Decision]| answer.iter().any(|decision| !decision.is_allowed());
+        denied += answered
+            .iter()
+            .filter(|(_, answer)| is_denied(answer))
+            .count();
+        for (state, taken) in taken(&answered).into_iter().enumerate() {
+            assert!(taken <= bursts[state], "case {case}, state {state}");
+            let look = Question {
+                states: vec![(state, false)],
+                cost: 0,
+            };
+            let left = ask(&stage, &states, &(look, false)).await;
+            assert_eq!(
+                left[0].reset_after(),
+                taken * SECOND,
+                "case {case}, state {state}"
+            );
+        }
+    }
+    assert_of_both_kinds(count, denied);
+}
