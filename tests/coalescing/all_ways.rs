@@ -7,10 +7,37 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::Action;
-use tower_throttle::{Check, Decision, SECOND};
+use tower_throttle::{Check, Decision, HOUR, Limit, SECOND, per_second};
 
-use super::several::{Question, STATES, States, answer, questions};
+use super::several::{Question, RATES, STATES, States, answer, questions};
 use super::{Stage, assert_of_both_kinds};
+
+/// Limits that let in so many at one instant: most by a plain take.
+fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
+    let kind = prop_oneof![3 => Just(0), 1 => 1..9];
+    let limits = prop::collection::vec((kind, 10_u32..150), STATES);
+    limits.prop_map(|mut limits| {
+        // The rates of one limit.
+        limits[RATES[1]].0 = limits[RATES[0]].0;
+        let each = limits.into_iter();
+        let each = each.map(|(kind, most)| {
+            let limit = match kind {
+                0 => Limit::gcra(1, SECOND).burst(most),
+                1 => Limit::token_bucket(most, per_second(2)),
+                // 2/7 of a second.
+                2 => Limit::gcra(7, 2 * SECOND).burst(most),
+                3 => Limit::leaky_bucket(most, per_second(2)),
+                4 => Limit::fixed_window(most, HOUR),
+                5 => Limit::fixed_window(most, HOUR).aligned(),
+                6 => Limit::sliding_window(most, HOUR),
+                7 => Limit::sliding_log(most, HOUR),
+                _ => Limit::sliding_counter(most, HOUR),
+            };
+            (most, limit)
+        });
+        each.collect()
+    })
+}
 
 /// What is asked of whom, and whether it is taken for good.
 type Asked = (Question, bool);
@@ -57,14 +84,14 @@ fn taken(answered: &[(Question, Vec<Decision>)]) -> [u32; STATES] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_owed_at_the_end_is_what_was_let_in_whichever_way_it_went() {
+async fn what_is_left_at_the_end_is_what_was_not_taken_whichever_way_it_went() {
     let stage = Arc::new(Stage::start().await);
     let mut runner = TestRunner::default();
     let (mut count, mut denied) = (0, 0);
     for case in 0..40 {
-        let bursts = prop::collection::vec(10_u32..150, STATES);
-        let (bursts, asked) = (bursts, asked()).new_tree(&mut runner).unwrap().current();
-        let states = Arc::new(States::new(case, bursts.clone()));
+        let (limits, asked) = (limits(), asked()).new_tree(&mut runner).unwrap().current();
+        let (most, limits): (Vec<_>, Vec<_>) = limits.into_iter().unzip();
+        let states = Arc::new(States::of(case, limits.clone()));
         let tasks = asked.chunks(asked.len().div_ceil(8)).map(|asked| {
             let (stage, states, asked) = (Arc::clone(&stage), Arc::clone(&states), asked.to_vec());
             tokio::spawn(async move {
@@ -82,17 +109,13 @@ async fn what_is_owed_at_the_end_is_what_was_let_in_whichever_way_it_went() {
             .filter(|(_, answer)| is_denied(answer))
             .count();
         for (state, taken) in taken(&answered).into_iter().enumerate() {
-            assert!(taken <= bursts[state], "case {case}, state {state}");
             let look = Question {
                 states: vec![(state, false)],
                 cost: 0,
             };
             let left = ask(&stage, &states, &(look, false)).await;
-            assert_eq!(
-                left[0].reset_after(),
-                taken * SECOND,
-                "case {case}, state {state}"
-            );
+            let expected = most[state].checked_sub(taken);
+            assert_eq!(Some(left[0].remaining()), expected, "{:?}", limits[state]);
         }
     }
     assert_of_both_kinds(count, denied);

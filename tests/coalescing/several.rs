@@ -125,7 +125,7 @@ pub(super) const STATES: usize = 10;
 /// Of a group, in a key together.
 const GROUP: [usize; 2] = [6, 7];
 /// The rates of one limit, in a key together.
-const RATES: [usize; 2] = [8, 9];
+pub(super) const RATES: [usize; 2] = [8, 9];
 
 impl Question {
     pub(super) fn new(states: Vec<(usize, bool)>, cost: u32) -> Self {
@@ -151,11 +151,14 @@ impl Question {
 }
 
 impl States {
-    pub(super) fn new(case: usize, bursts: Vec<u32>) -> Self {
+    fn new(case: usize, bursts: Vec<u32>) -> Self {
         let limits = bursts
             .into_iter()
             .map(|burst| Limit::gcra(1, SECOND).burst(burst));
-        let limits: Vec<_> = limits.collect();
+        Self::of(case, limits.collect())
+    }
+
+    pub(super) fn of(case: usize, limits: Vec<Limit>) -> Self {
         Self {
             policies: (0..STATES).map(|state| policy(case, state)).collect(),
             states: (0..STATES)
