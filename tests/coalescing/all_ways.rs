@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::Action;
-use tower_throttle::{Check, Decision, HOUR, Limit, SECOND, per_second};
+use tower_throttle::{Check, Decision, HOUR, Limit, RedisStore, SECOND, per_second};
 
 use super::several::{Question, RATES, STATES, States, answer, questions};
 use super::{Stage, assert_of_both_kinds};
+use crate::support::cluster::Cluster;
 
 /// Limits that let in so many at one instant: most by a plain take.
 fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
@@ -26,7 +27,8 @@ fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
                 1 => Limit::token_bucket(most, per_second(2)),
                 // 2/7 of a second.
                 2 => Limit::gcra(7, 2 * SECOND).burst(most),
-                3 => Limit::leaky_bucket(most, per_second(2)),
+                // In a queue a place that others stand behind is not given back.
+                3 => Limit::leaky_bucket(most, per_second(2)).without_delay(),
                 4 => Limit::fixed_window(most, HOUR),
                 5 => Limit::fixed_window(most, HOUR).aligned(),
                 6 => Limit::sliding_window(most, HOUR),
@@ -85,11 +87,34 @@ fn taken(answered: &[(Question, Vec<Decision>)]) -> [u32; STATES] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_at_the_end_is_what_was_not_taken_whichever_way_it_went() {
-    let stage = Arc::new(Stage::start().await);
+    assert_nothing_lost(Stage::start().await, |asked| asked).await;
+}
+
+/// What a later node denies, an earlier one is given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_over_a_cluster_is_what_was_not_taken_whichever_way_it_went() {
+    let cluster = Cluster::start();
+    let stage = Stage::start().await;
+    let store = RedisStore::builder(&cluster.url()).clock_for_tests(stage.clock.clone());
+    let store = store.connect().await.unwrap().without_deny_cache();
+    // What is in shadow is waited for so long only, and then nobody knows whether it was taken.
+    let enforced = |mut asked: Vec<Asked>| {
+        let states = asked
+            .iter_mut()
+            .flat_map(|(question, _)| &mut question.states);
+        states.for_each(|(_, is_shadow)| *is_shadow = false);
+        asked
+    };
+    assert_nothing_lost(Stage { store, ..stage }, enforced).await;
+}
+
+async fn assert_nothing_lost(stage: Stage, prepared: impl Fn(Vec<Asked>) -> Vec<Asked>) {
+    let stage = Arc::new(stage);
     let mut runner = TestRunner::default();
     let (mut count, mut denied) = (0, 0);
     for case in 0..40 {
         let (limits, asked) = (limits(), asked()).new_tree(&mut runner).unwrap().current();
+        let asked = prepared(asked);
         let (most, limits): (Vec<_>, Vec<_>) = limits.into_iter().unzip();
         let states = Arc::new(States::of(case, limits.clone()));
         let tasks = asked.chunks(asked.len().div_ceil(8)).map(|asked| {
