@@ -9,7 +9,8 @@ use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{Check, Decision, HOUR, Limit, RedisStore, SECOND, per_second};
 
-use super::several::{Question, RATES, STATES, States, answer, questions};
+use super::model::{Question, States, answer};
+use super::ten_states::{RATES, STATES, question, questions, ten_states};
 use super::{Stage, assert_of_both_kinds};
 use crate::support::cluster::Cluster;
 
@@ -46,8 +47,7 @@ type Asked = (Question, bool);
 
 fn asked() -> impl Strategy<Value = Vec<Asked>> {
     let alone = (0..STATES, prop::bool::weighted(0.2), 1_u32..4);
-    let alone =
-        alone.prop_map(|(state, is_shadow, cost)| Question::new(vec![(state, is_shadow)], cost));
+    let alone = alone.prop_map(|(state, is_shadow, cost)| question(vec![(state, is_shadow)], cost));
     let alone = prop::collection::vec(alone, 40);
     (
         questions(),
@@ -116,7 +116,7 @@ async fn assert_nothing_lost(stage: Stage, prepared: impl Fn(Vec<Asked>) -> Vec<
         let (limits, asked) = (limits(), asked()).new_tree(&mut runner).unwrap().current();
         let asked = prepared(asked);
         let (most, limits): (Vec<_>, Vec<_>) = limits.into_iter().unzip();
-        let states = Arc::new(States::of(case, limits.clone()));
+        let states = Arc::new(ten_states(case, &limits));
         let tasks = asked.chunks(asked.len().div_ceil(8)).map(|asked| {
             let (stage, states, asked) = (Arc::clone(&stage), Arc::clone(&states), asked.to_vec());
             tokio::spawn(async move {

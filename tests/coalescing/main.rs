@@ -20,10 +20,12 @@ mod given_up;
 mod groups;
 mod many_keys;
 mod mixed;
+mod model;
 mod others;
 mod packs;
 mod several;
 mod shadows;
+mod ten_states;
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,7 +6,8 @@ use tower_throttle::{
     Clock as _, DAY, Decision, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
 };
 
-use super::several::{Answered, answer, assert_expires_with, check, is_allowed, key, query};
+use super::model::{Answered, answer, check, is_allowed};
+use super::several::{assert_expires_with, assert_fails_alone, key, query};
 use super::{SLOW, Stage};
 
 /// Of each client, in a key together.
@@ -115,22 +116,8 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
     {
         query::<Value>(&stage, "DEL", &[key]);
         put(&stage);
-        let before: Vec<u8> = query(&stage, "DUMP", &[key]);
-        let (taken, scripts) = (taken_of_all(&stage), stage.scripts());
-        let answers = take_one_each(&stage, 40).await;
-        // The others share theirs, as ever.
-        let scripts = stage.scripts() - scripts;
-        assert!(scripts <= 8, "case {case}: {scripts} scripts");
-        let mut allowed = 0;
-        for (position, answer) in answers.iter().enumerate() {
-            match position {
-                20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "case {case}"),
-                _ => allowed += u64::from(is_allowed(answer.as_ref().unwrap())),
-            }
-        }
-        assert_eq!(taken_of_all(&stage), taken + allowed, "case {case}");
-        let after: Vec<u8> = query(&stage, "DUMP", &[key]);
-        assert_eq!(before, after, "case {case}");
+        let (taken, case) = (|| [taken_of_all(&stage)], format!("case {case}"));
+        assert_fails_alone(&stage, key, taken, take_one_each, &case).await;
     }
     // It is nobody's to expire.
     query::<Value>(&stage, "DEL", &[key]);

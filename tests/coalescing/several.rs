@@ -1,18 +1,11 @@
 //! Takes of several keys at once share trips whatever their keys: all or nothing each.
 
 use futures_util::future::join_all;
-use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
-use tower_throttle::algorithm::{Action, Algorithm, Ask, State, committed, decide};
-use tower_throttle::{
-    Answer, Check, Clock as _, DAY, Decision, FailureMode, HOUR, Key, Limit, Micros, PolicyId,
-    SECOND, Store as _, StoreErrorKind, Subject,
-};
+use tower_throttle::{Clock as _, DAY, HOUR, Key, Limit, PolicyId, StoreErrorKind, Subject};
 
-use super::{SLOW, Stage, assert_of_both_kinds};
-
-pub(super) type Answered = Result<Vec<Decision>, StoreErrorKind>;
+use super::model::{Answered, answer, assert_in_order, check, is_allowed};
+use super::ten_states::{STATES, questions, ten_states};
+use super::{SLOW, Stage};
 
 /// A take: by a policy of this name, about this subject.
 type Asked<'a> = (&'a str, &'a str, Limit, u32);
@@ -27,35 +20,6 @@ async fn take(stage: &Stage, asked: &[Asked<'_>]) -> Answered {
     let checks = checks
         .map(|((_, subject, limit, cost), policy)| check(policy, subject, *limit, *cost, false));
     answer(stage, &checks.collect::<Vec<_>>()).await
-}
-
-pub(super) fn check<'a>(
-    policy: &'a PolicyId,
-    subject: &str,
-    limit: Limit,
-    cost: u32,
-    is_shadow: bool,
-) -> Check<'a> {
-    Check {
-        policy,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: algorithm(limit),
-        action: Action::spend(cost),
-        is_shadow,
-        on_store_failure: FailureMode::Deny,
-    }
-}
-
-pub(super) async fn answer(stage: &Stage, checks: &[Check<'_>]) -> Answered {
-    let Answer::Pending(answer) = stage.store.ask(checks) else {
-        panic!("Redis takes a trip");
-    };
-    let answer = answer.await.map(|decisions| decisions.to_vec());
-    answer.map_err(|error| error.kind())
-}
-
-pub(super) fn is_allowed(decisions: &[Decision]) -> bool {
-    decisions.iter().all(Decision::is_allowed)
 }
 
 /// What each of so many clients is answered, when they come together: by a policy for each, and two for all.
@@ -106,158 +70,6 @@ fn taken_of_all(stage: &Stage) -> [u64; 2] {
     })
 }
 
-/// States in Rust, of limits of their own.
-pub(super) struct States {
-    policies: Vec<PolicyId>,
-    limits: Vec<Limit>,
-    states: Vec<State>,
-}
-
-/// A question: which states it is about, two at least, whether in shadow, and what it takes of each.
-#[derive(Clone, Debug)]
-pub(super) struct Question {
-    pub(super) states: Vec<(usize, bool)>,
-    pub(super) cost: u32,
-}
-
-/// Of so many states that questions are about. Some have a key of their own.
-pub(super) const STATES: usize = 10;
-/// Of a group, in a key together.
-const GROUP: [usize; 2] = [6, 7];
-/// The rates of one limit, in a key together.
-pub(super) const RATES: [usize; 2] = [8, 9];
-
-impl Question {
-    pub(super) fn new(states: Vec<(usize, bool)>, cost: u32) -> Self {
-        // A limit is asked with all its rates. In shadow it would go by the script for everything.
-        let (rates, mut states): (Vec<_>, Vec<_>) = states
-            .into_iter()
-            .partition(|(state, _)| RATES.contains(state));
-        if !rates.is_empty() {
-            states.extend(RATES.map(|rate| (rate, false)));
-        }
-        // Those of one key go on trips of their own.
-        for key in [GROUP, RATES] {
-            if states.iter().all(|(state, _)| key.contains(state)) {
-                states.push((0, false));
-            }
-        }
-        Self { states, cost }
-    }
-
-    fn is_of_further_rate(state: usize) -> bool {
-        state == RATES[1]
-    }
-}
-
-impl States {
-    fn new(case: usize, bursts: Vec<u32>) -> Self {
-        let limits = bursts
-            .into_iter()
-            .map(|burst| Limit::gcra(1, SECOND).burst(burst));
-        Self::of(case, limits.collect())
-    }
-
-    pub(super) fn of(case: usize, limits: Vec<Limit>) -> Self {
-        Self {
-            policies: (0..STATES).map(|state| policy(case, state)).collect(),
-            states: (0..STATES)
-                .map(|state| algorithm(limits[state]).untouched())
-                .collect(),
-            limits,
-        }
-    }
-
-    pub(super) fn checks(&self, question: &Question) -> Vec<Check<'_>> {
-        let checks = question.states.iter().map(|&(state, is_shadow)| {
-            let is_alone = !GROUP.contains(&state) && !RATES.contains(&state);
-            let subject = if is_alone && state % 2 == 0 {
-                "alice"
-            } else {
-                "bob"
-            };
-            let (policy, limit) = (&self.policies[state], self.limits[state]);
-            check(policy, subject, limit, question.cost, is_shadow)
-        });
-        checks.collect()
-    }
-
-    fn ask(&mut self, question: &Question, now: Micros) -> Vec<Decision> {
-        let action = Action::spend(question.cost);
-        let each = || question.states.iter();
-        let algorithms: Vec<_> = each()
-            .map(|(state, _)| algorithm(self.limits[*state]))
-            .collect();
-        let asks = || {
-            let asks = each().zip(&algorithms);
-            asks.map(|((state, is_shadow), algorithm)| Ask {
-                is_shadow: *is_shadow,
-                is_further_rate: Question::is_of_further_rate(*state),
-                ..Ask::enforced(algorithm, &action)
-            })
-        };
-        let readings = each().zip(&algorithms);
-        let readings: Vec<_> = readings
-            .map(|((state, _), algorithm)| algorithm.read(&self.states[*state], now, &action))
-            .collect();
-        let is_committed = committed(asks(), &readings);
-        let takes = each().zip(&algorithms).zip(&readings).zip(is_committed);
-        for ((((state, _), algorithm), reading), is_committed) in takes {
-            if is_committed {
-                algorithm.commit(&mut self.states[*state], now, &action, *reading);
-            }
-        }
-        decide(asks(), &readings).to_vec()
-    }
-}
-
-fn algorithm(limit: Limit) -> Algorithm {
-    Algorithm::try_from(&limit).unwrap()
-}
-
-fn policy(case: usize, state: usize) -> PolicyId {
-    if RATES.contains(&state) {
-        let limit = PolicyId::new(&format!("case-{case}-rates"));
-        if Question::is_of_further_rate(state) {
-            limit.with_further_rate(Micros::new(60_000_000))
-        } else {
-            limit
-        }
-    } else {
-        let policy = PolicyId::new(&format!("case-{case}-{state}"));
-        if GROUP.contains(&state) {
-            policy.in_group(&format!("case-{case}"))
-        } else {
-            policy
-        }
-    }
-}
-
-pub(super) fn questions() -> impl Strategy<Value = Vec<Question>> {
-    let states = prop::sample::subsequence((0..STATES).collect::<Vec<_>>(), 2..5).prop_shuffle();
-    let shadows = prop_oneof![
-        6 => prop::collection::vec(prop::bool::weighted(0.25), 4),
-        1 => Just(vec![true; 4]),
-    ];
-    let question = (states, shadows, 1_u32..6).prop_map(|(states, shadows, cost)| {
-        Question::new(states.into_iter().zip(shadows).collect(), cost)
-    });
-    let hot = prop::bool::ANY
-        .prop_map(|is_shadow| Question::new(vec![(0, false), (1, is_shadow), (2, false)], 1));
-    // Whole runs of the same question.
-    let runs = (
-        prop_oneof![question, hot],
-        prop_oneof![3 => Just(1_usize), 1 => 2..8_usize],
-    );
-    let runs = prop::collection::vec(runs, 1..80);
-    runs.prop_map(|runs| {
-        let each = runs.into_iter();
-        each.flat_map(|(question, times)| vec![question; times])
-            .collect()
-    })
-}
-
-/// Those who come first are judged first, of every key that they share: there is one order for all.
 #[tokio::test]
 async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
     let stage = Stage::start().await;
@@ -265,39 +77,7 @@ async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() 
     assert!(is_allowed(
         take_one_each(&stage, 1).await[0].as_ref().unwrap()
     ));
-    let mut runner = TestRunner::default();
-    let scripts = stage.scripts();
-    let (mut asked, mut denied, mut only_in_shadow) = (0, 0, 0);
-    for case in 0..60 {
-        let bursts = prop::collection::vec(5_u32..60, STATES);
-        let rounds = prop::collection::vec(questions(), 2);
-        let (bursts, rounds) = (bursts, rounds).new_tree(&mut runner).unwrap().current();
-        let mut states = States::new(case, bursts);
-        for questions in rounds {
-            // Tokio lets a task that has done much go on later, and what it has begun in another order.
-            tokio::task::yield_now().await;
-            let answers = questions.iter().map(|question| {
-                let (stage, checks) = (&stage, states.checks(question));
-                async move { answer(stage, &checks).await.unwrap() }
-            });
-            let answers = join_all(answers).await;
-            for (question, answer) in questions.iter().zip(&answers) {
-                let expected = states.ask(question, stage.clock.now());
-                assert_eq!(*answer, expected, "{question:?}");
-                let each = || question.states.iter().zip(answer);
-                let mut of_enforced = each().filter(|((_, is_shadow), _)| !is_shadow);
-                let is_let_in = of_enforced.all(|(_, decision)| decision.is_allowed());
-                asked += 1;
-                denied += usize::from(!is_let_in);
-                only_in_shadow += usize::from(is_let_in && !is_allowed(answer));
-            }
-            stage.clock.advance(SECOND * 7 / 2);
-        }
-    }
-    assert_of_both_kinds(asked, denied);
-    assert!(only_in_shadow * 50 > asked, "{only_in_shadow} of {asked}");
-    let scripts = stage.scripts() - scripts;
-    assert!(scripts < asked as u64 / 4, "{scripts} of {asked}");
+    assert_in_order(&stage, STATES, ten_states, questions).await;
 }
 
 #[tokio::test]
@@ -343,6 +123,33 @@ async fn hot_keys_are_written_once_for_each_trip() {
     assert!(writes <= 10, "{writes} writes");
 }
 
+/// One client's key holds something else: it fails alone, and is left as it is, and nothing is taken for it of
+/// all. By what this is known is told with what goes wrong.
+pub(super) async fn assert_fails_alone<const N: usize>(
+    stage: &Stage,
+    foreign: &str,
+    taken_of_all: impl Fn() -> [u64; N],
+    take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
+    known_by: &str,
+) {
+    let before: Vec<u8> = query(stage, "DUMP", &[foreign]);
+    let (taken, scripts) = (taken_of_all(), stage.scripts());
+    let answers = take_one_each(stage, 40).await;
+    // The others share theirs, as ever.
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts <= 8, "{known_by}: {scripts} scripts");
+    let mut allowed = 0;
+    for (position, answer) in answers.iter().enumerate() {
+        match position {
+            20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{known_by}"),
+            _ => allowed += u64::from(is_allowed(answer.as_ref().unwrap())),
+        }
+    }
+    assert_eq!(taken_of_all(), taken.map(|taken| taken + allowed));
+    let after: Vec<u8> = query(stage, "DUMP", &[foreign]);
+    assert_eq!(before, after, "{known_by}");
+}
+
 #[tokio::test]
 async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take_nothing() {
     let stage = Stage::start().await;
@@ -353,22 +160,8 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
     for (command, value) in texts.into_iter().chain([("RPUSH", "hello")]) {
         let _: i64 = query(&stage, "DEL", &[&foreign]);
         let _: redis::Value = query(&stage, command, &[&foreign, value]);
-        let before: Vec<u8> = query(&stage, "DUMP", &[&foreign]);
-        let (taken, scripts) = (taken_of_all(&stage), stage.scripts());
-        let answers = take_one_each(&stage, 40).await;
-        // The others share theirs, as ever.
-        let scripts = stage.scripts() - scripts;
-        assert!(scripts <= 8, "{value}: {scripts} scripts");
-        let mut allowed = 0;
-        for (position, answer) in answers.iter().enumerate() {
-            match position {
-                20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{value}"),
-                _ => allowed += u64::from(is_allowed(answer.as_ref().unwrap())),
-            }
-        }
-        assert_eq!(taken_of_all(&stage), taken.map(|taken| taken + allowed));
-        let after: Vec<u8> = query(&stage, "DUMP", &[&foreign]);
-        assert_eq!(before, after, "{value}");
+        let taken = || taken_of_all(&stage);
+        assert_fails_alone(&stage, &foreign, taken, take_one_each, value).await;
     }
     // It is nobody's to expire.
     let _: i64 = query(&stage, "DEL", &[&foreign]);

@@ -1,0 +1,178 @@
+//! States in Rust, and questions about several of them, asked one after the other.
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::{Action, Algorithm, Ask, State, committed, decide};
+use tower_throttle::{
+    Answer, Check, Clock as _, Decision, FailureMode, Key, Limit, Micros, PolicyId, SECOND,
+    Store as _, StoreErrorKind, Subject,
+};
+
+use super::{Stage, assert_of_both_kinds};
+
+pub(super) type Answered = Result<Vec<Decision>, StoreErrorKind>;
+
+/// What a state is about.
+pub(super) struct Place {
+    pub policy: PolicyId,
+    pub subject: &'static str,
+    pub limit: Limit,
+}
+
+pub(super) struct States {
+    places: Vec<Place>,
+    states: Vec<State>,
+}
+
+/// A question: which states it is about, whether in shadow, and what it takes of each.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub states: Vec<(usize, bool)>,
+    pub cost: u32,
+}
+
+impl States {
+    /// Of which nothing was taken.
+    pub(super) fn new(places: Vec<Place>) -> Self {
+        let untouched = places
+            .iter()
+            .map(|place| algorithm(place.limit).untouched());
+        Self {
+            states: untouched.collect(),
+            places,
+        }
+    }
+
+    pub(super) fn checks(&self, question: &Question) -> Vec<Check<'_>> {
+        let checks = question.states.iter().map(|&(state, is_shadow)| {
+            let place = &self.places[state];
+            let (policy, limit) = (&place.policy, place.limit);
+            check(policy, place.subject, limit, question.cost, is_shadow)
+        });
+        checks.collect()
+    }
+
+    fn ask(&mut self, question: &Question, now: Micros) -> Vec<Decision> {
+        let Self { places, states } = self;
+        let action = Action::spend(question.cost);
+        let each = || question.states.iter();
+        let algorithms: Vec<_> = each()
+            .map(|(state, _)| algorithm(places[*state].limit))
+            .collect();
+        let asks = || {
+            let asks = each().zip(&algorithms);
+            asks.map(|((state, is_shadow), algorithm)| Ask {
+                is_shadow: *is_shadow,
+                is_further_rate: places[*state].policy.further_rate().is_some(),
+                ..Ask::enforced(algorithm, &action)
+            })
+        };
+        let readings = each().zip(&algorithms);
+        let readings: Vec<_> = readings
+            .map(|((state, _), algorithm)| algorithm.read(&states[*state], now, &action))
+            .collect();
+        let is_committed = committed(asks(), &readings);
+        let takes = each().zip(&algorithms).zip(&readings).zip(is_committed);
+        for ((((state, _), algorithm), reading), is_committed) in takes {
+            if is_committed {
+                algorithm.commit(&mut states[*state], now, &action, *reading);
+            }
+        }
+        decide(asks(), &readings).to_vec()
+    }
+}
+
+fn algorithm(limit: Limit) -> Algorithm {
+    Algorithm::try_from(&limit).unwrap()
+}
+
+/// Of a take for good.
+pub(super) fn check<'a>(
+    policy: &'a PolicyId,
+    subject: &str,
+    limit: Limit,
+    cost: u32,
+    is_shadow: bool,
+) -> Check<'a> {
+    Check {
+        policy,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: algorithm(limit),
+        action: Action::spend(cost),
+        is_shadow,
+        on_store_failure: FailureMode::Deny,
+    }
+}
+
+pub(super) async fn answer(stage: &Stage, checks: &[Check<'_>]) -> Answered {
+    let Answer::Pending(answer) = stage.store.ask(checks) else {
+        panic!("Redis takes a trip");
+    };
+    let answer = answer.await.map(|decisions| decisions.to_vec());
+    answer.map_err(|error| error.kind())
+}
+
+pub(super) fn is_allowed(decisions: &[Decision]) -> bool {
+    decisions.iter().all(Decision::is_allowed)
+}
+
+/// Some of them, and whole runs of the same one.
+pub(super) fn in_runs(
+    question: impl Strategy<Value = Question>,
+) -> impl Strategy<Value = Vec<Question>> {
+    let runs = (question, prop_oneof![3 => Just(1_usize), 1 => 2..8_usize]);
+    prop::collection::vec(runs, 1..80).prop_map(|runs| {
+        let each = runs.into_iter();
+        each.flat_map(|(question, times)| vec![question; times])
+            .collect()
+    })
+}
+
+/// At one instant those who come first are judged first, of all states that they share; and they share scripts.
+/// Each case has states of its own, of so many limits.
+pub(super) async fn assert_in_order<Q: Strategy<Value = Vec<Question>>>(
+    stage: &Stage,
+    limits: usize,
+    states: impl Fn(usize, &[Limit]) -> States,
+    questions: impl Fn() -> Q,
+) {
+    let mut runner = TestRunner::default();
+    let scripts = stage.scripts();
+    let (mut asked, mut denied, mut only_in_shadow) = (0, 0, 0);
+    for case in 0..60 {
+        let bursts = prop::collection::vec(5_u32..60, limits);
+        let rounds = prop::collection::vec(questions(), 2);
+        let (bursts, rounds) = (bursts, rounds).new_tree(&mut runner).unwrap().current();
+        let limits = bursts.into_iter();
+        let limits: Vec<_> = limits
+            .map(|burst| Limit::gcra(1, SECOND).burst(burst))
+            .collect();
+        let mut states = states(case, &limits);
+        for questions in rounds {
+            // Tokio lets a task that has done much go on later, and what it has begun in another order.
+            tokio::task::yield_now().await;
+            let answers = questions.iter().map(|question| {
+                let checks = states.checks(question);
+                async move { answer(stage, &checks).await.unwrap() }
+            });
+            let answers = join_all(answers).await;
+            for (question, answer) in questions.iter().zip(&answers) {
+                let expected = states.ask(question, stage.clock.now());
+                assert_eq!(*answer, expected, "{question:?}");
+                let each = || question.states.iter().zip(answer);
+                let mut of_enforced = each().filter(|((_, is_shadow), _)| !is_shadow);
+                let is_let_in = of_enforced.all(|(_, decision)| decision.is_allowed());
+                asked += 1;
+                denied += usize::from(!is_let_in);
+                only_in_shadow += usize::from(is_let_in && !is_allowed(answer));
+            }
+            stage.clock.advance(SECOND * 7 / 2);
+        }
+    }
+    assert_of_both_kinds(asked, denied);
+    assert!(only_in_shadow * 50 > asked, "{only_in_shadow} of {asked}");
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts < asked as u64 / 4, "{scripts} of {asked}");
+}
