@@ -101,11 +101,6 @@ pub(super) fn fingerprint_of_key(check: &Check<'_>) -> u128 {
     check.subject.to_u128() ^ within_subject
 }
 
-/// What the state of a check that packs is known by within its key.
-pub(super) fn fingerprint_within_key(check: &Check<'_>) -> u128 {
-    check.policy.fingerprint() ^ u128::from(check.algorithm.number())
-}
-
 /// Whether its key has room for other states beside it.
 pub(super) fn shares_its_key(check: &Check<'_>) -> bool {
     let is_of_several = check.policy.further_rate().is_some() || shared_by(check).is_some();

@@ -53,7 +53,7 @@ impl PlainPack {
     /// What there is owed; `None` when its key has another form.
     async fn owed(&self, server: &Server) -> Result<Option<Owed>, StoreError> {
         if self.takes.by_themselves().any(|is_by_itself| is_by_itself) {
-            let alone = Together::of(&[&self.takes], server.prefix());
+            let alone = Together::of(&[self], server.prefix());
             return server.ask_one(alone).await;
         }
         let question = Alone::of(&self.takes, server.prefix());
@@ -94,8 +94,7 @@ impl Sharing for PlainPack {
     }
 
     fn together(packs: &[&Self], prefix: &Prefix) -> Option<Together> {
-        let takes: Vec<_> = packs.iter().map(|pack| &pack.takes).collect();
-        Together::of(&takes, prefix)
+        Together::of(packs, prefix)
     }
 
     async fn ask_alone(

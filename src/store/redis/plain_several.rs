@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::keys::{Prefix, fingerprint_of_key, fingerprint_within_key};
+use super::keys::Prefix;
 use super::plain_takes::{Owed, PlainTakes};
 use super::server::Server;
 use super::shared_trips::{SharedTrips, Trip};
@@ -17,6 +17,7 @@ use crate::time::Micros;
 mod states;
 mod together;
 
+use states::StateId;
 use together::Together;
 
 pub(super) const TEXT: &str = include_str!("../../../lua/plain_several.lua");
@@ -26,10 +27,8 @@ const MOST_TAKES: usize = 64;
 
 /// The question.
 pub(super) struct PlainSeveral {
-    /// What the key of each take is known by.
-    keys: SmallVec<[u128; 5]>,
-    /// What the state of each take is known by within that.
-    states: SmallVec<[u128; 5]>,
+    /// Of each take, all different.
+    states: SmallVec<[StateId; 5]>,
     takes: PlainTakes,
 }
 
@@ -39,21 +38,12 @@ impl PlainSeveral {
         if checks.len() > MOST_TAKES {
             return None;
         }
-        let keys: SmallVec<[u128; 5]> = checks.iter().map(fingerprint_of_key).collect();
-        let states = checks.iter().map(fingerprint_within_key);
-        let states: SmallVec<[u128; 5]> = states.collect();
-        let mut each = keys.iter().zip(&states).enumerate();
-        let is_before = |at, state| {
-            keys.iter()
-                .zip(&states)
-                .take(at)
-                .any(|other| other == state)
-        };
-        if each.any(|(at, state)| is_before(at, state)) {
+        let states: SmallVec<[StateId; 5]> = checks.iter().map(StateId::of).collect();
+        let mut each = states.iter().enumerate();
+        if each.any(|(position, state)| states[..position].contains(state)) {
             return None;
         }
         Some(Box::new(Self {
-            keys,
             states,
             takes: PlainTakes::of(checks, now)?,
         }))
@@ -61,7 +51,7 @@ impl PlainSeveral {
 
     /// Whether it asks the same of the same states as the other one.
     fn asks_as(&self, other: &Self) -> bool {
-        self.keys == other.keys && self.states == other.states && self.takes.cost_as(&other.takes)
+        self.states == other.states && self.takes.cost_as(&other.takes)
     }
 }
 

@@ -3,6 +3,7 @@
 use redis::Cmd;
 use smallvec::SmallVec;
 
+use super::PlainPack;
 use crate::store::redis::keys::field;
 use crate::store::redis::msgpack;
 use crate::store::redis::plain_takes::PlainTakes;
@@ -28,16 +29,17 @@ pub(super) struct Row {
 }
 
 /// The rows of these keys, in their order.
-pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainTakes]) -> Vec<Row> {
+pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainPack]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut before: Option<&Run> = None;
     for (position, run) in keys.flat_map(|runs| runs.iter().enumerate()) {
-        let (is_first, pack) = (position == 0, packs[run.first]);
-        let is_alike = before
-            .is_some_and(|before| before.packs == run.packs && packs[before.first].ask_as(pack));
+        let (is_first, takes) = (position == 0, &packs[run.first].takes);
+        let is_alike = before.is_some_and(|before| {
+            before.packs == run.packs && packs[before.first].takes.ask_as(takes)
+        });
         match rows.last_mut() {
             Some(row) if is_first && is_alike && row.keys > 0 => row.keys += 1,
-            _ => rows.push(Row::of(pack, run.packs, usize::from(is_first))),
+            _ => rows.push(Row::of(takes, run.packs, usize::from(is_first))),
         }
         before = Some(run);
     }

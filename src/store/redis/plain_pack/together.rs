@@ -5,16 +5,16 @@ use std::sync::LazyLock;
 use redis::{Cmd, Value};
 use smallvec::smallvec;
 
-use super::BATCH_TEXT;
 use super::rows::{Row, Run, Runs, rows};
+use super::{BATCH_TEXT, PlainPack};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
 use crate::store::redis::fingerprints::{ByFingerprint, FingerprintMap};
-use crate::store::redis::keys::{self, Prefix, fingerprint_of_key};
+use crate::store::redis::keys::{self, Prefix};
 use crate::store::redis::msgpack;
 use crate::store::redis::plain::MOST_DEBT_US;
-use crate::store::redis::plain_takes::{Debts, Owed, PlainTakes};
+use crate::store::redis::plain_takes::{Debts, Owed};
 use crate::store::redis::reply::{bad, by_key, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::sharing::{AskedTogether, Readings};
@@ -49,15 +49,14 @@ struct Place {
 
 impl Together {
     /// `None` of no packs.
-    pub(super) fn of(packs: &[&PlainTakes], prefix: &Prefix) -> Option<Self> {
-        let subject = packs.first()?.subject();
+    pub(super) fn of(packs: &[&PlainPack], prefix: &Prefix) -> Option<Self> {
+        let subject = packs.first()?.takes.subject();
         let mut keys: Vec<Key> = Vec::with_capacity(packs.len());
         let mut known = FingerprintMap::with_capacity_and_hasher(packs.len(), ByFingerprint);
         let places = packs.iter().enumerate().map(|(position, pack)| {
-            let check = pack.first();
-            let key = *known.entry(fingerprint_of_key(&check)).or_insert_with(|| {
+            let key = *known.entry(pack.key).or_insert_with(|| {
                 keys.push(Key {
-                    name: prefix.key(&check),
+                    name: prefix.key(&pack.takes.first()),
                     runs: Runs::new(),
                 });
                 keys.len() - 1
@@ -67,13 +66,13 @@ impl Together {
                 key,
                 run,
                 behind,
-                takes: pack.len(),
+                takes: pack.takes.len(),
             }
         });
         let places = places.collect();
         Some(Self {
             subject,
-            now: packs.iter().map(|pack| pack.now).max()?,
+            now: packs.iter().map(|pack| pack.takes.now).max()?,
             rows: rows(keys.iter().map(|key| &key.runs), packs),
             keys,
             places,
@@ -83,9 +82,9 @@ impl Together {
 
 impl Key {
     /// In which run the pack at this position is, behind how many others.
-    fn add(&mut self, position: usize, packs: &[&PlainTakes]) -> (usize, u32) {
+    fn add(&mut self, position: usize, packs: &[&PlainPack]) -> (usize, u32) {
         match self.runs.last_mut() {
-            Some(run) if packs[run.first].ask_as(packs[position]) => run.packs += 1,
+            Some(run) if packs[run.first].takes.ask_as(&packs[position].takes) => run.packs += 1,
             _ => self.runs.push(Run {
                 first: position,
                 packs: 1,

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::store::Check;
 use crate::store::redis::fingerprints::{ByFingerprint, FingerprintMap};
-use crate::store::redis::keys::{Prefix, field, fingerprint_of_key, fingerprint_within_key};
+use crate::store::redis::keys::{Prefix, field, fingerprint_of_key};
 use crate::store::redis::msgpack;
 use crate::store::redis::names::Names;
 
@@ -12,6 +12,22 @@ pub(super) struct States {
     names: Names,
     keys: Vec<Key>,
     known: FingerprintMap<u16>,
+}
+
+/// What a state is known by in this process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct StateId {
+    key: u128,
+    within_key: u128,
+}
+
+impl StateId {
+    pub(super) fn of(check: &Check<'_>) -> Self {
+        Self {
+            key: fingerprint_of_key(check),
+            within_key: check.state_fingerprint(),
+        }
+    }
 }
 
 /// The states that are asked about of a key, and their fields.
@@ -41,20 +57,16 @@ impl States {
     }
 
     /// Where the state of a check stands.
-    pub(super) fn place(&mut self, check: &Check<'_>, prefix: &Prefix) -> Place {
-        let key = *self
-            .known
-            .entry(fingerprint_of_key(check))
-            .or_insert_with(|| {
-                self.names.push(check, prefix);
-                self.keys.push(Key::default());
-                (self.keys.len() - 1) as u16
-            });
+    pub(super) fn place(&mut self, id: StateId, check: &Check<'_>, prefix: &Prefix) -> Place {
+        let key = *self.known.entry(id.key).or_insert_with(|| {
+            self.names.push(check, prefix);
+            self.keys.push(Key::default());
+            (self.keys.len() - 1) as u16
+        });
         let states = &mut self.keys[usize::from(key)].0;
-        let own = fingerprint_within_key(check);
-        let known = states.iter().position(|(state, _)| *state == own);
+        let known = states.iter().position(|(state, _)| *state == id.within_key);
         let state = known.unwrap_or_else(|| {
-            states.push((own, field(check)));
+            states.push((id.within_key, field(check)));
             states.len() - 1
         });
         Place {

@@ -75,8 +75,9 @@ impl Together {
                 Some(row) => row.runs += 1,
                 None => together.rows.push(Row::of(run)),
             }
-            for check in run.question.takes.checks() {
-                let place = together.states.place(&check, prefix);
+            let states = run.question.states.iter().copied();
+            for (id, check) in states.zip(run.question.takes.checks()) {
+                let place = together.states.place(id, &check, prefix);
                 together.places.push(place);
             }
             together.takes_of_runs.push(run.question.takes.len());
