@@ -3,11 +3,11 @@
 use futures_util::future::join_all;
 use redis::Value;
 use tower_throttle::{
-    Clock as _, DAY, Decision, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
+    Clock as _, Decision, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
 };
 
-use super::model::{Answered, answer, check, is_allowed};
-use super::several::{assert_expires_with, assert_fails_alone, key, query};
+use super::model::{Answered, answer, check, is_allowed, scripts_of_four_rounds};
+use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, query, taken_by};
 use super::{SLOW, Stage};
 
 /// Of each client, in a key together.
@@ -15,9 +15,6 @@ const RATES: [Limit; 2] = [
     Limit::gcra(1, SECOND).burst(3),
     Limit::gcra(1, MINUTE).burst(5),
 ];
-/// Of all clients.
-const ALL: Limit = Limit::gcra(10_000, DAY);
-
 /// What each of so many clients is answered, when they come together.
 async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
     let takes = (0..clients).map(|client| async move {
@@ -27,7 +24,7 @@ async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
         let checks = [
             check(&limit, "alice", RATES[0], 1, false),
             check(&minutely, "alice", RATES[1], 1, false),
-            check(&all, "all", ALL, 1, false),
+            check(&all, "all", PLENTY, 1, false),
         ];
         answer(stage, &checks).await
     });
@@ -35,11 +32,7 @@ async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
 }
 
 fn taken_of_all(stage: &Stage) -> u64 {
-    let interval_us = DAY.as_micros() as u64 / 10_000;
-    let paid_us: Option<u64> = query(stage, "GET", &[&key("all", "all")]);
-    paid_us.map_or(0, |paid_us| {
-        (paid_us - stage.clock.now().get()) / interval_us
-    })
+    taken_by(stage, "all")
 }
 
 fn left(decisions: &[Decision]) -> [u32; 2] {
@@ -62,15 +55,9 @@ fn state(stage: &Stage, key: &str, field: &str) -> Option<u64> {
 async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let scripts = stage.scripts();
-    for round in 0..4 {
-        for answer in take_one_each(&stage, 500).await {
-            assert_eq!(is_allowed(&answer.unwrap()), round < 3);
-        }
-    }
+    let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
     assert_eq!(taken_of_all(&stage), 1_500);
-    let scripts = stage.scripts() - scripts;
-    // Of 256 keys at most each.
+    // Of 512 takes at most each.
     assert!(scripts <= 50, "{scripts} scripts");
     for client in 0..500 {
         let key = key(&format!("client-{client}"), "alice");
@@ -215,7 +202,7 @@ async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key()
             let all = PolicyId::new("all");
             let checks = [
                 check(&policies[0], "alice", limit, 1, false),
-                check(&all, "all", ALL, 1, false),
+                check(&all, "all", PLENTY, 1, false),
                 check(&policies[1], "alice", limit, 1, false),
             ];
             answer(stage, &checks).await.unwrap()

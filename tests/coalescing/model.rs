@@ -118,6 +118,20 @@ pub(super) fn is_allowed(decisions: &[Decision]) -> bool {
     decisions.iter().all(Decision::is_allowed)
 }
 
+/// Four times 500 clients come together: of each three takes are let in. How many scripts that was.
+pub(super) async fn scripts_of_four_rounds(
+    stage: &Stage,
+    take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
+) -> u64 {
+    let scripts = stage.scripts();
+    for round in 0..4 {
+        for answer in take_one_each(stage, 500).await {
+            assert_eq!(is_allowed(&answer.unwrap()), round < 3);
+        }
+    }
+    stage.scripts() - scripts
+}
+
 /// Some of them, and whole runs of the same one.
 pub(super) fn in_runs(
     question: impl Strategy<Value = Question>,

@@ -6,13 +6,11 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, Ask, State, decide};
 use tower_throttle::{
-    Answer, Check, Clock as _, Decision, FailureMode, HOUR, Key, Limit, MINUTE, Micros, PolicyId,
-    SECOND, Store as _, StoreErrorKind, Subject,
+    Clock as _, Decision, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
 };
 
+use super::model::{Answered, answer, check, is_allowed, scripts_of_four_rounds};
 use super::{SLOW, Stage, assert_of_both_kinds};
-
-type Answered = Result<Vec<Decision>, StoreErrorKind>;
 
 /// A limit of two rates.
 #[derive(Clone, Copy, Debug)]
@@ -32,20 +30,10 @@ impl Rates {
 async fn take(stage: &Stage, policy: &str, rates: Rates, cost: u32) -> Answered {
     let first = PolicyId::new(policy);
     let further = first.with_further_rate(Micros::new(60_000_000));
-    let [one, other] = rates.algorithms();
-    let checks = [(&first, one), (&further, other)].map(|(policy, algorithm)| Check {
-        policy,
-        subject: Subject::from(&Key::from("alice")),
-        algorithm,
-        action: Action::spend(cost),
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    });
-    let Answer::Pending(answer) = stage.store.ask(&checks) else {
-        panic!("Redis takes a trip");
-    };
-    let answer = answer.await.map(|decisions| decisions.to_vec());
-    answer.map_err(|error| error.kind())
+    let Rates([one, other]) = rates;
+    let checks = [(&first, one), (&further, other)];
+    let checks = checks.map(|(policy, limit)| check(policy, "alice", limit, cost, false));
+    answer(stage, &checks).await
 }
 
 /// What each is answered, when they come together.
@@ -61,10 +49,6 @@ async fn take_one_each(stage: &Stage, keys: usize) -> Vec<Answered> {
         .map(|key| (format!("key-{key}"), RATES, 1))
         .collect();
     take_all(stage, &takes).await
-}
-
-fn is_allowed(decisions: &[Decision]) -> bool {
-    decisions.iter().all(Decision::is_allowed)
 }
 
 /// One after the other, in Rust.
@@ -147,14 +131,7 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
 async fn five_hundred_keys_are_a_few_scripts() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let scripts = stage.scripts();
-    for round in 0..4 {
-        let answers = take_one_each(&stage, 500).await;
-        for answer in answers {
-            assert_eq!(is_allowed(&answer.unwrap()), round < 3);
-        }
-    }
-    let scripts = stage.scripts() - scripts;
+    let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
     assert!(scripts <= 40, "{scripts} scripts");
 }
 

@@ -1,18 +1,13 @@
 //! Takes in shadow share trips as those do that are enforced, and are answered as they are.
 
 use futures_util::future::join_all;
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Answer, Check, Decision, FailureMode, HOUR, Key, Limit, MINUTE, Micros, PolicyId, SECOND,
-    Store as _, StoreErrorKind, Subject,
-};
+use tower_throttle::{HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind};
 
+use super::model::{Answered, answer, check};
 use super::{SLOW, Stage};
 
 /// A take: by a policy of this name and limit, where it is a further rate with its period.
 type Asked<'a> = (&'a str, Limit, Option<Micros>);
-
-type Answered = Result<Vec<Decision>, StoreErrorKind>;
 
 /// One of each way by which takes go.
 fn limits() -> [Limit; 8] {
@@ -35,22 +30,9 @@ async fn take(stage: &Stage, asked: &[Asked<'_>], is_shadow: bool) -> Answered {
         None => PolicyId::new(name),
     });
     let policies: Vec<_> = policies.collect();
-    let checks = policies
-        .iter()
-        .zip(asked)
-        .map(|(policy, (_, limit, _))| Check {
-            policy,
-            subject: Subject::from(&Key::from("alice")),
-            algorithm: Algorithm::try_from(limit).unwrap(),
-            action: Action::spend(1),
-            is_shadow,
-            on_store_failure: FailureMode::Deny,
-        });
-    let Answer::Pending(answer) = stage.store.ask(&checks.collect::<Vec<_>>()) else {
-        panic!("Redis takes a trip");
-    };
-    let answer = answer.await.map(|decisions| decisions.to_vec());
-    answer.map_err(|error| error.kind())
+    let checks = policies.iter().zip(asked);
+    let checks = checks.map(|(policy, (_, limit, _))| check(policy, "alice", *limit, 1, is_shadow));
+    answer(stage, &checks.collect::<Vec<_>>()).await
 }
 
 /// What each of so many is answered who come together, in an order that does not matter.
