@@ -12,9 +12,10 @@ use hyper::body::Bytes;
 use proptest::prelude::*;
 use tower::{Layer, ServiceExt as _, service_fn};
 use tower_throttle::{
-    AccessList, Answer, Check, ClientAddr, DecisionEvent, FailureMode, Header, HeaderCost, Key,
-    Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Peer, PeerAddr, Penalty, Policy,
-    RateLimitLayer, RedisStore, SECOND, Store, StoreError, StoreErrorKind,
+    AccessList, Answer, BreakerState, Check, ClientAddr, DecisionEvent, DenyCache, FailureMode,
+    Header, HeaderCost, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Peer,
+    PeerAddr, Penalty, Policy, RateLimitLayer, RedisStore, SECOND, Store, StoreError,
+    StoreErrorKind,
 };
 use tracing::Level;
 
@@ -424,6 +425,46 @@ async fn an_outage_is_warned_of_once_and_so_is_its_end() {
     for event in [began, ended] {
         assert_eq!(event.names(), ["reason"]);
         assert_eq!(event.field("reason"), "the store cannot be reached");
+    }
+}
+
+/// As a cluster of which one node is away.
+#[tokio::test(start_paused = true)]
+async fn a_store_of_which_a_part_fails_is_warned_of_once_a_minute_and_asked_on() {
+    /// Every second question is about what has gone.
+    struct HalfGone(AtomicBool);
+
+    impl Store for HalfGone {
+        fn ask(&self, checks: &[Check<'_>]) -> Answer {
+            let is_gone = self.0.fetch_not(Ordering::SeqCst);
+            let trip = if is_gone {
+                Trip::FailsLate
+            } else {
+                Trip::Short
+            };
+            TestStore::new(trip).ask(checks)
+        }
+
+        fn fails_in_parts(&self) -> bool {
+            true
+        }
+    }
+
+    let (log, _listening) = Log::listen();
+    let store: Arc<dyn Store> = Arc::new(HalfGone(AtomicBool::default()));
+    let limiter = Limiter::new(DenyCache::new(store), [one_a_minute("api")]).unwrap();
+    for _ in 0..150 {
+        check(&limiter, "api", 20).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    assert_eq!(limiter.breaker(), BreakerState::Closed);
+    let mut warnings = log.events();
+    warnings.retain(|event| event.level == Level::WARN);
+    assert_eq!(warnings.len(), 3, "{warnings:#?}");
+    for warning in warnings {
+        let text = "a part of the store fails: the failure modes decide about its keys";
+        assert_eq!(&*warning.name, text);
+        assert_eq!(warning.field("reason"), "the store cannot be reached");
     }
 }
 

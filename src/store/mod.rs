@@ -9,10 +9,10 @@ use std::time::Duration;
 #[cfg(any(feature = "memory", feature = "redis"))]
 use crate::algorithm::Ask;
 use crate::algorithm::{Action, Algorithm};
-use crate::decision::Decisions;
-use crate::error::StoreError;
+use crate::decision::{Decision, Decisions, Outcome};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
-use crate::time::Micros;
+use crate::time::{Micros, SECOND};
 
 mod deny_cache;
 mod failover;
@@ -53,7 +53,8 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
 ///    before.
 /// 8. An error means that no decision was taken here; whether the permits were, says its
-///    [kind](crate::StoreErrorKind).
+///    [kind](crate::StoreErrorKind). Where one of several servers fails, the decisions about its keys may
+///    say so, as the failure modes of their checks have it, while the others are decided.
 /// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
 ///    behind.
 /// 10. No shadow check changes what becomes of another check, whatever stands under its key: where it
@@ -75,6 +76,13 @@ pub trait Store: Send + Sync + 'static {
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         let _ = within;
         None
+    }
+
+    /// Whether several servers stand behind it, each of which answers for some of the keys: then one that
+    /// fails is no reason to leave the others alone, and failures open the circuit breaker only while
+    /// nobody is answered.
+    fn fails_in_parts(&self) -> bool {
+        false
     }
 }
 
@@ -229,6 +237,20 @@ impl Check<'_> {
         self.fingerprint() ^ u128::from(self.algorithm.number())
     }
 
+    /// The decision where nobody has judged it: let through where its failure mode says so, or where it
+    /// only counts.
+    pub(crate) fn failed(&self, why: StoreErrorKind) -> Decision {
+        let outcome = if self.is_shadow || self.on_store_failure == FailureMode::Allow {
+            Outcome::FailedOpen(why)
+        } else {
+            Outcome::FailedClosed(why)
+        };
+        Decision {
+            retry_after: Micros::from(SECOND),
+            ..Decision::unasked(outcome, self.algorithm.quota())
+        }
+    }
+
     /// What it asks of its key.
     #[cfg(any(feature = "memory", feature = "redis"))]
     pub(crate) fn ask(&self) -> Ask<'_> {
@@ -287,5 +309,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         (**self).recovered(within)
+    }
+
+    fn fails_in_parts(&self) -> bool {
+        (**self).fails_in_parts()
     }
 }

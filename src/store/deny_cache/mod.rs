@@ -104,6 +104,10 @@ impl<S: Store> Store for DenyCache<S> {
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         self.inner.recovered(within)
     }
+
+    fn fails_in_parts(&self) -> bool {
+        self.inner.fails_in_parts()
+    }
 }
 
 impl<S: Clone> Clone for DenyCache<S> {

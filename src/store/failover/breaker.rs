@@ -18,7 +18,7 @@ use crate::observe::{BreakerState, Observer as _, Observers};
 
 mod telling;
 
-use telling::{Change, Telling};
+use telling::{Change, Telling, Warned};
 
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,
@@ -36,8 +36,9 @@ struct Inner {
     /// Changes that are still to be told, oldest first.
     untold: VecDeque<Change>,
     is_telling: bool,
-    /// When the log last had a line about what only an operator mends.
-    warned: Option<Instant>,
+    /// When the log last had a line about what only an operator mends, and about a part that fails.
+    warned: Warned,
+    warned_of_part: Warned,
 }
 
 /// A question may be asked.
@@ -49,17 +50,20 @@ pub(super) enum Admission {
 }
 
 impl Breaker {
-    pub(super) fn new(observers: Observers) -> Self {
-        Self::seeded(RandomState::new().hash_one("jitter"), observers)
+    /// That of a store which fails as a whole, or in parts.
+    pub(super) fn new(has_parts: bool, observers: Observers) -> Self {
+        let seed = RandomState::new().hash_one("jitter");
+        Self::of(Circuit::new(seed, has_parts), observers)
     }
 
-    pub(super) fn seeded(seed: u64, observers: Observers) -> Self {
+    fn of(circuit: Circuit, observers: Observers) -> Self {
         let breaker = Self {
             inner: Mutex::new(Inner {
-                circuit: Circuit::new(seed),
+                circuit,
                 untold: VecDeque::new(),
                 is_telling: false,
-                warned: None,
+                warned: Warned::default(),
+                warned_of_part: Warned::default(),
             }),
             word: AtomicU64::new(0),
             probe_at_us: AtomicU64::new(0),
@@ -194,7 +198,13 @@ impl Ticket {
         self.is_open = false;
         let (health, now) = (Health::of(failure), Instant::now());
         let breaker = &self.breaker;
-        breaker.change(|circuit| circuit.answered(self.pass, health, now));
+        let is_of_part = breaker.change(|circuit| {
+            circuit.answered(self.pass, health, now);
+            circuit.works_in_part(now)
+        });
+        if let (Health::Fails(why), true) = (health, is_of_part) {
+            breaker.warn_of_part(why);
+        }
         let elapsed = now.saturating_duration_since(asked);
         breaker.observers.on_store_answer(elapsed, failure);
     }

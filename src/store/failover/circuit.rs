@@ -10,7 +10,7 @@ use crate::observe::BreakerState;
 mod counts;
 mod health;
 
-use self::counts::Counts;
+use self::counts::{Counts, WINDOW};
 pub(super) use self::health::{Health, is_answered};
 
 /// How long the store is left alone at first; twice as long after each probe that fails.
@@ -50,12 +50,16 @@ impl Pass {
 }
 
 pub(super) struct Circuit {
+    /// Whether the store is several servers, of which one may fail while others answer.
+    has_parts: bool,
     phase: Phase,
     epoch: u64,
     /// The last pause, without jitter.
     pause: Duration,
     /// Why it is open, or why it was.
     why: Option<StoreErrorKind>,
+    /// The last answer that was none of these.
+    worked: Option<Instant>,
     random: u64,
 }
 
@@ -74,12 +78,14 @@ enum Phase {
 
 impl Circuit {
     /// A closed one; the seed makes the jitter.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, has_parts: bool) -> Self {
         Self {
+            has_parts,
             phase: Phase::Closed(Counts::default()),
             epoch: 0,
             pause: FIRST_PAUSE,
             why: None,
+            worked: None,
             // A generator of this kind stays at zero.
             random: seed.max(1),
         }
@@ -148,14 +154,20 @@ impl Circuit {
         }
     }
 
-    /// The question was answered.
+    /// The question was answered. A failure while others are answered is one of a part of the store, and
+    /// no reason to leave all of it alone.
     pub(super) fn answered(&mut self, pass: Pass, health: Health, now: Instant) {
         if !self.is_current(pass) {
             return;
         }
+        if health == Health::Works {
+            self.worked = Some(now);
+        }
+        let is_of_part = self.works_in_part(now);
         match (&mut self.phase, health) {
             (_, Health::Unknown) => self.given_up(pass, now),
             (Phase::Closed(counts), Health::Works) => counts.count(false, now),
+            (Phase::Closed(_), Health::Fails(_)) if is_of_part => {}
             (Phase::Closed(counts), Health::Fails(kind)) => {
                 counts.count(true, now);
                 if counts.are_too_bad() {
@@ -168,6 +180,12 @@ impl Circuit {
             }
             (_, Health::Fails(kind)) => self.open(self.pause * 2, kind, now),
         }
+    }
+
+    /// Whether the store has parts, of which one has answered lately.
+    pub(super) fn works_in_part(&self, now: Instant) -> bool {
+        let lately = |worked: Instant| now < worked + WINDOW;
+        self.has_parts && self.worked.is_some_and(lately)
     }
 
     /// Nobody will hear the answer. The next question may probe, at once: a client that goes away

@@ -5,11 +5,10 @@ use smallvec::SmallVec;
 use super::FailureMode;
 #[cfg(feature = "memory")]
 use super::local::Local;
-use crate::decision::{Decision, Decisions, Outcome};
+use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
 use crate::store::Check;
 use crate::store::owned::{OwnedCheck, of_each};
-use crate::time::{Micros, SECOND};
 
 /// Clones share the local counts.
 #[derive(Clone, Default)]
@@ -25,23 +24,11 @@ impl Fallback {
         #[cfg(feature = "memory")]
         let mut local = local.iter().copied();
         let decide = |check: &Check<'_>| match check.on_store_failure {
-            FailureMode::Allow => failed(check, Outcome::FailedOpen(why)),
-            FailureMode::Deny => failed(check, Outcome::FailedClosed(why)),
+            FailureMode::Allow | FailureMode::Deny => check.failed(why),
             #[cfg(feature = "memory")]
-            FailureMode::Local { .. } => {
-                let refused = || failed(check, Outcome::FailedClosed(why));
-                local.next().unwrap_or_else(refused)
-            }
+            FailureMode::Local { .. } => local.next().unwrap_or_else(|| check.failed(why)),
         };
         checks.iter().map(decide).collect()
-    }
-}
-
-/// The decision on a check that nobody has judged.
-pub(super) fn failed(check: &Check<'_>, outcome: Outcome) -> Decision {
-    Decision {
-        retry_after: Micros::from(SECOND),
-        ..Decision::unasked(outcome, check.algorithm.quota())
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use super::FailureMode;
-use super::fallback::failed;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Origin, Outcome, Receipt};
 use crate::error::StoreErrorKind;
@@ -65,9 +64,7 @@ impl Local {
                     .map(|(check, decision)| judged(check, *decision, why))
                     .collect()
             }
-            Err(_) => checks
-                .map(|check| failed(check, Outcome::FailedClosed(why)))
-                .collect(),
+            Err(_) => checks.map(|check| check.failed(why)).collect(),
         }
     }
 
@@ -132,7 +129,7 @@ fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decisio
     // The limit would hold it, and does so when the store is back.
     if decision.outcome == Outcome::NeverFits && check.action.takes() <= check.algorithm.capacity()
     {
-        return failed(check, Outcome::FailedClosed(why));
+        return check.failed(why);
     }
     Decision {
         receipt: Receipt {

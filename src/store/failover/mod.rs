@@ -40,9 +40,9 @@ pub(crate) struct Failover<S> {
 impl<S: Store> Failover<S> {
     pub(crate) fn new(inner: S, deadline: Duration, observers: Observers) -> Self {
         Self {
+            breaker: Arc::new(Breaker::new(inner.fails_in_parts(), observers)),
             inner,
             deadline,
-            breaker: Arc::new(Breaker::new(observers)),
             watch: Arc::default(),
             fallback: Fallback::default(),
         }

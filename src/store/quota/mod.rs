@@ -122,6 +122,10 @@ impl<S: Store> Store for Leased<S> {
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         self.0.inner.recovered(within)
     }
+
+    fn fails_in_parts(&self) -> bool {
+        self.0.inner.fails_in_parts()
+    }
 }
 
 /// Whether a batch may answer it, if it is the only one of its question.

@@ -92,8 +92,9 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// All checks of one subject are in one slot, and are one script. A request whose policies have
 /// different subjects, as one by address and one for everybody, takes a script for each, in the
-/// order of the policies. When a later one denies, or its node gives no answer, what the earlier
-/// ones took is given back; for that moment, a trip or two, it is missing to others. While a slot
+/// order of the policies. When a later one denies, what the earlier ones took is given back; for that
+/// moment, a trip or two, it is missing to others. So it is when a node gives no answer, unless its policies
+/// [let requests pass](crate::FailureMode::Allow) then: the others are enforced all the same. While a slot
 /// moves, requests about it go on, unless they have several policies: scripts do not reach keys of
 /// which some have moved, so those wait until all have, as far as their deadline lets them.
 ///
@@ -229,6 +230,10 @@ impl Store for RedisStore {
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         Some(self.server.recovered(within))
+    }
+
+    fn fails_in_parts(&self) -> bool {
+        self.server.is_cluster()
     }
 }
 

@@ -75,6 +75,10 @@ impl Server {
         &self.0.servers
     }
 
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.0.servers, Servers::Cluster(_))
+    }
+
     pub(super) fn prefix(&self) -> &Prefix {
         &self.0.prefix
     }
@@ -111,8 +115,7 @@ impl Server {
     fn asked(&self, checks: &[Check<'_>]) -> Asked {
         let mut subjects = checks.iter().map(|check| check.subject);
         let first = subjects.next();
-        let is_split = matches!(self.0.servers, Servers::Cluster(_))
-            && subjects.any(|subject| Some(subject) != first);
+        let is_split = self.is_cluster() && subjects.any(|subject| Some(subject) != first);
         if is_split {
             Asked::Split(split::parts(checks))
         } else {

@@ -9,8 +9,24 @@ use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, Observer as _};
 use crate::trace;
 
-/// Between two lines of the log about what only an operator mends.
+/// Between two lines of the log about what goes on.
 const WARN_PAUSE: Duration = Duration::from_secs(60);
+
+/// When the log last had a line about something.
+#[derive(Default)]
+pub(super) struct Warned(Option<Instant>);
+
+impl Warned {
+    /// Whether it is to have one now.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.0.is_none_or(|last| now >= last + WARN_PAUSE);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
+    }
+}
 
 /// A change of the breaker's state.
 #[derive(Clone, Copy)]
@@ -56,7 +72,7 @@ impl Breaker {
     fn announce(&self, change: Change) {
         match (change.from, change.to, change.why) {
             (_, BreakerState::Open, Some(why @ StoreErrorKind::Configuration)) => {
-                self.warn_once_a_minute(why);
+                self.warn_of_configuration(why);
             }
             (BreakerState::Closed, _, Some(why)) => trace::warn!(
                 reason = %why,
@@ -70,19 +86,25 @@ impl Breaker {
         self.observers.on_breaker(change.to);
     }
 
-    fn warn_once_a_minute(&self, why: StoreErrorKind) {
-        let now = Instant::now();
-        let mut inner = self.lock();
-        let is_told = inner.warned.is_some_and(|last| now < last + WARN_PAUSE);
-        if is_told {
-            return;
+    fn warn_of_configuration(&self, why: StoreErrorKind) {
+        let is_due = self.lock().warned.is_due();
+        if is_due {
+            trace::warn!(
+                reason = %why,
+                "the store refuses this process: it is left alone and the failure modes decide until \
+                 its address, password and rights are right"
+            );
         }
-        inner.warned = Some(now);
-        drop(inner);
-        trace::warn!(
-            reason = %why,
-            "the store refuses this process: it is left alone and the failure modes decide until \
-             its address, password and rights are right"
-        );
+    }
+
+    #[cold]
+    pub(super) fn warn_of_part(&self, why: StoreErrorKind) {
+        let is_due = self.lock().warned_of_part.is_due();
+        if is_due {
+            trace::warn!(
+                reason = %why,
+                "a part of the store fails: the failure modes decide about its keys"
+            );
+        }
     }
 }

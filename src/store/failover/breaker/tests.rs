@@ -28,7 +28,7 @@ impl Observer for Notes {
 fn observed() -> (Arc<Breaker>, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let observers = Observers::new(vec![Arc::clone(&notes) as Arc<dyn Observer>]);
-    let breaker = Arc::new(Breaker::seeded(7, observers));
+    let breaker = Arc::new(Breaker::of(Circuit::new(7, false), observers));
     *notes.breaker.lock().unwrap() = Arc::downgrade(&breaker);
     (breaker, notes)
 }

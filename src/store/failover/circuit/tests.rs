@@ -19,7 +19,7 @@ struct Told {
 impl Told {
     fn new() -> Self {
         Self {
-            circuit: Circuit::new(7),
+            circuit: Circuit::new(7, false),
             now: Instant::now(),
         }
     }
@@ -109,6 +109,39 @@ fn fewer_failures_than_half_never_open_it() {
     }
 }
 
+/// As when one node of a cluster fails, and many ask about its keys.
+#[test]
+fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_second() {
+    let mut told = Told::new();
+    told.circuit = Circuit::new(7, true);
+    for _ in 0..100 {
+        told.ask(Health::Works);
+        told.now += ms(999);
+        (0..100).for_each(|_| told.ask(FAILS));
+        assert_eq!(told.circuit.state(), BreakerState::Closed);
+    }
+    told.now += ms(1);
+    (0..4).for_each(|_| told.ask(FAILS));
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+    told.ask(FAILS);
+    assert_eq!(told.circuit.state(), BreakerState::Open);
+    // Again, from its first answer on.
+    let probe = told.probe();
+    told.circuit.answered(probe, Health::Works, told.now);
+    told.now += ms(999);
+    (0..100).for_each(|_| told.ask(FAILS));
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+}
+
+/// One that never answered anybody does not work in part.
+#[test]
+fn five_failures_in_a_row_open_that_of_a_store_with_parts_that_never_answered() {
+    let mut told = Told::new();
+    told.circuit = Circuit::new(7, true);
+    (0..5).for_each(|_| told.ask(FAILS));
+    assert_eq!(told.circuit.state(), BreakerState::Open);
+}
+
 #[test]
 fn each_failed_probe_doubles_the_pause_up_to_five_seconds_give_or_take_a_fifth() {
     let mut told = Told::new();
@@ -131,7 +164,7 @@ fn each_failed_probe_doubles_the_pause_up_to_five_seconds_give_or_take_a_fifth()
 fn pauses_scatter_over_the_whole_range() {
     let pause = |seed| {
         let mut told = Told::new();
-        told.circuit = Circuit::new(seed);
+        told.circuit = Circuit::new(seed, false);
         told.fail_until_open();
         told.pause().as_millis()
     };
@@ -327,7 +360,7 @@ proptest! {
     #[test]
     fn it_does_what_a_plain_model_does(events in events(), seed: u64) {
         let mut told = Told::new();
-        told.circuit = Circuit::new(seed);
+        told.circuit = Circuit::new(seed, false);
         let mut model = Model::Closed(Vec::new());
         // Of each question under way: its pass, and the number of changes before it.
         let mut asked: Vec<(Pass, usize)> = Vec::new();
