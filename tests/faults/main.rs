@@ -7,6 +7,7 @@ mod counting;
 mod fleets;
 mod hanging;
 mod network;
+mod one_node;
 mod recovered;
 mod refusing;
 mod stage;

@@ -25,12 +25,17 @@ pub struct Cluster {
 impl Cluster {
     /// Three masters that share the slots.
     pub fn start() -> Self {
-        Self::start_with(0)
+        Self::start_with(0, &[])
+    }
+
+    /// Three masters, each of which serves its slots also while others do not.
+    pub fn without_full_coverage() -> Self {
+        Self::start_with(0, &["--cluster-require-full-coverage", "no"])
     }
 
     /// With a replica for each master.
     pub fn with_replicas() -> Self {
-        Self::start_with(3)
+        Self::start_with(3, &[])
     }
 
     /// Three masters that speak TLS, with these options.
@@ -45,8 +50,8 @@ impl Cluster {
         Self::of(masters, Vec::new(), tls_ports)
     }
 
-    fn start_with(replicas: usize) -> Self {
-        let start = |_| Server::start_with(&OPTIONS);
+    fn start_with(replicas: usize, options: &[&str]) -> Self {
+        let start = |_| Server::start_with(&[&OPTIONS[..], options].concat());
         let masters = (0..3).map(start).collect();
         Self::of(masters, (0..replicas).map(start).collect(), Vec::new())
     }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -18,7 +18,10 @@ use super::held::Held;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 
+mod doubt;
 mod recovery;
+
+use doubt::Doubt;
 
 /// Clones share the connection.
 #[derive(Clone)]
@@ -27,6 +30,8 @@ pub(super) struct Lane(Arc<Shared>);
 struct Shared {
     connector: Arc<Connector>,
     link: watch::Sender<Link>,
+    /// Of a node of a cluster.
+    doubt: Option<Arc<Doubt>>,
 }
 
 /// The state of the held connection.
@@ -46,10 +51,21 @@ struct Failure {
 }
 
 impl Lane {
+    /// To a single server.
     pub(super) fn new(connector: Connector) -> Self {
+        Self::with(connector, None)
+    }
+
+    /// To a node of a cluster, which may go silent by itself.
+    pub(super) fn to_node(connector: Connector) -> Self {
+        Self::with(connector, Some(Arc::default()))
+    }
+
+    fn with(connector: Connector, doubt: Option<Arc<Doubt>>) -> Self {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
             link: watch::Sender::new(Link::Down(None)),
+            doubt,
         }))
     }
 
@@ -137,20 +153,39 @@ impl Shared {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
+        if let Some(doubt) = &self.doubt {
+            doubt.fail_if_silent()?;
+        }
         let held = match self.live() {
             Some(held) => held,
             None => Box::pin(self.held()).await.map_err(Failed::NotAsked)?,
         };
         let reply = held.ask(question, is_asking).await;
-        reply.map_err(|error| {
-            self.lose_if_lost(&held, &error);
-            Failed::Answer(error)
-        })
+        self.heard(&held, &reply);
+        reply.map_err(Failed::Answer)
     }
 
-    fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) {
-        if is_connection_lost(error) {
+    /// The server has answered, unless its connection was lost.
+    fn heard<T>(self: &Arc<Self>, held: &Arc<Held>, reply: &RedisResult<T>) {
+        let lost = |error| self.lose_if_lost(held, error);
+        let is_lost = reply.as_ref().is_err_and(lost);
+        if let (false, Some(doubt)) = (is_lost, &self.doubt) {
+            doubt.end();
+        }
+    }
+
+    fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) -> bool {
+        let is_lost = is_connection_lost(error);
+        if is_lost {
             self.give_up(held, of_connecting(error.clone()));
+        }
+        is_lost
+    }
+
+    /// The server has not answered for longer than servers do that work.
+    fn doubt(self: &Arc<Self>) {
+        if let Some(doubt) = &self.doubt {
+            doubt.begin(Lane(Arc::clone(self)));
         }
     }
 
@@ -169,6 +204,7 @@ impl Shared {
             let current = link.borrow_and_update().clone();
             match current {
                 Link::Up(held) if held.is_dead() => {
+                    self.doubt();
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
                 Link::Up(held) => return Ok(held),
@@ -195,7 +231,11 @@ impl Shared {
         if mine {
             let attempt = Attempt(Arc::clone(self));
             tokio::spawn(async move {
+                let started = Instant::now();
                 let (begun, made) = Arc::clone(&attempt.0.connector).connect_soon().await;
+                if made.is_err() && started.elapsed() >= CONNECT_TIMEOUT {
+                    attempt.0.doubt();
+                }
                 let link = match made {
                     Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
                     Err(error) => Link::Down(Some(Failure {

@@ -141,26 +141,34 @@ impl Cluster {
         }
     }
 
-    /// Ends when all masters answer again within this time, whichever they are by then.
+    /// Ends when all masters answer again within this time, whichever they are by then, or when some have
+    /// and the others do not follow.
     pub(super) async fn recovered(self, within: Duration) {
         loop {
             self.0.refresh();
-            match tokio::time::timeout(RECOVERY_ROUND, self.all_recovered(within)).await {
-                Ok(Ok(())) => return,
-                Ok(Err(_)) => tokio::time::sleep(pause()).await,
-                Err(_elapsed) => {}
+            match self.some_recovered(within).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(_) => tokio::time::sleep(pause()).await,
             }
         }
     }
 
-    async fn all_recovered(&self, within: Duration) -> Result<(), StoreError> {
-        let slots = self.0.slots().await?;
+    /// Waits for all masters for a while: whether any has answered.
+    async fn some_recovered(&self, within: Duration) -> Result<bool, StoreError> {
+        let end = Instant::now() + RECOVERY_ROUND;
+        let Ok(slots) = tokio::time::timeout_at(end, self.0.slots()).await else {
+            return Ok(false);
+        };
         let mut masters = JoinSet::new();
-        for master in slots.masters() {
+        for master in slots?.masters() {
             masters.spawn(self.0.lane(master)?.recovered(within));
         }
-        while masters.join_next().await.is_some() {}
-        Ok(())
+        let mut has_any = false;
+        while let Ok(Some(_)) = tokio::time::timeout_at(end, masters.join_next()).await {
+            has_any = true;
+        }
+        Ok(has_any)
     }
 
     /// Tries what decisions do on every master: each has users of its own.

@@ -160,7 +160,7 @@ impl Topology {
         if let Some(lane) = lanes.get(node) {
             return Ok(lane.clone());
         }
-        let lane = Lane::new(Connector::to(self.login_at(node)?)?);
+        let lane = Lane::to_node(Connector::to(self.login_at(node)?)?);
         lanes.insert(node.clone(), lane.clone());
         Ok(lane)
     }

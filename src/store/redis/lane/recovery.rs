@@ -39,11 +39,15 @@ impl Shared {
         let asked = Instant::now();
         let patience = within.max(pause()).min(CONNECT_TIMEOUT);
         match tokio::time::timeout(patience, held.beat()).await {
-            Ok(Ok(())) => return asked.elapsed() <= within,
-            Ok(Err(error)) => self.lose_if_lost(held, &error),
-            Err(_elapsed) => self.give_up(held, StoreError::new(StoreErrorKind::Unreachable)),
+            Ok(beat) => {
+                self.heard(held, &beat);
+                beat.is_ok() && asked.elapsed() <= within
+            }
+            Err(_elapsed) => {
+                self.give_up(held, StoreError::new(StoreErrorKind::Unreachable));
+                false
+            }
         }
-        false
     }
 
     /// When [`Lane::recovered`] goes on; at once where there is something to wait for.
