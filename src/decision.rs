@@ -85,8 +85,8 @@ pub enum Outcome {
     NeverFits,
     /// The subject was denied too often and is banned; [`Decision::banned_for`] says for how long.
     Banned,
-    /// The store was not asked, because another policy's denial of the same request was known
-    /// already; whether this one would have denied it too is not known. Nothing was taken.
+    /// The store was not asked, or could not tell, while another policy's denial of the same request
+    /// was known already; whether this one would have denied it too is not known. Nothing was taken.
     NotAsked,
     /// It would have been denied, if the policy were [enforced](crate::Mode::Enforce).
     ShadowDenied,

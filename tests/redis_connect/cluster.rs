@@ -98,11 +98,12 @@ struct Pair {
     store: RedisStore,
     policy: PolicyId,
     subjects: [&'static str; 2],
+    on_store_failure: FailureMode,
 }
 
 impl Pair {
     async fn new() -> Self {
-        let cluster = Cluster::start();
+        let cluster = Cluster::without_full_coverage();
         let store = RedisStore::connect(&cluster.url()).await.unwrap();
         // Every question is to reach the servers.
         let store = store.without_deny_cache();
@@ -111,6 +112,7 @@ impl Pair {
             store,
             policy: PolicyId::new("api"),
             subjects: ["", ""],
+            on_store_failure: FailureMode::Deny,
         };
         let limit = Limit::fixed_window(1, DAY);
         let mut first_on = None;
@@ -146,7 +148,7 @@ impl Pair {
                 algorithm: Algorithm::try_from(limit).unwrap(),
                 action: *action,
                 is_shadow: false,
-                on_store_failure: FailureMode::Deny,
+                on_store_failure: self.on_store_failure,
             })
             .collect();
         match self.store.ask(&checks) {
@@ -255,6 +257,89 @@ async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs()
     assert_eq!(decisions[1].outcome(), Outcome::Allowed);
     assert_eq!(decisions[1].remaining(), 9);
     pair.cluster.masters[hung].signal("CONT");
+}
+
+#[tokio::test]
+async fn a_node_that_is_away_holds_up_nobody_whose_policies_let_requests_pass_then() {
+    let mut pair = Pair::new().await;
+    let [one, two] = pair.subjects;
+    let limit = Limit::fixed_window(10, DAY);
+    let take = |subject| (subject, limit, Action::take(1));
+    let lost = node_of(&pair, two).await;
+    pair.cluster.masters[lost].kill();
+    for (asked, position) in [([take(one), take(two)], 1), ([take(two), take(one)], 0)] {
+        pair.on_store_failure = FailureMode::Allow;
+        let before = pair.left(one, limit).await;
+        let decisions = pair.ask(&asked).await;
+        assert!(decisions.all_allow(), "{decisions:?}");
+        assert!(matches!(
+            decisions[position].outcome(),
+            Outcome::FailedOpen(_)
+        ));
+        assert_eq!(decisions[1 - position].remaining(), before - 1);
+        assert_eq!(pair.left(one, limit).await, before - 1, "it was taken");
+        pair.on_store_failure = FailureMode::Deny;
+        pair.answer(&asked).await.unwrap_err();
+        let started = Instant::now();
+        while pair.left(one, limit).await != before - 1 {
+            assert!(started.elapsed() < GENEROUS, "never given back");
+        }
+    }
+    // Nobody decides any more.
+    pair.on_store_failure = FailureMode::Allow;
+    let lost = node_of(&pair, one).await;
+    pair.cluster.masters[lost].kill();
+    pair.answer(&[take(one), take(two)]).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_denial_stands_though_what_is_left_elsewhere_is_not_known() {
+    let mut pair = Pair::new().await;
+    pair.on_store_failure = FailureMode::Allow;
+    let [one, two] = pair.subjects;
+    let take = |subject| (subject, Limit::fixed_window(1, DAY), Action::take(1));
+    pair.ask(&[take(one)]).await;
+    let lost = node_of(&pair, two).await;
+    pair.cluster.masters[lost].kill();
+    let denied = pair.ask(&[take(one), take(two)]).await;
+    let outcomes = [denied[0].outcome(), denied[1].outcome()];
+    assert_eq!(outcomes, [Outcome::Denied, Outcome::NotAsked]);
+}
+
+/// As the leases of many requests are renewed together.
+#[tokio::test]
+async fn what_takes_nothing_is_done_wherever_there_is_a_node() {
+    let mut pair = Pair::new().await;
+    let [one, two] = pair.subjects;
+    let limit = Limit::concurrency(10);
+    let leases = [LeaseId::new(), LeaseId::new()];
+    let take = |lease| {
+        Action::Take(Take {
+            cost: 1,
+            patience: Patience::None,
+            lease: Some(lease),
+            is_final: false,
+        })
+    };
+    for lease in leases {
+        let both = [(one, limit, take(lease)), (two, limit, take(lease))];
+        assert!(pair.ask(&both).await.all_allow());
+    }
+    let end = |lease| [two, one].map(|subject| (subject, limit, Action::Release(lease)));
+    let lost = node_of(&pair, two).await;
+    pair.cluster.masters[lost].signal("STOP");
+    let asked = pair.answer(&end(leases[0]));
+    let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
+    assert!(answer.is_err(), "the node hangs");
+    let started = Instant::now();
+    while pair.left(one, limit).await != 9 {
+        assert!(started.elapsed() < GENEROUS, "never ended");
+    }
+    pair.cluster.masters[lost].kill();
+    let decisions = pair.ask(&end(leases[1])).await;
+    assert!(decisions[0].store_failure().is_some(), "{decisions:?}");
+    assert_eq!(decisions[1].store_failure(), None, "{decisions:?}");
+    assert_eq!(pair.left(one, limit).await, 10);
 }
 
 /// The master that counts for a subject.

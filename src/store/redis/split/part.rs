@@ -1,0 +1,163 @@
+//! `Part`: the checks of one subject of a question, which one script can answer.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::super::server::Server;
+use crate::algorithm::{Action, Patience, Take};
+use crate::decision::{Decision, Decisions, Outcome};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Subject;
+use crate::store::owned::OwnedCheck;
+use crate::store::{Check, FailureMode};
+
+/// How long a part that only counts may take: what is enforced is decided by then, and waits for it.
+const SHADOW_PATIENCE: Duration = Duration::from_millis(10);
+
+/// The checks of one subject, and where they stand in the question.
+#[derive(Clone)]
+pub(in crate::store::redis) struct Part {
+    subject: Subject,
+    pub(super) positions: SmallVec<[usize; 2]>,
+    checks: SmallVec<[OwnedCheck; 2]>,
+}
+
+/// The parts of a question, in the order in which they are asked: those that only count come last,
+/// as they are carried out only when all others fit.
+pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (position, check) in checks.iter().enumerate() {
+        let known = parts.iter().position(|part| part.subject == check.subject);
+        let at = known.unwrap_or_else(|| {
+            parts.push(Part {
+                subject: check.subject,
+                positions: SmallVec::new(),
+                checks: SmallVec::new(),
+            });
+            parts.len() - 1
+        });
+        parts[at].positions.push(position);
+        parts[at].checks.push(with_receipt(check));
+    }
+    parts.sort_by_key(Part::is_shadow);
+    parts
+}
+
+/// The check, whose decision tells by what is given back what it takes, also when it takes that for good: a
+/// later part may deny.
+fn with_receipt(check: &Check<'_>) -> OwnedCheck {
+    let check = OwnedCheck::of(check);
+    match check.action {
+        Action::Take(take) => check.with_action(Action::Take(Take {
+            is_final: false,
+            ..take
+        })),
+        _ => check,
+    }
+}
+
+impl Part {
+    pub(super) fn is_shadow(&self) -> bool {
+        self.checks.iter().all(|check| check.is_shadow)
+    }
+
+    /// Whether it asks for permits, or looks.
+    pub(super) fn takes(&self) -> bool {
+        let mut checks = self.checks.iter();
+        checks.any(|check| matches!(check.action, Action::Take(_)))
+    }
+
+    /// Whether something enforced does not fit.
+    pub(super) fn denies(&self, answer: &Decisions) -> bool {
+        let mut each = self.checks.iter().zip(&**answer);
+        each.any(|(check, decision)| !check.is_shadow && !decision.is_allowed())
+    }
+
+    /// Whether the request may pass, as far as these policies are concerned, where they cannot be asked.
+    pub(super) fn may_fail(&self) -> bool {
+        let mut each = self.checks.iter().map(OwnedCheck::check);
+        each.all(|check| check.is_shadow || check.on_store_failure == FailureMode::Allow)
+    }
+
+    /// The decisions where the part has no answer.
+    pub(super) fn failed(&self, why: StoreErrorKind) -> Decisions {
+        let each = self.checks.iter().map(OwnedCheck::check);
+        each.map(|check| check.failed(why)).collect()
+    }
+
+    /// The decisions where it is not found out what is left.
+    pub(super) fn not_asked(&self) -> Decisions {
+        let quotas = self.checks.iter().map(|check| check.algorithm.quota());
+        let each = quotas.map(|quota| Decision::unasked(Outcome::NotAsked, quota));
+        each.collect()
+    }
+
+    pub(super) async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
+        let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
+        let answer = server.ask(&checks).await?;
+        if answer.len() == checks.len() {
+            Ok(answer)
+        } else {
+            Err(StoreError::new(StoreErrorKind::BadReply))
+        }
+    }
+
+    /// The same, while nothing that goes wrong concerns anybody else.
+    pub(super) async fn ask_in_shadow(&self, server: &Server) -> Decisions {
+        match tokio::time::timeout(SHADOW_PATIENCE, self.ask(server)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => self.failed(error.kind()),
+            Err(_elapsed) => self.failed(StoreErrorKind::TimedOut),
+        }
+    }
+
+    /// What there is, taking nothing.
+    pub(super) async fn look(&self, server: &Server) -> Result<Decisions, StoreError> {
+        let mut look = self.clone();
+        for check in &mut look.checks {
+            check.action = Action::look();
+        }
+        if self.is_shadow() {
+            return Ok(look.ask_in_shadow(server).await);
+        }
+        look.ask(server).await
+    }
+
+    /// Gives back what was taken. What cannot be given back lapses.
+    pub(super) async fn give_back(&self, server: &Server, answer: &Decisions) {
+        let each = self.checks.iter().zip(&**answer);
+        let checks = each.filter_map(|(check, decision)| {
+            let action = undo(check, decision)?;
+            Some(Check {
+                action,
+                ..check.check()
+            })
+        });
+        let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
+        if !checks.is_empty() {
+            let _ = server.ask_any(&checks).await;
+        }
+    }
+}
+
+/// By what a check's permits are given back that were not used.
+fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
+    let Action::Take(take) = check.action else {
+        return None;
+    };
+    if check.algorithm.is_penalty() || decision.outcome != Outcome::Allowed {
+        return None;
+    }
+    if let Some(lease) = take.lease {
+        return Some(Action::Release(lease));
+    }
+    let (permits, receipt) = (take.cost, decision.receipt);
+    // Others who wait behind it have been told when to go on.
+    let is_queued = check.algorithm.delays() || take.patience != Patience::None;
+    match permits {
+        0 => None,
+        _ if is_queued => Some(Action::Cancel { permits, receipt }),
+        _ => Some(Action::Refund { permits, receipt }),
+    }
+}
