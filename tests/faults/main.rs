@@ -7,6 +7,7 @@ mod counting;
 mod fleets;
 mod hanging;
 mod network;
+mod nodes_at_random;
 mod one_node;
 mod recovered;
 mod refusing;
