@@ -92,6 +92,28 @@ async fn every_node_is_tried_at_start_up() {
     assert!(told(&error).contains("grant it +zadd"), "{}", told(&error));
 }
 
+/// A deployment is not to wait for the end of an outage of which users notice little.
+#[tokio::test]
+async fn a_node_that_is_away_keeps_nobody_from_starting() {
+    let mut cluster = Cluster::without_full_coverage();
+    cluster.masters[1].kill();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    let mut counted = 0;
+    for subject in SUBJECTS {
+        let decision = limiter.check("api", subject).await.unwrap();
+        counted += usize::from(decision.store_failure().is_none());
+    }
+    let keys = cluster.masters.iter().enumerate();
+    let keys = keys.filter(|(position, _)| *position != 1);
+    let keys = keys.map(|(_, master)| master.keys().len()).sum::<usize>();
+    assert!(counted > 0 && counted == keys, "{counted} of {keys}");
+    for master in &mut cluster.masters {
+        master.kill();
+    }
+    RedisStore::connect(&cluster.url()).await.unwrap_err();
+}
+
 /// One check of each of two subjects on different nodes.
 struct Pair {
     cluster: Cluster,
