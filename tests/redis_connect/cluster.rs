@@ -384,7 +384,16 @@ async fn node_of(pair: &Pair, subject: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_under_load_is_followed_and_other_nodes_are_not_held_up() {
-    let mut cluster = Cluster::with_replicas();
+    is_followed_by_its_replica("KILL").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_is_that_of_a_master_that_hangs() {
+    is_followed_by_its_replica("STOP").await;
+}
+
+async fn is_followed_by_its_replica(signal: &str) {
+    let cluster = Cluster::with_replicas();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     // A start-up while the cluster is busy may be slow; a decision is not.
     let limiter = limiter(store, Duration::from_millis(500));
@@ -416,13 +425,14 @@ async fn a_failover_under_load_is_followed_and_other_nodes_are_not_held_up() {
     ];
     tokio::task::block_in_place(|| {
         loads.iter().for_each(Load::wait_for_more);
-        cluster.masters[node].kill();
+        cluster.masters[node].signal(signal);
         until("the failure modes decide meanwhile", || {
             loads[0].failed() > 0
         });
         loads[1].wait_for_more();
         loads[0].wait_for_more();
         loads[1].wait_for_more();
+        cluster.masters[node].signal("CONT");
     });
     let [moved, stayed] = loads;
     let [moved, stayed] = [moved.stop().await, stayed.stop().await];
