@@ -57,15 +57,16 @@ async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
     );
 }
 
-/// Kills the master under load; the successor has no more than was asked for.
-async fn assert_fails_over(mut watched: Watched, store: RedisStore) {
+/// Kills or stops the master under load; the successor has no more than was asked for.
+async fn assert_fails_over(watched: Watched, store: RedisStore, signal: &str) {
     let limiter = limiter(store, Duration::from_millis(50));
     let load = Load::start(&limiter, "alice");
     tokio::task::block_in_place(|| {
         load.wait_for_more();
-        watched.master.kill();
+        watched.master.signal(signal);
         until("the failure modes decide meanwhile", || load.failed() > 0);
         load.wait_for_more();
+        watched.master.signal("CONT");
     });
     let asked = load.stop().await;
     let taken = taken(&limiter, "alice").await;
@@ -75,10 +76,17 @@ async fn assert_fails_over(mut watched: Watched, store: RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_is_left_for_its_successor() {
+    let watched = Watched::start_with(&[], "");
+    let store = RedisStore::connect(&watched.url()).await.unwrap();
+    assert_fails_over(watched, store, "STOP").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_under_load_is_followed_and_charges_nothing_twice() {
     let watched = Watched::start_with(&[], "");
     let store = RedisStore::connect(&watched.url()).await.unwrap();
-    assert_fails_over(watched, store).await;
+    assert_fails_over(watched, store, "KILL").await;
 }
 
 #[cfg(feature = "deadpool-sentinel")]
@@ -98,7 +106,14 @@ mod pool {
     async fn a_pool_of_ones_own_follows_a_failover() {
         let watched = Watched::start_with(&[], "");
         let pool = pool(&watched);
-        assert_fails_over(watched, RedisStore::from_sentinel_pool(pool)).await;
+        assert_fails_over(watched, RedisStore::from_sentinel_pool(pool), "KILL").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn so_it_does_that_of_a_master_that_hangs() {
+        let watched = Watched::start_with(&[], "");
+        let pool = pool(&watched);
+        assert_fails_over(watched, RedisStore::from_sentinel_pool(pool), "STOP").await;
     }
 
     /// A pool keeps what was given back to it.
