@@ -63,7 +63,7 @@ impl Cluster {
         question: &impl Scripted,
         subject: Subject,
     ) -> Result<Value, Failed> {
-        let slot = Slot::of_tag(&subject.to_string());
+        let slot = Slot::of_tag(&subject.digits());
         let refresh = RefreshUnlessAnswered(Some(self.0.clone()));
         let answer = self.follow(question, slot).await;
         match &answer {
@@ -178,7 +178,8 @@ impl Cluster {
         let slots = self.0.slots().await?;
         let (mut has_any, mut failure) = (false, None);
         for master in slots.masters() {
-            let is_there = |tag: &String| slots.master_of(Slot::of_tag(tag)) == Some(master);
+            let is_there =
+                |tag: &String| slots.master_of(Slot::of_tag(tag.as_bytes())) == Some(master);
             // Slots come in all numbers before long.
             let Some(tag) = (0..1_000_000).map(|n: u32| n.to_string()).find(is_there) else {
                 continue;

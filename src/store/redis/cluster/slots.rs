@@ -13,16 +13,31 @@ pub(super) struct Slot(u16);
 
 impl Slot {
     /// The slot of all keys with this text between their braces: CRC-16/XMODEM, as Redis has it.
-    pub(super) fn of_tag(tag: &str) -> Self {
-        let crc = tag.bytes().fold(0_u16, |crc, byte| {
-            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-                let carry = crc & 0x8000 != 0;
-                (crc << 1) ^ if carry { 0x1021 } else { 0 }
-            })
+    pub(super) fn of_tag(tag: &[u8]) -> Self {
+        let crc = tag.iter().fold(0_u16, |crc, byte| {
+            (crc << 8) ^ REMAINDERS[usize::from((crc >> 8) as u8 ^ byte)]
         });
         Self(crc % SLOTS)
     }
 }
+
+/// What each byte leaves, divided by the polynomial of CRC-16/XMODEM.
+const REMAINDERS: [u16; 256] = {
+    let mut remainders = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            let carry = crc & 0x8000 != 0;
+            crc = (crc << 1) ^ if carry { 0x1021 } else { 0 };
+            bit += 1;
+        }
+        remainders[byte] = crc;
+        byte += 1;
+    }
+    remainders
+};
 
 /// Where a node listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +65,8 @@ impl Node {
     }
 }
 
-/// The masters of a cluster and their slots.
+/// The masters of a cluster and their slots, in the slots' order: a cluster that was extended often has
+/// thousands of ranges.
 #[derive(Default)]
 pub(super) struct SlotMap(Vec<Range>);
 
@@ -67,7 +83,9 @@ impl SlotMap {
             return None;
         };
         let ranges = ranges.iter().map(|range| Range::read(range, by));
-        ranges.collect::<Option<_>>().map(Self)
+        let mut ranges = ranges.collect::<Option<Vec<_>>>()?;
+        ranges.sort_unstable_by_key(|range| range.first);
+        Some(Self(ranges))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,8 +93,9 @@ impl SlotMap {
     }
 
     pub(super) fn master_of(&self, slot: Slot) -> Option<&Node> {
-        let has = |range: &&Range| (range.first..=range.last).contains(&slot.0);
-        self.0.iter().find(has).map(|range| &range.master)
+        let behind = self.0.partition_point(|range| range.first <= slot.0);
+        let range = self.0[..behind].last()?;
+        (slot.0 <= range.last).then_some(&range.master)
     }
 
     /// Every master, once.
@@ -131,7 +150,7 @@ mod tests {
     #[test]
     fn slots_are_those_of_redis() {
         for (tag, slot) in [("a", 15_495), ("b", 3_300), ("123456789", 12_739), ("", 0)] {
-            assert_eq!(Slot::of_tag(tag), Slot(slot), "{tag}");
+            assert_eq!(Slot::of_tag(tag.as_bytes()), Slot(slot), "{tag}");
         }
     }
 
@@ -147,13 +166,18 @@ mod tests {
     #[test]
     fn a_node_without_a_host_is_at_that_of_the_node_asked() {
         let asked = Node::new("seed", 1);
+        // In whatever order.
         let answer = Value::Array(vec![
-            range(0, 8_000, bulk("one"), 7),
             range(8_001, 16_000, Value::Nil, 8),
+            range(1, 8_000, bulk("one"), 7),
         ]);
         let map = SlotMap::read(&answer, &asked).unwrap();
-        assert_eq!(map.master_of(Slot(8_000)), Some(&Node::new("one", 7)));
-        assert_eq!(map.master_of(Slot(8_001)), Some(&Node::new("seed", 8)));
+        let [one, seed] = [Node::new("one", 7), Node::new("seed", 8)];
+        assert_eq!(map.master_of(Slot(0)), None);
+        assert_eq!(map.master_of(Slot(1)), Some(&one));
+        assert_eq!(map.master_of(Slot(8_000)), Some(&one));
+        assert_eq!(map.master_of(Slot(8_001)), Some(&seed));
+        assert_eq!(map.master_of(Slot(16_000)), Some(&seed));
         assert_eq!(map.master_of(Slot(16_001)), None);
         assert_eq!(Node::parse(":9", &asked), Some(Node::new("seed", 9)));
         assert_eq!(Node::parse("::1:9", &asked), Some(Node::new("::1", 9)));

@@ -53,6 +53,18 @@ impl Topology {
 
     /// The slot map; asked for if there is none yet.
     pub(super) async fn slots(self: &Arc<Self>) -> Result<Arc<SlotMap>, StoreError> {
+        match self.known_slots() {
+            Some(slots) => Ok(slots),
+            None => Box::pin(self.first_slots()).await,
+        }
+    }
+
+    fn known_slots(&self) -> Option<Arc<SlotMap>> {
+        let view = self.view.borrow();
+        (!view.slots.is_empty()).then(|| Arc::clone(&view.slots))
+    }
+
+    async fn first_slots(self: &Arc<Self>) -> Result<Arc<SlotMap>, StoreError> {
         let mut view = self.view.subscribe();
         loop {
             let current = view.borrow_and_update().clone();
