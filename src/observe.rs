@@ -212,8 +212,7 @@ pub enum BreakerState {
     /// The store is asked.
     #[default]
     Closed,
-    /// The store failed too often and is left alone for a while: the failure modes decide at once. One
-    /// that [fails in parts](crate::Store::fails_in_parts) has answered nobody.
+    /// The store failed too often and is left alone for a while: the failure modes decide at once.
     Open,
     /// One question is on its way to see whether the store is back; the failure modes decide the
     /// others.

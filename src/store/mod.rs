@@ -80,7 +80,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Whether several servers stand behind it, each of which answers for some of the keys: then one that
     /// fails is no reason to leave the others alone, and failures open the circuit breaker only while
-    /// nobody is answered.
+    /// nobody is answered, or where half of those who ask wait for the deadline.
     fn fails_in_parts(&self) -> bool {
         false
     }

@@ -198,11 +198,8 @@ impl Ticket {
         self.is_open = false;
         let (health, now) = (Health::of(failure), Instant::now());
         let breaker = &self.breaker;
-        let is_of_part = breaker.change(|circuit| {
-            circuit.answered(self.pass, health, now);
-            circuit.works_in_part(now)
-        });
-        if let (Health::Fails(why), true) = (health, is_of_part) {
+        let is_of_part = breaker.change(|circuit| circuit.answered(self.pass, health, now));
+        if let (true, Some(why)) = (is_of_part, failure) {
             breaker.warn_of_part(why);
         }
         let elapsed = now.saturating_duration_since(asked);

@@ -155,24 +155,29 @@ impl Circuit {
     }
 
     /// The question was answered. A failure while others are answered is one of a part of the store, and
-    /// no reason to leave all of it alone.
-    pub(super) fn answered(&mut self, pass: Pass, health: Health, now: Instant) {
+    /// no reason to leave all of it alone, unless most of those who ask wait in vain. Whether it is one.
+    pub(super) fn answered(&mut self, pass: Pass, health: Health, now: Instant) -> bool {
         if !self.is_current(pass) {
-            return;
+            return false;
         }
+        let lately = |worked: Instant| now < worked + WINDOW;
+        let is_of_part = self.has_parts && self.worked.is_some_and(lately);
         if health == Health::Works {
             self.worked = Some(now);
         }
-        let is_of_part = self.works_in_part(now);
         match (&mut self.phase, health) {
             (_, Health::Unknown) => self.given_up(pass, now),
             (Phase::Closed(counts), Health::Works) => counts.count(false, now),
-            (Phase::Closed(_), Health::Fails(_)) if is_of_part => {}
             (Phase::Closed(counts), Health::Fails(kind)) => {
-                counts.count(true, now);
+                match kind {
+                    _ if !is_of_part => counts.count(true, now),
+                    StoreErrorKind::TimedOut => counts.count_in_window(true, now),
+                    _ => {}
+                }
                 if counts.are_too_bad() {
                     self.open(FIRST_PAUSE, kind, now);
                 }
+                return is_of_part;
             }
             (_, Health::Works) => {
                 self.epoch += 1;
@@ -180,12 +185,7 @@ impl Circuit {
             }
             (_, Health::Fails(kind)) => self.open(self.pause * 2, kind, now),
         }
-    }
-
-    /// Whether the store has parts, of which one has answered lately.
-    pub(super) fn works_in_part(&self, now: Instant) -> bool {
-        let lately = |worked: Instant| now < worked + WINDOW;
-        self.has_parts && self.worked.is_some_and(lately)
+        false
     }
 
     /// Nobody will hear the answer. The next question may probe, at once: a client that goes away

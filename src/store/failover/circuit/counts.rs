@@ -22,6 +22,16 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn count(&mut self, is_failure: bool, now: Instant) {
+        self.count_in_window(is_failure, now);
+        if is_failure {
+            self.failures_in_a_row += 1;
+        } else {
+            self.failures_in_a_row = 0;
+        }
+    }
+
+    /// The same, where it is of no interest what came before it.
+    pub(super) fn count_in_window(&mut self, is_failure: bool, now: Instant) {
         if self.window.is_none_or(|start| now >= start + WINDOW) {
             self.window = Some(now);
             (self.answers, self.failures) = (0, 0);
@@ -29,9 +39,6 @@ impl Counts {
         self.answers = self.answers.saturating_add(1);
         if is_failure {
             self.failures = self.failures.saturating_add(1);
-            self.failures_in_a_row += 1;
-        } else {
-            self.failures_in_a_row = 0;
         }
     }
 

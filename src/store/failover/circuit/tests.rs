@@ -109,28 +109,46 @@ fn fewer_failures_than_half_never_open_it() {
     }
 }
 
-/// As when one node of a cluster fails, and many ask about its keys.
+/// As when one node of a cluster is gone, and many ask about its keys.
 #[test]
 fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_second() {
+    let gone = Health::Fails(StoreErrorKind::Unreachable);
     let mut told = Told::new();
     told.circuit = Circuit::new(7, true);
     for _ in 0..100 {
         told.ask(Health::Works);
         told.now += ms(999);
-        (0..100).for_each(|_| told.ask(FAILS));
+        (0..100).for_each(|_| told.ask(gone));
         assert_eq!(told.circuit.state(), BreakerState::Closed);
     }
     told.now += ms(1);
-    (0..4).for_each(|_| told.ask(FAILS));
+    (0..4).for_each(|_| told.ask(gone));
     assert_eq!(told.circuit.state(), BreakerState::Closed);
-    told.ask(FAILS);
+    told.ask(gone);
     assert_eq!(told.circuit.state(), BreakerState::Open);
     // Again, from its first answer on.
     let probe = told.probe();
     told.circuit.answered(probe, Health::Works, told.now);
     told.now += ms(999);
-    (0..100).for_each(|_| told.ask(FAILS));
+    (0..100).for_each(|_| told.ask(gone));
     assert_eq!(told.circuit.state(), BreakerState::Closed);
+}
+
+/// Of one that hangs they do, for a moment; of two all that are slow.
+#[test]
+fn a_store_with_parts_is_left_alone_when_half_of_twenty_wait_in_vain_in_whatever_order() {
+    for (works, fails, state) in [
+        (20, 10, BreakerState::Closed),
+        (12, 11, BreakerState::Closed),
+        (12, 12, BreakerState::Open),
+        (9, 10, BreakerState::Closed),
+    ] {
+        let mut told = Told::new();
+        told.circuit = Circuit::new(7, true);
+        (0..works).for_each(|_| told.ask(Health::Works));
+        (0..fails).for_each(|_| told.ask(FAILS));
+        assert_eq!(told.circuit.state(), state, "{works} and {fails}");
+    }
 }
 
 /// One that never answered anybody does not work in part.
