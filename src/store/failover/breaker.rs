@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::circuit::{Circuit, Health, Pass, is_answered};
+use crate::decision::{Decision, Decisions};
 use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, Observer as _, Observers};
 
@@ -22,6 +23,8 @@ use telling::{Change, Telling, Warned};
 
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,
+    /// Whether the store is several servers, of which one may fail while others answer.
+    has_parts: bool,
     /// The state in the two lowest bits, the circuit's epoch above. Read without the lock: who
     /// reads a moment late asks a store that has just failed, or decides once more without it.
     word: AtomicU64,
@@ -53,13 +56,14 @@ impl Breaker {
     /// That of a store which fails as a whole, or in parts.
     pub(super) fn new(has_parts: bool, observers: Observers) -> Self {
         let seed = RandomState::new().hash_one("jitter");
-        Self::of(Circuit::new(seed, has_parts), observers)
+        Self::seeded(seed, has_parts, observers)
     }
 
-    fn of(circuit: Circuit, observers: Observers) -> Self {
+    fn seeded(seed: u64, has_parts: bool, observers: Observers) -> Self {
         let breaker = Self {
+            has_parts,
             inner: Mutex::new(Inner {
-                circuit,
+                circuit: Circuit::new(seed, has_parts),
                 untold: VecDeque::new(),
                 is_telling: false,
                 warned: Warned::default(),
@@ -193,13 +197,24 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// The trip is over.
-    pub(super) fn answered(&mut self, asked: Instant, failure: Option<StoreErrorKind>) {
+    /// The trip is over, without decisions.
+    pub(super) fn failed(&mut self, asked: Instant, why: StoreErrorKind) {
+        self.over(asked, Health::of(Some(why)), Some(why));
+    }
+
+    /// The trip is over. Where the store has parts, some of the decisions may say that theirs has failed.
+    pub(super) fn decided(&mut self, asked: Instant, decisions: &Decisions) {
+        let failure = || decisions.iter().find_map(Decision::store_failure);
+        let failure = self.breaker.has_parts.then(failure).flatten();
+        self.over(asked, Health::Works, failure);
+    }
+
+    fn over(&mut self, asked: Instant, health: Health, failure: Option<StoreErrorKind>) {
         self.is_open = false;
-        let (health, now) = (Health::of(failure), Instant::now());
-        let breaker = &self.breaker;
+        let (breaker, now) = (&self.breaker, Instant::now());
         let is_of_part = breaker.change(|circuit| circuit.answered(self.pass, health, now));
-        if let (true, Some(why)) = (is_of_part, failure) {
+        let is_beside_others = health == Health::Works;
+        if let (true, Health::Fails(why)) = (is_of_part || is_beside_others, Health::of(failure)) {
             breaker.warn_of_part(why);
         }
         let elapsed = now.saturating_duration_since(asked);

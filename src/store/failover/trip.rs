@@ -41,7 +41,7 @@ impl Trip {
         let asked = *this.asked.get_or_insert_with(Instant::now);
         let why = match this.answer.as_mut().poll(cx) {
             Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {
-                this.ticket.answered(asked, None);
+                this.ticket.decided(asked, &decisions);
                 return Poll::Ready(read(&decisions));
             }
             Poll::Ready(Ok(_)) => StoreErrorKind::BadReply,
@@ -56,7 +56,7 @@ impl Trip {
                 StoreErrorKind::TimedOut
             }
         };
-        this.ticket.answered(asked, Some(why));
+        this.ticket.failed(asked, why);
         Poll::Ready(read(&this.fallback.decide(&this.checks.checks(), why)))
     }
 }

@@ -1,7 +1,9 @@
 use std::sync::Weak;
 
 use super::*;
+use crate::decision::Outcome;
 use crate::observe::Observer;
+use crate::time::Micros;
 
 /// Writes down what it is told.
 #[derive(Default)]
@@ -26,9 +28,13 @@ impl Observer for Notes {
 }
 
 fn observed() -> (Arc<Breaker>, Arc<Notes>) {
+    observed_of(false)
+}
+
+fn observed_of(has_parts: bool) -> (Arc<Breaker>, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let observers = Observers::new(vec![Arc::clone(&notes) as Arc<dyn Observer>]);
-    let breaker = Arc::new(Breaker::of(Circuit::new(7, false), observers));
+    let breaker = Arc::new(Breaker::seeded(7, has_parts, observers));
     *notes.breaker.lock().unwrap() = Arc::downgrade(&breaker);
     (breaker, notes)
 }
@@ -40,7 +46,10 @@ fn ask(breaker: &Arc<Breaker>) -> Option<Ticket> {
 
 fn answer(breaker: &Arc<Breaker>, failure: Option<StoreErrorKind>) {
     let mut ticket = ask(breaker).expect("it may be asked");
-    ticket.answered(Instant::now(), failure);
+    match failure {
+        Some(why) => ticket.failed(Instant::now(), why),
+        None => ticket.decided(Instant::now(), &Decisions::default()),
+    }
 }
 
 const FAILED: Option<StoreErrorKind> = Some(StoreErrorKind::Unreachable);
@@ -48,6 +57,23 @@ const FAILED: Option<StoreErrorKind> = Some(StoreErrorKind::Unreachable);
 fn open(breaker: &Arc<Breaker>) {
     (0..5).for_each(|_| answer(breaker, FAILED));
     assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+/// As of policies about subjects on two nodes, of which one is away.
+#[tokio::test]
+async fn of_a_store_with_parts_observers_are_told_of_one_that_failed_beside_others() {
+    let failed = Outcome::FailedOpen(StoreErrorKind::Unreachable);
+    let decisions =
+        [Outcome::Allowed, failed].map(|outcome| Decision::unasked(outcome, (1, Micros::new(1))));
+    for (has_parts, told) in [(false, None), (true, FAILED)] {
+        let (breaker, notes) = observed_of(has_parts);
+        for _ in 0..10 {
+            let mut ticket = ask(&breaker).expect("it may be asked");
+            ticket.decided(Instant::now(), &decisions.into_iter().collect());
+        }
+        assert_eq!(*notes.failures.lock().unwrap(), [told; 10]);
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    }
 }
 
 async fn pause() {
@@ -109,7 +135,7 @@ fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
         let asked = || {
             for _ in 0..200 {
                 if let Some(mut ticket) = ask(&breaker) {
-                    ticket.answered(Instant::now(), FAILED);
+                    ticket.failed(Instant::now(), StoreErrorKind::Unreachable);
                 }
             }
         };
