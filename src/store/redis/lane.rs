@@ -13,15 +13,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
-use super::error::{is_connection_lost, is_demoted, kind, of_connecting, of_question};
+use super::error::{is_connection_lost, is_demoted, of_connecting, of_question};
 use super::held::Held;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 
 mod doubt;
+mod failed;
 mod recovery;
 
 use doubt::Doubt;
+pub(super) use failed::Failed;
 
 /// Clones share the connection.
 #[derive(Clone)]
@@ -112,38 +114,6 @@ impl Lane {
             self.0.lose_if_lost(&held, &error);
             of_question(error)
         })
-    }
-}
-
-/// Why a question has no answer.
-pub(super) enum Failed {
-    /// There is no connection.
-    NotAsked(StoreError),
-    /// The server, or the way to it, said so.
-    Answer(RedisError),
-}
-
-impl Failed {
-    pub(super) fn kind(&self) -> StoreErrorKind {
-        match self {
-            Self::NotAsked(error) => error.kind(),
-            Self::Answer(error) => kind(error),
-        }
-    }
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Self::NotAsked(error)
-    }
-}
-
-impl From<Failed> for StoreError {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::NotAsked(error) => error,
-            Failed::Answer(error) => of_question(error),
-        }
     }
 }
 
