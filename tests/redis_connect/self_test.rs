@@ -16,6 +16,10 @@ pub(crate) fn documented_rights() -> Vec<&'static str> {
 
 /// A user with these rights and no others.
 fn user_with(server: &Server, rights: &[&str]) -> RedisStoreBuilder {
+    user_of_database(0, server, rights)
+}
+
+fn user_of_database(database: u8, server: &Server, rights: &[&str]) -> RedisStoreBuilder {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER")
         .arg("limiter")
@@ -27,7 +31,7 @@ fn user_with(server: &Server, rights: &[&str]) -> RedisStoreBuilder {
     }
     server.query::<()>(user);
     RedisStore::builder(&format!(
-        "redis://limiter:secret@127.0.0.1:{}",
+        "redis://limiter:secret@127.0.0.1:{}/{database}",
         server.port()
     ))
 }
@@ -66,6 +70,17 @@ async fn every_right_that_is_missing_is_named() {
         assert_told(builder, &[missing]).await;
     }
     assert_eq!(server.keys(), [""; 0], "the test left something behind");
+}
+
+#[tokio::test]
+async fn another_database_takes_a_right_of_its_own() {
+    let server = Server::start();
+    let mut rights = documented_rights();
+    let refused = user_of_database(3, &server, &rights);
+    assert_told(refused, &["lacks a right", "'select'"]).await;
+    rights.push("+select");
+    let granted = user_of_database(3, &server, &rights);
+    granted.connect().await.unwrap();
 }
 
 #[tokio::test]

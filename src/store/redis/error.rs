@@ -17,12 +17,13 @@ const CODES: [(&str, StoreErrorKind); 24] = [
     ("NOAUTH", StoreErrorKind::Configuration),
     ("WRONGPASS", StoreErrorKind::Configuration),
     ("NOPERM", StoreErrorKind::Configuration),
-    // The same within a script, which has no code of its own: up to Redis 7.0, and since.
+    // The same within a script, which has no code of its own: up to Redis 7.0, and since. The latter
+    // is also all that the client hands on where the database may not be selected.
     (
         "The user executing the script",
         StoreErrorKind::Configuration,
     ),
-    ("ACL failure in script", StoreErrorKind::Configuration),
+    ("no permissions to run", StoreErrorKind::Configuration),
     ("MOVED", StoreErrorKind::Configuration),
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
@@ -52,7 +53,7 @@ const ADVICE: [(&str, &str); 14] = [
     ),
     ("NOPERM", GRANT_RIGHTS),
     ("The user executing the script", GRANT_RIGHTS),
-    ("ACL failure in script", GRANT_RIGHTS),
+    ("no permissions to run", GRANT_RIGHTS),
     ("MOVED", USE_CLUSTER),
     ("ASK", USE_CLUSTER),
     ("CROSSSLOT", USE_CLUSTER),
