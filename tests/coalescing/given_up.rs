@@ -88,6 +88,41 @@ async fn a_trip_that_never_comes_back_ends_with_those_who_wait_for_it() {
     assert!(answered.is_ok(), "the key was never answered again");
 }
 
+/// As by `select!` or in a stream: nobody sees that it is back.
+#[tokio::test]
+async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
+    let stage = Stage::start().await;
+    // As many as trips may be under way, of one key and of several, plain ones and others.
+    for (policy, limit) in [
+        ("plain", LIMIT),
+        ("any", Limit::fixed_window(100, DAY)),
+        ("fraction", Limit::gcra(70_000, DAY).burst(100)),
+    ] {
+        let mut kept = Vec::new();
+        for number in 0..3 {
+            let mut question = stage.question(&format!("{policy}{number}"), limit.clone(), 1);
+            assert!(poll!(&mut question).is_pending());
+            kept.push(question);
+        }
+        for number in 0..3 {
+            let policy = format!("{policy}{number}");
+            let takes = (0..3).map(|_| stage.take(&policy, limit.clone(), 1));
+            let answers = timeout(Duration::from_secs(30), join_all(takes)).await;
+            let answers = answers.unwrap_or_else(|_| panic!("{policy}: waits for who is not back"));
+            let decisions: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+            assert_eq!(allowed(&decisions), 3);
+        }
+        for question in kept {
+            assert_eq!(allowed(&[question.await.unwrap()[0]]), 1);
+        }
+        for number in 0..3 {
+            let policy = format!("{policy}{number}");
+            let decision = stage.take(&policy, limit.clone(), 1).await.unwrap();
+            assert_eq!(decision.remaining(), 95);
+        }
+    }
+}
+
 /// Those who wait on another one go on.
 #[test]
 fn a_runtime_that_ends_leaves_no_key_busy() {

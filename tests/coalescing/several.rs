@@ -132,9 +132,9 @@ pub(super) async fn assert_fails_alone<const N: usize>(
     let before: Vec<u8> = query(stage, "DUMP", &[foreign]);
     let (taken, scripts) = (taken_of_all(), stage.scripts());
     let answers = take_one_each(stage, 40).await;
-    // The others share theirs, as ever.
+    // The others share theirs, as ever, and wait for nobody who went alone for so long.
     let scripts = stage.scripts() - scripts;
-    assert!(scripts <= 8, "{known_by}: {scripts} scripts");
+    assert!(scripts <= 10, "{known_by}: {scripts} scripts");
     let mut allowed = 0;
     for (position, answer) in answers.iter().enumerate() {
         match position {

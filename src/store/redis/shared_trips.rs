@@ -13,12 +13,13 @@ use std::task::Poll;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
+use tokio::time::{Instant, timeout};
 
 use super::fingerprints::FingerprintMap;
 use super::server::{Server, Servers};
 use super::sharing::{Readings, Sharing};
-use super::stop::{Others, Passenger, Stop};
+use super::stop::{Others, PATIENCE, Passenger, Stop};
 use crate::error::StoreError;
 
 const SHARDS: usize = 32;
@@ -31,7 +32,14 @@ const MOST_TRIPS_OF_ALL: usize = 2;
 
 /// The stops from which trips with such questions are under way.
 pub(super) struct SharedTrips<Q: Sharing> {
-    shards: [Mutex<FingerprintMap<Stop<Waiting<Q>>>>; SHARDS],
+    shards: [Mutex<Shard<Q>>; SHARDS],
+}
+
+/// A part of the stops.
+struct Shard<Q: Sharing> {
+    stops: FingerprintMap<Stop<Waiting<Q>>>,
+    /// No trip from a stop that is no more had a higher one: who comes back late ends no other's trip.
+    last_number: u64,
 }
 
 /// One that waits for the next trip.
@@ -65,13 +73,25 @@ pub(super) enum Turn<Q: Sharing> {
     /// By itself, at once.
     Go(Trip<Q>, Box<Q>),
     /// With others.
-    Wait(oneshot::Receiver<Told<Q>>),
+    Wait(Turned<Q>),
+}
+
+/// One that waits for its turn.
+pub(super) struct Turned<Q: Sharing> {
+    told: oneshot::Receiver<Told<Q>>,
+    /// The stop, where one is under way who went alone.
+    behind: Option<u128>,
 }
 
 impl<Q: Sharing> Default for SharedTrips<Q> {
     fn default() -> Self {
         Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| {
+                Mutex::new(Shard {
+                    stops: FingerprintMap::default(),
+                    last_number: 0,
+                })
+            }),
         }
     }
 }
@@ -83,37 +103,90 @@ impl<Q: Sharing> SharedTrips<Q> {
             Servers::One(_) if question.goes_with_other_keys() => (OF_ALL_KEYS, MOST_TRIPS_OF_ALL),
             _ => (question.stop(), 1),
         };
-        let mut stops = Q::trips(server).lock(number);
-        let stop = stops.entry(number).or_insert_with(|| Stop::new(most_trips));
-        match stop.go_alone(question.key()) {
-            Some(trip) => Turn::Go(Trip::new(server.clone(), number, trip), question),
-            None => {
-                let (told, turn) = oneshot::channel();
-                stop.wait(Waiting { question, told });
-                Turn::Wait(turn)
-            }
+        let now = Instant::now();
+        let mut shard = Q::trips(server).lock(number);
+        let Shard { stops, last_number } = &mut *shard;
+        let new = || Stop::new(most_trips, *last_number);
+        let stop = stops.entry(number).or_insert_with(new);
+        if let Some(trip) = stop.go_alone(question.key(), now) {
+            return Turn::Go(Trip::new(server.clone(), number, trip), question);
         }
+        let (told, turn) = oneshot::channel();
+        let is_behind = stop.wait(Waiting { question, told });
+        if is_behind && stop.leave_behind(now) {
+            let next = all_departing(stop);
+            drop(shard);
+            spawn_all(server, number, next);
+        }
+        Turn::Wait(Turned {
+            told: turn,
+            behind: is_behind.then_some(number),
+        })
     }
 
-    /// A trip is back: those who go next, with the numbers of their trips.
-    fn next(&self, stop: u128, trip: u64) -> SmallVec<[(u64, Vec<Waiting<Q>>); 1]> {
-        let mut stops = self.lock(stop);
+    /// Those who go once this is done, with the numbers of their trips.
+    fn next(&self, stop: u128, done: impl FnOnce(&mut Stop<Waiting<Q>>)) -> Departing<Q> {
+        let mut shard = self.lock(stop);
+        let Shard { stops, last_number } = &mut *shard;
         let Entry::Occupied(mut entry) = stops.entry(stop) else {
             return SmallVec::new();
         };
-        entry.get_mut().end(trip);
-        let next = std::iter::from_fn(|| entry.get_mut().depart()).collect();
+        done(entry.get_mut());
+        let next = all_departing(entry.get_mut());
         if entry.get().is_deserted() {
-            entry.remove();
+            *last_number = entry.remove().last_number().max(*last_number);
         }
         next
     }
 
-    fn lock(&self, stop: u128) -> MutexGuard<'_, FingerprintMap<Stop<Waiting<Q>>>> {
+    fn lock(&self, stop: u128) -> MutexGuard<'_, Shard<Q>> {
         let shard = &self.shards[stop as usize % SHARDS];
         // No step under the lock leaves anything half done.
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl<Q: Sharing> Turned<Q> {
+    /// What it is told once it is back.
+    pub(super) async fn told(self, server: &Server) -> Result<Told<Q>, RecvError> {
+        let Self { mut told, behind } = self;
+        if let Some(stop) = behind {
+            match timeout(PATIENCE, &mut told).await {
+                Ok(told) => return told,
+                Err(_elapsed) => {
+                    let now = Instant::now();
+                    let next = Q::trips(server).next(stop, |stop| {
+                        stop.leave_behind(now);
+                    });
+                    spawn_all(server, stop, next);
+                }
+            }
+        }
+        told.await
+    }
+}
+
+/// Those who go together, with the number of their trip.
+type Departing<Q> = SmallVec<[(u64, Vec<Waiting<Q>>); 1]>;
+
+fn all_departing<Q: Sharing>(stop: &mut Stop<Waiting<Q>>) -> Departing<Q> {
+    std::iter::from_fn(|| stop.depart()).collect()
+}
+
+fn spawn_all<Q: Sharing>(server: &Server, stop: u128, next: Departing<Q>) {
+    departing(server, stop, next).for_each(|(trip, going)| trip.spawn(going));
+}
+
+fn departing<Q: Sharing>(
+    server: &Server,
+    stop: u128,
+    next: Departing<Q>,
+) -> impl Iterator<Item = (Trip<Q>, Going<Q>)> + use<Q> {
+    let server = server.clone();
+    next.into_iter().map(move |(number, waiting)| {
+        let trip = Trip::new(server.clone(), stop, number);
+        (trip, Going(waiting))
+    })
 }
 
 /// A trip under way. Dropped, whether it is back or was given up, it lets those go who wait.
@@ -190,21 +263,17 @@ impl<Q: Sharing> Trip<Q> {
 
     /// It is back: where the others from its stop are.
     fn arrive(&self) -> Others {
-        let mut stops = Q::trips(&self.server).lock(self.stop);
-        let stop = stops.get_mut(&self.stop).zip(self.number);
+        let mut shard = Q::trips(&self.server).lock(self.stop);
+        let stop = shard.stops.get_mut(&self.stop).zip(self.number);
         stop.map_or(Others::None, |(stop, number)| stop.arrive(number))
     }
 
     /// Ends, and lets those go who wait: the trips that they are to go on.
     fn end(&mut self) -> impl Iterator<Item = (Self, Going<Q>)> + use<Q> {
-        let (server, stop) = (self.server.clone(), self.stop);
         let ended = self.number.take();
-        let departing = ended.map(|number| Q::trips(&server).next(stop, number));
-        let departing = departing.into_iter().flatten();
-        departing.map(move |(number, waiting)| {
-            let trip = Self::new(server.clone(), stop, number);
-            (trip, Going(waiting))
-        })
+        let next =
+            ended.map(|number| Q::trips(&self.server).next(self.stop, |stop| stop.end(number)));
+        departing(&self.server, self.stop, next.unwrap_or_default())
     }
 
     /// Goes with these, where there is a runtime. Else it ends here.

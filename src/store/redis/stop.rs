@@ -1,6 +1,9 @@
 //! `Stop`: where takes wait for a trip, and which of them go on the next one.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::fingerprints::{ByFingerprint, FingerprintSet};
 
@@ -8,6 +11,9 @@ use super::fingerprints::{ByFingerprint, FingerprintSet};
 const MOST_TOGETHER: usize = 256;
 /// So many takes they have together, at most, for the same reason.
 const MOST_TAKES: usize = 512;
+/// Who went alone goes on only when its caller does, who may have something else to do. Others wait for it
+/// so long; then it is as if it was back. No longer than most deadlines leave time for a trip.
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 /// What waits at a stop.
 pub(super) trait Passenger {
@@ -22,7 +28,7 @@ pub(super) trait Passenger {
 ///
 /// No key is on two trips whose takes are to go together, so that it is one step for each trip. Those of several
 /// keys share some with all others: trips do not wait for each other then, as the server judges them in the order
-/// in which they are sent.
+/// in which they are sent. So it does where one who went alone was left behind.
 pub(super) struct Stop<P> {
     most_trips: usize,
     trips: SmallVec<[Trip; 2]>,
@@ -33,6 +39,8 @@ pub(super) struct Stop<P> {
 /// A trip under way.
 struct Trip {
     number: u64,
+    /// Since when it is, if its caller is the only one to see that it is back.
+    alone_since: Option<Instant>,
     is_back: bool,
     passengers: usize,
     keys: Keys,
@@ -64,14 +72,19 @@ impl Keys {
 }
 
 impl<P: Passenger> Stop<P> {
-    /// A stop that so many trips may be under way from.
-    pub(super) fn new(most_trips: usize) -> Self {
+    /// A stop that so many trips may be under way from, with higher numbers than this.
+    pub(super) fn new(most_trips: usize, last_number: u64) -> Self {
         Self {
             most_trips,
             trips: SmallVec::new(),
-            last_number: 0,
+            last_number,
             waiting: Vec::new(),
         }
+    }
+
+    /// The highest number of a trip so far.
+    pub(super) fn last_number(&self) -> u64 {
+        self.last_number
     }
 
     /// Whether nothing is under way, and nobody waits.
@@ -80,17 +93,28 @@ impl<P: Passenger> Stop<P> {
     }
 
     /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
-    pub(super) fn go_alone(&mut self, key: Option<u128>) -> Option<u64> {
+    pub(super) fn go_alone(&mut self, key: Option<u128>, now: Instant) -> Option<u64> {
         let may_go = self.trips.len() < self.most_trips
             && match key {
                 Some(key) => !self.is_under_way(key),
                 None => self.waiting.is_empty(),
             };
-        may_go.then(|| self.begin(1, Keys::One(key)))
+        may_go.then(|| self.begin(1, Keys::One(key), Some(now)))
     }
 
-    pub(super) fn wait(&mut self, passenger: P) {
+    /// Lets one wait: whether it may be for one who went alone.
+    pub(super) fn wait(&mut self, passenger: P) -> bool {
         self.waiting.push(passenger);
+        self.trips.iter().any(|trip| trip.alone_since.is_some())
+    }
+
+    /// Waits no longer for those who went alone too long ago: whether there are any.
+    pub(super) fn leave_behind(&mut self, now: Instant) -> bool {
+        let is_late = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+        let before = self.trips.len();
+        self.trips
+            .retain(|trip| !trip.alone_since.is_some_and(is_late));
+        self.trips.len() < before
     }
 
     /// A trip is back.
@@ -145,13 +169,14 @@ impl<P: Passenger> Stop<P> {
         if going.is_empty() {
             return None;
         }
-        Some((self.begin(going.len(), Keys::Many(together)), going))
+        Some((self.begin(going.len(), Keys::Many(together), None), going))
     }
 
-    fn begin(&mut self, passengers: usize, keys: Keys) -> u64 {
+    fn begin(&mut self, passengers: usize, keys: Keys, alone_since: Option<Instant>) -> u64 {
         self.last_number += 1;
         self.trips.push(Trip {
             number: self.last_number,
+            alone_since,
             is_back: false,
             passengers,
             keys,

@@ -131,7 +131,7 @@ impl Server {
                 Turn::Go(trip, question) => {
                     return Box::pin(question.ask_alone(self, trip)).await;
                 }
-                Turn::Wait(told) => told.await,
+                Turn::Wait(turned) => turned.told(self).await,
             };
             question = match told {
                 Ok(Told::Decided(decided)) => return Ok(decided),

@@ -14,8 +14,14 @@ impl Passenger for Take {
     }
 }
 
+fn alone<P: Passenger>(stop: &mut Stop<P>, key: Option<u128>) -> Option<u64> {
+    stop.go_alone(key, Instant::now())
+}
+
 fn waiting(stop: &mut Stop<Take>, takes: impl IntoIterator<Item = Take>) {
-    takes.into_iter().for_each(|take| stop.wait(take));
+    takes.into_iter().for_each(|take| {
+        stop.wait(take);
+    });
 }
 
 fn departing(stop: &mut Stop<Take>) -> (u64, Vec<Take>) {
@@ -24,23 +30,23 @@ fn departing(stop: &mut Stop<Take>) -> (u64, Vec<Take>) {
 
 #[test]
 fn as_many_go_alone_as_trips_may_be_under_way() {
-    let mut stop = Stop::<Take>::new(2);
-    assert!(stop.go_alone(Some(1)).is_some());
-    assert!(stop.go_alone(Some(2)).is_some());
-    assert!(stop.go_alone(Some(3)).is_none());
-    let mut stop = Stop::<Take>::new(1);
-    assert!(stop.go_alone(Some(1)).is_some());
-    assert!(stop.go_alone(Some(2)).is_none());
+    let mut stop = Stop::<Take>::new(2, 0);
+    assert!(alone(&mut stop, Some(1)).is_some());
+    assert!(alone(&mut stop, Some(2)).is_some());
+    assert!(alone(&mut stop, Some(3)).is_none());
+    let mut stop = Stop::<Take>::new(1, 0);
+    assert!(alone(&mut stop, Some(1)).is_some());
+    assert!(alone(&mut stop, Some(2)).is_none());
 }
 
 #[test]
 fn no_key_is_on_two_trips() {
-    let mut stop = Stop::new(2);
-    let first = stop.go_alone(Some(1)).unwrap();
-    assert!(stop.go_alone(Some(1)).is_none());
+    let mut stop = Stop::new(2, 0);
+    let first = alone(&mut stop, Some(1)).unwrap();
+    assert!(alone(&mut stop, Some(1)).is_none());
     waiting(&mut stop, [Take(1, 0)]);
     assert_eq!(stop.depart(), None);
-    let second = stop.go_alone(Some(2)).unwrap();
+    let second = alone(&mut stop, Some(2)).unwrap();
     waiting(&mut stop, [Take(2, 1), Take(1, 2), Take(3, 3), Take(2, 4)]);
     stop.end(second);
     let (third, going) = departing(&mut stop);
@@ -54,8 +60,8 @@ fn no_key_is_on_two_trips() {
 
 #[test]
 fn half_of_those_there_are_go_where_there_may_be_two_trips() {
-    let mut stop = Stop::new(2);
-    let [first, second] = [1, 2].map(|key| stop.go_alone(Some(key)).unwrap());
+    let mut stop = Stop::new(2, 0);
+    let [first, second] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, (10..30).map(|key| Take(key, 0)));
     stop.end(first);
     // Of the twenty, and the one that is under way.
@@ -67,8 +73,8 @@ fn half_of_those_there_are_go_where_there_may_be_two_trips() {
 
 #[test]
 fn all_takes_of_a_key_go_together_and_in_their_order() {
-    let mut stop = Stop::new(2);
-    let [first, _] = [1, 2].map(|key| stop.go_alone(Some(key)).unwrap());
+    let mut stop = Stop::new(2, 0);
+    let [first, _] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(
         &mut stop,
         (0..100).map(|number| Take(7 + (number % 2) as u128, number)),
@@ -85,8 +91,8 @@ fn all_takes_of_a_key_go_together_and_in_their_order() {
 
 #[test]
 fn no_more_than_256_go_together() {
-    let mut stop = Stop::new(1);
-    let first = stop.go_alone(Some(1)).unwrap();
+    let mut stop = Stop::new(1, 0);
+    let first = alone(&mut stop, Some(1)).unwrap();
     waiting(&mut stop, (0..300).map(|number| Take(1, number)));
     stop.end(first);
     let (second, going) = departing(&mut stop);
@@ -101,14 +107,14 @@ fn no_more_than_256_go_together() {
 
 #[test]
 fn a_trip_that_is_back_sees_where_the_other_one_is() {
-    let mut stop = Stop::<Take>::new(2);
-    let first = stop.go_alone(Some(1)).unwrap();
+    let mut stop = Stop::<Take>::new(2, 0);
+    let first = alone(&mut stop, Some(1)).unwrap();
     assert_eq!(stop.arrive(first), Others::None);
-    let second = stop.go_alone(Some(2)).unwrap();
+    let second = alone(&mut stop, Some(2)).unwrap();
     assert_eq!(stop.arrive(second), Others::Back);
     stop.end(first);
     assert_eq!(stop.arrive(second), Others::None);
-    let third = stop.go_alone(Some(3)).unwrap();
+    let third = alone(&mut stop, Some(3)).unwrap();
     assert_eq!(stop.arrive(second), Others::UnderWay);
     assert_eq!(stop.arrive(third), Others::Back);
 }
@@ -133,11 +139,13 @@ fn numbers((_, going): (u64, Vec<Several>)) -> Vec<usize> {
 
 #[test]
 fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
-    let mut stop = Stop::new(2);
-    let first = stop.go_alone(None).unwrap();
-    (0..4).for_each(|number| stop.wait(Several(2, number)));
+    let mut stop = Stop::new(2, 0);
+    let first = alone(&mut stop, None).unwrap();
+    for number in 0..4 {
+        stop.wait(Several(2, number));
+    }
     // There might be a second trip, but who waits came first.
-    assert_eq!(stop.go_alone(None), None);
+    assert_eq!(alone(&mut stop, None), None);
     assert_eq!(numbers(stop.depart().unwrap()), [0, 1, 2]);
     assert_eq!(stop.depart(), None);
     stop.end(first);
@@ -146,11 +154,13 @@ fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
 
 #[test]
 fn no_more_than_512_takes_go_together_unless_one_has_more() {
-    let mut stop = Stop::new(1);
-    let mut under_way = stop.go_alone(None).unwrap();
+    let mut stop = Stop::new(1, 0);
+    let mut under_way = alone(&mut stop, None).unwrap();
     let takes = [600, 200, 300, 20, 1];
     let takes = takes.into_iter().zip(0..);
-    takes.for_each(|(takes, number)| stop.wait(Several(takes, number)));
+    for (takes, number) in takes {
+        stop.wait(Several(takes, number));
+    }
     // The last one would have room with those before.
     for expected in [&[0][..], &[1, 2], &[3, 4]] {
         stop.end(under_way);
@@ -158,4 +168,26 @@ fn no_more_than_512_takes_go_together_unless_one_has_more() {
         assert_eq!(numbers((number, going)), expected);
         under_way = number;
     }
+}
+
+#[test]
+fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
+    let mut stop = Stop::new(2, 7);
+    let begun = Instant::now();
+    let first = stop.go_alone(Some(1), begun).unwrap();
+    assert!(stop.wait(Take(1, 0)));
+    assert!(!stop.leave_behind(begun + PATIENCE / 2));
+    assert_eq!(stop.depart(), None);
+    assert!(stop.leave_behind(begun + PATIENCE));
+    let (second, going) = departing(&mut stop);
+    assert_eq!(going, [Take(1, 0)]);
+    // Those who went together come back by themselves.
+    assert!(!stop.wait(Take(1, 1)));
+    assert!(!stop.leave_behind(begun + 1_000 * PATIENCE));
+    // Whoever comes back late ends nobody else's trip.
+    stop.end(first);
+    assert_eq!(stop.depart(), None);
+    stop.end(second);
+    departing(&mut stop);
+    assert!(stop.last_number() > 9);
 }
