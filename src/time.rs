@@ -123,8 +123,10 @@ pub trait Clock: Send + Sync + 'static {
 /// The operating system's real-time clock; between its readings, a millisecond apart at most, the
 /// processor's counter goes on, where there is one that is steady.
 ///
-/// It may step back when it is set; every algorithm works with the later of the clock and the
-/// instant it has stored, so that a step back frees no capacity.
+/// It may step back when it is set. That frees no capacity: what was used comes back later by the
+/// step. [`gcra`](crate::Limit::gcra) and the buckets store an instant that lies ahead, at which all
+/// that was taken is paid back: who owes anything then owes the step besides, and may be denied until
+/// it is over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
