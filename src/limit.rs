@@ -223,9 +223,11 @@ impl Limit {
     /// said. For [`concurrency`](Self::concurrency).
     ///
     /// What is shorter frees the places of a killed process earlier; it should be several times as
-    /// long as a decision may take, and longer than a process may ever stand still. One of less than
-    /// about 20 s may lapse while the store is away: after an outage it can take 6 s until it is
-    /// asked again.
+    /// long as a decision may take, and longer than a process may ever stand still. It should also be
+    /// twice as long as an outage of the store that it is to outlast: two thirds of it are left when
+    /// it is renewed, and a renewal that fails is tried again every twelfth. An outage is over when
+    /// the store is asked again: within a second of its return, or in 6 s after a wrong password or a
+    /// missing right.
     #[must_use]
     pub const fn lease(mut self, life: Duration) -> Self {
         self.lease = Some(life);
