@@ -101,12 +101,13 @@
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long, 1 ms to 24 h | it is denied |
 //! | `group` | all but sliding-log and concurrency: policies of one group keep what they know of a subject in one place; about a request that several of them judge, Redis then decides for little more than about one: see [`Policy::group`](crate::Policy::group) | a place of its own |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
-//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of subjects that are often asked for are taken in batches: see [`QuotaLease`](crate::QuotaLease) | each request is a question |
+//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of subjects that are often asked for are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty` or `count_status` | each request is a question |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //!
 //! What needs a closure, as [`Policy::settle`], [`Policy::limit_by`] and keys of your own, needs a
-//! [`Policy`] in code.
+//! [`Policy`] in code. So do certificates for `rediss://`, other than those that the system trusts,
+//! which [`RedisStore::builder`](crate::RedisStore::builder) takes.
 //!
 //! # Each `penalty`
 //!

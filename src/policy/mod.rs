@@ -276,9 +276,9 @@ impl Policy {
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket),
     /// [`fixed_window`](Limit::fixed_window) and a [`leaky_bucket`](Limit::leaky_bucket) that is no
     /// queue: permits of what slides cannot be handed out later than they were taken, and the limit
-    /// hold in every window. Not together with [`max_wait`](Self::max_wait),
-    /// [`penalty`](Self::penalty), [`count_if`](Self::count_if) and [`settle`](Self::settle), which
-    /// need the store for each request.
+    /// hold in every window. Not together with [several rates](Limit::and),
+    /// [`max_wait`](Self::max_wait), [`penalty`](Self::penalty), [`count_if`](Self::count_if) and
+    /// [`settle`](Self::settle), which need the store for each request.
     ///
     /// ```
     /// use tower_throttle::{Limit, Policy, QuotaLease, SECOND};
