@@ -15,7 +15,7 @@ use support::virtual_time::{self, ms};
 use tokio::time::{Instant, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
-    Answer, Check, CheckError, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore,
+    Answer, Check, CheckError, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore, Mode,
     Penalty, Policy, SECOND, Store, StoreError, StoreErrorKind, Throttle, ThrottleLayer,
     per_second,
 };
@@ -319,6 +319,26 @@ async fn costs_are_those_of_the_policy_unless_the_layer_says_otherwise() {
     send(&mut for_nothing).await;
     let left = limiter.peek("partner", Key::everybody()).await.unwrap();
     assert_eq!(left.remaining(), 9);
+}
+
+/// Nobody slows down for it meanwhile: were all counted that are sent, the next one would wait for
+/// them for hours.
+#[tokio::test(start_paused = true)]
+async fn in_shadow_nobody_waits_nor_do_those_who_come_when_it_is_enforced_for_what_was_sent() {
+    for (limit, cost, wait) in [
+        (Limit::gcra(1, SECOND).burst(3), 1, 1_000),
+        // More than there ever is at once.
+        (Limit::gcra(1, SECOND).burst(3), 5, 2_000),
+        (Limit::leaky_bucket(3, per_second(1)), 1, 1_000),
+    ] {
+        let penalty = Penalty::after(1, MINUTE, HOUR);
+        let policy = Policy::new("partner", limit).penalty(penalty);
+        let limiter = Watched::new().limiter_of(policy.mode(Mode::Shadow));
+        let mut service = layer(&limiter).cost(cost).layer(Partner::new());
+        assert_eq!(send_all(service.clone(), 10_000).await, [ms(0); 10_000]);
+        limiter.set_mode("partner", Mode::Enforce).unwrap();
+        assert_eq!(send(&mut service).await, ms(wait), "{limit:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

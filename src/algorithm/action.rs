@@ -202,6 +202,15 @@ impl Take {
 }
 
 impl Patience {
+    /// The same of one who goes on at once: what would have to wait does not fit.
+    pub(crate) fn without_waiting(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::UntilItFits(_) => Self::UntilItFits(Micros::ZERO),
+            Self::UntilPaid(_) => Self::UntilPaid(Micros::ZERO),
+        }
+    }
+
     /// The longest delay.
     pub(super) fn longest(self) -> Micros {
         match self {

@@ -14,6 +14,7 @@ use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
+use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
 use crate::store::{Check, Store as _};
 use crate::time::Micros;
@@ -31,6 +32,9 @@ impl Limiter {
     /// though a wait of more than ten years is denied. Needs a tokio runtime with time enabled.
     /// Dropping the future while it waits gives the permits back, unless somebody has taken permits
     /// since; then they stay taken.
+    ///
+    /// In [shadow](crate::Mode::Shadow) nobody waits. What would have to is not counted then, and is
+    /// [`ShadowDenied`](crate::Outcome::ShadowDenied).
     ///
     /// # Errors
     ///
@@ -165,14 +169,21 @@ impl Limiter {
         cost: u32,
         patience: Patience,
     ) -> Held {
+        let mode = policy.mode();
+        // Nobody slows down for what only counts. Counted all the same, what should have waited would be
+        // paid back by those who come when the policy is enforced; counted as denials, it would ban them.
+        let should_wait = mode == Mode::Shadow && patience != Patience::None;
         let take = Take {
             cost,
-            patience,
+            patience: if should_wait {
+                patience.without_waiting()
+            } else {
+                patience
+            },
             lease: policy.algorithm.lease().map(|_| LeaseId::new()),
             is_final: false,
         };
         let mut taken = Taken::asking(self.clone());
-        let mode = policy.mode();
         let unasked = self.taken_unasked(&self.0.rules.load(), &policy, key, mode);
         if let Some(decision) = unasked {
             return Held::new(decision, taken);
@@ -182,7 +193,12 @@ impl Limiter {
         let answer = {
             let judges = policy.judges();
             let checks = policy.checks(subject, &judges, action, mode);
-            let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
+            let mut checks: SmallVec<[Check<'_>; 4]> = checks.collect();
+            for check in &mut checks {
+                if should_wait && check.algorithm.is_penalty() {
+                    check.action = Action::look();
+                }
+            }
             taken.add(&policy, checks.iter().take(policy.count_rates()));
             self.0.store.ask(&checks)
         };

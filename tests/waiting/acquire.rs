@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, DAY, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore,
-    Outcome, Policy, RateLimitLayer, RedisStore, SECOND, Store, per_second,
+    Mode, Outcome, Policy, RateLimitLayer, RedisStore, SECOND, Store, per_second,
 };
 
 use crate::support::redis::Server;
@@ -163,6 +163,23 @@ async fn the_last_in_the_queue_gives_back_without_disturbing_those_before() {
     assert_eq!(before, 3 * SECOND);
     assert!(gone.is_err());
     assert_eq!(waited(&limiter, 1).await, 2 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_shadow_what_would_have_to_wait_is_let_through_and_not_counted() {
+    let limiter = idle_one_a_second();
+    limiter.set_mode("api", Mode::Shadow).unwrap();
+    for expected in [(true, 0), (true, 0), (false, 1), (false, 1), (false, 1)] {
+        let (acquired, waited) = timed(limiter.acquire("api", "us", 1)).await;
+        let acquired = acquired.unwrap();
+        assert!(acquired.is_allowed());
+        assert_eq!((acquired.delay(), waited), (Duration::ZERO, Duration::ZERO));
+        let is_counted = acquired.outcome() == Outcome::Allowed;
+        let wait = acquired.retry_after().unwrap_or_default();
+        assert_eq!((is_counted, wait.as_secs()), expected);
+    }
+    limiter.set_mode("api", Mode::Enforce).unwrap();
+    assert_eq!(waited(&limiter, 1).await, SECOND);
 }
 
 #[tokio::test]
