@@ -142,10 +142,7 @@ impl Taken {
             let receipt = entry.receipt?;
             match actual.cmp(&entry.cost) {
                 Ordering::Greater => Some(Action::Charge(actual - entry.cost)),
-                Ordering::Less => Some(Action::Refund {
-                    permits: entry.cost - actual,
-                    receipt,
-                }),
+                Ordering::Less => Some(entry.unused(entry.cost - actual, receipt)),
                 Ordering::Equal => None,
             }
         };
@@ -235,20 +232,18 @@ impl Entry {
         if let Some(lease) = self.lease {
             return Some(Action::Release(lease));
         }
-        let receipt = self.receipt?;
-        // Those who wait behind it have been told when to go on: what a credit makes room for would go
+        Some(self.unused(self.cost, self.receipt?))
+    }
+
+    /// What gives back so many of the permits that it has taken by this receipt.
+    fn unused(&self, permits: u32, receipt: Receipt) -> Action {
+        // Those who wait behind it have been told when to go on: what a refund makes room for would go
         // on together with one of them.
-        Some(if self.is_queued {
-            Action::Cancel {
-                permits: self.cost,
-                receipt,
-            }
+        if self.is_queued {
+            Action::Cancel { permits, receipt }
         } else {
-            Action::Refund {
-                permits: self.cost,
-                receipt,
-            }
-        })
+            Action::Refund { permits, receipt }
+        }
     }
 }
 

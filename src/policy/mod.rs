@@ -208,7 +208,8 @@ impl Policy {
     /// The cost is taken when the request comes, so that no more than the limit can be under way at
     /// once, and given back when the response says that it does not count. It stays taken when
     /// there is no response: when the service fails, or the client goes away before. It is settled
-    /// as in [`settle`](Self::settle); of the two, that which is said last holds.
+    /// as in [`settle`](Self::settle), with what that says of policies that hold requests up; of the
+    /// two, that which is said last holds.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
@@ -241,6 +242,12 @@ impl Policy {
     /// come back by itself in the meantime is not given back once more. The response does not wait
     /// for any of this, and its quota headers tell what was left when the request came. When the
     /// store gives no answer then, the estimate stays.
+    ///
+    /// A policy that holds requests up, by [`max_wait`](Self::max_wait) or as a
+    /// [`leaky_bucket`](Limit::leaky_bucket) that is a queue, gives back only while nobody has taken
+    /// permits since: those who wait behind a request have been told when to go on, and who comes
+    /// next must not go on beside them. So the estimate stays of a request that another one has
+    /// followed by the time of its response.
     ///
     /// Not for [`concurrency`](Limit::concurrency), whose permits come back when a request ends.
     ///

@@ -4,6 +4,7 @@ use tower_throttle::{Key, Limit, Policy, RequestHead, ResponseHead};
 
 mod costs;
 mod crowd;
+mod held_up;
 mod late;
 mod unsettled;
 
