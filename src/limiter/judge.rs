@@ -21,13 +21,16 @@ use crate::trace::Span;
 impl Limiter {
     /// Asks all policies that are about this request, at once: what is read of the verdict, or that it
     /// takes a trip. It is read where it lies, as moving it moves room for several decisions.
+    ///
+    /// A request may be exempt for reasons of its caller, besides those that the rules know.
     #[inline]
     pub(crate) fn judge<T>(
         &self,
         request: &RequestHead<'_>,
+        is_exempt: bool,
         read: impl FnOnce(&mut Judged<'_>) -> T,
     ) -> Result<Judging<T>, Refusal> {
-        let judging = self.ask_about(request, read);
+        let judging = self.ask_about(request, is_exempt, read);
         if let Err(refusal) = &judging {
             self.report_refusal(refusal);
         }
@@ -37,6 +40,7 @@ impl Limiter {
     fn ask_about<T>(
         &self,
         request: &RequestHead<'_>,
+        is_exempt: bool,
         read: impl FnOnce(&mut Judged<'_>) -> T,
     ) -> Result<Judging<T>, Refusal> {
         if !self.is_on() {
@@ -50,7 +54,7 @@ impl Limiter {
         if is_listed(&rules.denied)? {
             return Err(Refusal::of_nobody(Unjudged::Listed));
         }
-        if rules.is_exempt(request) {
+        if is_exempt || rules.is_exempt(request) {
             return Ok(Judging::by_nobody(read));
         }
         if is_listed(&rules.allowed)? {
@@ -154,7 +158,7 @@ pub(crate) enum Judging<T> {
 }
 
 impl<T> Judging<T> {
-    pub(crate) fn by_nobody(read: impl FnOnce(&mut Judged<'_>) -> T) -> Self {
+    fn by_nobody(read: impl FnOnce(&mut Judged<'_>) -> T) -> Self {
         Self::Done(Judged::by_nobody(read))
     }
 }

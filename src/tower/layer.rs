@@ -86,8 +86,8 @@ impl RateLimitLayer {
     ///
     /// For a service that answers them itself, or has its CORS layer inside of this one. A browser
     /// sends them on its own account, and one that is denied fails the request that it asks for.
-    /// They are not limited at all then, and anybody can send them: what answers them should be
-    /// cheap.
+    /// They are not limited at all then, and anybody can send them, but for clients that are
+    /// [refused](crate::Rules::deny) by their address: what answers them should be cheap.
     ///
     /// Where the CORS layer can be *outside* of this one, that is better: it answers preflights,
     /// and browser code can see denials and quota headers (see [`QuotaHeaders`]).
@@ -126,13 +126,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Asks the limiter, unless the request is not its business.
+    /// Asks the limiter.
     pub(super) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging<Sentence>, Refusal> {
+        let is_exempt = self.skips_preflights && is_preflight(request);
         let sentence = |judged: &mut Judged<'_>| self.sentence(judged, request);
-        if self.skips_preflights && is_preflight(request) {
-            return Ok(Judging::by_nobody(sentence));
-        }
-        self.limiter.judge(request, sentence)
+        self.limiter.judge(request, is_exempt, sentence)
     }
 
     /// What the decisions mean for their request.

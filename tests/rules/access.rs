@@ -1,9 +1,14 @@
 //! Clients that are refused, and clients that are let through.
 
-use axum::http::StatusCode;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+
+use axum::extract::ConnectInfo;
+use axum::http::{Method, Request, Response, StatusCode};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     AccessList, ClientAddr, Header, HeaderCost, Key, Limit, Limiter, LimiterBuilder, MINUTE,
-    MemoryStore, Mode, OnMissingKey, Outcome, PeerAddr, Policy, Route,
+    MemoryStore, Mode, OnMissingKey, Outcome, PeerAddr, Policy, RateLimitLayer, Route,
 };
 
 use super::{App, one_a_minute};
@@ -190,6 +195,31 @@ async fn a_refused_address_is_refused_also_where_others_are_exempt() {
     assert_eq!(refused.status(), REFUSED);
     let exempt = app.get("/health", &from("203.0.113.8")).await;
     assert_eq!(exempt.status(), OK);
+}
+
+#[tokio::test]
+async fn preflights_of_a_refused_address_are_refused_also_where_they_are_skipped() {
+    let refused = forwarded(&["203.0.113.9"]);
+    let limiter = builder().deny(refused).build().unwrap();
+    let layer = RateLimitLayer::new(limiter).skip_preflights();
+    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let service = layer.layer(inner);
+    let status_from = async |address: &str| {
+        let mut preflight = Request::builder()
+            .method(Method::OPTIONS)
+            .header("origin", "https://example.com")
+            .header("access-control-request-method", "GET")
+            .header("x-forwarded-for", address)
+            .body(())
+            .unwrap();
+        let peer: SocketAddr = PROXY.parse().unwrap();
+        preflight.extensions_mut().insert(ConnectInfo(peer));
+        service.clone().oneshot(preflight).await.unwrap().status()
+    };
+    for _ in 0..3 {
+        assert_eq!(status_from("203.0.113.9").await, REFUSED);
+        assert_eq!(status_from("203.0.113.8").await, OK);
+    }
 }
 
 #[tokio::test]
