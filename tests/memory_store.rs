@@ -2,14 +2,17 @@
 //! whom it forgets when it is full.
 #![cfg(feature = "memory")]
 
+use std::convert::Infallible;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    Check, Decision, HOUR, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Outcome, Penalty,
-    Policy, SECOND, StoreErrorKind,
+    Check, Decision, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, ManualClock,
+    MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, SECOND, StoreErrorKind,
 };
 
 use self::asking::{Asked, ask};
@@ -323,6 +326,36 @@ fn a_question_that_finds_no_room_for_one_key_charges_none() {
     }
     assert_eq!(left(&known), 2);
     assert_eq!(setup.store.len(), CAPACITY);
+}
+
+/// Else whoever fills it would lift the limits of everybody for all who are new.
+#[test]
+fn a_policy_whose_new_key_finds_no_room_lifts_no_other_policys_limit() {
+    let key = Header::new("x-user");
+    for (mode, statuses) in [
+        (FailureMode::Allow, [200, 200, 200, 429]),
+        (FailureMode::Deny, [503; 4]),
+    ] {
+        let setup = Setup::with_policies([
+            Policy::new("everybody", Limit::fixed_window(9, MINUTE)),
+            Policy::new("api", Limit::gcra(1, MINUTE))
+                .by(key.clone())
+                .on_store_failure(mode),
+        ]);
+        let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+        let service = RateLimitLayer::new(setup.limiter.clone()).layer(inner);
+        let status = |user: &str| {
+            let request = Request::builder().header("x-user", user).body(()).unwrap();
+            let answer = service.clone().oneshot(request).now_or_never();
+            answer.expect("an answer at once").unwrap().status()
+        };
+        // It stays through the flood, because six more would be denied.
+        let left = setup.check_cost("everybody", Key::everybody(), 6);
+        assert_eq!(left.remaining(), 3);
+        setup.flood(0..FLOOD);
+        let newcomers = ["alice", "bob", "carol", "dave"];
+        assert_eq!(newcomers.map(status), statuses, "{mode:?}");
+    }
 }
 
 #[test]

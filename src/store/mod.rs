@@ -53,8 +53,9 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
 ///    before.
 /// 8. An error means that no decision was taken here; whether the permits were, says its
-///    [kind](crate::StoreErrorKind). Where one of several servers fails, the decisions about its keys may
-///    say so, as the failure modes of their checks have it, while the others are decided.
+///    [kind](crate::StoreErrorKind). Where one of several servers fails, or there is room for some keys
+///    only, the decisions about the keys concerned may say so, as the failure modes of their checks have
+///    it, while the others are decided.
 /// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
 ///    behind.
 /// 10. No shadow check changes what becomes of another check, whatever stands under its key: where it

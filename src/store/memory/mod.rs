@@ -50,7 +50,9 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// policies in [shadow](crate::Mode::Shadow), make room for any other. Where nothing but such keys
 /// is found, a *new* key gets no answer but
 /// [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its policy's
-/// [`FailureMode`](crate::FailureMode) decides.
+/// [`FailureMode`](crate::FailureMode) decides. Where that lets requests pass, the others that judge
+/// the request do so all the same; else nothing is taken under any of them, and each decides by its
+/// own.
 ///
 /// # Memory
 ///

@@ -10,8 +10,11 @@ use super::slot::{Fingerprint, Slot};
 use crate::algorithm::{Ask, Reading, all_enforced_fit, committed, decide};
 use crate::decision::{Decision, Decisions};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::Check;
+use crate::store::{Check, FailureMode};
 use crate::time::Micros;
+
+/// The checks whose keys find no room, and why.
+type Homeless = SmallVec<[(usize, StoreErrorKind); 1]>;
 
 /// The checks of one question, with all that they concern locked.
 pub(super) struct Together<'a> {
@@ -48,19 +51,21 @@ impl<'a> Together<'a> {
     ///
     /// # Errors
     ///
-    /// When there is no room for one of the enforced keys of a request that fits; nothing is
-    /// changed then.
+    /// When a request fits, but there is no room for one of its enforced keys, whose policy does not
+    /// let requests pass then; nothing is changed.
     pub(super) fn ask(&mut self) -> Result<Decisions, StoreError> {
         let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
             .map(|position| self.read(position))
             .collect();
         let committed = committed(self.asks(), &readings);
-        match self.let_in(&committed) {
-            Err(error) if all_enforced_fit(self.asks(), &readings) => return Err(error),
+        let mut homeless = Homeless::new();
+        if all_enforced_fit(self.asks(), &readings) {
+            homeless = self.let_in(&committed)?;
+        } else {
             // It is denied all the same, only that a denial is not counted that has no key yet.
-            Ok(()) | Err(_) => {}
+            self.let_in_each(&committed, false);
         }
-        let homeless = self.let_shadows_in(&committed);
+        homeless.extend(self.let_in_each(&committed, true));
         for (position, _) in committed
             .iter()
             .enumerate()
@@ -110,25 +115,31 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Lets in every new enforced key that is about to be charged, or none: a later one that finds
-    /// no room must not leave an earlier one charged.
-    fn let_in(&mut self, committed: &[bool]) -> Result<(), StoreError> {
+    /// Lets in every new enforced key that is about to be charged; those that find no room, and whose
+    /// policies let requests pass then. Or none: a later one that must not miss must not leave an
+    /// earlier one charged.
+    fn let_in(&mut self, committed: &[bool]) -> Result<Homeless, StoreError> {
         let mut entered: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut homeless = Homeless::new();
         for position in self.entering(committed, false) {
-            if let Err(error) = self.insert(position) {
-                for position in entered {
-                    self.locked[self.places[position]].remove(self.fingerprints[position]);
+            let may_pass = self.checks[position].on_store_failure == FailureMode::Allow;
+            match self.insert(position) {
+                Ok(()) => entered.push(position),
+                Err(error) if may_pass => homeless.push((position, error.kind())),
+                Err(error) => {
+                    for position in entered {
+                        self.locked[self.places[position]].remove(self.fingerprints[position]);
+                    }
+                    return Err(error);
                 }
-                return Err(error);
             }
-            entered.push(position);
         }
-        Ok(())
+        Ok(homeless)
     }
 
-    /// Lets in the new keys of checks in shadow, each for itself; those that find no room.
-    fn let_shadows_in(&mut self, committed: &[bool]) -> SmallVec<[(usize, StoreErrorKind); 1]> {
-        let entering = self.entering(committed, true).into_iter();
+    /// Lets in new keys, each for itself; those that find no room.
+    fn let_in_each(&mut self, committed: &[bool], is_shadow: bool) -> Homeless {
+        let entering = self.entering(committed, is_shadow).into_iter();
         entering
             .filter_map(|position| Some((position, self.insert(position).err()?.kind())))
             .collect()
@@ -184,7 +195,7 @@ mod tests {
     use crate::decision::Outcome;
     use crate::key::Key;
     use crate::limit::Limit;
-    use crate::store::{FailureMode, PolicyId};
+    use crate::store::PolicyId;
     use crate::time::MINUTE;
 
     const NOW: Micros = Micros::new(1_000_000);
