@@ -14,7 +14,8 @@ use crate::limiter::Limiter;
 ///
 /// For workers that call somebody else's API: over a `RedisStore` all of them, in whatever process,
 /// hold to one limit together. Works on any tower service, whatever its requests are. Nothing is
-/// denied; who wants to send waits until the service is ready.
+/// denied; who wants to send waits until the service is ready, though not for a policy in
+/// [shadow](crate::Mode::Shadow).
 ///
 /// ```
 /// use std::convert::Infallible;
