@@ -32,7 +32,7 @@ local function text_of(number)
 end
 
 local function is_foreign(text)
-  return type(text) == "string" and not string.find(text, "^%d+$")
+  return type(text) == "string" and not string.find(text, "^[1-9]%d*$")
 end
 
 -- Raises an error at a key that fails; called again, it goes on behind that.

@@ -86,7 +86,9 @@ local are_whole = string.find(table.concat(texts), "^%d*$")
 for at = 1, #KEYS do
   local text, debt = texts[at], 0
   if text ~= "" then
-    debt = (are_whole or string.find(text, "^%d+$")) and text - now
+    -- INCRBY takes none that begins with a zero, and would say so after others were written.
+    local is_ours = (are_whole or string.find(text, "^%d+$")) and string.byte(text) ~= 48
+    debt = is_ours and text - now
   elseif is_foreign(at) then
     debt = false
   end

@@ -186,6 +186,30 @@ async fn what_nobody_owes_in_shadow_is_none_of_ours_and_what_stands_beside_it_is
     assert_eq!(taken_of_all(&stage)[0], 40);
 }
 
+/// The script for everything takes it for a number, and the server's counting does not.
+#[tokio::test]
+async fn a_number_with_zeros_before_it_is_judged_and_what_stands_beside_it_is_taken_once() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let paid_us = stage.clock.now().get() + HOUR.as_micros() as u64;
+    for asked in [1, 40] {
+        let before = taken_of_all(&stage)[0];
+        let padded = format!("00{paid_us}");
+        let client = key("client", "alice");
+        let _: () = query(&stage, "SET", &[&client, &padded, "EX", "3600"]);
+        let takes = (0..asked).map(|_| {
+            take(
+                &stage,
+                &[("all", "all", PLENTY, 1), ("client", "alice", LIMIT, 1)],
+            )
+        });
+        let answers = join_all(takes).await.into_iter().map(Result::unwrap);
+        let let_in = answers.filter(|decisions| is_allowed(decisions)).count();
+        assert_eq!(let_in, asked.min(2));
+        assert_eq!(taken_of_all(&stage)[0] - before, let_in as u64);
+    }
+}
+
 #[tokio::test]
 async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     let stage = Stage::start().await;

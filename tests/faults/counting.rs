@@ -109,6 +109,50 @@ async fn a_thousand_questions_that_were_given_up_are_counted_once_each() {
     assert_eq!(counted.taken(), ATTEMPTS, "sent again later");
 }
 
+/// A reply that no script of ours gives, or an error by words of somebody between, says nothing of what ran.
+#[tokio::test]
+async fn a_question_whose_reply_is_no_answer_is_counted_once() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let limit = || Limit::gcra(100, DAY);
+    let policies = [
+        ("plain", Policy::new("plain", limit())),
+        ("any", Policy::new("any", Limit::fixed_window(100, DAY))),
+        ("rates", Policy::new("rates", limit().and(1_000, 2 * DAY))),
+        ("one", Policy::new("one", limit()).group("group")),
+    ];
+    for (number, reply) in [
+        &b"+OK\r\n"[..],
+        b"$-1\r\n",
+        b":-7\r\n",
+        b"$5\r\nhello\r\n",
+        b"*1\r\n:-7\r\n",
+        b"*2\r\n+a\r\n:-7\r\n",
+        b"-ERR Connection reset by peer\r\n",
+        b"-upstream failure\r\n",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let subject = number as u64;
+        for (name, policy) in &policies {
+            // One with a circuit breaker that has seen no failure.
+            let store = RedisStore::connect(&proxy.url()).await.unwrap();
+            let limiter = Limiter::builder(store).policy(policy.clone());
+            let limiter = limiter.timeout(10 * SECOND).build().unwrap();
+            limiter.check(name, "warm").await.unwrap();
+            proxy.set(Way::Garble(reply));
+            let decision = limiter.check(name, subject).await.unwrap();
+            proxy.set(Way::Pass);
+            let told = String::from_utf8_lossy(reply);
+            let failure = decision.store_failure();
+            assert_eq!(failure, Some(StoreErrorKind::BadReply), "{name}: {told}");
+            let left = limiter.peek(name, subject).await.unwrap().remaining();
+            assert_eq!(left, 99, "{name}: {told}");
+        }
+    }
+}
+
 /// One at a time, each on a connection of its own.
 #[tokio::test]
 async fn a_question_is_not_asked_again_on_the_next_connection() {

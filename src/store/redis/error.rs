@@ -148,12 +148,22 @@ pub(super) fn is_demoted(error: &RedisError) -> bool {
     says(error, "READONLY") || says(error, "MASTERDOWN")
 }
 
+/// What a script for some questions says of a value that it cannot read: that it is none of ours, or what
+/// it was about to do with it.
+const OTHER_FORM: [&str; 5] = [
+    "foreign value",
+    "WRONGTYPE",
+    "attempt to perform arithmetic",
+    "value is not an integer",
+    "would overflow",
+];
+
 /// Whether a script for some questions has met a value that it cannot read, and so has done nothing: the
-/// script for everything can, or tells what is wrong with it.
+/// script for everything can, or tells what is wrong with it. Of an error by any other words it is not known
+/// whether anything ran: a proxy says so, too, that it has lost its server.
 pub(super) fn is_other_form(error: &RedisError) -> bool {
     let is_servers = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
-    let kinds = [StoreErrorKind::ForeignValue, StoreErrorKind::BadReply];
-    is_servers && !is_no_script(error) && kinds.contains(&of_server(error))
+    is_servers && OTHER_FORM.iter().any(|text| says(error, text))
 }
 
 /// What an error means for a decision.
@@ -210,6 +220,28 @@ mod tests {
         }
         let busy = answered("BUSY Redis is busy running a script.");
         assert!(!is_connection_lost(&busy));
+    }
+
+    #[test]
+    fn only_what_a_script_says_of_a_value_is_another_form() {
+        for line in [
+            "ERR user_script:19: attempt to perform arithmetic on a string value script: 0123, on \
+             @user_script:19.",
+            "ERR Error running script (call to f_0123): @user_script:1: foreign value",
+            "ERR value is not an integer or out of range script: 0123, on @user_script:23.",
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: 0123",
+        ] {
+            assert!(is_other_form(&answered(line)), "{line}");
+        }
+        for line in [
+            "ERR Connection reset by peer",
+            "ERR upstream failure",
+            "upstream disconnected",
+            "BUSY Redis is busy running a script.",
+            "NOSCRIPT No matching script. Please use EVAL.",
+        ] {
+            assert!(!is_other_form(&answered(line)), "{line}");
+        }
     }
 
     #[test]

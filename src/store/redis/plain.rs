@@ -5,9 +5,11 @@ use std::sync::LazyLock;
 use redis::{Cmd, Value};
 
 use super::keys::Prefix;
+use super::reply::bad;
 use super::script::{Script, Scripted};
 use super::take::Take;
 use crate::algorithm::PlainTake;
+use crate::error::StoreError;
 use crate::time::Micros;
 
 pub(super) const TEXT: &str = include_str!("../../../lua/plain.lua");
@@ -54,10 +56,23 @@ impl Scripted for Alone {
     }
 }
 
-/// The debt that a script replies; `None` of anything else.
-pub(super) fn debt(reply: &Value) -> Option<u64> {
+/// The debt that a script replies; `None` of one that nobody can owe, with which nothing was taken.
+///
+/// # Errors
+///
+/// Anything else: the permits may have been taken, and are not asked for again.
+pub(super) fn debt(reply: &Value) -> Result<Option<u64>, StoreError> {
     match reply {
-        Value::Int(debt_us @ 0..MOST_DEBT_US) => Some(debt_us.unsigned_abs()),
-        _ => None,
+        Value::Int(debt_us @ 0..MOST_DEBT_US) => Ok(Some(debt_us.unsigned_abs())),
+        Value::Int(MOST_DEBT_US..) => Ok(None),
+        _ => Err(bad("no debt")),
+    }
+}
+
+/// The same of a script that has an answer for a key of another form, of which it has taken nothing.
+pub(super) fn debt_unless_foreign(reply: &Value) -> Result<Option<u64>, StoreError> {
+    match reply {
+        Value::Int(-1) => Ok(None),
+        reply => debt(reply),
     }
 }

@@ -119,7 +119,10 @@ impl AskedTogether for PlainBatch {
             let take = self.keys[key].runs[run].take;
             match &debts[key][run] {
                 Value::ServerError(error) => Err(of_question(error.clone().into())),
-                debt => Ok(plain::debt(debt).map(|debt| take.read_behind(debt, place.behind))),
+                debt => {
+                    let debt = plain::debt_unless_foreign(debt)?;
+                    Ok(debt.map(|debt| take.read_behind(debt, place.behind)))
+                }
             }
         });
         Ok(read.collect())

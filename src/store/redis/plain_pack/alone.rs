@@ -49,7 +49,8 @@ impl Alone {
     pub(super) fn read(reply: &Value, takes: usize) -> Result<Option<Owed>, StoreError> {
         match reply {
             Value::Array(debts) if debts.len() == takes => {
-                let debts: Option<Debts> = debts.iter().map(plain::debt).collect();
+                let debts = debts.iter().map(plain::debt);
+                let debts = debts.collect::<Result<Option<Debts>, _>>()?;
                 Ok(debts.map(|debts| Owed { debts, behind: 0 }))
             }
             Value::Int(-1) => Ok(None),

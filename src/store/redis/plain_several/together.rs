@@ -127,7 +127,8 @@ impl AskedTogether for Together {
             if let Some(Value::ServerError(error)) = answer.first() {
                 return Err(of_question(error.clone().into()));
             }
-            let debts: Option<Debts> = answer.iter().map(plain::debt).collect();
+            let debts = answer.iter().map(plain::debt_unless_foreign);
+            let debts = debts.collect::<Result<Option<Debts>, _>>()?;
             Ok(debts.map(|debts| Owed {
                 debts,
                 behind: *behind,
