@@ -2,6 +2,7 @@
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod breaker;
+mod idle;
 mod leases;
 mod modes;
 mod notes;

@@ -93,15 +93,15 @@ impl Connector {
     }
 
     async fn make(&self) -> Result<MultiplexedConnection, StoreError> {
-        match self {
-            Self::Pool(pool) => {
-                let connection = pool.get().await.map_err(of_pool)?;
-                Ok(Connection::take(connection))
-            }
-            Self::Sentinel(masters) => masters.connect().await,
+        let mut connection = match self {
+            Self::Pool(pool) => Connection::take(pool.get().await.map_err(of_pool)?),
+            Self::Sentinel(masters) => masters.connect().await?,
             #[cfg(feature = "deadpool-sentinel")]
-            Self::SentinelPool(pool) => super::sentinel::from_pool(pool).await,
-        }
+            Self::SentinelPool(pool) => super::sentinel::from_pool(pool).await?,
+        };
+        // Also on one of a user's pool: a reply that its client does not wait for would look like an answer.
+        connection.set_response_timeout(RESPONSE_TIMEOUT);
+        Ok(connection)
     }
 }
 

@@ -17,6 +17,9 @@ const MOST_UNANSWERED: u32 = 3;
 /// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
 /// new connections than failures do.
 const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+/// After so long without an answer the connection may have been closed, by the server or by somebody between,
+/// without anybody having seen it.
+const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Held {
     connection: MultiplexedConnection,
@@ -97,18 +100,32 @@ impl Held {
         Ok(())
     }
 
+    /// The same before a question on a connection that was idle. Where it was closed meanwhile, that shows
+    /// now, and not by a question of which nobody knows then whether it ran.
+    pub(super) async fn wake(&self) -> RedisResult<()> {
+        let waiting = Waiting(self);
+        let beat = self.beat().await;
+        waiting.answered();
+        beat
+    }
+
     fn has_answered(&self) {
         self.answered_ms.store(self.age_ms(), Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        let silent_ms = || {
-            self.age_ms()
-                .saturating_sub(self.answered_ms.load(Ordering::Relaxed))
-        };
         self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
-            && u128::from(silent_ms()) >= LONGEST_SILENCE.as_millis()
+            && self.is_silent_for(LONGEST_SILENCE)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_silent_for(IDLE)
+    }
+
+    fn is_silent_for(&self, time: Duration) -> bool {
+        let answered_ms = self.answered_ms.load(Ordering::Relaxed);
+        u128::from(self.age_ms().saturating_sub(answered_ms)) >= time.as_millis()
     }
 
     fn age_ms(&self) -> u64 {

@@ -128,7 +128,7 @@ impl Shared {
         }
         let held = match self.live() {
             Some(held) => held,
-            None => Box::pin(self.held()).await.map_err(Failed::NotAsked)?,
+            None => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
         };
         let reply = held.ask(question, is_asking).await;
         self.heard(&held, &reply);
@@ -162,8 +162,19 @@ impl Shared {
     /// The held connection, as far as it is known to be of use.
     fn live(&self) -> Option<Arc<Held>> {
         match &*self.link.borrow() {
-            Link::Up(held) if !held.is_dead() => Some(Arc::clone(held)),
+            Link::Up(held) if !held.is_dead() && !held.is_idle() => Some(Arc::clone(held)),
             _ => None,
+        }
+    }
+
+    /// The held connection, once one that was idle has shown that it is not closed.
+    async fn woken(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
+        loop {
+            let held = self.held().await?;
+            if !held.is_idle() {
+                return Ok(held);
+            }
+            self.heard(&held, &held.wake().await);
         }
     }
 

@@ -11,19 +11,13 @@ use crate::error::{StoreError, StoreErrorKind};
 
 impl Lane {
     /// Ends when the server answers again within this time. Sees to it that there is a connection,
-    /// and asks on it, again and again; not when a login was refused, which does not mend itself.
+    /// and asks on it, again and again. Where a login is refused, nobody waits for this meanwhile.
     pub(in crate::store::redis) async fn recovered(self, within: Duration) {
         loop {
-            match self.0.held().await {
-                Ok(held) => {
-                    if self.0.beats(&held, within).await {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == StoreErrorKind::Configuration => {
-                    return std::future::pending().await;
-                }
-                Err(_) => {}
+            if let Ok(held) = self.0.held().await
+                && self.0.beats(&held, within).await
+            {
+                return;
             }
             if let Some(next) = self.0.look_again_at() {
                 tokio::time::sleep_until(next).await;
