@@ -133,6 +133,30 @@ async fn over_a_cluster_a_limit_is_handed_out_in_few_commands_and_to_the_permit(
     assert_eq!(remaining().await, 4_000);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_counts_what_the_process_holds() {
+    let server = Server::start();
+    let limit = Limit::fixed_window(100_000, DAY);
+    let lease = QuotaLease::new().max_age(MINUTE);
+    let limiter = process(&server, Policy::new("hot", limit).quota_lease(lease)).await;
+    let other = process(&server, Policy::new("hot", limit)).await;
+    let remaining = async |limiter: &Limiter| {
+        let look = limiter.peek("hot", "everybody").await.unwrap();
+        look.remaining()
+    };
+    let give_up = tokio::time::Instant::now() + 20 * SECOND;
+    let mut left = 100_000;
+    loop {
+        left -= storm(&limiter, 8, 20).await;
+        // A batch that is on its way is not held yet.
+        let is_held = remaining(&other).await < left;
+        if is_held && remaining(&limiter).await == left {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < give_up, "{left}");
+    }
+}
+
 /// A background task of a process that is gone asks Redis for nothing.
 #[tokio::test]
 async fn a_limiter_that_ends_gives_back_what_is_left() {

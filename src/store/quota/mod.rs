@@ -96,8 +96,8 @@ impl<S: Store> Leased<S> {
             })
             .collect();
         let answer = shared.inner.ask(&checks);
-        match checks.first() {
-            Some(look) if checks.len() == 1 && look.action == Action::look() => {
+        match &checks[..] {
+            [look] if is_look(look) => {
                 let now = shared.clock.now();
                 let held = shared
                     .table
@@ -137,6 +137,11 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         && take.patience == Patience::None
         && !check.is_shadow
         && check.algorithm.can_be_late()
+}
+
+/// Whether it only looks, for good or not: nothing is taken that could be given back.
+fn is_look(check: &Check<'_>) -> bool {
+    matches!(check.action, Action::Take(take) if take.cost == 0)
 }
 
 /// The same answer, which tells also of the permits that are held here.

@@ -157,8 +157,10 @@ async fn what_remains_is_what_is_held_here_and_what_the_store_has() {
         assert_eq!(decision.limit(), 10_000);
         assert!(decision.reset_after() <= MINUTE);
         settle().await;
-        let look = ask(&process, &subject, Action::look()).await.unwrap();
-        assert_eq!(look.remaining(), 10_000 - used);
+        for action in [Action::look(), Action::spend(0)] {
+            let look = ask(&process, &subject, action).await.unwrap();
+            assert_eq!(look.remaining(), 10_000 - used);
+        }
         advance(Duration::from_micros(100)).await;
     }
     let held = 9_000 - fleet.look(&subject).remaining();
