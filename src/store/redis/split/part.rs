@@ -153,11 +153,14 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
         return Some(Action::Release(lease));
     }
     let (permits, receipt) = (take.cost, decision.receipt);
-    // Others who wait behind it have been told when to go on.
-    let is_queued = check.algorithm.delays() || take.patience != Patience::None;
+    // Others who have taken permits behind it were told when theirs come, or hold them to be handed out
+    // later: what is given back from under those would be there twice.
+    let may_be_late = check.algorithm.delays()
+        || take.patience != Patience::None
+        || check.check().policy.quota_lease().is_some();
     match permits {
         0 => None,
-        _ if is_queued => Some(Action::Cancel { permits, receipt }),
+        _ if may_be_late => Some(Action::Cancel { permits, receipt }),
         _ => Some(Action::Refund { permits, receipt }),
     }
 }
