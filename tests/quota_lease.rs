@@ -10,7 +10,7 @@ use support::cluster::Cluster;
 use support::redis::Server;
 use tower_throttle::{
     ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, Penalty, Policy, QuotaLease, RedisStore,
-    ResponseHead, SECOND, per_second,
+    ResponseHead, Rules, SECOND, per_second,
 };
 
 async fn process(server: &Server, policy: Policy) -> Limiter {
@@ -154,6 +154,36 @@ async fn a_look_counts_what_the_process_holds() {
             break;
         }
         assert!(tokio::time::Instant::now() < give_up, "{left}");
+    }
+}
+
+/// Which has a key of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
+    let server = Server::start();
+    let limit = Limit::fixed_window(100_000, DAY);
+    let grouped = || leased(limit).group("clients");
+    let limiter = process(&server, leased(limit)).await;
+    let alone = process(&server, Policy::new("hot", limit)).await;
+    let of_group = process(&server, Policy::new("hot", limit).group("clients")).await;
+    let before = storm(&limiter, 8, 200).await;
+    limiter.replace(Rules::new().policies([grouped()])).unwrap();
+    let since = storm(&limiter, 8, 200).await;
+    drop(limiter);
+    let remaining = async |limiter: &Limiter| {
+        let look = limiter.peek("hot", "everybody").await.unwrap();
+        look.remaining()
+    };
+    let expected = [100_000 - before, 100_000 - since];
+    let give_up = tokio::time::Instant::now() + 20 * SECOND;
+    loop {
+        let left = [remaining(&alone).await, remaining(&of_group).await];
+        if left == expected {
+            break;
+        }
+        let is_late = tokio::time::Instant::now() >= give_up;
+        assert!(!is_late, "{left:?} and not {expected:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

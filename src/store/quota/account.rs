@@ -53,6 +53,14 @@ impl Account {
         !self.batches.is_empty() || self.supply.is_awaited()
     }
 
+    /// Whether it holds what such a check takes, and from where that takes it.
+    fn is_of(&self, check: &Check<'_>) -> bool {
+        let own = self.check.check();
+        own.algorithm == check.algorithm
+            && own.policy.quota_lease() == check.policy.quota_lease()
+            && own.policy.group() == check.policy.group()
+    }
+
     /// Hands out permits if there are enough.
     pub(super) fn spend(
         &mut self,
@@ -62,7 +70,7 @@ impl Account {
         now: Micros,
     ) -> Spent {
         let mut returned = self.settled(now);
-        if self.check.algorithm != check.algorithm || self.supply.lease() != lease {
+        if !self.is_of(check) {
             returned.extend(self.close());
             *self = Self {
                 supply: self.supply.anew(lease),
@@ -85,8 +93,11 @@ impl Account {
         }
     }
 
-    /// The permits that can be handed out now.
-    pub(super) fn look(&mut self, now: Micros) -> u32 {
+    /// The permits that can be handed out now to such a check.
+    pub(super) fn look(&mut self, check: &Check<'_>, now: Micros) -> u32 {
+        if !self.is_of(check) {
+            return 0;
+        }
         for batch in &mut self.batches {
             batch.lapse(&self.check.algorithm, now);
         }

@@ -101,7 +101,7 @@ impl<S: Store> Leased<S> {
                 let now = shared.clock.now();
                 let held = shared
                     .table
-                    .find(look.fingerprint(), |account| account.look(now));
+                    .find(look.fingerprint(), |account| account.look(look, now));
                 with_held(answer, held.unwrap_or(0), look)
             }
             _ => answer,

@@ -94,6 +94,24 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 501);
 }
 
+/// A store may keep what a group has used in another place.
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_a_policy_whose_group_was_changed_is_given_back() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let old = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    warm_up(&process, &old, 500).await;
+    let mut new = old.clone();
+    new.policy = new.policy.in_group("clients");
+    let held = 9_500 - fleet.look(&old).remaining();
+    assert!(held > 0);
+    let look = ask(&process, &new, Action::look()).await.unwrap();
+    assert_eq!(look.remaining(), 9_500 - held);
+    assert!(in_hand(&process, &new, 1).is_none());
+    settle().await;
+    assert_eq!(fleet.look(&old).remaining(), 9_500);
+}
+
 /// As a request does that goes away while another policy holds it up.
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
