@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::batch::Batch;
 use super::lease::QuotaLease;
-use super::supply::{Refill, Supply};
+use super::supply::{Arrival, Refill, Supply};
 use crate::decision::Decision;
 use crate::store::Check;
 use crate::store::owned::OwnedCheck;
@@ -130,21 +130,22 @@ impl Account {
             .collect()
     }
 
-    /// The batch has come. One that nobody waits for any more is none.
+    /// The batch has come; whether it is to be given back.
     pub(super) fn deposit(
         &mut self,
         refill: &Refill,
         decision: &Decision,
         sent: Micros,
         now: Micros,
-    ) {
+    ) -> bool {
         let algorithm = &self.check.algorithm;
-        let is_awaited = self.supply.arrived(refill, algorithm, decision, sent, now);
-        if is_awaited && decision.is_allowed() {
+        let arrival = self.supply.arrived(refill, algorithm, decision, sent, now);
+        if matches!(arrival, Arrival::Wanted) && decision.is_allowed() {
             let age = self.supply.lease().most_age();
             let batch = Batch::new(refill.permits, *decision, sent, age);
             self.batches.push(batch);
         }
+        matches!(arrival, Arrival::Unwanted) && decision.is_allowed()
     }
 
     /// No batch has come, and why is not known.

@@ -68,22 +68,31 @@ impl<S: Store> Trip<S> {
     fn unneeded(&self, answer: &Result<Decisions, StoreError>) {
         let Ok(decisions) = answer else { return };
         let [decision] = **decisions else { return };
-        if !decision.is_allowed() {
+        if decision.is_allowed() {
+            self.give_back(&decision);
+        } else {
             self.deposit(&decision);
-            return;
         }
+    }
+
+    fn deposit(&self, decision: &Decision) {
+        let now = self.shared.clock.now();
+        let deposit =
+            |account: &mut Account| account.deposit(&self.refill, decision, self.sent, now);
+        // Who is let go of by the table waits for nothing.
+        let is_unwanted = self.shared.table.find(self.key, deposit);
+        if is_unwanted.unwrap_or(false) {
+            self.give_back(decision);
+        }
+    }
+
+    /// By the check that took it: how the subject is asked about may have changed since.
+    fn give_back(&self, decision: &Decision) {
         let back = Action::Cancel {
             permits: self.refill.permits,
             receipt: decision.receipt,
         };
         self.shared.give_back([self.check.with_action(back)]);
-    }
-
-    fn deposit(&self, decision: &Decision) {
-        let now = self.shared.clock.now();
-        self.shared.table.find(self.key, |account| {
-            account.deposit(&self.refill, decision, self.sent, now)
-        });
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Supply {
     latency: Latency,
     /// When no more than so many are left, more are taken.
     low: u32,
-    awaited: Option<Ticket>,
+    awaited: Option<Awaited>,
     tickets: u32,
     /// The most that is asked for, since more was denied.
     ceiling: u32,
@@ -25,9 +25,27 @@ pub(super) struct Supply {
     used_at: Micros,
 }
 
+/// A batch on its way.
+#[derive(Clone, Copy)]
+struct Awaited {
+    ticket: Ticket,
+    /// Whether it is handed out when it comes.
+    is_wanted: bool,
+}
+
 /// Tells a batch that is on its way from those that nobody waits for any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ticket(u32);
+
+/// What becomes of a batch that has come.
+pub(super) enum Arrival {
+    /// It is handed out.
+    Wanted,
+    /// It is given back: it is of no use any more.
+    Unwanted,
+    /// Nobody waits for it: what it was taken of was forgotten.
+    Forgotten,
+}
 
 /// A batch that is to be asked for.
 pub(super) struct Refill {
@@ -51,10 +69,15 @@ impl Supply {
         }
     }
 
-    /// One that knows nothing yet, and does not take for its own what is on its way to this one.
+    /// One that knows nothing yet, and only waits for what is on its way to this one, to give it back.
     pub(super) fn anew(&self, lease: QuotaLease) -> Self {
+        let unwanted = |awaited| Awaited {
+            is_wanted: false,
+            ..awaited
+        };
         Self {
             tickets: self.tickets,
+            awaited: self.awaited.map(unwanted),
             ..Self::new(lease)
         }
     }
@@ -105,12 +128,14 @@ impl Supply {
         let permits = prospect.permits()?;
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = Ticket(self.tickets);
-        self.awaited = Some(ticket);
+        self.awaited = Some(Awaited {
+            ticket,
+            is_wanted: true,
+        });
         Some(Refill { ticket, permits })
     }
 
-    /// The store's decision about a batch has come; whether it was waited for. What any other was
-    /// taken of was forgotten, or is counted otherwise since.
+    /// The store's decision about a batch has come.
     pub(super) fn arrived(
         &mut self,
         refill: &Refill,
@@ -118,11 +143,14 @@ impl Supply {
         decision: &Decision,
         sent: Micros,
         now: Micros,
-    ) -> bool {
-        if self.awaited != Some(refill.ticket) {
-            return false;
+    ) -> Arrival {
+        match self.has_come(refill) {
+            Some(Awaited {
+                is_wanted: true, ..
+            }) => {}
+            Some(_) => return Arrival::Unwanted,
+            None => return Arrival::Forgotten,
         }
-        self.awaited = None;
         self.used = algorithm.capacity().saturating_sub(decision.remaining);
         self.used_at = sent;
         let trip = now.saturating_sub(sent);
@@ -137,15 +165,20 @@ impl Supply {
             self.ceiling = fits.max(FEWEST_SAVED);
             self.pause(now);
         }
-        true
+        Arrival::Wanted
     }
 
     /// No batch has come, and why is not known.
     pub(super) fn missed(&mut self, refill: &Refill, now: Micros) {
-        if self.awaited == Some(refill.ticket) {
-            self.awaited = None;
+        if self.has_come(refill).is_some() {
             self.pause(now);
         }
+    }
+
+    /// Waits for this batch no longer, if it was waited for.
+    fn has_come(&mut self, refill: &Refill) -> Option<Awaited> {
+        self.awaited
+            .take_if(|awaited| awaited.ticket == refill.ticket)
     }
 
     fn pause(&mut self, now: Micros) {

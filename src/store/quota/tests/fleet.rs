@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::algorithm::{Action, Algorithm};
@@ -169,6 +170,26 @@ pub(super) async fn ask<S: Store>(
         Answer::Pending(answer) => answer.await,
     };
     decisions.map(|decisions| decisions[0])
+}
+
+/// Asks so often for one permit, without waiting for answers.
+pub(super) async fn ask_at_once<S: Store>(
+    process: &Leased<S>,
+    subject: &Subject,
+    times: u32,
+) -> JoinSet<Decision> {
+    let mut asked = JoinSet::new();
+    for _ in 0..times {
+        let answer = process.ask(&[subject.check(Action::take(1))]);
+        asked.spawn(async move {
+            match answer {
+                Answer::Ready(answer) => answer.unwrap()[0],
+                Answer::Pending(answer) => answer.await.unwrap()[0],
+            }
+        });
+    }
+    settle().await;
+    asked
 }
 
 /// The decision, if it is there without a trip.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::fleet::{Fleet, Subject, ask, in_hand, settle};
+use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
 use super::{MILLISECOND, hot, warm_up};
 use crate::algorithm::Action;
+use crate::decision::Decision;
 use crate::limit::Limit;
 use crate::store::quota::QuotaLease;
 use crate::time::{MINUTE, SECOND};
@@ -110,6 +111,29 @@ async fn a_batch_of_a_policy_whose_group_was_changed_is_given_back() {
     assert!(in_hand(&process, &new, 1).is_none());
     settle().await;
     assert_eq!(fleet.look(&old).remaining(), 9_500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let lease = Some(QuotaLease::new());
+    let old = Subject::under(Limit::fixed_window(10_000, MINUTE), lease);
+    *way.back.lock().unwrap() = DEADLINE / 2;
+    let asked = ask_at_once(&process, &old, 20).await;
+    assert!(
+        fleet.look(&old).remaining() < 10_000 - 20,
+        "none on its way"
+    );
+    let new = Subject::under(Limit::fixed_window(20_000, MINUTE), lease);
+    ask(&process, &new, Action::take(1)).await.unwrap();
+    assert!(asked.join_all().await.iter().all(Decision::is_allowed));
+    settle().await;
+    assert_eq!(fleet.look(&new).remaining(), 20_000 - 21);
+    // The next one is of the new limit.
+    *way.back.lock().unwrap() = Duration::ZERO;
+    warm_up(&process, &new, 100).await;
+    assert!(in_hand(&process, &new, 1).is_some());
 }
 
 /// As a request does that goes away while another policy holds it up.
