@@ -18,6 +18,16 @@ pub(super) struct Account {
     /// The older one is handed out first.
     batches: SmallVec<[Batch; 2]>,
     last_asked: Micros,
+    /// Resets and credits that are on their way.
+    changes: u32,
+}
+
+/// How what is held is let go of.
+#[derive(Clone, Copy)]
+pub(super) enum LetGo {
+    /// What it was taken of is forgotten in the store, too.
+    Forget,
+    GiveBack,
 }
 
 /// What becomes of a question.
@@ -41,6 +51,7 @@ impl Account {
             supply: Supply::new(lease),
             batches: SmallVec::new(),
             last_asked: Micros::ZERO,
+            changes: 0,
         }
     }
 
@@ -48,9 +59,9 @@ impl Account {
         self.last_asked
     }
 
-    /// Whether permits are held or on their way.
+    /// Whether permits are held or on their way, or what becomes of them is.
     pub(super) fn is_in_use(&self) -> bool {
-        !self.batches.is_empty() || self.supply.is_awaited()
+        !self.batches.is_empty() || self.supply.is_awaited() || self.changes > 0
     }
 
     /// Whether it holds what such a check takes, and from where that takes it.
@@ -74,6 +85,7 @@ impl Account {
             returned.extend(self.close());
             *self = Self {
                 supply: self.supply.anew(lease),
+                changes: self.changes,
                 ..Self::open(self.key, check, lease)
             };
         }
@@ -105,10 +117,31 @@ impl Account {
         good.map(Batch::left).sum()
     }
 
-    /// Lets go of all permits, without giving them back: what they were taken of is forgotten.
-    pub(super) fn forget(&mut self) {
-        self.batches.clear();
-        self.supply.forget();
+    /// Lets go of all permits, and takes none in advance until the change is there; what has to be
+    /// given back before it.
+    pub(super) fn begin_change(&mut self, how: LetGo) -> Returned {
+        self.changes += 1;
+        self.let_go(how)
+    }
+
+    /// Lets go also of what an account has that was opened in between; what is to be given back.
+    pub(super) fn end_change(&mut self, how: LetGo) -> Returned {
+        self.changes = self.changes.saturating_sub(1);
+        self.let_go(how)
+    }
+
+    fn let_go(&mut self, how: LetGo) -> Returned {
+        match how {
+            LetGo::Forget => {
+                self.supply.forget();
+                self.batches.clear();
+                Returned::new()
+            }
+            LetGo::GiveBack => {
+                self.supply.wants_none();
+                self.close()
+            }
+        }
     }
 
     /// Gives back what is too old, or what nobody asks for any more.
@@ -186,7 +219,7 @@ impl Account {
     /// The batch to ask for now, if any.
     fn refill(&mut self, held: u32, cost: u32, now: Micros) -> Option<Refill> {
         let is_full = self.batches.len() == self.batches.inline_size();
-        if is_full {
+        if is_full || self.changes > 0 {
             return None;
         }
         self.supply.refill(&self.check.algorithm, held, cost, now)

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::account::{Account, Spent};
+use self::account::{Account, Returned, Spent};
+use self::change::Change;
 use self::shared::Shared;
 use super::{Answer, Check, Recovered, Store};
 use crate::algorithm::{Action, Patience};
@@ -15,6 +16,7 @@ use crate::time::{Clock, SinceStart};
 
 mod account;
 mod batch;
+mod change;
 mod demand;
 mod latency;
 mod lease;
@@ -80,31 +82,33 @@ impl<S: Store> Leased<S> {
 
     fn hand_on(&self, checks: &[Check<'_>]) -> Answer {
         let shared = &self.0;
-        let checks: SmallVec<[Check<'_>; 4]> = checks
-            .iter()
-            .map(|check| match (check.policy.quota_lease(), check.action) {
-                (Some(_), Action::Reset | Action::Credit { .. }) => {
-                    shared.table.find(check.fingerprint(), Account::forget);
-                    *check
-                }
-                // For the reason that is said of batches.
-                (Some(_), Action::Refund { permits, receipt }) => Check {
-                    action: Action::Cancel { permits, receipt },
-                    ..*check
-                },
-                _ => *check,
-            })
-            .collect();
-        let answer = shared.inner.ask(&checks);
-        match &checks[..] {
-            [look] if is_look(look) => {
+        let is_leased = |check: &&Check<'_>| check.policy.quota_lease().is_some();
+        let mut returned = Returned::new();
+        let begin = |check| Change::begin(shared, check, &mut returned);
+        let changes: SmallVec<[Change<S>; 1]> =
+            checks.iter().filter(is_leased).filter_map(begin).collect();
+        let checks: SmallVec<[Check<'_>; 4]> = checks.iter().map(without_refund).collect();
+        let answer = if returned.is_empty() {
+            shared.inner.ask(&checks)
+        } else {
+            Answer::Pending(Shared::ask_after(shared, returned, &checks))
+        };
+        match (answer, &checks[..]) {
+            (Answer::Pending(answer), _) if !changes.is_empty() => {
+                Answer::Pending(Box::pin(async move {
+                    let answer = answer.await;
+                    drop(changes);
+                    answer
+                }))
+            }
+            (answer, [look]) if is_look(look) => {
                 let now = shared.clock.now();
                 let held = shared
                     .table
                     .find(look.fingerprint(), |account| account.look(look, now));
                 with_held(answer, held.unwrap_or(0), look)
             }
-            _ => answer,
+            (answer, _) => answer,
         }
     }
 }
@@ -137,6 +141,18 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         && take.patience == Patience::None
         && !check.is_shadow
         && check.algorithm.can_be_late()
+}
+
+/// The same check, which does not refund what was taken under a quota lease, for the reason that is said
+/// of batches.
+fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
+    let action = match check.action {
+        Action::Refund { permits, receipt } if check.policy.quota_lease().is_some() => {
+            Action::Cancel { permits, receipt }
+        }
+        action => action,
+    };
+    Check { action, ..*check }
 }
 
 /// Whether it only looks, for good or not: nothing is taken that could be given back.

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::account::Returned;
 use super::table::Table;
-use crate::store::owned::OwnedCheck;
-use crate::store::{Answer, PendingAnswer, Store};
+use crate::store::owned::{OwnedCheck, of_each};
+use crate::store::{Answer, Check, PendingAnswer, Store};
 use crate::time::Clock;
 
 /// How often it is looked after batches while there are any.
@@ -38,29 +39,48 @@ impl<S: Store> Shared<S> {
 
     /// Gives permits back, without waiting for the answers.
     pub(super) fn give_back(&self, returned: impl IntoIterator<Item = OwnedCheck>) {
-        let mut trips: Vec<PendingAnswer> = returned
-            .into_iter()
-            .filter_map(|owned| match self.inner.ask(&[owned.check()]) {
-                Answer::Pending(answer) => Some(answer),
-                Answer::Ready(_) => None,
-            })
-            .collect();
+        let trips = self.trips(returned);
         if trips.is_empty() {
             return;
         }
-        let deadline = self.deadline;
         // Outside of any runtime they come back with time.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move {
-                for trip in &mut trips {
-                    // One after the other: they are in no hurry. A store that does not answer is left
-                    // alone.
-                    if !matches!(tokio::time::timeout(deadline, trip).await, Ok(Ok(_))) {
-                        return;
-                    }
-                }
-            });
+            runtime.spawn(each(trips, self.deadline));
         }
+    }
+
+    /// Gives permits back before something is asked that has to find them there.
+    pub(super) fn ask_after(
+        this: &Arc<Self>,
+        returned: Returned,
+        checks: &[Check<'_>],
+    ) -> PendingAnswer {
+        let (shared, trips) = (Arc::clone(this), this.trips(returned));
+        let checks = of_each(checks, OwnedCheck::of);
+        Box::pin(async move {
+            each(trips, shared.deadline).await;
+            let answer = {
+                let checks: SmallVec<[Check<'_>; 1]> =
+                    checks.iter().map(OwnedCheck::check).collect();
+                shared.inner.ask(&checks)
+            };
+            match answer {
+                Answer::Ready(answer) => answer,
+                Answer::Pending(answer) => answer.await,
+            }
+        })
+    }
+
+    /// What gives permits back.
+    fn trips(&self, returned: impl IntoIterator<Item = OwnedCheck>) -> Vec<PendingAnswer> {
+        let asked =
+            returned
+                .into_iter()
+                .filter_map(|owned| match self.inner.ask(&[owned.check()]) {
+                    Answer::Pending(answer) => Some(answer),
+                    Answer::Ready(_) => None,
+                });
+        asked.collect()
     }
 
     /// Sees to it that somebody looks after the batches, for as long as there are any. Called on a
@@ -85,6 +105,16 @@ impl<S: Store> Shared<S> {
         });
         self.give_back(returned);
         is_in_use
+    }
+}
+
+/// One after the other: of a limit that keeps a debt, what was taken before is given back only after what
+/// was taken behind it. A store that does not answer is left alone.
+async fn each(trips: Vec<PendingAnswer>, deadline: Duration) {
+    for trip in trips {
+        if !matches!(tokio::time::timeout(deadline, trip).await, Ok(Ok(_))) {
+            return;
+        }
     }
 }
 

@@ -71,15 +71,13 @@ impl Supply {
 
     /// One that knows nothing yet, and only waits for what is on its way to this one, to give it back.
     pub(super) fn anew(&self, lease: QuotaLease) -> Self {
-        let unwanted = |awaited| Awaited {
-            is_wanted: false,
-            ..awaited
-        };
-        Self {
+        let mut anew = Self {
             tickets: self.tickets,
-            awaited: self.awaited.map(unwanted),
+            awaited: self.awaited,
             ..Self::new(lease)
-        }
+        };
+        anew.wants_none();
+        anew
     }
 
     pub(super) fn lease(&self) -> QuotaLease {
@@ -89,6 +87,13 @@ impl Supply {
     /// Whether a batch is on its way.
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited.is_some()
+    }
+
+    /// What is on its way is given back when it comes.
+    pub(super) fn wants_none(&mut self) {
+        if let Some(awaited) = &mut self.awaited {
+            awaited.is_wanted = false;
+        }
     }
 
     /// Waits for nothing any more.

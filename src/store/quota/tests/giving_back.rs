@@ -69,20 +69,6 @@ async fn what_is_not_given_back_comes_back_with_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_lets_go_of_what_is_held() {
-    let fleet = Fleet::new();
-    let (process, _) = fleet.process();
-    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
-    warm_up(&process, &subject, 500).await;
-    ask(&process, &subject, Action::Reset).await.unwrap();
-    assert!(in_hand(&process, &subject, 1).is_none());
-    settle().await;
-    drop(process);
-    settle().await;
-    assert_eq!(fleet.look(&subject).remaining(), 10_000);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();

@@ -13,6 +13,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Answer, Check, Store};
 use crate::time::{MINUTE, SECOND};
 
+mod changes;
 mod fleet;
 mod giving_back;
 mod history;

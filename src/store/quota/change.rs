@@ -1,0 +1,48 @@
+//! A reset or a credit on its way.
+
+use std::sync::Arc;
+
+use super::account::{Account, LetGo, Returned};
+use super::shared::Shared;
+use crate::algorithm::Action;
+use crate::store::{Check, Store};
+
+/// Until it is there, or nobody waits for it, nothing is taken in advance of its subject: nobody here
+/// knows which of the two the store has decided first.
+pub(super) struct Change<S: Store> {
+    shared: Arc<Shared<S>>,
+    key: u128,
+    how: LetGo,
+}
+
+impl<S: Store> Change<S> {
+    /// If the check is one; adds what has to be given back before it.
+    pub(super) fn begin(
+        shared: &Arc<Shared<S>>,
+        check: &Check<'_>,
+        returned: &mut Returned,
+    ) -> Option<Self> {
+        let how = match check.action {
+            Action::Reset => LetGo::Forget,
+            Action::Credit { .. } => LetGo::GiveBack,
+            _ => return None,
+        };
+        let key = check.fingerprint();
+        let begin = |account: &mut Account| account.begin_change(how);
+        returned.extend(shared.table.find(key, begin).unwrap_or_default());
+        Some(Self {
+            shared: Arc::clone(shared),
+            key,
+            how,
+        })
+    }
+}
+
+impl<S: Store> Drop for Change<S> {
+    fn drop(&mut self) {
+        let end = |account: &mut Account| account.end_change(self.how);
+        if let Some(returned) = self.shared.table.find(self.key, end) {
+            self.shared.give_back(returned);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Resets and credits of a subject of which permits are held.
+
+use std::time::Duration;
+
+use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
+use super::{MILLISECOND, warm_up};
+use crate::algorithm::Action;
+use crate::limit::Limit;
+use crate::store::Answer;
+use crate::store::Store as _;
+use crate::store::quota::QuotaLease;
+use crate::time::{DAY, MINUTE};
+
+const RESET: Action = Action::Reset;
+const CREDIT: Action = Action::Credit {
+    permits: 3,
+    taken_at: None,
+};
+
+fn hot() -> Subject {
+    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_lets_go_of_what_is_held() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = hot();
+    warm_up(&process, &subject, 500).await;
+    ask(&process, &subject, RESET).await.unwrap();
+    assert!(in_hand(&process, &subject, 1).is_none());
+    settle().await;
+    drop(process);
+    settle().await;
+    assert_eq!(fleet.look(&subject).remaining(), 10_000);
+}
+
+/// Else it would be credited of what nobody has used, or could not be given back any more.
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_given_back_before_a_credit() {
+    for limit in [
+        Limit::fixed_window(10_000, DAY),
+        Limit::gcra(10_000, 366 * DAY),
+    ] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let subject = Subject::under(limit, Some(QuotaLease::new()));
+        warm_up(&process, &subject, 500).await;
+        assert!(fleet.look(&subject).remaining() < 9_500);
+        *way.back.lock().unwrap() = MILLISECOND;
+        let credited = ask(&process, &subject, CREDIT).await.unwrap();
+        assert_eq!(credited.remaining(), 9_503, "{limit:?}");
+        assert!(in_hand(&process, &subject, 1).is_none());
+        assert_eq!(fleet.look(&subject).remaining(), 9_503, "{limit:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_when_something_is_credited_is_given_back() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subject = hot();
+    *way.back.lock().unwrap() = DEADLINE / 2;
+    let asked = ask_at_once(&process, &subject, 20).await;
+    assert!(
+        fleet.look(&subject).remaining() < 10_000 - 20,
+        "none on its way"
+    );
+    *way.back.lock().unwrap() = Duration::ZERO;
+    ask(&process, &subject, CREDIT).await.unwrap();
+    asked.join_all().await;
+    settle().await;
+    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 17);
+}
+
+/// Whether it was asked about before, or for the first time then.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
+    for (change, before) in [(RESET, 500), (RESET, 0), (CREDIT, 500), (CREDIT, 0)] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let subject = hot();
+        warm_up(&process, &subject, before).await;
+        *way.there.lock().unwrap() = 10 * MILLISECOND;
+        let Answer::Pending(answer) = process.ask(&[subject.check(change)]) else {
+            panic!("it takes a trip");
+        };
+        let changed = tokio::spawn(answer);
+        settle().await;
+        *way.there.lock().unwrap() = Duration::ZERO;
+        way.asked();
+        ask_at_once(&process, &subject, 20).await.join_all().await;
+        // What nobody has asked for before is not known to be changed.
+        let in_advance = way.asked().iter().any(|action| action.takes() > 1);
+        assert!(before == 0 || !in_advance, "{change:?}");
+        changed.await.unwrap().unwrap();
+        settle().await;
+        let credited = match change {
+            RESET => before + 20,
+            _ => 3,
+        };
+        let remaining = fleet.look(&subject).remaining();
+        assert_eq!(remaining, 10_000 - 20 - before + credited, "{change:?}");
+        assert!(in_hand(&process, &subject, 1).is_none());
+        // Then it goes on.
+        warm_up(&process, &subject, 100).await;
+        assert!(in_hand(&process, &subject, 1).is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
+    let (process, _) = Fleet::new().process();
+    let subject = hot();
+    warm_up(&process, &subject, 500).await;
+    for change in [RESET, CREDIT] {
+        drop(process.ask(&[subject.check(change)]));
+        assert!(in_hand(&process, &subject, 1).is_none());
+        warm_up(&process, &subject, 100).await;
+        assert!(in_hand(&process, &subject, 1).is_some());
+    }
+}
