@@ -3,6 +3,7 @@
 
 mod attack;
 mod changes;
+mod cluster;
 mod elsewhere;
 mod groups;
 mod history;

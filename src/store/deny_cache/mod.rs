@@ -35,7 +35,9 @@ mod table;
 /// What is taken, charged, given back or reset through this cache is seen at once, and so is a limit
 /// that was changed here. What other processes give back or reset is seen within the most age; until
 /// then their subject is denied as before. So it is where the store's clock steps ahead, as time is
-/// measured here.
+/// measured here; and where a question to a [cluster](crate::RedisStore#clusters) about several subjects
+/// fails, or is not waited for: who was denied one of them because of what it had taken is denied so long,
+/// though that was given back. Where another subject denied it, that is seen with its answer.
 ///
 /// # What is exact?
 ///
