@@ -80,3 +80,38 @@ async fn on_a_server_out_of_memory_those_who_are_denied_in_shadow_still_are() {
         }
     }
 }
+
+/// As while a policy is put into a group: each key counts by itself.
+#[tokio::test]
+async fn a_policy_that_is_in_a_group_for_some_shares_no_key_with_those_for_whom_it_is_not() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let alone = PolicyId::new("api");
+    let policies = [
+        alone.clone(),
+        alone.clone().in_group("group"),
+        alone.in_group("other"),
+    ];
+    for (subject, limit) in [
+        ("windows", Limit::fixed_window(10, HOUR)),
+        ("fractions", Limit::gcra(7, HOUR).burst(10)),
+        ("plain", Limit::gcra(1, HOUR).burst(10)),
+    ] {
+        let takes = (0..60).map(|number| {
+            let (stage, policy) = (&stage, &policies[number % 3]);
+            async move {
+                let decisions = answer(stage, &[check(policy, subject, limit, 1, false)]).await;
+                decisions.unwrap()[0].is_allowed()
+            }
+        });
+        let allowed = join_all(takes).await;
+        for policy in 0..3 {
+            let own = allowed.iter().skip(policy).step_by(3);
+            assert_eq!(
+                own.filter(|allowed| **allowed).count(),
+                10,
+                "{subject} {policy}"
+            );
+        }
+    }
+}

@@ -101,6 +101,13 @@ pub(super) fn fingerprint_of_key(check: &Check<'_>) -> u128 {
     check.subject.to_u128() ^ within_subject
 }
 
+/// What the state of a check is known by in this process, whether its key is its own or a group's; uniformly
+/// distributed, because the subject is.
+pub(super) fn fingerprint_of_state(check: &Check<'_>) -> u128 {
+    let group = shared_by(check).and_then(|_| check.policy.group_fingerprint());
+    check.state_fingerprint() ^ group.unwrap_or(0)
+}
+
 /// Whether its key has room for other states beside it.
 pub(super) fn shares_its_key(check: &Check<'_>) -> bool {
     let is_of_several = check.policy.further_rate().is_some() || shared_by(check).is_some();

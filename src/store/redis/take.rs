@@ -3,7 +3,7 @@
 use redis::{Cmd, Value};
 
 use super::error::is_other_form;
-use super::keys::{Prefix, shares_its_key};
+use super::keys::{Prefix, fingerprint_of_state, shares_its_key};
 use super::lane::Failed;
 use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
@@ -25,7 +25,7 @@ use crate::time::Micros;
 
 /// A take by one check. Whether that is in shadow makes no difference, as there is nothing beside it.
 pub(super) struct Take {
-    /// What its key is known by in this process.
+    /// What its state is known by in this process.
     pub(super) fingerprint: u128,
     check: OwnedCheck,
     /// What it is where one integer tells all.
@@ -51,7 +51,7 @@ impl Take {
         let is_pack = plain.is_some() && shares_its_key(check);
         (may_share && !is_pack).then(|| {
             Box::new(Self {
-                fingerprint: check.state_fingerprint(),
+                fingerprint: fingerprint_of_state(check),
                 check: OwnedCheck::of(check),
                 plain,
                 now,
