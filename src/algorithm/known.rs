@@ -22,6 +22,8 @@ impl Known {
             Outcome::Allowed if !algorithm.is_penalty() => (true, decision.delay),
             // Permits that are held come back at any time.
             Outcome::Denied | Outcome::Banned if !is_leased => (false, decision.retry_after),
+            // Waiting does not help, whatever is held.
+            Outcome::NeverFits if !is_leased => (false, Micros::new(u64::MAX)),
             _ => return None,
         };
         Some(Self {

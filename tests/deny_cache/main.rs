@@ -253,15 +253,35 @@ async fn who_is_ready_to_wait_is_answered_by_how_long() {
 }
 
 #[tokio::test]
-async fn what_the_store_cannot_answer_or_never_allows_is_not_remembered() {
+async fn what_never_fits_is_remembered_for_this_cost_and_denies_no_other() {
+    for limit in limits() {
+        let bench = Bench::new();
+        let capacity = Algorithm::try_from(&limit).unwrap().capacity();
+        let never = async {
+            for _ in 0..100 {
+                let decision = bench.take(limit, capacity + 1).await;
+                assert_eq!(decision.outcome(), Outcome::NeverFits, "{limit:?}");
+                assert_eq!(
+                    (decision.remaining(), decision.retry_after()),
+                    (capacity, None)
+                );
+            }
+        };
+        assert_eq!(bench.trips(never).await, 1, "{limit:?}");
+        assert!(bench.take(limit, capacity).await.is_allowed(), "{limit:?}");
+        let after = bench.take(limit, capacity + 1).await;
+        assert_eq!(
+            (after.outcome(), after.remaining()),
+            (Outcome::NeverFits, 0),
+            "{limit:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_cannot_answer_is_not_remembered() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
-    let never = async {
-        for _ in 0..3 {
-            assert_eq!(bench.take(limit, 2).await.outcome(), Outcome::NeverFits);
-        }
-    };
-    assert_eq!(bench.trips(never).await, 3);
     bench.take(limit, 1).await;
     drop(bench.begin(limit, Action::take(1)));
     let dropped = bench.trips(bench.take(limit, 0)).await;

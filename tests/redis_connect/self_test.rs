@@ -139,6 +139,18 @@ async fn a_node_of_a_cluster_is_told_from_a_single_server() {
     }
 }
 
+#[tokio::test]
+async fn a_cluster_that_does_not_serve_all_slots_is_told_as_such() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]);
+    let mut add = redis::cmd("CLUSTER");
+    add.arg("ADDSLOTS").arg((0..16_000).collect::<Vec<_>>());
+    server.query::<()>(add);
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let error = RedisStore::connect(&url).await.unwrap_err();
+    let told = told(&error);
+    assert!(told.contains("some slots of which nobody serves"), "{told}");
+}
+
 /// Trying it is no use of it.
 #[tokio::test]
 async fn a_server_that_is_full_is_found_at_start_up() {

@@ -162,12 +162,10 @@ impl Denials {
         let Action::Take(take) = &check.action else {
             return None;
         };
-        // It outlasts every wait, so it is what a rejection is about.
-        if check.algorithm.never_fits(take) {
-            return None;
-        }
         let (key, algorithm) = (check.fingerprint(), &check.algorithm);
         match self.table.recall(key, algorithm, take, now) {
+            // What never fits outlasts every wait, so it is what a rejection is about.
+            Recalled::Nothing if algorithm.never_fits(take) => None,
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),

@@ -24,10 +24,11 @@ mod table;
 /// What was used up comes back with time alone, so a denial holds until the wait is over that came
 /// with it, for the same limit. Answered from memory are thus
 ///
-/// - denials and bans, until they end, but for at most a second ([`max_age`](Self::max_age));
+/// - denials and bans, until they end, and of costs that never fit, but for at most a second
+///   ([`max_age`](Self::max_age));
 /// - of `gcra`, the two buckets and `fixed_window` for any cost that does not fit, of the sliding ones
 ///   for the same cost;
-/// - never denials of `concurrency`, which end at any time, costs that never fit, and denials that a
+/// - never denials of `concurrency`, which end at any time, and denials that a
 ///   [`Penalty`](crate::Penalty) has to count.
 ///
 /// # What if a key changes?

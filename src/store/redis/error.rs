@@ -57,7 +57,11 @@ const ADVICE: [(&str, &str); 14] = [
     ("MOVED", USE_CLUSTER),
     ("ASK", USE_CLUSTER),
     ("CROSSSLOT", USE_CLUSTER),
-    ("CLUSTERDOWN", USE_CLUSTER),
+    (
+        "CLUSTERDOWN",
+        "the server is part of a cluster, some slots of which nobody serves: see CLUSTER INFO, and if \
+         you do not yet, use redis-cluster://",
+    ),
     (
         "cluster support disabled",
         "the server is not part of a cluster: use redis:// or rediss://",
