@@ -10,6 +10,7 @@ use tower_throttle::{
 
 use crate::stage::PLENTY;
 use crate::support::cluster::Cluster;
+use crate::support::redis::Server;
 
 /// Far above what a node takes that works.
 const DEADLINE: Duration = Duration::from_millis(500);
@@ -27,8 +28,14 @@ struct Crowd {
 
 impl Crowd {
     async fn gather() -> Self {
+        Self::gather_at("127.0.0.1").await
+    }
+
+    /// Around nodes whose host the URL calls so.
+    async fn gather_at(host: &str) -> Self {
         let cluster = Cluster::without_full_coverage();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let url = cluster.url().replace("127.0.0.1", host);
+        let store = RedisStore::connect(&url).await.unwrap();
         let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
         let builder = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));
         let limiter = builder.timeout(DEADLINE).build().unwrap();
@@ -80,6 +87,33 @@ impl Crowd {
             assert!(started.elapsed() < GENEROUS, "{there:?}");
         }
     }
+}
+
+/// The URL may have other names of the nodes than they have themselves.
+#[tokio::test]
+async fn that_is_gone_has_nobody_connect_to_the_others_again() {
+    let mut crowd = Crowd::gather_at("localhost").await;
+    crowd.cluster.masters[FAILING].kill();
+    let received = |node: &Server| {
+        let stats = node.info("stats");
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let others = [0, 2].map(|node| &crowd.cluster.masters[node]);
+    crowd
+        .ask_until(|there| there.iter().all(Option::is_some))
+        .await;
+    let before = others.map(received);
+    // Each question about a key of that node has the slot map asked for again.
+    let gone = Instant::now();
+    while gone.elapsed() < 3 * SECOND {
+        crowd.ask().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let new = [0, 1].map(|node| received(others[node]) - before[node]);
+    assert!(new.iter().all(|new| *new <= 2), "more than those that look at it: {new:?}");
 }
 
 #[tokio::test]

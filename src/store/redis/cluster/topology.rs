@@ -141,12 +141,13 @@ impl Topology {
     /// The slot map, as the first node says that gives an answer.
     async fn read(&self) -> Result<SlotMap, StoreError> {
         let known = Arc::clone(&self.view.borrow().slots);
-        let seeds = self.seeds.iter().filter_map(|seed| node_of(seed.addr()));
-        let mut nodes: Vec<Node> = known.masters().into_iter().cloned().chain(seeds).collect();
+        let mut nodes: Vec<Node> = known.masters().into_iter().cloned().collect();
         // The first to be asked is another one each time: it may be cut off from the others, and
         // not know it.
         let first = self.attempts.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
         nodes.rotate_left(first);
+        // By names of theirs, or replicas: no connection to them is held once the masters are known.
+        nodes.extend(self.seeds.iter().filter_map(|seed| node_of(seed.addr())));
         let mut why = StoreError::new(StoreErrorKind::Configuration);
         for node in nodes {
             let lane = self.lane(&node)?;
