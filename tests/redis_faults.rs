@@ -245,6 +245,36 @@ async fn a_pool_of_ones_own_is_used_and_keeps_its_size() {
     );
 }
 
+/// With a name of its own beside others, and with what is wrong found at start-up.
+#[tokio::test]
+async fn a_pool_of_ones_own_is_told_all_that_a_url_is() {
+    let server = Server::start_with(&["--requirepass", "right"]);
+    let pool = |password: &str| {
+        let url = format!("redis://:{password}@127.0.0.1:{}", server.port());
+        let pool = deadpool_redis::Config::from_url(url);
+        pool.create_pool(Some(deadpool_redis::Runtime::Tokio1))
+            .unwrap()
+    };
+    for prefix in ["shop", "forum"] {
+        let store = RedisStore::builder_over_pool(pool("right")).prefix(prefix);
+        let limiter = limiter(store.connect().await.unwrap(), GENEROUS);
+        assert_eq!(both(&limiter).await[0].remaining(), 4, "{prefix}");
+    }
+    let refused = RedisStore::builder_over_pool(pool("wrong")).connect().await;
+    assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Configuration);
+}
+
+#[test]
+fn a_number_of_decisions_that_makes_no_sense_is_refused() {
+    for number in [0, 65_537, usize::MAX] {
+        let builder = RedisStore::builder("redis://127.0.0.1").max_in_flight(number);
+        let error = builder.connect_lazy().unwrap_err();
+        let told = std::error::Error::source(&error).unwrap().to_string();
+        let expected = format!("max_in_flight: got {number}, expected 1 to 65536");
+        assert_eq!(told, expected);
+    }
+}
+
 /// Those in the documentation of `RedisStore`.
 #[tokio::test]
 async fn the_documented_rights_suffice() {

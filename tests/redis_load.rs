@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
 use support::redis::Server;
-use tower_throttle::{DAY, Limit, Limiter, ManualClock, Outcome, Policy, RedisStore, SECOND};
+use tower_throttle::{
+    DAY, Limit, Limiter, ManualClock, Outcome, Policy, RedisStore, RedisStoreBuilder, SECOND,
+};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 64;
@@ -125,43 +127,39 @@ async fn script_flush_under_load_makes_no_error_and_no_double_count() {
     );
 }
 
+/// As many as there are unless said, and as many as were said.
 #[tokio::test]
 async fn beyond_the_places_for_questions_under_way_a_further_one_fails_at_once() {
-    let server = Server::start();
-    let limiter = limiter(server.store().await);
-    limiter.check("gcra", "warm").await.unwrap();
-    server.signal("STOP");
-    let asked: Vec<_> = (0..1_500)
-        .map(|_| {
-            let limiter = limiter.clone();
-            tokio::spawn(async move { limiter.check("gcra", "key").await.unwrap() })
-        })
-        .collect();
-    // Each task runs until it waits; those without a place are done by then.
-    while asked.iter().filter(|task| task.is_finished()).count() < 1_500 - 1_024 {
-        tokio::task::yield_now().await;
+    for (places, builder) in [
+        (
+            1_024,
+            (|builder| builder) as fn(RedisStoreBuilder) -> RedisStoreBuilder,
+        ),
+        (100, |builder| builder.max_in_flight(100)),
+    ] {
+        let server = Server::start();
+        let store = builder(server.builder()).connect().await.unwrap();
+        let limiter = limiter(store);
+        limiter.check("gcra", "warm").await.unwrap();
+        server.signal("STOP");
+        let asked: Vec<_> = (0..1_500)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check("gcra", "key").await.unwrap() })
+            })
+            .collect();
+        // Each task runs until it waits; those without a place are done by then.
+        while asked.iter().filter(|task| task.is_finished()).count() < 1_500 - places {
+            tokio::task::yield_now().await;
+        }
+        server.signal("CONT");
+        let decisions = join_all(asked).await.into_iter().map(Result::unwrap);
+        let outcomes: Vec<_> = decisions.map(|decision| decision.outcome()).collect();
+        let count = |outcome| outcomes.iter().filter(|found| **found == outcome).count();
+        let overloaded = Outcome::FailedOpen(tower_throttle::StoreErrorKind::Overloaded);
+        assert_eq!(count(overloaded), 1_500 - places);
+        assert_eq!(count(Outcome::Allowed), places.min(LIMIT as usize));
+        let again = limiter.check("fixed_window", "key").await.unwrap();
+        assert_eq!(again.outcome(), Outcome::Allowed, "places are given back");
     }
-    server.signal("CONT");
-    let decisions: Vec<_> = join_all(asked)
-        .await
-        .into_iter()
-        .map(|task| task.unwrap())
-        .collect();
-    let overloaded = Outcome::FailedOpen(tower_throttle::StoreErrorKind::Overloaded);
-    let failed = decisions
-        .iter()
-        .filter(|decision| decision.outcome() == overloaded)
-        .count();
-    assert_eq!(failed, 1_500 - 1_024);
-    let counted = decisions
-        .iter()
-        .filter(|decision| decision.outcome() == Outcome::Allowed)
-        .count();
-    assert_eq!(counted, LIMIT as usize);
-    let again = limiter.check("fixed_window", "key").await.unwrap();
-    assert_eq!(
-        again.outcome(),
-        Outcome::Allowed,
-        "every place was given back"
-    );
 }

@@ -100,13 +100,13 @@ async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
     ] {
         let mut kept = Vec::new();
         for number in 0..3 {
-            let mut question = stage.question(&format!("{policy}{number}"), limit.clone(), 1);
+            let mut question = stage.question(&format!("{policy}{number}"), limit, 1);
             assert!(poll!(&mut question).is_pending());
             kept.push(question);
         }
         for number in 0..3 {
             let policy = format!("{policy}{number}");
-            let takes = (0..3).map(|_| stage.take(&policy, limit.clone(), 1));
+            let takes = (0..3).map(|_| stage.take(&policy, limit, 1));
             let answers = timeout(Duration::from_secs(30), join_all(takes)).await;
             let answers = answers.unwrap_or_else(|_| panic!("{policy}: waits for who is not back"));
             let decisions: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
@@ -117,7 +117,7 @@ async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
         }
         for number in 0..3 {
             let policy = format!("{policy}{number}");
-            let decision = stage.take(&policy, limit.clone(), 1).await.unwrap();
+            let decision = stage.take(&policy, limit, 1).await.unwrap();
             assert_eq!(decision.remaining(), 95);
         }
     }

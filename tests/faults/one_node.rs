@@ -113,7 +113,10 @@ async fn that_is_gone_has_nobody_connect_to_the_others_again() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let new = [0, 1].map(|node| received(others[node]) - before[node]);
-    assert!(new.iter().all(|new| *new <= 2), "more than those that look at it: {new:?}");
+    assert!(
+        new.iter().all(|new| *new <= 2),
+        "more than those that look at it: {new:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `RedisStoreBuilder`: all that can be said of a store beside its URL.
+//! `RedisStoreBuilder`: all that can be said of a store beside where its server is.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use super::cluster::Cluster;
 use super::connect::Connector;
 use super::keys::Prefix;
 use super::lane::Lane;
+use super::places::Places;
 use super::sentinel::Masters;
 use super::tls::Certificates;
 use super::{RedisStore, Servers};
@@ -16,17 +17,33 @@ use crate::time::Clock;
 /// Builds a [`RedisStore`] with more than the defaults.
 #[must_use]
 pub struct RedisStoreBuilder {
-    url: String,
+    source: Source,
     prefix: Option<String>,
+    max_in_flight: usize,
     clock: Option<Arc<dyn Clock>>,
     certificates: Certificates,
 }
 
+/// Where connections come from.
+enum Source {
+    Url(String),
+    Pool(Connector),
+}
+
 impl RedisStoreBuilder {
-    pub(super) fn new(url: &str) -> Self {
+    pub(super) fn at(url: &str) -> Self {
+        Self::from(Source::Url(url.to_owned()))
+    }
+
+    pub(super) fn over_pool(pool: Connector) -> Self {
+        Self::from(Source::Pool(pool))
+    }
+
+    fn from(source: Source) -> Self {
         Self {
-            url: url.to_owned(),
+            source,
             prefix: None,
+            max_in_flight: Places::USUAL,
             clock: None,
             certificates: Certificates::default(),
         }
@@ -39,8 +56,19 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// How many decisions of this process may be under way at once, to all servers together, those among
+    /// them that wait for a trip; 1024 unless said, 65 536 at most. A further one fails at once, as
+    /// [`StoreErrorKind::Overloaded`]: nothing waits in a queue without bound.
+    ///
+    /// Decisions a second times the time that each takes are under way on average: 1024 are 20 000 a second
+    /// at 50 ms.
+    pub fn max_in_flight(mut self, decisions: usize) -> Self {
+        self.max_in_flight = decisions;
+        self
+    }
+
     /// The certificate authority, in PEM, that the server's certificate must come from, instead of
-    /// those that the system trusts. One file may hold several.
+    /// those that the system trusts. One file may hold several. Not for a pool, which has its own.
     #[cfg(feature = "redis-tls")]
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.certificates.authority = Some(pem.into());
@@ -72,7 +100,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// As for [`RedisStore::connect`]; and a prefix or a certificate that cannot be used.
+    /// As for [`RedisStore::connect`]; and a prefix, a number or a certificate that cannot be used.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
         store.try_out().await?;
@@ -84,7 +112,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// When the URL or a certificate cannot be read, or the prefix is out of range.
+    /// When the URL or a certificate cannot be read, or the prefix or a number is out of range.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let wrong = |error| StoreError::with_source(StoreErrorKind::Configuration, error);
         let prefix = self
@@ -92,20 +120,33 @@ impl RedisStoreBuilder {
             .as_deref()
             .map_or(Ok(Prefix::default()), Prefix::new);
         let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
-        let certificates = &self.certificates;
-        let servers = match Address::parse(&self.url).map_err(wrong)? {
-            Address::Server(server) => {
-                Servers::One(Lane::new(Connector::to(certificates.apply(server)?)?))
+        let places = Places::new(self.max_in_flight).map_err(|error| wrong(error.to_string()))?;
+        let servers = match self.source {
+            Source::Url(url) => {
+                let address = Address::parse(&url).map_err(wrong)?;
+                servers_at(address, &self.certificates)?
             }
-            Address::Sentinels(sentinels) => {
-                let masters = Masters::new(sentinels, certificates)?;
-                Servers::One(Lane::new(Connector::Sentinel(masters)))
+            Source::Pool(_) if !self.certificates.is_empty() => {
+                return Err(wrong("a pool has certificates of its own".to_owned()));
             }
-            Address::Cluster(nodes) => {
-                let nodes = nodes.into_iter().map(|node| certificates.apply(node));
-                Servers::Cluster(Cluster::new(nodes.collect::<Result<_, _>>()?))
-            }
+            Source::Pool(pool) => Servers::One(Lane::new(pool)),
         };
-        Ok(RedisStore::over(servers, prefix, self.clock))
+        Ok(RedisStore::over(servers, prefix, self.clock, places))
     }
+}
+
+fn servers_at(address: Address, certificates: &Certificates) -> Result<Servers, StoreError> {
+    Ok(match address {
+        Address::Server(server) => {
+            Servers::One(Lane::new(Connector::to(certificates.apply(server)?)?))
+        }
+        Address::Sentinels(sentinels) => {
+            let masters = Masters::new(sentinels, certificates)?;
+            Servers::One(Lane::new(Connector::Sentinel(masters)))
+        }
+        Address::Cluster(nodes) => {
+            let nodes = nodes.into_iter().map(|node| certificates.apply(node));
+            Servers::Cluster(Cluster::new(nodes.collect::<Result<_, _>>()?))
+        }
+    })
 }

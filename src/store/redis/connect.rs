@@ -31,8 +31,9 @@ pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 /// An idle connection is probed this often, so that middleboxes do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Questions that may wait in the client to be written: all that a lane lets in.
-const WRITE_QUEUE: usize = super::places::MOST_IN_FLIGHT;
+/// Questions that may wait in the client to be written: all that a store lets in, unless more are said.
+/// Those beyond it wait for their turn to.
+const WRITE_QUEUE: usize = super::places::Places::USUAL;
 
 /// Makes connections.
 pub(super) enum Connector {

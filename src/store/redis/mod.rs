@@ -43,6 +43,7 @@ mod whole;
 use connect::Connector;
 use keys::Prefix;
 use lane::Lane;
+use places::Places;
 use self_test::SelfTest;
 use server::{Server, Servers};
 
@@ -149,27 +150,53 @@ impl RedisStore {
 
     /// For all that [`connect`](Self::connect) leaves at its default.
     pub fn builder(url: &str) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(url)
+        RedisStoreBuilder::at(url)
     }
 
-    /// Takes its connections from a pool of yours, whatever it is configured with, with the
-    /// default prefix. The connection in use is taken out of the pool for good, so that the pool
-    /// keeps its size for others.
+    /// Takes its connections from a pool of yours, whatever it is configured with. The connection in use is
+    /// taken out of the pool for good, so that the pool keeps its size for others.
     ///
-    /// Connects with the first decision.
+    /// Connects with the first decision. For another prefix, or to find out at start-up what is wrong, use
+    /// [`builder_over_pool`](Self::builder_over_pool).
+    ///
+    /// There is none for pools to a cluster: their connections send a question again whose answer was lost,
+    /// which may then count twice. Say the nodes in a URL instead.
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::over_pool(Connector::Pool(pool))
+        Self::over_connector(Connector::Pool(pool))
     }
 
     /// The same from a pool that asks Sentinel. A connection that it kept to a master that was
     /// demoted is let go of. The user needs `+role` beside the rights above.
     #[cfg(feature = "deadpool-sentinel")]
     pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
-        Self::over_pool(Connector::SentinelPool(pool))
+        Self::over_connector(Connector::SentinelPool(pool))
     }
 
-    fn over_pool(connector: Connector) -> Self {
-        Self::over(Servers::One(Lane::new(connector)), Prefix::default(), None)
+    /// For all that [`from_pool`](Self::from_pool) leaves at its default.
+    ///
+    /// ```no_run
+    /// use tower_throttle::RedisStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool: deadpool_redis::Pool = todo!();
+    /// let store = RedisStore::builder_over_pool(pool).prefix("shop").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder_over_pool(pool: deadpool_redis::Pool) -> RedisStoreBuilder {
+        RedisStoreBuilder::over_pool(Connector::Pool(pool))
+    }
+
+    /// For all that [`from_sentinel_pool`](Self::from_sentinel_pool) leaves at its default.
+    #[cfg(feature = "deadpool-sentinel")]
+    pub fn builder_over_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> RedisStoreBuilder {
+        RedisStoreBuilder::over_pool(Connector::SentinelPool(pool))
+    }
+
+    fn over_connector(connector: Connector) -> Self {
+        let servers = Servers::One(Lane::new(connector));
+        Self::over(servers, Prefix::default(), None, Places::default())
     }
 
     /// Asks the server every time, also about a subject that is known to be denied. Of this handle
@@ -201,10 +228,15 @@ impl RedisStore {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
 
-    fn over(servers: Servers, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
+    fn over(
+        servers: Servers,
+        prefix: Prefix,
+        clock: Option<Arc<dyn Clock>>,
+        places: Places,
+    ) -> Self {
         Self {
             denials: Some(Arc::new(Denials::new(clock.clone()))),
-            server: Server::new(servers, prefix, clock),
+            server: Server::new(servers, prefix, clock, places),
         }
     }
 

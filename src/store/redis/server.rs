@@ -59,7 +59,12 @@ enum Asked {
 }
 
 impl Server {
-    pub(super) fn new(servers: Servers, prefix: Prefix, clock: Option<Arc<dyn Clock>>) -> Self {
+    pub(super) fn new(
+        servers: Servers,
+        prefix: Prefix,
+        clock: Option<Arc<dyn Clock>>,
+        places: Places,
+    ) -> Self {
         Self(Arc::new(Shared {
             servers,
             prefix,
@@ -67,7 +72,7 @@ impl Server {
             trips_of_takes: SharedTrips::default(),
             trips_of_packs: SharedTrips::default(),
             trips_of_several: SharedTrips::default(),
-            places: Places::default(),
+            places,
         }))
     }
 

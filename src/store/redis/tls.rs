@@ -13,7 +13,7 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.authority.is_none() && self.client.is_none()
     }
 
