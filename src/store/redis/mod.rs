@@ -62,10 +62,11 @@ pub use reply::fuzzing::redis_reply;
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
 /// Requests share trips: while one is on its way, others wait until it is back, and then go together, up
-/// to 256, first come, first served. Those about the same key are one step of a script, so that a hot key
+/// to 256, first come, first served. Those about the same key are one script, so that a hot key
 /// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
-/// at a rate whose permits take whole microseconds each, are one script whatever their keys, and two such
-/// trips are under way at once. All of that is for requests that one rate of one policy judges, and not for
+/// at a rate whose permits take whole microseconds each, are one script whatever their keys, and one step of
+/// it where they ask the same of the same key; the others are judged in it one after the other. Two such
+/// trips are under way at once. One that goes alone is waited for 10 ms at most. All of that is for requests that one rate of one policy judges, and not for
 /// [`concurrency`](crate::Limit::concurrency). Those that several rates or several policies judge are one
 /// script whatever their keys, too, where each of these is one of the three above, unless a limit of several
 /// rates is in shadow beside other policies. In a cluster only those about the same key, or of the same
