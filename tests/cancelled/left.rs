@@ -87,10 +87,8 @@ impl Before {
         until(more, || leases(server) == 1).await;
         nobody_waits(limiter).await;
         let before = self.tasks;
-        eprintln!("TASKS before {before}");
         let more = || format!("{} tasks, {before} before", tasks());
         until(more, || tasks() <= before).await;
-        eprintln!("TASKS {}", tasks());
         all_places_are_free(server, limiter).await;
         nobody_else_is_connected(server).await;
         drop(self.first);
