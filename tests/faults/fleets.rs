@@ -1,6 +1,7 @@
 //! Clusters, and servers that Sentinel names.
 
-use tower_throttle::{RedisStore, SECOND, StoreErrorKind};
+use tower_throttle::StoreErrorKind::{Busy, Interrupted, TimedOut, Unreachable};
+use tower_throttle::{RedisStore, SECOND};
 
 use crate::stage::{SOON, limiter, outage, recovery};
 use crate::support::cluster::Cluster;
@@ -16,9 +17,16 @@ async fn a_cluster_that_hangs() {
         let signalled = cluster.masters.iter().map(|master| master.signal(signal));
         signalled.for_each(drop);
     };
+    let connections = || cluster.masters.iter().map(Server::connections);
+    let before: Vec<_> = connections().collect();
     all("STOP");
     let outage = outage(&limiter, 3 * SECOND).await;
     all("CONT");
+    // They take those first that knocked meanwhile, and this one after them.
+    let made = connections()
+        .zip(before)
+        .map(|(after, before)| after - before - 1);
+    let outage = outage.with_connections(made.max().unwrap());
     // They may have taken each other for dead, and are a cluster again a moment later.
     until("it is a cluster again", || {
         cluster.masters.iter().all(|master| {
@@ -30,6 +38,9 @@ async fn a_cluster_that_hangs() {
     });
     let recovery = recovery(&limiter).await;
     outage.print("a cluster that hangs", recovery);
+    outage.assert_reasons(&[TimedOut, Unreachable]);
+    outage.assert_few_connections();
+    outage.assert_tried();
     assert!(recovery < SOON, "{recovery:?}");
 }
 
@@ -54,12 +65,15 @@ async fn a_cluster_that_is_down() {
     recovery(&limiter).await;
     slots("DELSLOTS", 0..1);
     until("it is down", || info().contains("cluster_state:fail"));
+    let before = server.connections();
     let outage = outage(&limiter, 2 * SECOND).await;
+    let outage = outage.with_connections(server.connections() - before - 1);
     slots("ADDSLOTS", 0..1);
     until("it is up", || info().contains("cluster_state:ok"));
     let recovery = recovery(&limiter).await;
     outage.print("CLUSTERDOWN", recovery);
-    outage.assert_reasons(&[StoreErrorKind::Busy]);
+    outage.assert_reasons(&[Busy]);
+    outage.assert_few_connections();
     assert!(recovery < SOON, "{recovery:?}");
 }
 
@@ -68,12 +82,15 @@ async fn a_master_that_is_killed_and_followed_by_its_replica() {
     let mut watched = Watched::start_with(&[], "");
     let limiter = limiter(RedisStore::connect(&watched.url()).await.unwrap());
     recovery(&limiter).await;
+    let before = watched.connections();
     watched.master.kill();
     let asking = tokio::spawn({
         let limiter = limiter.clone();
         async move { outage(&limiter, SECOND).await }
     });
     let outage = asking.await.unwrap();
+    // Each attempt begins with the Sentinel.
+    let outage = outage.with_connections(watched.connections() - before - 1);
     tokio::task::block_in_place(|| {
         until("the replica is promoted", || {
             watched.replica.info("replication").contains("role:master")
@@ -81,5 +98,8 @@ async fn a_master_that_is_killed_and_followed_by_its_replica() {
     });
     let recovery = recovery(&limiter).await;
     outage.print("a failover by Sentinel", recovery);
+    outage.assert_reasons(&[Interrupted, Unreachable]);
+    outage.assert_few_connections();
+    outage.assert_tried();
     assert!(recovery < SOON, "{recovery:?}");
 }

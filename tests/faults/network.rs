@@ -5,15 +5,19 @@ use std::time::Duration;
 use tower_throttle::StoreErrorKind::{BadReply, Interrupted, TimedOut, Unreachable};
 use tower_throttle::{SECOND, StoreErrorKind};
 
-use crate::stage::{SOON, Stage, recovery};
-use crate::support::proxy::Way;
+use crate::stage::{Outage, SOON, Stage, recovery};
+use crate::support::proxy::{Proxy, Way};
+
+async fn outlives(fault: &str, way: Way, reasons: &[StoreErrorKind]) -> Outage {
+    let mut stage = Stage::start().await;
+    let break_it = |_: &mut _, proxy: &Proxy| proxy.set(way);
+    let mend_it = |_: &mut _, proxy: &Proxy| proxy.set(Way::Pass);
+    stage.outlives(fault, reasons, break_it, mend_it).await
+}
 
 async fn endures(fault: &str, way: Way, reasons: &[StoreErrorKind]) {
-    let mut stage = Stage::start().await;
-    let break_it = |_: &mut _, proxy: &crate::support::proxy::Proxy| proxy.set(way);
-    stage
-        .endures(fault, reasons, break_it, |_, proxy| proxy.set(Way::Pass))
-        .await;
+    let outage = outlives(fault, way, reasons).await;
+    outage.assert_few_connections();
 }
 
 #[tokio::test]
@@ -52,10 +56,19 @@ async fn replies_that_end_within() {
     endures("truncated replies", Way::Truncate, &reasons).await;
 }
 
+/// How often somebody knocks here, nobody hears: see [`Way::Close`], where each attempt fails as soon.
 #[tokio::test]
 async fn a_port_where_nobody_listens() {
     let reasons = [Interrupted, Unreachable];
-    endures("refused", Way::Refuse, &reasons).await;
+    outlives("refused", Way::Refuse, &reasons).await;
+}
+
+#[tokio::test]
+async fn connections_that_are_closed_as_soon_as_they_are_made() {
+    let reasons = [Interrupted, Unreachable];
+    let outage = outlives("closed at once", Way::Close, &reasons).await;
+    outage.assert_few_connections();
+    outage.assert_tried();
 }
 
 /// Whatever they are, they are no decision.
@@ -74,21 +87,30 @@ async fn replies_of_another_shape() {
     endures("replies of an array", Way::Garble(array), &[BadReply]).await;
 }
 
-async fn is_soon_over(fault: &str, way: Way) {
+async fn is_soon_over(fault: &str, way: Way) -> Outage {
     let stage = Stage::start().await;
     stage.proxy.set(way);
     let outage = stage.long_outage().await;
     stage.proxy.set(Way::Pass);
     let recovery = recovery(&stage.limiter).await;
     outage.print(fault, recovery);
-    outage.assert_few_connections();
     assert!(recovery < SOON, "{fault}: {recovery:?}");
+    outage
 }
 
 /// The pauses of the circuit breaker have become long by then.
 #[tokio::test]
 async fn a_long_outage_is_as_soon_over_as_a_short_one() {
-    is_soon_over("a long blackhole", Way::Blackhole).await;
+    let outage = is_soon_over("a long blackhole", Way::Blackhole).await;
+    outage.assert_few_connections();
+    outage.assert_tried();
+}
+
+#[tokio::test]
+async fn so_is_one_in_which_connections_are_closed_as_soon_as_they_are_made() {
+    let outage = is_soon_over("long closed at once", Way::Close).await;
+    outage.assert_few_connections();
+    outage.assert_tried();
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tower_throttle::{
     RedisStore, SECOND, StoreErrorKind,
 };
 
-use crate::support::proxy::Proxy;
+use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
@@ -48,7 +48,8 @@ pub(crate) struct Outage {
     /// How long each decision took, and why the store did not take it.
     decisions: Vec<(Duration, StoreErrorKind)>,
     length: Duration,
-    pub(crate) connections: usize,
+    /// How many were tried to make; none where nobody can count them.
+    connections: Option<usize>,
 }
 
 impl Stage {
@@ -75,11 +76,8 @@ impl Stage {
     pub(crate) async fn long_outage(&self) -> Outage {
         // 250, 500, 1000, 2000, 4000 ms.
         let long = self.openings.0.load(Ordering::SeqCst) + 5;
-        let before = self.proxy.accepted().len();
         let is_long = || self.openings.0.load(Ordering::SeqCst) >= long;
-        let mut outage = outage_until(&self.limiter, is_long).await;
-        outage.connections = self.proxy.accepted().len() - before;
-        outage
+        self.counting(outage_until(&self.limiter, is_long)).await
     }
 
     /// Breaks something, asks for a while, mends it, and waits for the store: decisions were in
@@ -92,22 +90,40 @@ impl Stage {
         break_it: impl FnOnce(&mut Server, &Proxy),
         mend_it: impl FnOnce(&mut Server, &Proxy),
     ) {
+        let outage = self.outlives(fault, reasons, break_it, mend_it).await;
+        outage.assert_few_connections();
+    }
+
+    /// The same without a word about connections, for what happens where nobody can count them.
+    pub(crate) async fn outlives(
+        &mut self,
+        fault: &str,
+        reasons: &[StoreErrorKind],
+        break_it: impl FnOnce(&mut Server, &Proxy),
+        mend_it: impl FnOnce(&mut Server, &Proxy),
+    ) -> Outage {
         break_it(&mut self.server, &self.proxy);
         let outage = self.outage(OUTAGE).await;
         mend_it(&mut self.server, &self.proxy);
         let recovery = recovery(&self.limiter).await;
         outage.print(fault, recovery);
         outage.assert_reasons(reasons);
-        outage.assert_few_connections();
         assert!(recovery < SOON, "{fault}: {recovery:?} to recover");
+        outage
     }
 
     /// Asks for so long, each policy in turn.
     pub(crate) async fn outage(&self, length: Duration) -> Outage {
+        self.counting(outage(&self.limiter, length)).await
+    }
+
+    async fn counting(&self, outage: impl Future<Output = Outage>) -> Outage {
         let before = self.proxy.accepted().len();
-        let mut outage = outage(&self.limiter, length).await;
-        outage.connections = self.proxy.accepted().len() - before;
-        outage
+        let outage = outage.await;
+        match self.proxy.way() {
+            Way::Refuse => outage,
+            _ => outage.with_connections(self.proxy.accepted().len() - before),
+        }
     }
 }
 
@@ -182,6 +198,11 @@ pub(crate) async fn recovery(limiter: &Limiter) -> Duration {
 }
 
 impl Outage {
+    pub(crate) fn with_connections(mut self, connections: usize) -> Self {
+        self.connections = Some(connections);
+        self
+    }
+
     /// Some failed so, and the others as the breaker was open by then.
     pub(crate) fn assert_reasons(&self, reasons: &[StoreErrorKind]) {
         // On a busy machine any answer may be late.
@@ -205,12 +226,17 @@ impl Outage {
     /// Two a second, the first at once.
     pub(crate) fn assert_few_connections(&self) {
         let most = 1 + self.length.as_millis() / 500;
-        let made = self.connections;
+        let made = self.connections.expect("somebody counted");
         assert!(
             made as u128 <= most,
             "{made} connections in {:?}",
             self.length
         );
+    }
+
+    /// Somebody was there to count attempts, and there were some to count.
+    pub(crate) fn assert_tried(&self) {
+        assert!(self.connections.is_some_and(|made| made > 0));
     }
 
     /// How late decisions came that came late, and how soon the store was asked again.
@@ -228,7 +254,8 @@ impl Outage {
             late.len(),
             late.get(late.len() / 2),
             late.last(),
-            self.connections,
+            self.connections
+                .map_or("uncounted".to_owned(), |made| made.to_string()),
             self.length,
         );
     }

@@ -32,6 +32,9 @@ pub enum Way {
     Garble(&'static [u8]),
     /// The reply ends within, and so does the connection.
     Truncate,
+    /// Connections are accepted and closed at once, as by a balancer without a server; those that there
+    /// are, too.
+    Close,
     /// Nobody listens, and all connections are cut.
     Refuse,
 }
@@ -96,9 +99,13 @@ impl Proxy {
 
     pub fn set(&self, way: Way) {
         self.shared.way.send_replace(way);
-        if way == Way::Refuse {
+        if matches!(way, Way::Close | Way::Refuse) {
             self.cut();
         }
+    }
+
+    pub fn way(&self) -> Way {
+        *self.shared.way.borrow()
     }
 
     /// Cuts all connections there are.
@@ -106,7 +113,7 @@ impl Proxy {
         self.shared.cut.send_replace(());
     }
 
-    /// When each connection was accepted.
+    /// When each connection was accepted. With [`Way::Refuse`] nobody sees who tries.
     pub fn accepted(&self) -> Vec<Instant> {
         self.shared.accepted.lock().unwrap().clone()
     }
@@ -156,6 +163,9 @@ impl Shared {
                 accepted = listener.accept() => {
                     let (client, _) = accepted.unwrap();
                     self.accepted.lock().unwrap().push(Instant::now());
+                    if *self.way.borrow() == Way::Close {
+                        continue;
+                    }
                     let cut = self.cut.subscribe();
                     tokio::spawn(Arc::clone(&self).connect(client, cut));
                 }

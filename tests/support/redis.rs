@@ -207,6 +207,11 @@ impl Server {
         self.try_query(info)
     }
 
+    /// How many connections it has had by now, with the one that this takes.
+    pub fn connections(&self) -> usize {
+        connections_in(&self.info("stats"))
+    }
+
     /// How often a command was called since the server started.
     pub fn calls(&self, command: &str) -> u64 {
         self.command_stat(command, "calls=")
@@ -285,6 +290,13 @@ pub fn send_signal(process: &Child, signal: &str) {
         .args(["-c", &format!("kill -{signal} {}", process.id())])
         .status();
     assert!(sent.unwrap().success());
+}
+
+/// How many connections there were, as a server tells about itself.
+pub fn connections_in(stats: &str) -> usize {
+    let mut lines = stats.lines();
+    let made = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    made.unwrap().parse().unwrap()
 }
 
 /// The value of an option.

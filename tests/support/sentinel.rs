@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::redis::{PROGRAMS, Process, Server, free_port};
+use super::redis::{PROGRAMS, Process, Server, connections_in, free_port};
 
 /// The name that the Sentinel knows the master by.
 pub const NAME: &str = "main";
@@ -44,7 +44,9 @@ impl Watched {
             _directory: directory,
         };
         until("the sentinel knows the replica", || {
-            watched.info().is_ok_and(|info| info.contains("slaves=1"))
+            watched
+                .info("sentinel")
+                .is_ok_and(|info| info.contains("slaves=1"))
         });
         watched
     }
@@ -57,12 +59,17 @@ impl Watched {
         self.port
     }
 
-    fn info(&self) -> redis::RedisResult<String> {
+    /// How many connections the Sentinel has had by now, with the one that this takes.
+    pub fn connections(&self) -> usize {
+        connections_in(&self.info("stats").unwrap())
+    }
+
+    fn info(&self, part: &str) -> redis::RedisResult<String> {
         let password = self.password.as_ref().map(|word| format!(":{word}@"));
         let login = password.unwrap_or_default();
         let client = redis::Client::open(format!("redis://{login}127.0.0.1:{}", self.port))?;
         let mut connection = client.get_connection()?;
-        redis::cmd("INFO").arg("sentinel").query(&mut connection)
+        redis::cmd("INFO").arg(part).query(&mut connection)
     }
 }
 
