@@ -6,6 +6,7 @@
 mod counting;
 mod fleets;
 mod hanging;
+mod names;
 mod network;
 mod nodes_at_random;
 mod one_node;

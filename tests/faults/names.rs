@@ -1,0 +1,38 @@
+//! Host names that lead nowhere.
+
+use std::time::Instant;
+
+use tower_throttle::StoreErrorKind::{TimedOut, Unreachable};
+use tower_throttle::{RedisStore, SECOND};
+
+use crate::stage::{limiter, outage};
+
+/// No name under this is ever anybody's, see RFC 6761.
+const URLS: [&str; 3] = [
+    "redis://store.invalid",
+    "redis-sentinel://store.invalid/main",
+    "redis-cluster://store.invalid",
+];
+
+/// Also where the one who is asked for names gives no answer: an attempt to connect takes 2 s at most.
+#[tokio::test]
+async fn a_name_that_nobody_has_is_told_when_the_service_starts() {
+    for url in URLS {
+        let started = Instant::now();
+        let error = RedisStore::connect(url).await.unwrap_err();
+        assert_eq!(error.kind(), Unreachable, "{url}: {error}");
+        assert!(started.elapsed() < 10 * SECOND, "{:?}", started.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn with_a_name_that_nobody_has_the_failure_modes_decide() {
+    for url in URLS {
+        let store = RedisStore::builder(url).connect_lazy().unwrap();
+        let limiter = limiter(store);
+        let outage = outage(&limiter, SECOND).await;
+        outage.print(url, SECOND);
+        // At once, or by the deadline where nobody answers who knows names.
+        outage.assert_reasons(&[Unreachable, TimedOut]);
+    }
+}
