@@ -12,20 +12,25 @@ use crate::stage::PLENTY;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 
-const ATTEMPTS: usize = 1_000;
+pub(crate) const ATTEMPTS: usize = 1_000;
 
-struct Counted {
-    server: Server,
-    proxy: Proxy,
-    limiter: Limiter,
+pub(crate) struct Counted {
+    pub(crate) server: Server,
+    pub(crate) proxy: Proxy,
+    pub(crate) limiter: Limiter,
 }
 
 impl Counted {
+    /// By scripts of their own.
     async fn start(timeout: Duration) -> Self {
+        Self::start_with(Limit::fixed_window(PLENTY, DAY), timeout).await
+    }
+
+    pub(crate) async fn start_with(limit: Limit, timeout: Duration) -> Self {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
         let store = RedisStore::connect(&proxy.url()).await.unwrap();
-        let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
+        let policy = Policy::new("api", limit);
         let policy = policy.on_store_failure(FailureMode::Deny);
         let builder = Limiter::builder(store).policy(policy);
         let limiter = builder.timeout(timeout).build().unwrap();
@@ -54,7 +59,11 @@ impl Counted {
 
     /// All at once, each about a subject of its own, as one key is asked about by one trip at a time; why
     /// each failed.
-    async fn attempt(&self, attempts: usize, meanwhile: impl AsyncFnOnce()) -> Vec<Outcome> {
+    pub(crate) async fn attempt(
+        &self,
+        attempts: usize,
+        meanwhile: impl AsyncFnOnce(),
+    ) -> Vec<Outcome> {
         let attempts = (0..attempts).map(|subject| {
             let limiter = self.limiter.clone();
             let subject = subject as u64;
@@ -171,7 +180,7 @@ async fn a_question_is_not_asked_again_on_the_next_connection() {
 }
 
 /// Looks until the store answers again.
-async fn back(counted: &Counted) {
+pub(crate) async fn back(counted: &Counted) {
     let started = Instant::now();
     loop {
         let decision = counted.limiter.peek("api", "alice").await.unwrap();

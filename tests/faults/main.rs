@@ -3,6 +3,7 @@
 //! where the figures of docs/faults.md come from.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
+mod batches;
 mod counting;
 mod fleets;
 mod hanging;

@@ -1,0 +1,107 @@
+//! What is counted when nobody hears of trips that many questions share.
+//!
+//! Of many that come at once two go alone. As these do not come back, those behind them go on two trips before
+//! long, as many as there is room for, first come, first served; the others wait until these are back. So it
+//! is exact who was asked about, and of nobody else anything may be counted.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use futures_util::poll;
+use tower_throttle::{DAY, Limit, Outcome, SECOND, StoreErrorKind};
+
+use crate::counting::{ATTEMPTS, Counted, back};
+use crate::support::proxy::Way;
+
+const LIMIT: u32 = 100;
+/// Two of those who went alone, and two that others shared.
+const TRIPS: u64 = 4;
+/// Those who went on them: of all the first.
+const PASSENGERS: usize = 2 + 2 * 256;
+
+/// On which no permit comes back within a test, and the scripts of all trips are known to the server.
+async fn start(timeout: Duration) -> Counted {
+    let counted = Counted::start_with(Limit::gcra(LIMIT, LIMIT * DAY), timeout).await;
+    let warm = (0..20).map(|number| counted.limiter.check("api", format!("warm {number}")));
+    for decision in join_all(warm).await {
+        assert_eq!(decision.unwrap().outcome(), Outcome::Allowed);
+    }
+    counted.server.query::<()>(redis::cmd("FLUSHALL"));
+    counted
+}
+
+/// Asks about all subjects at once, each by itself, while replies are lost; why each failed. `meanwhile` is done
+/// once no more trips begin, and these have run.
+async fn attempt(counted: &Counted, meanwhile: impl FnOnce()) -> Vec<Outcome> {
+    let trips = || counted.server.calls("evalsha");
+    let before = trips();
+    counted.proxy.set(Way::DropReplies);
+    let ask = |subject| Box::pin(counted.limiter.check("api", subject as u64));
+    let mut all: Vec<_> = (0..ATTEMPTS).map(ask).collect();
+    // However long that takes on a busy machine, nobody has waited yet.
+    tokio::time::pause();
+    for asked in &mut all {
+        assert!(poll!(asked).is_pending());
+    }
+    tokio::time::resume();
+    let all_have_run = async {
+        let started = Instant::now();
+        while trips() < before + TRIPS {
+            assert!(started.elapsed() < 30 * SECOND);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(counted.server.keys().len(), PASSENGERS);
+        meanwhile();
+    };
+    let (decisions, ()) = tokio::join!(join_all(all), all_have_run);
+    let outcomes = decisions
+        .into_iter()
+        .map(|decision| decision.unwrap().outcome());
+    outcomes.collect()
+}
+
+/// What is taken of each subject.
+async fn taken(counted: &Counted) -> Vec<u32> {
+    let left = (0..ATTEMPTS).map(async |subject| {
+        let decision = counted.limiter.peek("api", subject as u64).await.unwrap();
+        assert_eq!(decision.store_failure(), None);
+        LIMIT - decision.remaining()
+    });
+    join_all(left).await
+}
+
+#[tokio::test]
+async fn what_went_on_trips_whose_connection_broke_after_they_ran_is_counted_once_and_no_other() {
+    let counted = start(60 * SECOND).await;
+    let outcomes = attempt(&counted, || {
+        counted.proxy.set(Way::Pass);
+        counted.proxy.cut();
+    });
+    let outcomes = outcomes.await;
+    let interrupted = Outcome::FailedClosed(StoreErrorKind::Interrupted);
+    let (went, waited) = outcomes.split_at(PASSENGERS);
+    assert_eq!(went, [interrupted; PASSENGERS]);
+    assert!(!waited.contains(&interrupted), "they were not sent yet");
+    back(&counted).await;
+    // Those who waited go on when there is a connection again, and fail where there is none yet.
+    let is_counted = |outcome| outcome == interrupted || outcome == Outcome::Allowed;
+    let expected = outcomes
+        .iter()
+        .map(|outcome| u32::from(is_counted(*outcome)));
+    assert_eq!(taken(&counted).await, expected.collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_went_on_trips_that_were_given_up_is_counted_once() {
+    let counted = start(2 * SECOND).await;
+    let outcomes = attempt(&counted, || {}).await;
+    let late = Outcome::FailedClosed(StoreErrorKind::TimedOut);
+    assert_eq!(outcomes, [late; ATTEMPTS]);
+    counted.proxy.set(Way::Pass);
+    back(&counted).await;
+    // Of the others nobody knows: when the last one of a trip gives up, another may begin with those who have
+    // not done so yet.
+    let taken = taken(&counted).await;
+    assert_eq!(taken[..PASSENGERS], [1; PASSENGERS]);
+    assert!(taken.iter().all(|permits| *permits <= 1), "{taken:?}");
+}
