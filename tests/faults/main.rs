@@ -5,6 +5,7 @@
 
 mod batches;
 mod counting;
+mod demoted;
 mod fleets;
 mod hanging;
 mod names;

@@ -47,7 +47,7 @@ pub struct Proxy {
 }
 
 struct Shared {
-    server: SocketAddr,
+    server: Mutex<SocketAddr>,
     way: watch::Sender<Way>,
     /// Changes when all connections are to be cut.
     cut: watch::Sender<()>,
@@ -64,7 +64,7 @@ impl Proxy {
             .build()
             .unwrap();
         let shared = Arc::new(Shared {
-            server: SocketAddr::from(([127, 0, 0, 1], server)),
+            server: Mutex::new(at(server)),
             way: watch::Sender::new(Way::Pass),
             cut: watch::Sender::default(),
             accepted: Mutex::default(),
@@ -113,6 +113,11 @@ impl Proxy {
         self.shared.cut.send_replace(());
     }
 
+    /// Leads connections that are made from now on to the server on this port.
+    pub fn lead_to(&self, server: u16) {
+        *self.shared.server.lock().unwrap() = at(server);
+    }
+
     /// When each connection was accepted. With [`Way::Refuse`] nobody sees who tries.
     pub fn accepted(&self) -> Vec<Instant> {
         self.shared.accepted.lock().unwrap().clone()
@@ -132,11 +137,15 @@ impl Drop for Proxy {
     }
 }
 
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
 fn bound(port: u16) -> std::io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     // Two sockets have the port: one that keeps it, one that listens now and then.
     socket.set_reuseaddr(true)?;
-    socket.bind(SocketAddr::from(([127, 0, 0, 1], port)))?;
+    socket.bind(at(port))?;
     Ok(socket)
 }
 
@@ -175,7 +184,8 @@ impl Shared {
     }
 
     async fn connect(self: Arc<Self>, client: TcpStream, mut cut: watch::Receiver<()>) {
-        let Ok(server) = TcpStream::connect(self.server).await else {
+        let server = *self.server.lock().unwrap();
+        let Ok(server) = TcpStream::connect(server).await else {
             return;
         };
         for stream in [&client, &server] {
