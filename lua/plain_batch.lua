@@ -1,10 +1,10 @@
 -- plain_batch: judge plain takes that came together, of one key or of many, first come first served.
--- KEYS[n]      state keys     strings, distinct: paid_us, as plain has it
--- ARGV[1]      now_us         integer; 0 asks the server's clock
--- ARGV[4n - 2] cost_us        integer > 0; what each of some equal takes costs in time
--- ARGV[4n - 1] room_us        integer >= 0; the most debt with which one fits
--- ARGV[4n]     takes          integer > 0; how many of them each key has, one after the other
--- ARGV[4n + 1] keys           integer; how many keys, the next ones, have such takes; 0: the last one has, too
+-- KEYS[n]        state keys   strings, distinct: paid_us, as plain has it
+-- ARGV[1]        now_us       integer; 0 asks the server's clock
+-- ARGV[row]      cost_us      integer > 0; what each of some equal takes costs in time; row = 2, then row + 4
+-- ARGV[row + 1]  room_us      integer >= 0; the most debt with which one fits
+-- ARGV[row + 2]  takes        integer > 0; how many of them each key has, one after the other
+-- ARGV[row + 3]  keys         integer; how many keys, the next ones, have such takes; 0: the last one has, too
 -- Returns  for each key of each row debt_us, before the first of its takes; each take fits when what is
 --          owed by then is no more than its room. -1 of a foreign value, and an error of a key that the
 --          server does not write: such a key fails alone, and is left as it is

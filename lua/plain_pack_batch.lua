@@ -1,15 +1,15 @@
 -- plain_pack_batch: judge plain takes of subjects whose states share a key each, that came together; first come
 -- first served, and of each key all that are enforced or none. Stands in place of decide, and of shadow, where it
 -- can.
--- KEYS[n]      pack       strings, distinct: a msgpack map, see states
--- ARGV[1]      now_us     integer; 0 asks the server's clock
--- ARGV[6n - 4] fields     msgpack array of strings: under which of a pack some takes stand
--- ARGV[6n - 3] blank      a pack of just these fields in their order, all states zero
--- ARGV[6n - 2] form       how `struct` reads and writes that: what stands before each state, and the state
--- ARGV[6n - 1] prices     msgpack array: of each of these takes its cost_us and its room_us, as plain has them,
+-- KEYS[n]        pack     strings, distinct: a msgpack map, see states
+-- ARGV[1]        now_us   integer; 0 asks the server's clock
+-- ARGV[row]      fields   msgpack array of strings: under which of a pack some takes stand; row = 2, then row + 6
+-- ARGV[row + 1]  blank    a pack of just these fields in their order, all states zero
+-- ARGV[row + 2]  form     how `struct` reads and writes that: what stands before each state, and the state
+-- ARGV[row + 3]  prices   msgpack array: of each of these takes its cost_us and its room_us, as plain has them,
 --                         and 0|1, whether it holds up no other
--- ARGV[6n]     times      integer > 0; how often each key is asked for all of them, one time after the other
--- ARGV[6n + 1] keys       integer; how many keys, the next ones, are asked so; 0: the last one is, too
+-- ARGV[row + 4]  times    integer > 0; how often each key is asked for all of them, one time after the other
+-- ARGV[row + 5]  keys     integer; how many keys, the next ones, are asked so; 0: the last one is, too
 -- Returns  for each key of each row 0 when nothing is owed, else what there is before the first time: the pack,
 --          when it has just these fields in their order, or debt_us of each take in 8 bytes. Each time all that
 --          are enforced are taken when none owes more than its room by then, and with them those in shadow that

@@ -11,9 +11,9 @@
 --                               ones; row = 4, then row + 3 + 3 * takes
 -- ARGV[row + 1]     questions   integer > 0; how many questions
 -- ARGV[row + 2]     times       integer > 0; how often each is asked, one time after the other
--- ARGV[row + 3n]      cost_us   integer > 0; what take n costs in time
--- ARGV[row + 3n + 1]  room_us   integer >= 0; the most debt with which it fits
--- ARGV[row + 3n + 2]  shadow    0|1; whether it holds up no other
+-- ARGV[at]          cost_us     integer > 0; what take n costs in time; at = row + 3n
+-- ARGV[at + 1]      room_us     integer >= 0; the most debt with which it fits
+-- ARGV[at + 2]      shadow      0|1; whether it holds up no other
 -- Returns  for each take of each question debt_us, before the first time; those that are enforced are taken each
 --          time when none owes more than its room by then, and with them those in shadow that fit. In place of
 --          that -1 of a foreign value: nothing is taken, and another script is to be asked; and of the first take
