@@ -11,6 +11,7 @@
 -- Writes   each key of which any fits, as plain does
 -- Mirrors  src/algorithm/plain.rs
 local call, floor, ceil = redis.call, math.floor, math.ceil
+local unpack = table.unpack or unpack
 local now = ARGV[1] + 0
 if now == 0 then
   local clock = call("TIME")

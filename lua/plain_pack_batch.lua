@@ -20,7 +20,7 @@
 --          does
 -- Mirrors  src/algorithm/plain.rs
 local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
-local to_text, from_text, unpack = struct.pack, struct.unpack, unpack
+local to_text, from_text, unpack = struct.pack, struct.unpack, table.unpack or unpack
 local now = ARGV[1] + 0
 if now == 0 then
   local clock = call("TIME")

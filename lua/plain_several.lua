@@ -21,6 +21,7 @@
 -- Writes   each key that is taken of, as plain does; whatever fails, does so before the first write
 -- Mirrors  src/algorithm/plain.rs
 local call, floor, ceil, max = redis.call, math.floor, math.ceil, math.max
+local unpack = table.unpack or unpack
 local now, asked_states = ARGV[1] + 0, ARGV[2]
 if now == 0 then
   local clock = call("TIME")

@@ -114,7 +114,7 @@ local function sliding_log(key, at, now)
       if is_cut then
         redis.call("LSET", key, 0, taken(0, base + left))
       end
-      redis.call("LPUSH", key, unpack(newer))
+      redis.call("LPUSH", key, (table.unpack or unpack)(newer))
       redis.call("PEXPIREAT", key, math.ceil(expires / 1000))
     end
   end

@@ -8,6 +8,7 @@ use crate::store::redis::{plain, plain_batch, plain_pack, plain_several, self_te
 use crate::store::{FailureMode, PolicyId};
 use crate::time::{Micros, SECOND};
 
+mod dialect;
 mod keys;
 
 /// The scripts that are sent as they are, for what one integer a take tells.
