@@ -2,6 +2,7 @@
 #![cfg(feature = "redis")]
 
 mod cluster;
+mod denied_elsewhere;
 mod groups;
 mod histories;
 mod load;

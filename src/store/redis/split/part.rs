@@ -5,12 +5,13 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::super::server::Server;
-use crate::algorithm::{Action, Patience, Take};
+use crate::algorithm::{Action, Patience, Reading, Take, committed};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::owned::OwnedCheck;
 use crate::store::{Check, FailureMode};
+use crate::time::Micros;
 
 /// How long a part that only counts may take: what is enforced is decided by then, and waits for it.
 const SHADOW_PATIENCE: Duration = Duration::from_millis(10);
@@ -127,7 +128,9 @@ impl Part {
     /// Gives back what was taken. What cannot be given back lapses.
     pub(super) async fn give_back(&self, server: &Server, answer: &Decisions) {
         let each = self.checks.iter().zip(&**answer);
-        let checks = each.filter_map(|(check, decision)| {
+        let each = each.zip(self.carried_out(answer));
+        let taken = each.filter_map(|(each, is_carried_out)| is_carried_out.then_some(each));
+        let checks = taken.filter_map(|(check, decision)| {
             let action = undo(check, decision)?;
             Some(Check {
                 action,
@@ -139,14 +142,28 @@ impl Part {
             let _ = server.ask_any(&checks).await;
         }
     }
+
+    /// Which checks took what they asked for. What fits has not always done so: a limit in shadow takes
+    /// nothing where one of its rates is denied, or its subject banned.
+    fn carried_out(&self, answer: &Decisions) -> SmallVec<[bool; 4]> {
+        let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
+        let readings = answer.iter().map(|decision| Reading {
+            fits: decision.outcome == Outcome::Allowed,
+            wait: Micros::ZERO,
+            level: [0; 2],
+            at: Micros::ZERO,
+        });
+        let readings: SmallVec<[Reading; 4]> = readings.collect();
+        committed(checks.iter().map(Check::ask), &readings)
+    }
 }
 
-/// By what a check's permits are given back that were not used.
+/// By what is given back what a check has taken.
 fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     let Action::Take(take) = check.action else {
         return None;
     };
-    if check.algorithm.is_penalty() || decision.outcome != Outcome::Allowed {
+    if check.algorithm.is_penalty() {
         return None;
     }
     if let Some(lease) = take.lease {
