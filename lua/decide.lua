@@ -5,10 +5,11 @@
 --                                about a further rate of the limit before it and a penalty is among
 --                                the checks; at = 2 + (i - 1) * stride; its arguments follow, see
 --                                there, and last what states has of it
+-- ARGV[2 + #KEYS * stride]       present when a check denies that is asked elsewhere
 -- Returns       four integers a check: fits 0|1, wait_us, and two that tell the state, before permits
 --               are taken and after they are given back, see the algorithm; then now_us
--- Writes        what the checks are to keep, only when every check fits; but that of penalty when a
---               rate of the limit before it is denied and it fits itself
+-- Writes        what the checks are to keep, only when every check fits, also elsewhere; but that of
+--               penalty when a rate of the limit before it is denied and it fits itself
 -- Mirrors       src/store/memory
 -- Before it stands states.
 local now = tonumber(ARGV[1])
@@ -17,7 +18,7 @@ if now == 0 then
   now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 end
 
-local reply, kept, expires, all_fit = {}, {}, {}, true
+local reply, kept, expires, all_fit = {}, {}, {}, not ARGV[2 + #KEYS * stride]
 for i = 1, #KEYS do
   local at, row = 2 + (i - 1) * stride, (i - 1) * 4
   local fits, wait_us, level, more

@@ -6,6 +6,7 @@
 --                                about a further rate of the limit before it, and that behind
 --                                "shadow:" when it is in shadow; at = 2 + (i - 1) * stride; its
 --                                arguments follow, and last what states has of it
+-- ARGV[2 + #KEYS * stride]       present when a check denies that is asked elsewhere
 -- Returns       as decide; but of a check in shadow that fails, in place of fits, 2 for a value that is
 --               not ours and 3 for anything else
 -- Writes        what is not in shadow as decide; then what is, when all others fit and all rates of the
@@ -20,10 +21,10 @@ if now == 0 then
   now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 end
 
-local reply, kept, expires, all_fit, all_in_shadow = {}, {}, {}, true, true
 local function at(i)
   return 2 + (i - 1) * stride
 end
+local reply, kept, expires, all_fit, all_in_shadow = {}, {}, {}, not ARGV[at(#KEYS + 1)], true
 local function is_shadow(i)
   return judges[ARGV[at(i)]] == nil
 end

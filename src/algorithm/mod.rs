@@ -39,9 +39,9 @@ pub use self::penalty::Penalty;
 pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "memory")]
 pub(crate) use self::question::all_enforced_fit;
-#[cfg(feature = "redis")]
-pub(crate) use self::question::decide_alone;
 pub use self::question::{Ask, committed, decide};
+#[cfg(feature = "redis")]
+pub(crate) use self::question::{decide_alone, decide_denied};
 use self::share::Share;
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by

@@ -47,7 +47,15 @@ pub fn committed<'a>(
     asks: impl Iterator<Item = Ask<'a>> + Clone,
     readings: &[Reading],
 ) -> SmallVec<[bool; 4]> {
-    let all_fit = all_enforced_fit(asks.clone(), readings);
+    committed_if(all_enforced_fit(asks.clone(), readings), asks, readings)
+}
+
+/// The same, where it is known whether all fit that are enforced.
+fn committed_if<'a>(
+    all_fit: bool,
+    asks: impl Iterator<Item = Ask<'a>>,
+    readings: &[Reading],
+) -> SmallVec<[bool; 4]> {
     let mut each = asks.zip(readings).peekable();
     let mut committed = SmallVec::new();
     while let Some((first, reading)) = each.next() {
@@ -81,7 +89,26 @@ pub(crate) fn all_enforced_fit<'a>(
 
 /// The answers to all checks of a question, by what was read of each.
 pub fn decide<'a>(asks: impl Iterator<Item = Ask<'a>> + Clone, readings: &[Reading]) -> Decisions {
-    let committed = committed(asks.clone(), readings);
+    let all_fit = all_enforced_fit(asks.clone(), readings);
+    decide_if(all_fit, asks, readings)
+}
+
+/// The answers to those checks of a question that one place was asked, while another one denies it:
+/// nothing is carried out but what a penalty counts.
+#[cfg(feature = "redis")]
+pub(crate) fn decide_denied<'a>(
+    asks: impl Iterator<Item = Ask<'a>> + Clone,
+    readings: &[Reading],
+) -> Decisions {
+    decide_if(false, asks, readings)
+}
+
+fn decide_if<'a>(
+    all_fit: bool,
+    asks: impl Iterator<Item = Ask<'a>> + Clone,
+    readings: &[Reading],
+) -> Decisions {
+    let committed = committed_if(all_fit, asks.clone(), readings);
     let each = asks.zip(readings.iter().zip(committed));
     each.map(|(ask, (reading, committed))| ask.algorithm.decide(reading, ask.action, committed))
         .collect()

@@ -2,8 +2,8 @@
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, HOUR, Key, Limit, Micros, Penalty, PolicyId,
-    RedisStore, Store, Subject,
+    Answer, Check, DAY, Decision, Decisions, FailureMode, HOUR, Key, Limit, Micros, Outcome,
+    Penalty, PolicyId, RedisStore, Store, Subject,
 };
 
 use crate::support::cluster::Cluster;
@@ -102,5 +102,80 @@ async fn what_fits_in_shadow_of_a_subject_that_is_banned_gets_nothing_back() {
     for _ in 0..3 {
         assert!(!ask(&store, &checks).await[3].is_allowed());
         assert_eq!(left(&store, day).await, 9);
+    }
+}
+
+/// What is in shadow stands beside something enforced here: by itself it would be waited for so long only.
+#[tokio::test]
+async fn subjects_behind_one_that_denies_say_what_they_would_have_said() {
+    let cluster = Cluster::start();
+    let store = store(&cluster).await;
+    let [full, fuller, small] = ["full", "fuller", "small"].map(PolicyId::new);
+    let [open, counted] = ["open", "counted"].map(PolicyId::new);
+    let fitting = [
+        check(&full, &Limit::gcra(1, HOUR), ONE, 1),
+        check(&fuller, &Limit::gcra(1, DAY), OTHER, 1),
+        check(&small, &Limit::gcra(2, HOUR), "c", 2),
+        check(&open, &Limit::gcra(100, DAY), "d", 1),
+        in_shadow(check(&counted, &Limit::gcra(1, DAY), "d", 1)),
+    ];
+    assert!(ask(&store, &fitting).await.all_allow());
+    let mut checks = fitting;
+    checks[2].action = Action::take(3);
+    let denied = ask(&store, &checks).await;
+    let outcomes: Vec<_> = denied.iter().map(Decision::outcome).collect();
+    let expected = [
+        Outcome::Denied,
+        Outcome::Denied,
+        Outcome::NeverFits,
+        Outcome::Allowed,
+        Outcome::Denied,
+    ];
+    assert_eq!(outcomes, expected);
+    for longer in [1, 4] {
+        assert!(denied[longer].retry_after() > Some(HOUR * 2), "{denied:?}");
+    }
+    assert_eq!(left(&store, checks[3]).await, 99);
+}
+
+#[tokio::test]
+async fn penalties_count_each_denial_once_whichever_subject_is_denied_first() {
+    let cluster = Cluster::start();
+    let store = store(&cluster).await;
+    let [open, full, counted] = ["open", "full", "counted"].map(PolicyId::new);
+    let (many, one) = (Limit::gcra(100, DAY), Limit::gcra(1, DAY));
+    let penalty = Penalty::after(10, DAY, DAY);
+    let checks = [
+        // Asked before the denial. What is in shadow has counted its own already.
+        check(&open, &many, ONE, 1),
+        check(&open, &penalty, ONE, 1),
+        in_shadow(check(&counted, &one, ONE, 1)),
+        in_shadow(check(&counted, &penalty, ONE, 1)),
+        // Denies.
+        check(&full, &one, OTHER, 1),
+        check(&full, &penalty, OTHER, 1),
+        // Behind it.
+        check(&full, &one, "c", 1),
+        check(&full, &penalty, "c", 1),
+        check(&open, &many, "d", 1),
+        check(&open, &penalty, "d", 1),
+        in_shadow(check(&counted, &one, "d", 1)),
+        in_shadow(check(&counted, &penalty, "d", 1)),
+    ];
+    assert!(ask(&store, &checks).await.all_allow());
+    for denials in 1..4 {
+        let denied = ask(&store, &checks).await;
+        for (position, counted) in [(1, 0), (3, 1), (5, 1), (7, 1), (9, 0), (11, 1)] {
+            let until_ban = 10 - counted * denials;
+            assert_eq!(denied[position].remaining(), until_ban, "{position}");
+            assert_eq!(
+                left(&store, checks[position]).await,
+                until_ban,
+                "{position}"
+            );
+        }
+    }
+    for fits in [0, 8] {
+        assert_eq!(left(&store, checks[fits]).await, 99);
     }
 }

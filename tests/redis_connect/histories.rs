@@ -7,8 +7,8 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, Decisions, FailureMode, Key, Limit, ManualClock, MemoryStore, PolicyId,
-    RedisStore, SECOND, Store, Subject,
+    Answer, Check, Decisions, FailureMode, Key, Limit, MINUTE, ManualClock, MemoryStore, Micros,
+    Penalty, PolicyId, RedisStore, SECOND, Store, Subject,
 };
 
 use crate::support::cluster::Cluster;
@@ -33,10 +33,42 @@ struct Step {
     is_final: bool,
 }
 
-fn limits() -> impl Strategy<Value = Limit> {
+/// What a policy asks: its rates, with the period of the further one, and a penalty behind them.
+#[derive(Clone, Debug)]
+struct Asking {
+    rates: Vec<(Option<Micros>, Limit)>,
+    penalty: Option<Penalty>,
+}
+
+fn askings() -> impl Strategy<Value = Asking> {
     let window = prop::sample::select(vec![SECOND, SECOND * 10]);
-    (1_u32..12, window, 0..8_usize)
-        .prop_map(|(permits, window, algorithm)| in_time(permits, window)[algorithm].1)
+    let further = prop::option::weighted(0.3, 1_u32..24);
+    let penalty = prop::option::weighted(0.3, (1_u32..4, 1..10_u32));
+    let asking = (1_u32..12, window, 0..8_usize, further, penalty);
+    asking.prop_map(|(permits, window, algorithm, further, penalty)| {
+        let rate = |permits, window| in_time(permits, window)[algorithm].1;
+        let further = further.map(|permits| (Some(Micros::from(MINUTE)), rate(permits, MINUTE)));
+        let first = (None, rate(permits, window));
+        Asking {
+            rates: [first].into_iter().chain(further).collect(),
+            penalty: penalty.map(|(denials, secs)| {
+                Penalty::after(denials, SECOND, SECOND * secs / 5).doubling_up_to(MINUTE)
+            }),
+        }
+    })
+}
+
+/// Of each of its checks, by what id it is known, how it is judged, and what it takes of this cost.
+fn judges(policy: &PolicyId, asking: &Asking, cost: u32) -> Vec<(PolicyId, Algorithm, u32)> {
+    let rates = asking.rates.iter().map(|(further, limit)| {
+        let id = further.map_or(policy.clone(), |period| policy.with_further_rate(period));
+        (id, Algorithm::try_from(limit).unwrap(), cost)
+    });
+    let penalty = asking.penalty.iter().map(|penalty| {
+        let algorithm = Algorithm::try_from(penalty).unwrap();
+        (policy.clone(), algorithm, 1)
+    });
+    rates.chain(penalty).collect()
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -74,9 +106,10 @@ async fn ask(store: &dyn Store, checks: &[Check<'_>]) -> Decisions {
     }
 }
 
-/// Whoever is denied by one has taken nothing of the others, whichever limits these are.
+/// Whoever is denied by one has taken nothing of the others, whichever limits these are, and is told as much of
+/// all that deny it.
 #[tokio::test]
-async fn a_cluster_lets_in_whom_one_place_for_all_would_and_leaves_as_much() {
+async fn a_cluster_decides_as_one_place_for_all_would_and_leaves_as_much() {
     let cluster = Cluster::start();
     let clock = ManualClock::new();
     let redis = RedisStore::builder(&cluster.url()).clock_for_tests(clock.clone());
@@ -84,10 +117,10 @@ async fn a_cluster_lets_in_whom_one_place_for_all_would_and_leaves_as_much() {
     let mut runner = TestRunner::default();
     let (mut let_in, mut asked) = (0, 0);
     for case in 0..100 {
-        let limits = prop::collection::vec(limits(), POLICIES);
+        let askings = prop::collection::vec(askings(), POLICIES);
         let in_group = prop::collection::vec(prop::bool::weighted(0.4), POLICIES);
-        let history = (limits, in_group, prop::collection::vec(steps(), 1..25));
-        let (limits, in_group, steps) = history.new_tree(&mut runner).unwrap().current();
+        let history = (askings, in_group, prop::collection::vec(steps(), 1..25));
+        let (askings, in_group, steps) = history.new_tree(&mut runner).unwrap().current();
         let memory = MemoryStore::builder().clock(clock.clone()).build();
         let policies = in_group.iter().enumerate().map(|(name, in_group)| {
             let policy = PolicyId::new(&name.to_string());
@@ -105,24 +138,36 @@ async fn a_cluster_lets_in_whom_one_place_for_all_would_and_leaves_as_much() {
             } else {
                 Action::take
             };
-            let checks: Vec<_> = step
-                .asked
+            let judges = step.asked.iter().flat_map(|asked| {
+                let policy = &policies[asked.policy];
+                let judges = judges(policy, &askings[asked.policy], step.cost);
+                judges.into_iter().map(move |judge| (asked, judge))
+            });
+            let judges: Vec<_> = judges.collect();
+            let checks: Vec<_> = judges
                 .iter()
-                .map(|asked| Check {
-                    policy: &policies[asked.policy],
+                .map(|(asked, (policy, algorithm, cost))| Check {
+                    policy,
                     subject: Subject::from(&Key::from(format!("{case}-{}", asked.subject))),
-                    algorithm: Algorithm::try_from(&limits[asked.policy]).unwrap(),
-                    action: action(step.cost),
+                    algorithm: *algorithm,
+                    action: action(*cost),
                     is_shadow: asked.is_shadow,
                     on_store_failure: FailureMode::Deny,
                 })
                 .collect();
             let told = |decisions: Decisions| {
-                let each = || step.asked.iter().zip(decisions.iter());
-                let mut enforced = each().filter(|(asked, _)| !asked.is_shadow);
+                let each = || checks.iter().zip(decisions.iter());
+                let mut enforced = each().filter(|(check, _)| !check.is_shadow);
                 let is_let_in = enforced.all(|(_, decision)| decision.is_allowed());
-                let left: Vec<_> = each().map(|(_, decision)| decision.remaining()).collect();
-                (is_let_in, left)
+                let said = each().map(|(_, decision)| {
+                    (
+                        decision.outcome(),
+                        decision.remaining(),
+                        decision.retry_after(),
+                        decision.banned_for(),
+                    )
+                });
+                (is_let_in, said.collect::<Vec<_>>())
             };
             let expected = told(ask(&memory, &checks).await);
             let answer = ask(&redis, &checks).await;
@@ -132,10 +177,10 @@ async fn a_cluster_lets_in_whom_one_place_for_all_would_and_leaves_as_much() {
             asked += 1;
             let_in += usize::from(found.0);
             if is_late {
-                assert_eq!(found.0, expected.0, "{limits:?} {step:?}");
+                assert_eq!(found.0, expected.0, "{askings:?} {step:?}");
                 break;
             }
-            assert_eq!(found, expected, "{limits:?} {step:?}");
+            assert_eq!(found, expected, "{askings:?} {step:?}");
         }
     }
     assert!(

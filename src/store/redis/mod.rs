@@ -95,7 +95,9 @@ pub use reply::fuzzing::redis_reply;
 /// All checks of one subject are in one slot, and are one script. A request whose policies have
 /// different subjects, as one by address and one for everybody, takes a script for each, in the
 /// order of the policies. When a later one denies, what the earlier ones took is given back; for that
-/// moment, a trip or two, it is missing to others. So it is when a node gives no answer, unless its policies
+/// moment, a trip or two, it is missing to others. All others are asked what they say to the same request,
+/// taking nothing, so that the longest wait is told and each [`Penalty`](crate::Penalty) counts what its own
+/// policy denies. What was taken is given back, too, when a node gives no answer, unless its policies
 /// [let requests pass](crate::FailureMode::Allow) then: the others are enforced all the same. While a slot
 /// moves, requests about it go on, unless they have several policies: scripts do not reach keys of
 /// which some have moved, so those wait until all have, as far as their deadline lets them.

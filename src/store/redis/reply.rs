@@ -3,7 +3,7 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Action, Algorithm, Ask, Reading, decide};
+use crate::algorithm::{Action, Algorithm, Ask, Reading, decide, decide_denied};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -12,7 +12,10 @@ use crate::time::Micros;
 const INTEGERS_A_CHECK: usize = 4;
 
 /// What was asked, to read the reply by.
-pub(super) struct Expected(SmallVec<[Asked; 4]>);
+pub(super) struct Expected {
+    asked: SmallVec<[Asked; 4]>,
+    is_denied_elsewhere: bool,
+}
 
 struct Asked {
     algorithm: Algorithm,
@@ -40,7 +43,22 @@ impl Expected {
             is_shadow: check.is_shadow,
             is_further_rate: check.policy.further_rate().is_some(),
         });
-        Self(asked.collect())
+        Self::new(asked)
+    }
+
+    fn new(asked: impl Iterator<Item = Asked>) -> Self {
+        Self {
+            asked: asked.collect(),
+            is_denied_elsewhere: false,
+        }
+    }
+
+    /// The same where a check denies that is asked elsewhere.
+    pub(super) fn denied_elsewhere(self) -> Self {
+        Self {
+            is_denied_elsewhere: true,
+            ..self
+        }
     }
 
     /// # Errors
@@ -48,13 +66,13 @@ impl Expected {
     /// A reply of any other shape: it is a store error, never a guess.
     pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
         let (rows, at) = integers(&reply)?;
-        if rows.len() != self.0.len() * INTEGERS_A_CHECK {
+        if rows.len() != self.asked.len() * INTEGERS_A_CHECK {
             return Err(bad("an array of another length"));
         }
         let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
         let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
         let rows = rows.chunks_exact(INTEGERS_A_CHECK);
-        for (position, (row, asked)) in rows.zip(&self.0).enumerate() {
+        for (position, (row, asked)) in rows.zip(&self.asked).enumerate() {
             readings.push(match row[0] {
                 fits @ (0 | 1) => reading(fits == 1, row, at),
                 code if asked.is_shadow => {
@@ -66,7 +84,11 @@ impl Expected {
                 _ => return Err(bad("neither yes nor no")),
             });
         }
-        let mut decisions = decide(self.0.iter().map(Asked::ask), &readings);
+        let asks = self.asked.iter().map(Asked::ask);
+        let mut decisions = match self.is_denied_elsewhere {
+            false => decide(asks, &readings),
+            true => decide_denied(asks, &readings),
+        };
         for (position, kind) in unanswered {
             decisions.fail_open(position, kind);
         }
@@ -195,7 +217,7 @@ mod tests {
             is_shadow: false,
             is_further_rate: false,
         });
-        Expected(asked.collect())
+        Expected::new(asked)
     }
 
     fn integers(integers: &[i64]) -> Value {
@@ -240,7 +262,7 @@ mod tests {
         let mut expected = expected(&[Limit::gcra(1, SECOND), Limit::gcra(1, SECOND)]);
         let reply = |code| integers(&[code, 0, 0, 0, 0, 5, 0, 0, 7]);
         assert!(expected.read(reply(2)).is_err());
-        expected.0[0].is_shadow = true;
+        expected.asked[0].is_shadow = true;
         for (code, kind) in [(2, StoreErrorKind::ForeignValue), (3, StoreErrorKind::Busy)] {
             let decisions = expected.read(reply(code)).unwrap();
             assert_eq!(decisions[0].outcome(), Outcome::FailedOpen(kind));

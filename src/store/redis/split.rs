@@ -47,7 +47,7 @@ async fn take(server: Server, parts: Vec<Part>) -> Answer {
             Err(error) if !part.may_fail() => return Err(error),
             Ok(answer) if part.denies(&answer) => {
                 let denied = (part, answer);
-                return Ok(look_at_others(&server, denied, taken.keep(), parts).await);
+                return Ok(ask_others(&server, denied, taken.keep(), parts).await);
             }
             answer => taken.answers.note(part, answer),
         }
@@ -55,9 +55,9 @@ async fn take(server: Server, parts: Vec<Part>) -> Answer {
     taken.keep().in_order()
 }
 
-/// Gives back what was taken before the denial, and looks at all others, so that each policy says what is
-/// left after it.
-async fn look_at_others(
+/// Gives back what was taken before the denial, and asks all others what they say to a request that is
+/// denied: of those that deny it, too, the longest wait counts, and so do their penalties.
+async fn ask_others(
     server: &Server,
     denied: (Part, Decisions),
     taken: Answers,
@@ -66,15 +66,15 @@ async fn look_at_others(
     let given_back = taken.each.into_iter().map(|(part, answer)| {
         Begun::new(part, server, |part, server| async move {
             part.give_back(&server, &answer).await;
-            part.look(&server).await
+            part.ask_denied_again(&server, &answer).await
         })
     });
-    let looked_at = not_asked.map(|part| {
+    let not_asked = not_asked.map(|part| {
         Begun::new(part, server, |part, server| async move {
-            part.look(&server).await
+            part.ask_denied(&server).await
         })
     });
-    let others: Vec<_> = given_back.chain(looked_at).collect();
+    let others: Vec<_> = given_back.chain(not_asked).collect();
     let mut answers = vec![denied];
     for Begun { part, answer } in others {
         let answer = match answer.await {

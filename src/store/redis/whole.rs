@@ -46,6 +46,17 @@ impl Whole {
     }
 }
 
+impl Any {
+    /// The same where a check denies that is asked elsewhere.
+    fn denied_elsewhere(self) -> Self {
+        Self {
+            question: self.question.denied_elsewhere(),
+            expected: self.expected.denied_elsewhere(),
+            ..self
+        }
+    }
+}
+
 impl Server {
     /// By the leanest script that can; in a cluster they are about one subject.
     pub(super) fn whole(&self, checks: &[Check<'_>]) -> Whole {
@@ -81,6 +92,15 @@ impl Server {
     pub(super) async fn ask_any(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
         match self.any(checks, self.now()) {
             Some(any) => self.answer_any(&any).await,
+            None => Ok(Decisions::default()),
+        }
+    }
+
+    /// Asks checks of one subject what they say to a request that is denied to another one: they carry out
+    /// nothing but what a penalty counts.
+    pub(super) async fn ask_denied(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
+        match self.any(checks, self.now()) {
+            Some(any) => self.answer_any(&any.denied_elsewhere()).await,
             None => Ok(Decisions::default()),
         }
     }

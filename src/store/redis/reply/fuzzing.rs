@@ -25,13 +25,13 @@ pub fn redis_reply(data: &[u8]) {
         is_shadow: cost >> place & 1 == 1,
         is_further_rate: place > 0 && cost >> (place + 3) & 1 == 1,
     });
-    let expected = Expected(asked.collect());
+    let expected = Expected::new(asked);
     let reply = value(&mut &*rest, 3);
     shared::read(*choice, &reply);
     match expected.read(reply) {
         Ok(decisions) => {
             assert_eq!(decisions.len(), usize::from(checks));
-            for (decision, Asked { algorithm, .. }) in decisions.iter().zip(&expected.0) {
+            for (decision, Asked { algorithm, .. }) in decisions.iter().zip(&expected.asked) {
                 assert!(algorithm.is_penalty() || decision.remaining() <= algorithm.capacity());
             }
         }

@@ -15,6 +15,7 @@ pub(in crate::store::redis) struct Question {
     keys: Vec<Vec<u8>>,
     now: Micros,
     rows: Vec<Row>,
+    is_denied_elsewhere: bool,
 }
 
 /// The arguments of one check.
@@ -79,6 +80,15 @@ impl Question {
             keys: keys.collect(),
             now,
             rows: rows.collect(),
+            is_denied_elsewhere: false,
+        }
+    }
+
+    /// The same where a check denies that is asked elsewhere.
+    pub(in crate::store::redis) fn denied_elsewhere(self) -> Self {
+        Self {
+            is_denied_elsewhere: true,
+            ..self
         }
     }
 }
@@ -93,6 +103,9 @@ impl Scripted for Question {
         command.arg(script).arg(self.keys.len()).arg(&self.keys);
         command.arg(self.now.get());
         self.rows.iter().for_each(|row| row.write_to(&mut command));
+        if self.is_denied_elsewhere {
+            command.arg("denied");
+        }
         command
     }
 }

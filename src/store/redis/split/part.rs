@@ -106,23 +106,49 @@ impl Part {
 
     /// The same, while nothing that goes wrong concerns anybody else.
     pub(super) async fn ask_in_shadow(&self, server: &Server) -> Decisions {
-        match tokio::time::timeout(SHADOW_PATIENCE, self.ask(server)).await {
+        self.in_shadow(self.ask(server)).await
+    }
+
+    async fn in_shadow(
+        &self,
+        answer: impl Future<Output = Result<Decisions, StoreError>>,
+    ) -> Decisions {
+        match tokio::time::timeout(SHADOW_PATIENCE, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => self.failed(error.kind()),
             Err(_elapsed) => self.failed(StoreErrorKind::TimedOut),
         }
     }
 
-    /// What there is, taking nothing.
-    pub(super) async fn look(&self, server: &Server) -> Result<Decisions, StoreError> {
-        let mut look = self.clone();
-        for check in &mut look.checks {
-            check.action = Action::look();
-        }
+    /// What it says to the request that another part denies: nothing is taken, but its penalties count what
+    /// it denies, too.
+    pub(super) async fn ask_denied(&self, server: &Server) -> Result<Decisions, StoreError> {
+        let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
+        let answer = server.ask_denied(&checks);
         if self.is_shadow() {
-            return Ok(look.ask_in_shadow(server).await);
+            return Ok(self.in_shadow(answer).await);
         }
-        look.ask(server).await
+        answer.await
+    }
+
+    /// The same of a part that was asked already. So its penalties have counted: what they said stands.
+    pub(super) async fn ask_denied_again(
+        &self,
+        server: &Server,
+        before: &Decisions,
+    ) -> Result<Decisions, StoreError> {
+        let is_penalty = |check: &OwnedCheck| check.algorithm.is_penalty();
+        let mut part = self.clone();
+        for penalty in part.checks.iter_mut().filter(|check| is_penalty(check)) {
+            penalty.action = Action::look();
+        }
+        let answer = part.ask_denied(server).await?;
+        let each = self.checks.iter().zip(answer.iter().zip(&**before));
+        let each = each.map(|(check, (now, before))| {
+            let stands = is_penalty(check) && before.is_judged();
+            *(if stands { before } else { now })
+        });
+        Ok(each.collect())
     }
 
     /// Gives back what was taken. What cannot be given back lapses.
