@@ -30,10 +30,7 @@ fn scripts_touch_no_key_that_is_not_declared() {
                 let rest = arguments.strip_prefix(*key);
                 rest.is_some_and(|rest| rest.starts_with([',', ')']))
             };
-            assert!(
-                KEYS.iter().any(|key| is_key(&key)),
-                "{command}, {arguments}"
-            );
+            assert!(KEYS.iter().any(is_key), "{command}, {arguments}");
             touched += 1;
         }
     }
