@@ -126,7 +126,6 @@ struct Identity {
 #[derive(Clone)]
 struct Group {
     name: Arc<str>,
-    #[cfg(feature = "redis")]
     fingerprint: u128,
 }
 
@@ -156,7 +155,6 @@ impl PolicyId {
         let group = Group {
             name: group.into(),
             // No policy's name has a control character in it.
-            #[cfg(feature = "redis")]
             fingerprint: Subject::of_text(&format!("\0{group}")).to_u128(),
         };
         self.with(|identity| identity.group = Some(group))
@@ -202,7 +200,6 @@ impl PolicyId {
     }
 
     /// 128 bits that stand for the group.
-    #[cfg(feature = "redis")]
     pub(crate) fn group_fingerprint(&self) -> Option<u128> {
         self.0.group.as_ref().map(|group| group.fingerprint)
     }
@@ -229,6 +226,11 @@ impl Check<'_> {
     /// the subject is.
     pub(crate) fn fingerprint(&self) -> u128 {
         self.subject.to_u128() ^ self.policy.fingerprint()
+    }
+
+    /// The same of the place of that count: a policy that is put into another group begins anew there.
+    pub(crate) fn place_fingerprint(&self) -> u128 {
+        self.fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
     }
 
     /// The same of its state: another algorithm has another key, so that a changed policy starts anew, and

@@ -91,14 +91,8 @@ impl Group {
             .iter()
             .map(|(name, _)| PolicyId::new(name).in_group("client"));
         let ids: Vec<_> = ids.collect();
-        let checks = asked.iter().zip(&ids).map(|((_, limit), policy)| Check {
-            policy,
-            subject: Subject::from(&Key::from("eve")),
-            algorithm: Algorithm::try_from(limit).unwrap(),
-            action: Action::spend(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        });
+        let each = asked.iter().zip(&ids);
+        let checks = each.map(|((_, limit), policy)| check(policy, *limit));
         answer(store.ask(&checks.collect::<Vec<_>>())).await
     }
 
@@ -107,6 +101,18 @@ impl Group {
         let before = self.server.calls("evalsha");
         work.await;
         self.server.calls("evalsha") - before
+    }
+}
+
+/// Takes one permit from Eve.
+fn check(policy: &PolicyId, limit: Limit) -> Check<'_> {
+    Check {
+        policy,
+        subject: Subject::from(&Key::from("eve")),
+        algorithm: Algorithm::try_from(&limit).unwrap(),
+        action: Action::spend(1),
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
     }
 }
 
@@ -184,5 +190,19 @@ async fn a_denial_by_one_policy_of_a_group_denies_no_question_that_is_about_othe
         assert_eq!(group.commands(asked).await, 5);
         let alone = group.ask(&policies[denying..=denying]);
         assert_eq!(group.commands(alone).await, 0, "it is known by itself, too");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_none_of_the_same_policy_in_another_group() {
+    let group = Group::new().await;
+    let policy = PolicyId::new("a");
+    let others = ["client", "tenant"].map(|group| policy.clone().in_group(group));
+    for policy in [policy].iter().chain(&others) {
+        let ask = async || answer(group.store.ask(&[check(policy, Limit::gcra(1, DAY))])).await;
+        assert!(ask().await.all_allow(), "{:?}", policy.group());
+        assert!(!ask().await.all_allow(), "{:?}", policy.group());
+        let known = async { assert!(ask().await[0].is_remembered()) };
+        assert_eq!(group.commands(known).await, 0);
     }
 }

@@ -32,7 +32,7 @@ impl Asked {
     /// Forgets what is about to be changed, and notes what is known as yet.
     pub(super) fn new(denials: &Arc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let note = |check: &Check<'_>| {
-            let key = check.fingerprint();
+            let key = check.place_fingerprint();
             if check.action.changes() {
                 denials.table.forget(key);
             }

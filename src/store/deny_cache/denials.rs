@@ -162,7 +162,7 @@ impl Denials {
         let Action::Take(take) = &check.action else {
             return None;
         };
-        let (key, algorithm) = (check.fingerprint(), &check.algorithm);
+        let (key, algorithm) = (check.place_fingerprint(), &check.algorithm);
         match self.table.recall(key, algorithm, take, now) {
             // What never fits outlasts every wait, so it is what a rejection is about.
             Recalled::Nothing if algorithm.never_fits(take) => None,
