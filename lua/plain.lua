@@ -26,7 +26,8 @@ if debt > 0 and debt <= ARGV[2] + 0 then
     call("PEXPIREAT", key, math.ceil(paid / 1000000) * 1000)
   end
   return debt
-elseif text and not string.find(text, "^%d+$") then
+elseif text and (debt >= 2 ^ 52 or not string.find(text, "^%d+$")) then
+  -- Nobody owes so much, and a reply has no room for much more.
   error("foreign value")
 elseif debt <= 0 then
   local paid = now + ARGV[1]

@@ -32,8 +32,9 @@ local function text_of(number)
   return text
 end
 
+-- Nobody owes so much: a reply has no room for much more.
 local function is_foreign(text)
-  return type(text) == "string" and not string.find(text, "^[1-9]%d*$")
+  return type(text) == "string" and (not string.find(text, "^[1-9]%d*$") or text - now >= 2 ^ 52)
 end
 
 -- Raises an error at a key that fails; called again, it goes on behind that.
