@@ -52,8 +52,8 @@ local function judge()
       left, at, answers = left - 1, at + 1, answers + 1
       local key, text = KEYS[at], texts[at]
       local debt = (text or 0) - now
-      -- INCRBY refuses what is no whole number by itself.
-      if (debt <= 0 or debt > room) and is_foreign(text) then
+      -- INCRBY refuses what is no whole number by itself. Of "nan" no comparison is true.
+      if not (debt > 0 and debt <= room) and is_foreign(text) then
         error("foreign value")
       end
       if debt <= room then
