@@ -27,8 +27,8 @@ local function judge(takes)
   local debts, count, all_fit = {}, 0, true
   for take = 1, #takes, 3 do
     local debt = max((pack[takes[take]] or 0) - now, 0)
-    -- Nobody owes so much: a reply has no room for much more.
-    if not (debt < 2 ^ 52) then
+    -- Nobody owes so much: a reply has no room for much more, and none for a fraction.
+    if not (debt < 2 ^ 52 and debt % 1 == 0) then
       error("foreign value")
     end
     count = count + 1
