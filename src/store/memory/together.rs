@@ -115,9 +115,9 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Lets in every new enforced key that is about to be charged; those that find no room, and whose
-    /// policies let requests pass then. Or none: a later one that must not miss must not leave an
-    /// earlier one charged.
+    /// Lets in every new enforced key that is about to be charged; which of them find no room, where
+    /// their policies let requests pass then. Where another one finds none, lets in none of them: it
+    /// must not leave an earlier one charged.
     fn let_in(&mut self, committed: &[bool]) -> Result<Homeless, StoreError> {
         let mut entered: SmallVec<[usize; 4]> = SmallVec::new();
         let mut homeless = Homeless::new();
