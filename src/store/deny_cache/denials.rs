@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::asked::Asked;
+use super::noted::Noted;
 use super::table::{Recalled, Table};
 use crate::algorithm::{Action, Algorithm, Reading};
 use crate::decision::{Decision, Decisions, Outcome};
@@ -84,7 +84,7 @@ impl Denials {
     pub(in crate::store) fn recall_or(
         this: &Arc<Self>,
         checks: &[Check<'_>],
-        ask: impl FnOnce(Option<Asked>) -> Answer,
+        ask: impl FnOnce(Option<Noted>) -> Answer,
     ) -> Answer {
         // There may be hundreds of leases in a question, and nothing is remembered of any.
         let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
@@ -104,7 +104,7 @@ impl Denials {
                 }
             }
         }
-        ask(Some(Asked::new(this, checks, now)))
+        ask(Some(Noted::new(this, checks, now)))
     }
 
     /// The decision on the only check of a question, if it is known to be denied.

@@ -10,10 +10,10 @@ use crate::time::Clock;
 
 use self::denials::Denials;
 
-pub(super) mod asked;
 pub(super) mod denials;
 mod entry;
 mod hits;
+pub(super) mod noted;
 mod set;
 mod table;
 

@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use super::address::Address;
 use super::cluster::Cluster;
-use super::connect::Connector;
+use super::connection::{Address, Certificates, Connector, Lane, Masters};
 use super::keys::Prefix;
-use super::lane::Lane;
-use super::places::Places;
-use super::sentinel::Masters;
-use super::tls::Certificates;
+use super::trips::Places;
 use super::{RedisStore, Servers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Clock;

@@ -9,43 +9,25 @@ use super::{Answer, Check, Recovered, Store};
 use crate::error::StoreError;
 use crate::time::Clock;
 
-mod address;
 mod builder;
 mod cluster;
-mod connect;
+mod connection;
 mod error;
-mod fingerprints;
-mod held;
 mod keys;
-mod lane;
-mod msgpack;
-mod names;
-mod places;
-mod plain;
-mod plain_batch;
-mod plain_pack;
-mod plain_several;
-mod plain_takes;
-mod queue;
 mod reply;
 mod script;
 mod self_test;
-mod sentinel;
 mod server;
-mod shared_trips;
-mod sharing;
 mod split;
-mod stop;
-mod take;
-mod tls;
+mod takes;
+mod trips;
 mod whole;
 
-use connect::Connector;
+use connection::{Connector, Lane};
 use keys::Prefix;
-use lane::Lane;
-use places::Places;
 use self_test::SelfTest;
 use server::{Server, Servers};
+use trips::Places;
 
 pub use builder::RedisStoreBuilder;
 #[cfg(fuzzing)]
@@ -257,7 +239,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let ask = |noted| Answer::Pending(Box::pin(self.server.trip(checks, noted).answer()));
+        let ask = |noted| Answer::Pending(Box::pin(self.server.query(checks, noted).answer()));
         match &self.denials {
             None => ask(None),
             Some(denials) => Denials::recall_or(denials, checks, ask),

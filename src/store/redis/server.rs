@@ -6,20 +6,17 @@ use std::time::Duration;
 use redis::Value;
 
 use super::cluster::Cluster;
+use super::connection::{Failed, Lane};
 use super::keys::Prefix;
-use super::lane::{Failed, Lane};
-use super::places::Places;
-use super::plain_pack::PlainPack;
-use super::plain_several::PlainSeveral;
 use super::script::Scripted;
-use super::shared_trips::SharedTrips;
 use super::split::{self, Part};
-use super::take::Take;
+use super::takes::{PlainPack, PlainSeveral, Take};
+use super::trips::{Places, SharedTrips};
 use super::whole::Whole;
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
-use crate::store::deny_cache::asked::Asked as Noted;
+use crate::store::deny_cache::noted::Noted;
 use crate::store::{Check, Recovered};
 use crate::time::{Clock, Micros};
 
@@ -45,7 +42,7 @@ pub(super) enum Servers {
 }
 
 /// A question on its way. It owns all it needs.
-pub(super) struct Trip {
+pub(super) struct Query {
     server: Server,
     asked: Asked,
     /// Who remembers what is denied; where a question may share a trip, that knows it itself.
@@ -104,13 +101,13 @@ impl Server {
         &self.0.trips_of_several
     }
 
-    pub(super) fn trip(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Trip {
+    pub(super) fn query(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Query {
         let mut asked = self.asked(checks);
         let noted = match &mut asked {
             Asked::Whole(whole) => whole.take_with(noted),
             Asked::Split(_) => noted,
         };
-        Trip {
+        Query {
             server: self.clone(),
             asked,
             noted: noted.map(Box::new),
@@ -154,7 +151,7 @@ impl Server {
     }
 }
 
-impl Trip {
+impl Query {
     /// The answer. The future may be dropped at any time.
     pub(super) async fn answer(self) -> Result<Decisions, StoreError> {
         let (server, noted) = (&self.server, self.noted);

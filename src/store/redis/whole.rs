@@ -1,18 +1,15 @@
 //! `Whole`: a question that is asked by one script, and how it is answered.
 
-use super::plain_pack::PlainPack;
-use super::plain_several::PlainSeveral;
 use super::reply::Expected;
 use super::script::Question;
 use super::server::Server;
-use super::shared_trips::{SharedTrips, Told, Turn};
-use super::sharing::{AskedTogether, Readings, Sharing};
-use super::take::Take;
+use super::takes::{PlainPack, PlainSeveral, Take};
+use super::trips::{AskedTogether, Readings, SharedTrips, Sharing, Told, Turn};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::Check;
-use crate::store::deny_cache::asked::Asked as Noted;
+use crate::store::deny_cache::noted::Noted;
 use crate::time::Micros;
 
 /// What one script is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is

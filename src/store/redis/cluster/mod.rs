@@ -13,10 +13,9 @@ use redis::{ConnectionInfo, RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connect::{RESPONSE_TIMEOUT, pause};
+use super::connection::{Failed, RESPONSE_TIMEOUT, pause};
 use super::error::is_demoted;
 use super::keys::Prefix;
-use super::lane::Failed;
 use super::script::Scripted;
 use super::self_test::SelfTest;
 use crate::error::{StoreError, StoreErrorKind};

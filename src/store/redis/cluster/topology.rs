@@ -10,10 +10,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::super::connect::Connector;
-use super::super::lane::Lane;
 use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::connection::{Connector, Lane};
 
 /// How long one node may take to tell the slot map before the next is asked.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);

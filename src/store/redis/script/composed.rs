@@ -183,20 +183,14 @@ impl Composed {
 /// All commands that the scripts call, sorted and distinct.
 #[cfg(test)]
 pub(in crate::store::redis) fn commands() -> Vec<String> {
-    use crate::store::redis;
+    use crate::store::redis::takes;
 
     let texts = SOURCES
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
         .chain([STATES, DECIDE, SHADOW, QUEUE])
-        .chain([
-            redis::plain::TEXT,
-            redis::plain_batch::TEXT,
-            redis::plain_pack::TEXT,
-            redis::plain_pack::BATCH_TEXT,
-            redis::plain_several::TEXT,
-        ])
+        .chain(takes::TEXTS)
         .flat_map(|text| text.split("call(\"").skip(1));
     let mut commands: Vec<_> = calls
         .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))

@@ -8,10 +8,8 @@ use crate::error::StoreErrorKind;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::plain_pack::PlainPack;
-use crate::store::redis::plain_several::PlainSeveral;
-use crate::store::redis::sharing::{AskedTogether as _, Sharing};
-use crate::store::redis::take::Take;
+use crate::store::redis::takes::{PlainPack, PlainSeveral, Take};
+use crate::store::redis::trips::{AskedTogether as _, Sharing};
 use crate::store::{Check, FailureMode, PolicyId};
 use crate::time::{HOUR, Micros, SECOND};
 

@@ -4,28 +4,22 @@ use crate::algorithm::{Action, Algorithm, Penalty};
 use crate::key::{Key, Subject};
 use crate::limit::{Limit, per_second};
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::{plain, plain_batch, plain_pack, plain_several, self_test};
+use crate::store::redis::{self_test, takes};
 use crate::store::{FailureMode, PolicyId};
 use crate::time::{Micros, SECOND};
 
 mod dialect;
 mod keys;
 
-/// The scripts that are sent as they are, for what one integer a take tells.
-const PLAIN: [&str; 5] = [
-    plain::TEXT,
-    plain_batch::TEXT,
-    plain_pack::TEXT,
-    plain_pack::BATCH_TEXT,
-    plain_several::TEXT,
-];
-
 /// What the others are put together of, beside the algorithms.
 const PARTS: [&str; 5] = [DEBT, STATES, DECIDE, SHADOW, QUEUE];
 
 fn every_text() -> impl Iterator<Item = &'static str> {
     let sources = SOURCES.iter().map(|source| source.text);
-    sources.chain(PARTS).chain(PLAIN).chain([self_test::TEXT])
+    sources
+        .chain(PARTS)
+        .chain(takes::TEXTS)
+        .chain([self_test::TEXT])
 }
 
 fn is_header(line: &&str) -> bool {
@@ -102,7 +96,7 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
         arguments_in(lines.filter(|line| is_header(line) == wanted))
     });
     assert_eq!(documented, used, "debt");
-    for text in PLAIN.into_iter().chain([self_test::TEXT]) {
+    for text in takes::TEXTS.into_iter().chain([self_test::TEXT]) {
         let [documented, used] = [true, false].map(|wanted| {
             let lines = text.lines().filter(|line| is_header(line) == wanted);
             indices_in(lines)

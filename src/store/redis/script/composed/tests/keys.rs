@@ -69,7 +69,7 @@ fn scripts_read_the_clock_once() {
     }
     for text in [DECIDE, SHADOW, QUEUE, self_test::TEXT]
         .into_iter()
-        .chain(PLAIN)
+        .chain(takes::TEXTS)
     {
         assert_eq!(readings_in(text), 1, "{text}");
     }

@@ -1,0 +1,98 @@
+//! A question that is on its way to the store, and what its answer changes in memory.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::denials::Denials;
+use super::table::Ticket;
+use crate::algorithm::{Action, Algorithm, Known};
+use crate::decision::{Decision, Decisions};
+use crate::error::StoreError;
+use crate::store::Check;
+use crate::store::owned::of_each;
+use crate::time::Micros;
+
+pub(in crate::store) struct Noted {
+    denials: Arc<Denials>,
+    /// On the clock of the denials; the store has decided no earlier.
+    sent: Micros,
+    checks: SmallVec<[NotedCheck; 1]>,
+}
+
+struct NotedCheck {
+    key: u128,
+    ticket: Ticket,
+    algorithm: Algorithm,
+    action: Action,
+    is_shadow: bool,
+}
+
+impl Noted {
+    /// Forgets what is about to be changed, and notes what is known as yet.
+    pub(super) fn new(denials: &Arc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
+        let note = |check: &Check<'_>| {
+            let key = check.place_fingerprint();
+            if check.action.changes() {
+                denials.table.forget(key);
+            }
+            NotedCheck {
+                key,
+                ticket: denials.table.ticket(key),
+                algorithm: check.algorithm,
+                action: check.action,
+                is_shadow: check.is_shadow,
+            }
+        };
+        Self {
+            checks: of_each(checks, note),
+            denials: Arc::clone(denials),
+            sent,
+        }
+    }
+
+    /// It is sent later than it was asked, and decided after what has changed until now.
+    #[cfg(feature = "redis")]
+    pub(in crate::store) fn is_sent_now(&mut self) {
+        self.sent = self.denials.now();
+        for check in &mut self.checks {
+            check.ticket = self.denials.table.ticket(check.key);
+        }
+    }
+
+    pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
+        if let Ok(decisions) = answer {
+            self.decided(decisions);
+        }
+    }
+
+    pub(in crate::store) fn decided(self, decisions: &[Decision]) {
+        let each = || self.checks.iter().zip(decisions.iter());
+        let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
+        let table = &self.denials.table;
+        for (check, decision) in each() {
+            let may_have_taken = all_allow && decision.is_allowed();
+            if may_have_taken && check.action.takes() == 0 {
+                continue;
+            }
+            if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
+                // Who is still denied has to wait for what was taken now, too; and a penalty may have
+                // counted a denial.
+                table.forget(check.key);
+            } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
+                let received = self.denials.now();
+                table.remember(check.key, check.ticket, known, self.sent, received);
+            }
+        }
+    }
+}
+
+/// What changes a key without asking has done so by now, or is about to: also when nobody waits for
+/// the answer. An answer to a question that was decided before is not to be remembered.
+impl Drop for Noted {
+    fn drop(&mut self) {
+        for check in self.checks.iter().filter(|check| check.action.changes()) {
+            self.denials.table.forget(check.key);
+        }
+    }
+}

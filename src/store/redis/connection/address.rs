@@ -1,0 +1,257 @@
+//! Where the servers are: the URL, read before anything is connected.
+
+use redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+
+const EXPECTED: &str = "redis://[user:password@]host[:port][/database], rediss:// for TLS, \
+                        redis+unix:///path/to.sock, redis-cluster://host:port,host:port or \
+                        redis-sentinel://host:port,host:port/master-name";
+
+/// The port that a Sentinel listens on unless told otherwise.
+const SENTINEL_PORT: &str = "26379";
+
+/// The servers that a URL names.
+pub(in crate::store::redis) enum Address {
+    Server(ConnectionInfo),
+    Sentinels(Sentinels),
+    /// Some nodes of a cluster; they tell of the others.
+    Cluster(Vec<ConnectionInfo>),
+}
+
+/// Sentinels, and what they are asked for.
+pub(in crate::store::redis) struct Sentinels {
+    pub(super) sentinels: Vec<ConnectionInfo>,
+    pub(super) master: String,
+    /// How to log in to the master. A Sentinel has users of its own.
+    pub(super) login: RedisConnectionInfo,
+    pub(super) is_tls: bool,
+}
+
+impl Address {
+    /// # Errors
+    ///
+    /// Says what would be right. The URL may hold a password: it never appears in an error.
+    pub(in crate::store::redis) fn parse(url: &str) -> Result<Self, String> {
+        Self::read(url)
+            .map_err(|why| format!("the store's URL cannot be used ({why}), expected {EXPECTED}"))
+    }
+
+    fn read(url: &str) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
+        if url.contains('#') {
+            return Err("it holds a #, which is written %23 in a password".to_owned());
+        }
+        let is_tls = scheme.starts_with("rediss");
+        if is_tls && !cfg!(feature = "redis-tls") {
+            return Err(format!(
+                "{scheme}:// needs the feature \"redis-tls\" of tower-throttle"
+            ));
+        }
+        match scheme {
+            "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Server(connection(url)?)),
+            "redis-cluster" | "rediss-cluster" => Several::split(rest)?.cluster(is_tls),
+            "redis-sentinel" | "rediss-sentinel" => Several::split(rest)?.sentinels(is_tls),
+            _ => Err("no store is named so".to_owned()),
+        }
+    }
+}
+
+/// What stands behind the scheme when several servers are named.
+struct Several<'a> {
+    /// `user:password`.
+    login: Option<&'a str>,
+    servers: &'a str,
+    path: &'a str,
+    /// Whatever stands behind a question mark.
+    options: Option<&'a str>,
+}
+
+impl<'a> Several<'a> {
+    fn split(rest: &'a str) -> Result<Self, String> {
+        let (rest, options) = match rest.split_once('?') {
+            Some((rest, options)) => (rest, Some(options)),
+            None => (rest, None),
+        };
+        let (servers, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, servers) = match servers.rsplit_once('@') {
+            Some((login, servers)) => (Some(login), servers),
+            None => (None, servers),
+        };
+        // Otherwise a part of a password would be taken for a server, or for the master's name.
+        if path.contains('@') || login.is_some_and(|login| login.contains('@')) {
+            return Err(
+                "user:password@ stands once, before all servers, with %40 for an @ and %2F for a /"
+                    .to_owned(),
+            );
+        }
+        Ok(Self {
+            login,
+            servers,
+            path,
+            options,
+        })
+    }
+
+    fn cluster(&self, is_tls: bool) -> Result<Address, String> {
+        if !matches!(self.path, "" | "0") {
+            return Err("a cluster has no database but 0".to_owned());
+        }
+        if self.options.is_some() {
+            return Err("a cluster's URL has no options".to_owned());
+        }
+        let nodes = self.each(|server| url(is_tls, self.login, server, ""))?;
+        Ok(Address::Cluster(nodes))
+    }
+
+    fn sentinels(&self, is_tls: bool) -> Result<Address, String> {
+        let (master, database) = self.path.split_once('/').unwrap_or((self.path, ""));
+        if master.is_empty() {
+            return Err("the name of the master is missing".to_owned());
+        }
+        let login = self.sentinels_login()?;
+        let sentinels = self.each(|server| {
+            let port = if has_port(server) { "" } else { SENTINEL_PORT };
+            let colon = if port.is_empty() { "" } else { ":" };
+            url(
+                is_tls,
+                login.as_deref(),
+                &format!("{server}{colon}{port}"),
+                "",
+            )
+        })?;
+        // The host is not used: Sentinel names it.
+        let server = connection(&url(false, self.login, "localhost", database))?;
+        Ok(Address::Sentinels(Sentinels {
+            sentinels,
+            master: master.to_owned(),
+            login: server.redis_settings().clone(),
+            is_tls,
+        }))
+    }
+
+    /// The login for the Sentinels themselves, as it stands in a URL.
+    fn sentinels_login(&self) -> Result<Option<String>, String> {
+        let (mut user, mut password) = ("", None);
+        for option in self
+            .options
+            .into_iter()
+            .flat_map(|options| options.split('&'))
+        {
+            match option.split_once('=') {
+                Some(("sentinel_user", value)) => user = value,
+                Some(("sentinel_password", value)) => password = Some(value),
+                _ => {
+                    return Err("its options are sentinel_user and sentinel_password".to_owned());
+                }
+            }
+        }
+        match password {
+            Some(password) => Ok(Some(format!("{user}:{password}"))),
+            None if user.is_empty() => Ok(None),
+            None => Err("there is a sentinel_user without a sentinel_password".to_owned()),
+        }
+    }
+
+    fn each(&self, url: impl Fn(&str) -> String) -> Result<Vec<ConnectionInfo>, String> {
+        let servers = self.servers.split(',');
+        servers.map(|server| connection(&url(server))).collect()
+    }
+}
+
+fn url(is_tls: bool, login: Option<&str>, server: &str, database: &str) -> String {
+    let scheme = if is_tls { "rediss" } else { "redis" };
+    let at = if login.is_some() { "@" } else { "" };
+    let login = login.unwrap_or_default();
+    format!("{scheme}://{login}{at}{server}/{database}")
+}
+
+/// Whether there is one behind the host, which may be an IPv6 address in brackets.
+fn has_port(server: &str) -> bool {
+    let host_end = server.rfind(']').unwrap_or(0);
+    server[host_end..].contains(':')
+}
+
+fn connection(url: &str) -> Result<ConnectionInfo, String> {
+    url.into_connection_info()
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentinels(url: &str) -> Sentinels {
+        match Address::parse(url) {
+            Ok(Address::Sentinels(sentinels)) => sentinels,
+            _ => panic!("{url} names no sentinels"),
+        }
+    }
+
+    #[test]
+    fn a_sentinel_url_names_sentinels_master_login_and_database() {
+        let read =
+            sentinels("redis-sentinel://me:p%40ss@one,two:1,[::1]/main/3?sentinel_password=s");
+        let addresses = read.sentinels.iter().map(|info| info.addr().to_string());
+        assert_eq!(
+            addresses.collect::<Vec<_>>(),
+            ["one:26379", "two:1", "::1:26379"]
+        );
+        assert_eq!(read.master, "main");
+        assert_eq!(read.login.username(), Some("me"));
+        assert_eq!(read.login.password(), Some("p@ss"));
+        assert_eq!(read.login.db(), 3);
+        let login = read.sentinels[0].redis_settings();
+        assert_eq!((login.username(), login.password()), (None, Some("s")));
+    }
+
+    #[test]
+    fn the_servers_password_is_not_told_to_the_sentinels() {
+        let read = sentinels("redis-sentinel://:secret@one/main");
+        assert_eq!(read.sentinels[0].redis_settings().password(), None);
+    }
+
+    #[test]
+    fn a_cluster_url_names_nodes_that_share_the_login() {
+        let Ok(Address::Cluster(nodes)) = Address::parse("redis-cluster://:secret@one:1,two")
+        else {
+            panic!("no cluster");
+        };
+        let addresses = nodes.iter().map(|info| info.addr().to_string());
+        assert_eq!(addresses.collect::<Vec<_>>(), ["one:1", "two:6379"]);
+        for node in nodes {
+            assert_eq!(node.redis_settings().password(), Some("secret"));
+        }
+    }
+
+    #[test]
+    fn a_url_that_is_wrong_is_refused_without_its_secret() {
+        for (url, why) in [
+            ("hunter2", "no scheme"),
+            ("http://:hunter2@host", "no store is named so"),
+            ("redis://:hunter2#x@host", "%23"),
+            ("redis-cluster://:hunter2@host/1", "no database but 0"),
+            ("redis-cluster://:hunter2@host,", "host"),
+            ("redis-sentinel://:hunter2@host", "name of the master"),
+            ("redis-sentinel://me:1/hunter2@host/main", "%2F"),
+            ("redis-cluster://:hunter2@one,:hunter2@two", "before all"),
+            (
+                "redis-sentinel://host/main?password=hunter2",
+                "sentinel_password",
+            ),
+        ] {
+            let error = Address::parse(url).err().unwrap();
+            assert!(error.contains(why), "{url}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "redis-tls"))]
+    #[test]
+    fn tls_names_the_feature_that_is_missing() {
+        for scheme in ["rediss", "rediss-cluster", "rediss-sentinel"] {
+            let error = Address::parse(&format!("{scheme}://host/main"))
+                .err()
+                .unwrap();
+            assert!(error.contains("\"redis-tls\""), "{error}");
+        }
+    }
+}

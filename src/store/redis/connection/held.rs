@@ -1,0 +1,163 @@
+//! A held connection: what goes over it, and how it is seen that nothing comes back any more.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::time::Instant;
+
+use super::connect::RECONNECT_PAUSE;
+use crate::store::redis::error::{is_demoted, is_no_script};
+use crate::store::redis::script::Scripted;
+
+/// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
+/// connection is taken for dead.
+const MOST_UNANSWERED: u32 = 3;
+/// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
+/// new connections than failures do.
+const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+/// After so long without an answer the connection may have been closed, by the server or by somebody between,
+/// without anybody having seen it.
+const IDLE: Duration = Duration::from_secs(1);
+
+pub(super) struct Held {
+    connection: MultiplexedConnection,
+    since: Instant,
+    /// The time of the last answer, in milliseconds after `since`.
+    answered_ms: AtomicU64,
+    /// Questions given up since the last answer.
+    unanswered: AtomicU32,
+}
+
+impl Held {
+    pub(super) fn new(connection: MultiplexedConnection) -> Self {
+        Self {
+            connection,
+            since: Instant::now(),
+            answered_ms: AtomicU64::new(0),
+            unanswered: AtomicU32::new(0),
+        }
+    }
+
+    /// How long it has been there.
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// EVALSHA; when the server does not know the script, and so has run nothing, EVAL. Nothing
+    /// else is ever sent twice here: whether it ran cannot be known.
+    ///
+    /// With `is_asking` a node of a cluster is asked for a slot that it is still taking over.
+    pub(super) async fn ask(
+        &self,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> RedisResult<Value> {
+        let waiting = Waiting(self);
+        let command = question.by_digest();
+        // What is rare is boxed: every question's future has room for it.
+        let mut reply = match is_asking {
+            false => self.command(&command).await,
+            true => Box::pin(self.asking(command)).await,
+        };
+        if reply.as_ref().is_err_and(is_no_script) {
+            let command = question.with_text();
+            reply = match is_asking {
+                false => Box::pin(self.command(&command)).await,
+                true => Box::pin(self.asking(command)).await,
+            };
+        }
+        waiting.answered();
+        reply
+    }
+
+    async fn asking(&self, command: Cmd) -> RedisResult<Value> {
+        // Written in one piece, so that nobody else's question comes between.
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command);
+        let mut connection = self.connection.clone();
+        let mut replies = connection.send_packed_commands(&both, 1, 1).await?;
+        replies.pop().unwrap_or(Value::Nil).extract_error()
+    }
+
+    pub(super) async fn command(&self, command: &Cmd) -> RedisResult<Value> {
+        let mut connection = self.connection.clone();
+        let reply = connection.send_packed_command(command).await?;
+        match reply {
+            Value::ServerError(error) => Err(error.into()),
+            Value::Array(parts) => of_parts(parts),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Has a script run that does nothing. A server answers a PING also while it lets scripts wait.
+    pub(super) async fn beat(&self) -> RedisResult<()> {
+        let mut script = redis::cmd("EVAL");
+        script.arg("return 1").arg(0);
+        self.command(&script).await?;
+        self.has_answered();
+        Ok(())
+    }
+
+    /// The same before a question on a connection that was idle. Where it was closed meanwhile, that shows
+    /// now, and not by a question of which nobody knows then whether it ran.
+    pub(super) async fn wake(&self) -> RedisResult<()> {
+        let waiting = Waiting(self);
+        let beat = self.beat().await;
+        waiting.answered();
+        beat
+    }
+
+    fn has_answered(&self) {
+        self.answered_ms.store(self.age_ms(), Ordering::Relaxed);
+        self.unanswered.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
+            && self.is_silent_for(LONGEST_SILENCE)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_silent_for(IDLE)
+    }
+
+    fn is_silent_for(&self, time: Duration) -> bool {
+        let answered_ms = self.answered_ms.load(Ordering::Relaxed);
+        u128::from(self.age_ms().saturating_sub(answered_ms)) >= time.as_millis()
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// An error among them is that of a part; only that a server which was demoted is none to ask at all.
+fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
+    let errors = parts.iter().filter_map(|part| match part {
+        Value::ServerError(error) => Some(RedisError::from(error.clone())),
+        _ => None,
+    });
+    match errors.into_iter().find(is_demoted) {
+        Some(error) => Err(error),
+        None => Ok(Value::Array(parts)),
+    }
+}
+
+/// A question under way on a connection. Dropped before the answer, it counts against the
+/// connection: a server that hangs, or a network that swallows everything, breaks no connection.
+struct Waiting<'a>(&'a Held);
+
+impl Waiting<'_> {
+    fn answered(self) {
+        self.0.has_answered();
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.unanswered.fetch_add(1, Ordering::Relaxed);
+    }
+}

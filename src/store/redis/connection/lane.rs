@@ -1,0 +1,275 @@
+//! A lane: one held connection that all questions share, pipelined, and what happens when it
+//! breaks.
+//!
+//! No question checks a connection out, and none waits for a timer: the client writes what there
+//! is to write. A connection is made by a task of its own, so that one that takes longer than a
+//! decision may is still made; questions wait for it only as long as their deadline lets them. One
+//! that is lost is made anew at once.
+
+use std::sync::Arc;
+
+use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
+use super::held::Held;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::error::{is_connection_lost, is_demoted, of_connecting, of_question};
+use crate::store::redis::script::Scripted;
+
+mod doubt;
+mod failed;
+mod recovery;
+
+use doubt::Doubt;
+pub(in crate::store::redis) use failed::Failed;
+
+/// Clones share the connection.
+#[derive(Clone)]
+pub(in crate::store::redis) struct Lane(Arc<Shared>);
+
+struct Shared {
+    connector: Arc<Connector>,
+    link: watch::Sender<Link>,
+    /// Of a node of a cluster.
+    doubt: Option<Arc<Doubt>>,
+}
+
+/// The state of the held connection.
+#[derive(Clone)]
+enum Link {
+    /// None, and none on its way; since the last failure, if questions are to wait after it.
+    Down(Option<Failure>),
+    Connecting,
+    Up(Arc<Held>),
+}
+
+#[derive(Clone)]
+struct Failure {
+    /// Until then questions fail at once, and nobody connects.
+    until: Instant,
+    error: Arc<StoreError>,
+}
+
+impl Lane {
+    /// To a single server.
+    pub(in crate::store::redis) fn new(connector: Connector) -> Self {
+        Self::with(connector, None)
+    }
+
+    /// To a node of a cluster, which may go silent by itself.
+    pub(in crate::store::redis) fn to_node(connector: Connector) -> Self {
+        Self::with(connector, Some(Arc::default()))
+    }
+
+    fn with(connector: Connector, doubt: Option<Arc<Doubt>>) -> Self {
+        Self(Arc::new(Shared {
+            connector: Arc::new(connector),
+            link: watch::Sender::new(Link::Down(None)),
+            doubt,
+        }))
+    }
+
+    /// Makes sure that there is a connection, and asks this on it in both ways, with a start-up's
+    /// patience.
+    pub(in crate::store::redis) async fn try_out(
+        &self,
+        question: &impl Scripted,
+    ) -> Result<Value, StoreError> {
+        let held = self.0.held().await?;
+        let in_both_ways = async {
+            held.command(&question.with_text()).await?;
+            held.command(&question.by_digest()).await
+        };
+        match tokio::time::timeout(CONNECT_TIMEOUT, in_both_ways).await {
+            Ok(reply) => reply.map_err(of_question),
+            Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed)),
+        }
+    }
+
+    /// Sends a question. The future may be dropped at any time; the server may count the question
+    /// all the same.
+    pub(in crate::store::redis) async fn send(
+        &self,
+        question: &impl Scripted,
+    ) -> Result<Value, Failed> {
+        match self.0.ask(question, false).await {
+            // Nothing ran, and its successor may be known already. Once: a server that was just
+            // connected to is not left again before the pause is over.
+            Err(Failed::Answer(error)) if is_demoted(&error) => {
+                Box::pin(self.0.ask(question, false)).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sends a question to a node of a cluster, once.
+    pub(in crate::store::redis) async fn ask(
+        &self,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
+        self.0.ask(question, is_asking).await
+    }
+
+    /// Sends a command that is no question.
+    pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
+        let held = self.0.held().await?;
+        held.command(&command).await.map_err(|error| {
+            self.0.lose_if_lost(&held, &error);
+            of_question(error)
+        })
+    }
+}
+
+impl Shared {
+    async fn ask(
+        self: &Arc<Self>,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
+        if let Some(doubt) = &self.doubt {
+            doubt.fail_if_silent()?;
+        }
+        let held = match self.live() {
+            Some(held) => held,
+            None => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
+        };
+        let reply = held.ask(question, is_asking).await;
+        self.heard(&held, &reply);
+        reply.map_err(Failed::Answer)
+    }
+
+    /// The server has answered, unless its connection was lost.
+    fn heard<T>(self: &Arc<Self>, held: &Arc<Held>, reply: &RedisResult<T>) {
+        let lost = |error| self.lose_if_lost(held, error);
+        let is_lost = reply.as_ref().is_err_and(lost);
+        if let (false, Some(doubt)) = (is_lost, &self.doubt) {
+            doubt.end();
+        }
+    }
+
+    fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) -> bool {
+        let is_lost = is_connection_lost(error);
+        if is_lost {
+            self.give_up(held, of_connecting(error.clone()));
+        }
+        is_lost
+    }
+
+    /// The server has not answered for longer than servers do that work.
+    fn doubt(self: &Arc<Self>) {
+        if let Some(doubt) = &self.doubt {
+            doubt.begin(Lane(Arc::clone(self)));
+        }
+    }
+
+    /// The held connection, as far as it is known to be of use.
+    fn live(&self) -> Option<Arc<Held>> {
+        match &*self.link.borrow() {
+            Link::Up(held) if !held.is_dead() && !held.is_idle() => Some(Arc::clone(held)),
+            _ => None,
+        }
+    }
+
+    /// The held connection, once one that was idle has shown that it is not closed.
+    async fn woken(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
+        loop {
+            let held = self.held().await?;
+            if !held.is_idle() {
+                return Ok(held);
+            }
+            self.heard(&held, &held.wake().await);
+        }
+    }
+
+    /// The held connection; makes one when there is none.
+    async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
+        let mut link = self.link.subscribe();
+        loop {
+            let current = link.borrow_and_update().clone();
+            match current {
+                Link::Up(held) if held.is_dead() => {
+                    self.doubt();
+                    self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
+                }
+                Link::Up(held) => return Ok(held),
+                Link::Down(Some(failure)) if Instant::now() < failure.until => {
+                    let kind = failure.error.kind();
+                    return Err(StoreError::with_source(kind, failure.error));
+                }
+                Link::Down(_) => self.start_connecting(),
+                // The sender lives as long as `self`, so there always is a next state.
+                Link::Connecting => drop(link.changed().await),
+            }
+        }
+    }
+
+    /// Starts the one attempt to connect that all waiting questions share.
+    fn start_connecting(self: &Arc<Self>) {
+        let mine = self.link.send_if_modified(|link| {
+            let down = matches!(link, Link::Down(_));
+            if down {
+                *link = Link::Connecting;
+            }
+            down
+        });
+        if mine {
+            let attempt = Attempt(Arc::clone(self));
+            tokio::spawn(async move {
+                let started = Instant::now();
+                let (begun, made) = Arc::clone(&attempt.0.connector).connect_soon().await;
+                if made.is_err() && started.elapsed() >= CONNECT_TIMEOUT {
+                    attempt.0.doubt();
+                }
+                let link = match made {
+                    Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
+                    Err(error) => Link::Down(Some(Failure {
+                        until: begun + pause(),
+                        error: Arc::new(error),
+                    })),
+                };
+                attempt.0.link.send_replace(link);
+            });
+        }
+    }
+
+    /// Lets go of a connection, unless another one has taken its place already, and begins to make
+    /// one.
+    fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
+        // A server that takes every connection and serves none is not to be asked for a new one by
+        // every question.
+        let failure = (lost.age() < RECONNECT_PAUSE).then(|| Failure {
+            until: Instant::now() + pause(),
+            error: Arc::new(why),
+        });
+        let is_old = failure.is_none();
+        let mine = self.link.send_if_modified(|link| {
+            let held = matches!(link, Link::Up(held) if Arc::ptr_eq(held, lost));
+            if held {
+                *link = Link::Down(failure);
+            }
+            held
+        });
+        if mine && is_old {
+            self.start_connecting();
+        }
+    }
+}
+
+/// An attempt to connect. One that ends without a result, because its runtime was shut down, lets
+/// the next question try again.
+struct Attempt(Arc<Shared>);
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.0.link.send_if_modified(|link| {
+            let open = matches!(link, Link::Connecting);
+            if open {
+                *link = Link::Down(None);
+            }
+            open
+        });
+    }
+}

@@ -1,0 +1,38 @@
+//! `Failed`: why a question has no answer, and whether it was asked.
+
+use redis::RedisError;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::error::{kind, of_question};
+
+/// Why a question has no answer.
+pub(in crate::store::redis) enum Failed {
+    /// There is no connection.
+    NotAsked(StoreError),
+    /// The server, or the way to it, said so.
+    Answer(RedisError),
+}
+
+impl Failed {
+    pub(in crate::store::redis) fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::NotAsked(error) => error.kind(),
+            Self::Answer(error) => kind(error),
+        }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::NotAsked(error)
+    }
+}
+
+impl From<Failed> for StoreError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotAsked(error) => error,
+            Failed::Answer(error) => of_question(error),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Connections: where the servers are, how one is made, and how questions go over it.
+
+mod address;
+mod connect;
+mod held;
+mod lane;
+mod sentinel;
+mod tls;
+
+pub(super) use address::Address;
+pub(super) use connect::{Connector, RESPONSE_TIMEOUT, pause};
+pub(super) use lane::{Failed, Lane};
+pub(super) use sentinel::Masters;
+pub(super) use tls::Certificates;

@@ -1,0 +1,78 @@
+//! The question that most requests are: one plain take of one key, answered with one integer.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Value};
+
+use super::take::Take;
+use crate::algorithm::PlainTake;
+use crate::error::StoreError;
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::reply::bad;
+use crate::store::redis::script::{Script, Scripted};
+use crate::time::Micros;
+
+pub(super) const TEXT: &str = include_str!("../../../../lua/plain.lua");
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+
+/// What a debt is below, as nobody owes more than 120 years: that which is not, is none.
+pub(super) const MOST_DEBT_US: i64 = 1 << 52;
+
+/// About so long is a command beside its script: to be made in one piece.
+const MOST_BYTES: usize = 160;
+
+/// The question.
+pub(super) struct Alone {
+    key: Vec<u8>,
+    take: PlainTake,
+    /// Zero asks the server's clock.
+    now: Micros,
+}
+
+impl Alone {
+    pub(super) fn of(take: &Take, plain: PlainTake, prefix: &Prefix) -> Self {
+        Self {
+            key: prefix.key(&take.check()),
+            take: plain,
+            now: take.now,
+        }
+    }
+}
+
+impl Scripted for Alone {
+    fn script(&self) -> &Script {
+        &SCRIPT
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = Cmd::with_capacity(7, MOST_BYTES + script.len());
+        command.arg(verb).arg(script).arg(1).arg(&self.key);
+        command.arg(self.take.cost_us).arg(self.take.room_us);
+        if self.now > Micros::ZERO {
+            command.arg(self.now.get());
+        }
+        command
+    }
+}
+
+/// The debt that a script replies; `None` of one that nobody can owe, with which nothing was taken.
+///
+/// # Errors
+///
+/// Anything else: the permits may have been taken, and are not asked for again.
+pub(super) fn debt(reply: &Value) -> Result<Option<u64>, StoreError> {
+    match reply {
+        Value::Int(debt_us @ 0..MOST_DEBT_US) => Ok(Some(debt_us.unsigned_abs())),
+        Value::Int(MOST_DEBT_US..) => Ok(None),
+        _ => Err(bad("no debt")),
+    }
+}
+
+/// The same of a script that has an answer for a key of another form, of which it has taken nothing.
+pub(super) fn debt_unless_foreign(reply: &Value) -> Result<Option<u64>, StoreError> {
+    match reply {
+        Value::Int(-1) => Ok(None),
+        reply => debt(reply),
+    }
+}

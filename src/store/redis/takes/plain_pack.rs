@@ -1,0 +1,122 @@
+//! Plain takes of one subject whose states share a key: further rates of a limit, policies of a group.
+
+use super::plain_takes::{Owed, PlainTakes};
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::store::Check;
+use crate::store::deny_cache::noted::Noted;
+use crate::store::redis::keys::{Prefix, are_together, fingerprint_of_key, is_same_limit};
+use crate::store::redis::server::Server;
+use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Trip};
+use crate::time::Micros;
+
+mod alone;
+mod rows;
+mod together;
+
+use alone::Alone;
+use together::Together;
+
+pub(super) const TEXT: &str = include_str!("../../../../lua/plain_pack.lua");
+pub(super) const BATCH_TEXT: &str = include_str!("../../../../lua/plain_pack_batch.lua");
+
+/// The question.
+pub(in crate::store::redis) struct PlainPack {
+    /// What its key is known by.
+    key: u128,
+    takes: PlainTakes,
+}
+
+impl PlainPack {
+    /// `None` when the checks ask for something else, or of more than one key.
+    pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
+        let (first, others) = checks.split_first()?;
+        if !others.iter().all(|other| are_together(first, other)) {
+            return None;
+        }
+        let is_of_first =
+            |other: &Check<'_>| first.is_shadow == other.is_shadow && is_same_limit(first, other);
+        let takes = if others.iter().all(is_of_first) {
+            // The rates of one limit, which hold each other up, in shadow too.
+            PlainTakes::all_or_none(checks, now)
+        } else {
+            PlainTakes::of(checks, now)
+        };
+        Some(Box::new(Self {
+            key: fingerprint_of_key(first),
+            takes: takes?,
+        }))
+    }
+
+    /// What there is owed; `None` when its key has another form.
+    async fn owed(&self, server: &Server) -> Result<Option<Owed>, StoreError> {
+        if self.takes.by_themselves().any(|is_by_itself| is_by_itself) {
+            let alone = Together::of(&[self], server.prefix());
+            return server.ask_one(alone).await;
+        }
+        let question = Alone::of(&self.takes, server.prefix());
+        let reply = server.send(&question, self.takes.subject()).await?;
+        Alone::read(&reply, self.takes.len())
+    }
+}
+
+impl Passenger for PlainPack {
+    fn key(&self) -> Option<u128> {
+        Some(self.key)
+    }
+
+    fn takes(&self) -> usize {
+        self.takes.len()
+    }
+}
+
+impl Sharing for PlainPack {
+    type Together = Together;
+    type Read = Owed;
+    type Decided = Decisions;
+
+    fn trips(server: &Server) -> &SharedTrips<Self> {
+        server.trips_of_packs()
+    }
+
+    fn stop(&self) -> u128 {
+        self.key
+    }
+
+    fn goes_with_other_keys(&self) -> bool {
+        true
+    }
+
+    fn noted(&mut self) -> &mut Option<Noted> {
+        &mut self.takes.noted
+    }
+
+    fn together(packs: &[&Self], prefix: &Prefix) -> Option<Together> {
+        Together::of(packs, prefix)
+    }
+
+    async fn ask_alone(
+        self: Box<Self>,
+        server: &Server,
+        trip: Trip<Self>,
+    ) -> Result<Decisions, StoreError> {
+        match self.owed(server).await? {
+            Some(owed) => Ok(self.decided(owed)),
+            None => {
+                drop(trip);
+                self.ask_otherwise(server).await
+            }
+        }
+    }
+
+    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
+        self.takes.ask_otherwise(server).await
+    }
+
+    fn decided(self: Box<Self>, owed: Owed) -> Decisions {
+        self.takes.decided(owed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! `Row`: what the script is told once for all keys that are asked alike.
+
+use redis::Cmd;
+use smallvec::SmallVec;
+
+use super::PlainPack;
+use crate::store::redis::keys::field;
+use crate::store::redis::takes::msgpack;
+use crate::store::redis::takes::plain_takes::PlainTakes;
+
+/// Equal packs about a key, one behind the other.
+pub(super) struct Run {
+    /// The first of them, among all packs.
+    pub(super) first: usize,
+    pub(super) packs: u32,
+}
+
+/// Those of a key.
+pub(super) type Runs = SmallVec<[Run; 1]>;
+
+/// Some arguments of the script: an equal run of so many keys in a row. No keys: the last one has that run,
+/// too.
+pub(super) struct Row {
+    fields: Vec<u8>,
+    blank: Blank,
+    prices: Vec<u8>,
+    packs: u32,
+    keys: usize,
+}
+
+/// The rows of these keys, in their order.
+pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainPack]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut before: Option<&Run> = None;
+    for (position, run) in keys.flat_map(|runs| runs.iter().enumerate()) {
+        let (is_first, takes) = (position == 0, &packs[run.first].takes);
+        let is_alike = before.is_some_and(|before| {
+            before.packs == run.packs && packs[before.first].takes.ask_as(takes)
+        });
+        match rows.last_mut() {
+            Some(row) if is_first && is_alike && row.keys > 0 => row.keys += 1,
+            _ => rows.push(Row::of(takes, run.packs, usize::from(is_first))),
+        }
+        before = Some(run);
+    }
+    rows
+}
+
+/// A pack of just these fields, all zero, and how `struct` reads it: so the script need not make out what
+/// one looks like.
+struct Blank {
+    pack: Vec<u8>,
+    form: String,
+}
+
+impl Blank {
+    fn of(fields: &[String]) -> Self {
+        let mut pack = Vec::with_capacity(fields.len() * 32);
+        let mut form = ">".to_owned();
+        msgpack::map_of(&mut pack, fields.len());
+        let mut read = 0;
+        for field in fields {
+            msgpack::short_text(&mut pack, field);
+            msgpack::number(&mut pack, 0);
+            let before = pack.len() - read - size_of::<u64>();
+            form.push_str(&format!("c{before}I8"));
+            read = pack.len();
+        }
+        Self { pack, form }
+    }
+}
+
+impl Row {
+    fn of(pack: &PlainTakes, packs: u32, keys: usize) -> Self {
+        let names: Vec<_> = pack.checks().map(|check| field(&check)).collect();
+        let mut fields = Vec::with_capacity(pack.len() * 32);
+        let mut prices = Vec::with_capacity(pack.len() * 30);
+        msgpack::array_of(&mut fields, pack.len());
+        msgpack::array_of(&mut prices, pack.len() * 3);
+        let takes = pack.prices().zip(pack.by_themselves());
+        for (name, (price, is_by_itself)) in names.iter().zip(takes) {
+            msgpack::text(&mut fields, name);
+            msgpack::number(&mut prices, price.cost_us);
+            msgpack::number(&mut prices, price.room_us);
+            msgpack::number(&mut prices, is_by_itself.into());
+        }
+        Self {
+            fields,
+            blank: Blank::of(&names),
+            prices,
+            packs,
+            keys,
+        }
+    }
+
+    /// About so long it is in a command.
+    pub(super) fn bytes(&self) -> usize {
+        let blank = self.blank.pack.len() + self.blank.form.len();
+        self.fields.len() + blank + self.prices.len() + 80
+    }
+
+    pub(super) fn write_to(&self, command: &mut Cmd) {
+        command.arg(&self.fields);
+        command.arg(&self.blank.pack).arg(&self.blank.form);
+        command.arg(&self.prices);
+        command.arg(self.packs).arg(self.keys);
+    }
+}

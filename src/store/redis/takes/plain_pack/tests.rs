@@ -1,0 +1,186 @@
+use redis::Value;
+
+use super::*;
+use crate::algorithm::{Action, Algorithm};
+use crate::key::{Key, Subject};
+use crate::limit::Limit;
+use crate::store::redis::script::Scripted as _;
+use crate::store::redis::takes::msgpack;
+use crate::store::redis::takes::take::Take as Alone;
+use crate::store::redis::trips::AskedTogether as _;
+use crate::store::{FailureMode, PolicyId};
+use crate::time::SECOND;
+
+fn check(policy: &PolicyId) -> Check<'_> {
+    Check {
+        policy,
+        subject: Subject::from(&Key::from("alice")),
+        algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap(),
+        action: Action::spend(1),
+        is_shadow: false,
+        on_store_failure: FailureMode::Allow,
+    }
+}
+
+#[test]
+fn a_plain_take_is_a_pack_of_its_own_only_where_it_shares_its_key() {
+    let alone = PolicyId::new("api");
+    let in_group = PolicyId::new("api").in_group("client");
+    let further = alone.with_further_rate(Micros::new(60_000_000));
+    let plain = |policy| {
+        let take = Alone::of(&[check(policy)], Micros::ZERO);
+        take.map(|take| take.plain.is_some())
+    };
+    assert_eq!(
+        [&alone, &in_group, &further].map(plain),
+        [Some(true), None, None]
+    );
+    for policy in [&in_group, &further] {
+        assert!(PlainPack::of(&[check(policy)], Micros::ZERO).is_some());
+    }
+}
+
+/// Of alice, of bob and of carol, by their first letters: takes of so many permits.
+fn packs(asked: &[(char, u32)]) -> Vec<PlainPack> {
+    let [one, other] = ["api", "web"].map(|name| PolicyId::new(name).in_group("client"));
+    let packs = asked.iter().map(|(subject, cost)| {
+        let checks = [&one, &other].map(|policy| Check {
+            subject: Subject::from(&Key::from(subject.to_string())),
+            algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND).burst(10)).unwrap(),
+            action: Action::spend(*cost),
+            ..check(policy)
+        });
+        *PlainPack::of(&checks, Micros::ZERO).unwrap()
+    });
+    packs.collect()
+}
+
+const NOW_US: i64 = 1_800_000_000_000_000;
+
+/// What the script replies when it answers so.
+fn reply(answers: impl IntoIterator<Item = Value>) -> Value {
+    Value::Array(answers.into_iter().chain([Value::Int(NOW_US)]).collect())
+}
+
+/// A pack as the script writes it, of states that are paid so many seconds from now.
+fn pack_owing(seconds: [i64; 2]) -> Value {
+    let mut pack = vec![0x82];
+    for (field, seconds) in ["gcra1:api", "gcra1:web"].into_iter().zip(seconds) {
+        pack.push(0xa0 | field.len() as u8);
+        pack.extend(field.as_bytes());
+        let state_us = (NOW_US + seconds * 1_000_000).unsigned_abs();
+        msgpack::number(&mut pack, state_us);
+    }
+    Value::BulkString(pack)
+}
+
+fn together(packs: &[PlainPack]) -> Together {
+    let packs: Vec<_> = packs.iter().collect();
+    PlainPack::together(&packs, &Prefix::default()).unwrap()
+}
+
+#[test]
+fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
+    let packs = packs(&[
+        ('a', 1),
+        ('b', 1),
+        ('c', 1),
+        ('c', 1),
+        ('b', 3),
+        ('c', 1),
+        ('a', 1),
+        ('d', 2),
+    ]);
+    let command = together(&packs).by_digest();
+    let arguments: Vec<_> = command
+        .args_iter()
+        .map(|argument| match argument {
+            redis::Arg::Simple(bytes) => bytes.to_vec(),
+            _ => panic!("no cursors"),
+        })
+        .collect();
+    assert_eq!(arguments[2], b"4");
+    let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].takes.first()));
+    assert_eq!(arguments[3..7], keys);
+    // Who has come how often, and so many keys in a row.
+    let rows = arguments[8..].chunks(6);
+    let told = rows.map(|row| String::from_utf8([&row[4][..], &row[5]].join(&b' ')).unwrap());
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        ["2 1", "1 1", "1 0", "3 1", "1 1"]
+    );
+    for row in arguments[8..].chunks(6) {
+        assert_eq!(row[..3], arguments[8..11]);
+    }
+    let blank = b"\x82\xa9gcra1:api\xcf\0\0\0\0\0\0\0\0\xa9gcra1:web\xcf\0\0\0\0\0\0\0\0";
+    assert_eq!(arguments[9], blank);
+    assert_eq!(arguments[10], b">c12I8c11I8");
+    assert_eq!(arguments[11], arguments[11 + 6]);
+    assert_ne!(arguments[11], arguments[11 + 12]);
+}
+
+#[test]
+fn each_of_a_run_owes_what_those_before_it_took() {
+    // One more fits than by what the first of the policies has left.
+    let debts = [1_000_000_u64, 2_000_000].map(u64::to_be_bytes).concat();
+    for owed in [Value::BulkString(debts), pack_owing([1, 2])] {
+        let packs = packs(&[('a', 4); 4]);
+        let read = together(&packs).read(&reply([owed]));
+        let left = packs.into_iter().zip(read.unwrap()).map(|(pack, owed)| {
+            let decisions = Box::new(pack).decided(owed.unwrap().unwrap());
+            [0, 1].map(|policy: usize| {
+                (
+                    decisions[policy].is_allowed(),
+                    decisions[policy].remaining(),
+                )
+            })
+        });
+        assert_eq!(
+            left.collect::<Vec<_>>(),
+            [
+                [(true, 5), (true, 4)],
+                [(true, 1), (true, 0)],
+                [(false, 1), (false, 0)],
+                [(false, 1), (false, 0)]
+            ]
+        );
+    }
+}
+
+#[test]
+fn what_nobody_can_owe_is_asked_otherwise() {
+    let packs = packs(&[('a', 1)]);
+    let debts = [0, 1 << 52].map(u64::to_be_bytes).concat();
+    let never = pack_owing([0, 1 << 33]);
+    for answer in [Value::BulkString(debts), never, Value::Int(-1)] {
+        let read = together(&packs).read(&reply([answer]));
+        assert!(matches!(read.unwrap()[..], [Ok(None)]));
+    }
+}
+
+#[test]
+fn a_reply_of_another_shape_is_an_error() {
+    let policy = PolicyId::new("api").in_group("client");
+    let pack = PlainPack::of(&[check(&policy)], Micros::ZERO).unwrap();
+    let together = PlainPack::together(&[&pack], &Prefix::default()).unwrap();
+    let debts = Value::Int(0);
+    let read = together.read(&reply([debts.clone()])).unwrap();
+    let owed = read[0].as_ref().unwrap().as_ref();
+    assert_eq!(owed.map(|owed| &owed.debts[..]), Some(&[0][..]));
+    let another_pack = pack_owing([1, 2]);
+    let undated = Value::Array(vec![debts.clone()]);
+    for reply in [
+        Value::Nil,
+        debts.clone(),
+        Value::Array(vec![]),
+        undated,
+        reply([]),
+        reply([debts.clone(), debts.clone()]),
+        reply([Value::BulkString(vec![0; 7])]),
+        reply([another_pack]),
+        Value::Array(vec![debts, Value::Int(-1)]),
+    ] {
+        let read = together.read(&reply).map(|mut read| read.remove(0));
+        assert!(!matches!(read, Ok(Ok(_))), "{reply:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Plain takes of several keys, also about different subjects.
+
+use smallvec::SmallVec;
+
+use super::plain_takes::{Owed, PlainTakes};
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::store::Check;
+use crate::store::deny_cache::noted::Noted;
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::server::Server;
+use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Trip};
+use crate::time::Micros;
+
+mod states;
+mod together;
+
+use states::StateId;
+use together::Together;
+
+pub(super) const TEXT: &str = include_str!("../../../../lua/plain_several.lua");
+
+/// A question of more takes goes by the script for everything: it is much of a trip by itself.
+const MOST_TAKES: usize = 64;
+
+/// The question.
+pub(in crate::store::redis) struct PlainSeveral {
+    /// Of each take, all different.
+    states: SmallVec<[StateId; 5]>,
+    takes: PlainTakes,
+}
+
+impl PlainSeveral {
+    /// `None` when the checks ask for something else.
+    pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
+        if checks.len() > MOST_TAKES {
+            return None;
+        }
+        let states: SmallVec<[StateId; 5]> = checks.iter().map(StateId::of).collect();
+        let mut each = states.iter().enumerate();
+        if each.any(|(position, state)| states[..position].contains(state)) {
+            return None;
+        }
+        Some(Box::new(Self {
+            states,
+            takes: PlainTakes::of(checks, now)?,
+        }))
+    }
+
+    /// Whether it asks the same of the same states as the other one.
+    fn asks_as(&self, other: &Self) -> bool {
+        self.states == other.states && self.takes.cost_as(&other.takes)
+    }
+}
+
+impl Passenger for PlainSeveral {
+    fn key(&self) -> Option<u128> {
+        None
+    }
+
+    fn takes(&self) -> usize {
+        self.takes.len()
+    }
+}
+
+impl Sharing for PlainSeveral {
+    type Together = Together;
+    type Read = Owed;
+    type Decided = Decisions;
+
+    fn trips(server: &Server) -> &SharedTrips<Self> {
+        server.trips_of_several()
+    }
+
+    /// In a cluster they are about one subject, whose keys are in one slot.
+    fn stop(&self) -> u128 {
+        self.takes.subject().to_u128()
+    }
+
+    fn goes_with_other_keys(&self) -> bool {
+        true
+    }
+
+    fn noted(&mut self) -> &mut Option<Noted> {
+        &mut self.takes.noted
+    }
+
+    fn together(questions: &[&Self], prefix: &Prefix) -> Option<Together> {
+        Together::of(questions, prefix)
+    }
+
+    async fn ask_alone(
+        self: Box<Self>,
+        server: &Server,
+        trip: Trip<Self>,
+    ) -> Result<Decisions, StoreError> {
+        let alone = Together::of(&[&self], server.prefix());
+        match server.ask_one(alone).await? {
+            Some(owed) => Ok(self.decided(owed)),
+            None => {
+                drop(trip);
+                self.ask_otherwise(server).await
+            }
+        }
+    }
+
+    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
+        self.takes.ask_otherwise(server).await
+    }
+
+    fn decided(self: Box<Self>, owed: Owed) -> Decisions {
+        self.takes.decided(owed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

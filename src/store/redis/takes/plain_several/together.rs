@@ -1,0 +1,171 @@
+//! `Together`: questions that share a trip, and what is owed before each of them.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Value};
+
+use super::states::{Place, States};
+use super::{PlainSeveral, TEXT};
+use crate::algorithm::PlainTake;
+use crate::error::StoreError;
+use crate::key::Subject;
+use crate::store::redis::error::of_question;
+use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::reply::{answers, by_key};
+use crate::store::redis::script::{Script, Scripted};
+use crate::store::redis::takes::plain;
+use crate::store::redis::takes::plain_takes::{Debts, Owed};
+use crate::store::redis::trips::{AskedTogether, Readings};
+use crate::time::Micros;
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+
+/// About so long are the arguments of a take.
+const BYTES_A_TAKE: usize = 40;
+
+/// Questions that share a trip, in the order in which they came.
+pub(in crate::store::redis) struct Together {
+    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    subject: Subject,
+    now: Micros,
+    states: States,
+    /// Of each take of each run, where its state stands.
+    places: Vec<Place>,
+    rows: Vec<Row>,
+    /// The takes of each run of equal questions.
+    takes_of_runs: Vec<usize>,
+    /// Of each question, in which run it is, behind how many others.
+    turns: Vec<(usize, u32)>,
+}
+
+/// Runs of equal questions that have the same prices and are as long.
+struct Row {
+    times: u32,
+    runs: usize,
+    /// Of each take of a question, and whether it holds up no other.
+    prices: Vec<(PlainTake, bool)>,
+}
+
+/// Equal questions, one behind the other: the first of them.
+struct Run<'a> {
+    question: &'a PlainSeveral,
+    times: u32,
+}
+
+impl Together {
+    /// `None` of no questions.
+    pub(super) fn of(questions: &[&PlainSeveral], prefix: &Prefix) -> Option<Self> {
+        let (runs, turns) = runs(questions);
+        let takes = runs.iter().map(|run| run.question.takes.len()).sum();
+        let mut together = Self {
+            subject: questions.first()?.takes.subject(),
+            now: questions.iter().map(|question| question.takes.now).max()?,
+            states: States::with_capacity(takes),
+            places: Vec::with_capacity(takes),
+            rows: Vec::new(),
+            takes_of_runs: Vec::with_capacity(runs.len()),
+            turns,
+        };
+        let mut before: Option<&Run<'_>> = None;
+        for run in &runs {
+            let is_alike = before.is_some_and(|before| {
+                before.times == run.times && before.question.takes.cost_as(&run.question.takes)
+            });
+            match together.rows.last_mut().filter(|_| is_alike) {
+                Some(row) => row.runs += 1,
+                None => together.rows.push(Row::of(run)),
+            }
+            let states = run.question.states.iter().copied();
+            for (id, check) in states.zip(run.question.takes.checks()) {
+                let place = together.states.place(id, &check, prefix);
+                together.places.push(place);
+            }
+            together.takes_of_runs.push(run.question.takes.len());
+            before = Some(run);
+        }
+        Some(together)
+    }
+}
+
+/// The runs of equal questions, and in which one each is, behind how many others.
+fn runs<'a>(questions: &[&'a PlainSeveral]) -> (Vec<Run<'a>>, Vec<(usize, u32)>) {
+    let mut runs: Vec<Run<'a>> = Vec::with_capacity(questions.len());
+    let mut turns = Vec::with_capacity(questions.len());
+    for &question in questions {
+        match runs.last_mut() {
+            Some(run) if run.question.asks_as(question) => run.times += 1,
+            _ => runs.push(Run { question, times: 1 }),
+        }
+        let behind = runs.last().map_or(0, |run| run.times - 1);
+        turns.push((runs.len() - 1, behind));
+    }
+    (runs, turns)
+}
+
+impl Row {
+    fn of(run: &Run<'_>) -> Self {
+        let takes = &run.question.takes;
+        Self {
+            times: run.times,
+            runs: 1,
+            prices: takes.prices().zip(takes.by_themselves()).collect(),
+        }
+    }
+}
+
+impl AskedTogether for Together {
+    type Read = Owed;
+
+    fn subject(&self) -> Subject {
+        self.subject
+    }
+
+    fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
+        let answers = by_key(answers(reply)?, self.takes_of_runs.iter().copied())?;
+        let read = self.turns.iter().map(|(run, behind)| {
+            let answer = answers[*run];
+            if let Some(Value::ServerError(error)) = answer.first() {
+                return Err(of_question(error.clone().into()));
+            }
+            let debts = answer.iter().map(plain::debt_unless_foreign);
+            let debts = debts.collect::<Result<Option<Debts>, _>>()?;
+            Ok(debts.map(|debts| Owed {
+                debts,
+                behind: *behind,
+            }))
+        });
+        Ok(read.collect())
+    }
+}
+
+impl Scripted for Together {
+    fn script(&self) -> &Script {
+        &SCRIPT
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let takes: usize = self.rows.iter().map(|row| row.prices.len() + 1).sum();
+        let (names, packs) = (self.states.names(), self.states.packs());
+        let mut command = Cmd::with_capacity(
+            6 + names.len() + 3 * takes,
+            script.len()
+                + keys::USUAL_LENGTH * (names.len() + 1)
+                + packs.len()
+                + BYTES_A_TAKE * takes,
+        );
+        command.arg(verb).arg(script).arg(names.len());
+        for name in names.iter() {
+            command.arg(name);
+        }
+        command.arg(self.now.get());
+        command.arg(self.states.numbers(&self.places)).arg(packs);
+        for row in &self.rows {
+            command.arg(row.prices.len()).arg(row.runs).arg(row.times);
+            for (price, is_by_itself) in &row.prices {
+                command.arg(price.cost_us).arg(price.room_us);
+                command.arg(u8::from(*is_by_itself));
+            }
+        }
+        command
+    }
+}

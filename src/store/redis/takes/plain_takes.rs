@@ -1,0 +1,150 @@
+//! `PlainTakes`: several plain takes, which are carried out all or none, but for those that stand by themselves.
+
+use smallvec::SmallVec;
+
+use crate::algorithm::PlainTake;
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::key::Subject;
+use crate::store::Check;
+use crate::store::deny_cache::noted::Noted;
+use crate::store::owned::OwnedCheck;
+use crate::store::redis::server::{Server, told};
+use crate::time::Micros;
+
+/// Of each take what its state owes.
+pub(super) type Debts = SmallVec<[u64; 8]>;
+
+/// The takes of a question.
+pub(super) struct PlainTakes {
+    /// Zero asks the server's clock.
+    pub(super) now: Micros,
+    takes: Vec<Take>,
+    pub(super) noted: Option<Noted>,
+}
+
+/// The take of one check.
+struct Take {
+    check: OwnedCheck,
+    plain: PlainTake,
+    /// Whether it holds up no other.
+    is_by_itself: bool,
+}
+
+/// What was read of them.
+pub(in crate::store::redis) struct Owed {
+    /// Before the first of those that came together and ask the same of the same keys.
+    pub(super) debts: Debts,
+    /// So many of them came before it.
+    pub(super) behind: u32,
+}
+
+impl PlainTakes {
+    /// Those in shadow stand by themselves. `None` when the checks ask for something else, as for a limit of
+    /// several rates in shadow: these hold each other up, and nothing else.
+    pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Self> {
+        let is_of_several_in_shadow =
+            |check: &Check<'_>| check.is_shadow && check.policy.further_rate().is_some();
+        if checks.iter().any(is_of_several_in_shadow) {
+            return None;
+        }
+        Self::new(checks, now, |check| check.is_shadow)
+    }
+
+    /// None of them stands by itself. `None` when the checks ask for something else.
+    pub(super) fn all_or_none(checks: &[Check<'_>], now: Micros) -> Option<Self> {
+        Self::new(checks, now, |_| false)
+    }
+
+    fn new(
+        checks: &[Check<'_>],
+        now: Micros,
+        is_by_itself: impl Fn(&Check<'_>) -> bool,
+    ) -> Option<Self> {
+        let mut takes = Vec::with_capacity(checks.len());
+        for check in checks {
+            let plain = PlainTake::of(&check.algorithm, &check.action);
+            takes.push(Take {
+                plain: plain?,
+                check: OwnedCheck::of(check),
+                is_by_itself: is_by_itself(check),
+            });
+        }
+        Some(Self {
+            now,
+            takes,
+            noted: None,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.takes.len()
+    }
+
+    pub(super) fn checks(&self) -> impl Iterator<Item = Check<'_>> {
+        self.takes.iter().map(|take| take.check.check())
+    }
+
+    pub(super) fn first(&self) -> Check<'_> {
+        self.takes[0].check.check()
+    }
+
+    pub(super) fn subject(&self) -> Subject {
+        self.first().subject
+    }
+
+    /// What each costs.
+    pub(super) fn prices(&self) -> impl Iterator<Item = PlainTake> {
+        self.takes.iter().map(|take| take.plain)
+    }
+
+    /// Whether each holds up no other.
+    pub(super) fn by_themselves(&self) -> impl Iterator<Item = bool> {
+        self.takes.iter().map(|take| take.is_by_itself)
+    }
+
+    /// Whether they cost the same as others, and hold each other up as those do.
+    pub(super) fn cost_as(&self, other: &Self) -> bool {
+        self.prices().eq(other.prices()) && self.by_themselves().eq(other.by_themselves())
+    }
+
+    /// Whether they are of the same policies as others, too.
+    pub(super) fn ask_as(&self, other: &Self) -> bool {
+        let is_same = |(one, other): (&Take, &Take)| {
+            one.check.is_of_policy(&other.check)
+                && one.check.is_in_group() == other.check.is_in_group()
+        };
+        self.cost_as(other) && self.takes.iter().zip(&other.takes).all(is_same)
+    }
+
+    /// Asks them by the script for everything.
+    pub(super) async fn ask_otherwise(self, server: &Server) -> Result<Decisions, StoreError> {
+        let checks: Vec<_> = self.checks().collect();
+        let answer = server.ask_any(&checks).await;
+        told(self.noted, answer)
+    }
+
+    /// What they are answered, when this was read. Tells the memory of denials.
+    pub(super) fn decided(self, owed: Owed) -> Decisions {
+        let each = || self.takes.iter().zip(&owed.debts);
+        let holding_up = each().filter(|(take, _)| !take.is_by_itself);
+        let fitting = holding_up
+            .map(|(take, debt)| take.plain.fitting(*debt))
+            .min();
+        let (fitting, behind) = (fitting.unwrap_or(u64::MAX), owed.behind.into());
+        let (let_in, is_let_in) = (fitting.min(behind), fitting > behind);
+        let decisions = each().map(|(take, debt)| {
+            let Take { check, plain, .. } = take;
+            // Of those by themselves as many as fit, of those that were let in.
+            let before = let_in.min(plain.fitting(*debt));
+            let reading = plain.read_after(*debt, before);
+            let is_taken = is_let_in && reading.fits;
+            check.algorithm.decide(&reading, &check.action, is_taken)
+        });
+        let decisions: Decisions = decisions.collect();
+        if let Some(noted) = self.noted {
+            noted.decided(&decisions);
+        }
+        decisions
+    }
+}

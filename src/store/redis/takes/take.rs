@@ -1,0 +1,190 @@
+//! `Take`: a question that may share a trip with others, and `Together`: those that do.
+
+use redis::{Cmd, Value};
+
+use super::plain::{self, Alone};
+use super::plain_batch::PlainBatch;
+use super::queue::Queue;
+use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
+use crate::decision::Decision;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Subject;
+use crate::store::Check;
+use crate::store::deny_cache::noted::Noted;
+use crate::store::owned::OwnedCheck;
+use crate::store::redis::connection::Failed;
+use crate::store::redis::error::is_other_form;
+use crate::store::redis::keys::{Prefix, fingerprint_of_state, shares_its_key};
+use crate::store::redis::reply::bad;
+use crate::store::redis::script::{Script, Scripted};
+use crate::store::redis::server::{Server, told};
+use crate::store::redis::trips::{AskedTogether, Passenger, Readings, SharedTrips, Sharing, Trip};
+use crate::time::Micros;
+
+/// A take by one check. Whether that is in shadow makes no difference, as there is nothing beside it.
+pub(in crate::store::redis) struct Take {
+    /// What its state is known by in this process.
+    pub(super) fingerprint: u128,
+    check: OwnedCheck,
+    /// What it is where one integer tells all.
+    pub(super) plain: Option<PlainTake>,
+    /// Zero asks the server's clock.
+    pub(super) now: Micros,
+    noted: Option<Noted>,
+}
+
+impl Take {
+    /// `None` when the checks ask for something else.
+    pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
+        let [check] = checks else { return None };
+        let Action::Take(take) = &check.action else {
+            return None;
+        };
+        let may_share = take.cost > 0
+            && take.lease.is_none()
+            && check.algorithm.lease().is_none()
+            && !check.algorithm.is_penalty();
+        let plain = PlainTake::of(&check.algorithm, &check.action);
+        // Among others in one key it is leaner as a pack of one.
+        let is_pack = plain.is_some() && shares_its_key(check);
+        (may_share && !is_pack).then(|| {
+            Box::new(Self {
+                fingerprint: fingerprint_of_state(check),
+                check: OwnedCheck::of(check),
+                plain,
+                now,
+                noted: None,
+            })
+        })
+    }
+
+    /// What it asks.
+    pub(super) fn check(&self) -> Check<'_> {
+        self.check.check()
+    }
+}
+
+impl Passenger for Take {
+    fn key(&self) -> Option<u128> {
+        Some(self.fingerprint)
+    }
+
+    fn takes(&self) -> usize {
+        1
+    }
+}
+
+impl Sharing for Take {
+    type Together = Together;
+    type Read = Reading;
+    type Decided = Decision;
+
+    fn trips(server: &Server) -> &SharedTrips<Self> {
+        server.trips_of_takes()
+    }
+
+    fn stop(&self) -> u128 {
+        self.fingerprint
+    }
+
+    fn goes_with_other_keys(&self) -> bool {
+        self.plain.is_some()
+    }
+
+    fn noted(&mut self) -> &mut Option<Noted> {
+        &mut self.noted
+    }
+
+    /// What is no state of ours fails no question in shadow, and the script for everything knows that.
+    fn goes_on_after(&self, failure: StoreErrorKind) -> bool {
+        self.check.is_shadow && failure == StoreErrorKind::ForeignValue
+    }
+
+    fn together(takes: &[&Self], prefix: &Prefix) -> Option<Together> {
+        let plain = takes.iter().map(|take| Some((*take, take.plain?)));
+        match plain.collect::<Option<Vec<_>>>() {
+            Some(plain) => PlainBatch::of(&plain, prefix).map(Together::Plain),
+            None => Queue::of(takes, prefix).map(Together::Any),
+        }
+    }
+
+    async fn ask_alone(
+        self: Box<Self>,
+        server: &Server,
+        trip: Trip<Self>,
+    ) -> Result<Decision, StoreError> {
+        let Some(plain) = self.plain else {
+            let answer = self.ask_otherwise(server).await;
+            drop(trip);
+            return answer;
+        };
+        let question = Alone::of(&self, plain, server.prefix());
+        let debt = match server.send(&question, self.check().subject).await {
+            Ok(reply) => plain::debt(&reply)?,
+            Err(Failed::Answer(error)) if is_other_form(&error) => None,
+            Err(failed) => return Err(failed.into()),
+        };
+        match debt {
+            Some(debt) => Ok(self.decided(plain.read(debt))),
+            None => {
+                drop(trip);
+                self.ask_otherwise(server).await
+            }
+        }
+    }
+
+    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decision, StoreError> {
+        let answer = server.ask_any(&[self.check()]).await;
+        let decisions = told(self.noted, answer)?;
+        decisions.first().copied().ok_or_else(|| bad("no row"))
+    }
+
+    fn decided(self: Box<Self>, reading: Reading) -> Decision {
+        let decision = decide_alone(self.check().ask(), &reading);
+        if let Some(noted) = self.noted {
+            noted.decided(&[decision]);
+        }
+        decision
+    }
+}
+
+/// Takes that share a trip, by the leanest script that can.
+pub(in crate::store::redis) enum Together {
+    Plain(PlainBatch),
+    /// Of one key.
+    Any(Queue),
+}
+
+impl Scripted for Together {
+    fn script(&self) -> &Script {
+        match self {
+            Self::Plain(batch) => batch.script(),
+            Self::Any(queue) => queue.script(),
+        }
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        match self {
+            Self::Plain(batch) => batch.command(verb, script),
+            Self::Any(queue) => queue.command(verb, script),
+        }
+    }
+}
+
+impl AskedTogether for Together {
+    type Read = Reading;
+
+    fn subject(&self) -> Subject {
+        match self {
+            Self::Plain(batch) => batch.subject(),
+            Self::Any(queue) => queue.subject(),
+        }
+    }
+
+    fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
+        match self {
+            Self::Plain(batch) => batch.read(reply),
+            Self::Any(queue) => queue.read(reply),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Tables by fingerprint: what is uniformly distributed is not hashed again.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher};
+
+pub(in crate::store::redis) type FingerprintMap<V> = HashMap<u128, V, ByFingerprint>;
+pub(super) type FingerprintSet = HashSet<u128, ByFingerprint>;
+
+/// Takes a fingerprint for its own hash.
+#[derive(Clone, Copy, Default)]
+pub(in crate::store::redis) struct ByFingerprint;
+
+#[derive(Default)]
+pub(in crate::store::redis) struct Half(u64);
+
+impl BuildHasher for ByFingerprint {
+    type Hasher = Half;
+
+    fn build_hasher(&self) -> Half {
+        Half::default()
+    }
+}
+
+impl Hasher for Half {
+    fn write_u128(&mut self, fingerprint: u128) {
+        self.0 = fingerprint as u64;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,174 @@
+//! Trips that takes share, so that a hot key costs the server one script for each trip, whatever its load,
+//! and many keys share what a script costs whatever it does.
+//!
+//! Where nothing is under way, a take is asked about at once. Those that come meanwhile wait until a trip is
+//! back, and then go together: on one server mostly those of whatever keys, else those of one key or subject.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot::{self, error::RecvError};
+use tokio::time::{Instant, timeout};
+
+use super::fingerprints::FingerprintMap;
+use super::sharing::Sharing;
+use super::stop::{PATIENCE, Passenger, Stop};
+use crate::error::StoreError;
+use crate::store::redis::server::{Server, Servers};
+
+mod trip;
+
+pub(in crate::store::redis) use trip::Trip;
+use trip::spawn_all;
+
+const SHARDS: usize = 32;
+
+/// The stop that questions of one server share whatever their keys. No other one has its number, as good as
+/// certainly.
+const OF_ALL_KEYS: u128 = 0;
+/// Of many keys so many trips may be under way at once; of one key there is one.
+const MOST_TRIPS_OF_ALL: usize = 2;
+
+/// The stops from which trips with such questions are under way.
+pub(in crate::store::redis) struct SharedTrips<Q: Sharing> {
+    shards: [Mutex<Shard<Q>>; SHARDS],
+}
+
+/// A part of the stops.
+struct Shard<Q: Sharing> {
+    stops: FingerprintMap<Stop<Waiting<Q>>>,
+    /// No trip from a stop that is no more had a higher one: who comes back late ends no other's trip.
+    last_number: u64,
+}
+
+/// One that waits for the next trip.
+struct Waiting<Q: Sharing> {
+    question: Box<Q>,
+    told: oneshot::Sender<Told<Q>>,
+}
+
+impl<Q: Sharing> Passenger for Waiting<Q> {
+    fn key(&self) -> Option<u128> {
+        self.question.key()
+    }
+
+    fn takes(&self) -> usize {
+        self.question.takes()
+    }
+}
+
+/// What a trip has brought for one question.
+pub(in crate::store::redis) enum Told<Q: Sharing> {
+    Decided(Q::Decided),
+    /// It has to be asked by the script for everything.
+    OtherForm(Box<Q>),
+    Failed(StoreError),
+    /// The trip never began.
+    NotAsked(Box<Q>),
+}
+
+/// How a question goes on.
+pub(in crate::store::redis) enum Turn<Q: Sharing> {
+    /// By itself, at once.
+    Go(Trip<Q>, Box<Q>),
+    /// With others.
+    Wait(Turned<Q>),
+}
+
+/// One that waits for its turn.
+pub(in crate::store::redis) struct Turned<Q: Sharing> {
+    told: oneshot::Receiver<Told<Q>>,
+    /// The stop, where one is under way who went alone.
+    behind: Option<u128>,
+}
+
+impl<Q: Sharing> Default for SharedTrips<Q> {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| {
+                Mutex::new(Shard {
+                    stops: FingerprintMap::default(),
+                    last_number: 0,
+                })
+            }),
+        }
+    }
+}
+
+impl<Q: Sharing> SharedTrips<Q> {
+    /// Lets a question go, or wait for the next trip.
+    pub(in crate::store::redis) fn enter(server: &Server, question: Box<Q>) -> Turn<Q> {
+        let (number, most_trips) = match server.servers() {
+            Servers::One(_) if question.goes_with_other_keys() => (OF_ALL_KEYS, MOST_TRIPS_OF_ALL),
+            _ => (question.stop(), 1),
+        };
+        let now = Instant::now();
+        let mut shard = Q::trips(server).lock(number);
+        let Shard { stops, last_number } = &mut *shard;
+        let new = || Stop::new(most_trips, *last_number);
+        let stop = stops.entry(number).or_insert_with(new);
+        if let Some(trip) = stop.go_alone(question.key(), now) {
+            return Turn::Go(Trip::new(server.clone(), number, trip), question);
+        }
+        let (told, turn) = oneshot::channel();
+        let is_behind = stop.wait(Waiting { question, told });
+        if is_behind && stop.leave_behind(now) {
+            let next = all_departing(stop);
+            drop(shard);
+            spawn_all(server, number, next);
+        }
+        Turn::Wait(Turned {
+            told: turn,
+            behind: is_behind.then_some(number),
+        })
+    }
+
+    /// Those who go once this is done, with the numbers of their trips.
+    fn next(&self, stop: u128, done: impl FnOnce(&mut Stop<Waiting<Q>>)) -> Departing<Q> {
+        let mut shard = self.lock(stop);
+        let Shard { stops, last_number } = &mut *shard;
+        let Entry::Occupied(mut entry) = stops.entry(stop) else {
+            return SmallVec::new();
+        };
+        done(entry.get_mut());
+        let next = all_departing(entry.get_mut());
+        if entry.get().is_deserted() {
+            *last_number = entry.remove().last_number().max(*last_number);
+        }
+        next
+    }
+
+    fn lock(&self, stop: u128) -> MutexGuard<'_, Shard<Q>> {
+        let shard = &self.shards[stop as usize % SHARDS];
+        // No step under the lock leaves anything half done.
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<Q: Sharing> Turned<Q> {
+    /// What it is told once it is back.
+    pub(in crate::store::redis) async fn told(self, server: &Server) -> Result<Told<Q>, RecvError> {
+        let Self { mut told, behind } = self;
+        if let Some(stop) = behind {
+            match timeout(PATIENCE, &mut told).await {
+                Ok(told) => return told,
+                Err(_elapsed) => {
+                    let now = Instant::now();
+                    let next = Q::trips(server).next(stop, |stop| {
+                        stop.leave_behind(now);
+                    });
+                    spawn_all(server, stop, next);
+                }
+            }
+        }
+        told.await
+    }
+}
+
+/// Those who go together, with the number of their trip.
+type Departing<Q> = SmallVec<[(u64, Vec<Waiting<Q>>); 1]>;
+
+fn all_departing<Q: Sharing>(stop: &mut Stop<Waiting<Q>>) -> Departing<Q> {
+    std::iter::from_fn(|| stop.depart()).collect()
+}

@@ -1,0 +1,227 @@
+//! A trip under way: who goes on it, what they are told, and who goes next.
+
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::{Departing, Told, Waiting};
+use crate::error::StoreError;
+use crate::store::redis::server::Server;
+use crate::store::redis::trips::sharing::{Readings, Sharing};
+use crate::store::redis::trips::stop::Others;
+
+/// A trip under way. Dropped, whether it is back or was given up, it lets those go who wait.
+pub(in crate::store::redis) struct Trip<Q: Sharing> {
+    server: Server,
+    stop: u128,
+    /// `None` once it has ended.
+    number: Option<u64>,
+    questions: PhantomData<fn(Q)>,
+}
+
+impl<Q: Sharing> Trip<Q> {
+    pub(super) fn new(server: Server, stop: u128, number: u64) -> Self {
+        Self {
+            server,
+            stop,
+            number: Some(number),
+            questions: PhantomData,
+        }
+    }
+
+    /// Goes with these, and then with whoever waits for the next trip.
+    async fn run(mut self, going: Going<Q>) {
+        let mut next = Some(going);
+        let mut untold = Vec::new();
+        while let Some(going) = next {
+            let told = self.ask(going, std::mem::take(&mut untold)).await;
+            let mut others = self.arrive();
+            if others == Others::Back {
+                // The server has nothing to do, until those of the other trip have asked again.
+                let_others_run().await;
+                others = self.arrive();
+            }
+            if others == Others::None {
+                // The next ones are to be on their way while these go on.
+                untold = told;
+            } else {
+                tell(told);
+                // The server has something to do: so those who were told, and ask again, go on the
+                // next one, too.
+                let_others_run().await;
+            }
+            let mut departing = self.end();
+            next = departing.next().map(|(trip, going)| {
+                self = trip;
+                going
+            });
+            departing.for_each(|(trip, going)| trip.spawn(going));
+        }
+        tell(untold);
+    }
+
+    /// Asks for all of these at once: what each is to be told. Once they are on their way, those of the
+    /// trip before are told.
+    async fn ask(&self, going: Going<Q>, untold: Vec<Untold<Q>>) -> Vec<Untold<Q>> {
+        let mut waiting = going.begin();
+        // Whoever has given up takes nothing.
+        waiting.retain(|waiting| !waiting.told.is_closed());
+        let questions: Vec<_> = waiting.iter().map(|waiting| &*waiting.question).collect();
+        let Some(together) = Q::together(&questions, self.server.prefix()) else {
+            tell(untold);
+            return Vec::new();
+        };
+        for waiting in &mut waiting {
+            if let Some(noted) = waiting.question.noted() {
+                noted.is_sent_now();
+            }
+        }
+        let answer = self.server.ask_together(&together);
+        let answer = unless_all_leave(answer, &mut waiting, || tell(untold)).await;
+        // In their order, so that what is remembered at last is what the last of them has left.
+        answer.map_or_else(Vec::new, |answer| to_be_told(waiting, answer))
+    }
+
+    /// It is back: where the others from its stop are.
+    fn arrive(&self) -> Others {
+        let mut shard = Q::trips(&self.server).lock(self.stop);
+        let stop = shard.stops.get_mut(&self.stop).zip(self.number);
+        stop.map_or(Others::None, |(stop, number)| stop.arrive(number))
+    }
+
+    /// Ends, and lets those go who wait: the trips that they are to go on.
+    fn end(&mut self) -> impl Iterator<Item = (Self, Going<Q>)> + use<Q> {
+        let ended = self.number.take();
+        let next =
+            ended.map(|number| Q::trips(&self.server).next(self.stop, |stop| stop.end(number)));
+        departing(&self.server, self.stop, next.unwrap_or_default())
+    }
+
+    /// Goes with these, where there is a runtime. Else it ends here.
+    fn spawn(self, going: Going<Q>) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.run(going));
+        }
+    }
+}
+
+/// Has all of them go.
+pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop: u128, next: Departing<Q>) {
+    departing(server, stop, next).for_each(|(trip, going)| trip.spawn(going));
+}
+
+fn departing<Q: Sharing>(
+    server: &Server,
+    stop: u128,
+    next: Departing<Q>,
+) -> impl Iterator<Item = (Trip<Q>, Going<Q>)> + use<Q> {
+    let server = server.clone();
+    next.into_iter().map(move |(number, waiting)| {
+        let trip = Trip::new(server.clone(), stop, number);
+        (trip, Going(waiting))
+    })
+}
+
+/// What one is to be told who waits for it.
+type Untold<Q> = (oneshot::Sender<Told<Q>>, Told<Q>);
+
+fn tell<Q: Sharing>(untold: Vec<Untold<Q>>) {
+    for (waits, told) in untold {
+        // Who has given up meanwhile is not told.
+        let _ = waits.send(told);
+    }
+}
+
+fn to_be_told<Q: Sharing>(
+    waiting: Vec<Waiting<Q>>,
+    answer: Result<Readings<Q::Read>, StoreError>,
+) -> Vec<Untold<Q>> {
+    let (readings, failed) = match answer {
+        Ok(readings) => (readings, None),
+        Err(error) => (Vec::new(), Some((error.kind(), Arc::new(error)))),
+    };
+    let mut readings = readings.into_iter();
+    let each = waiting.into_iter().map(|Waiting { question, told }| {
+        let what = match (readings.next(), &failed) {
+            (Some(Ok(Some(read))), _) => Told::Decided(question.decided(read)),
+            (Some(Err(error)), _) => Told::Failed(error),
+            (None, Some((kind, error))) if !question.goes_on_after(*kind) => {
+                Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
+            }
+            _ => Told::OtherForm(question),
+        };
+        (told, what)
+    });
+    each.collect()
+}
+
+impl<Q: Sharing> Drop for Trip<Q> {
+    fn drop(&mut self) {
+        self.end().for_each(|(trip, going)| trip.spawn(going));
+    }
+}
+
+/// Those who are to go on a trip. Where it never begins, without a runtime or on one that is being shut
+/// down, they are told so: they may be on another one.
+struct Going<Q: Sharing>(Vec<Waiting<Q>>);
+
+impl<Q: Sharing> Going<Q> {
+    fn begin(mut self) -> Vec<Waiting<Q>> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl<Q: Sharing> Drop for Going<Q> {
+    fn drop(&mut self) {
+        for Waiting { question, told } in self.0.drain(..) {
+            let _ = told.send(Told::NotAsked(question));
+        }
+    }
+}
+
+/// Goes on behind those tasks that can go on by now. Not by tokio's `yield_now`, which keeps a task on its
+/// worker, whatever that has to do.
+async fn let_others_run() {
+    let mut is_behind = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_behind, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a
+/// connection that swallows everything it would never be back, and nobody else could go. `meanwhile` is
+/// done once the question is on its way.
+async fn unless_all_leave<T, Q: Sharing>(
+    answer: impl Future<Output = T>,
+    waiting: &mut [Waiting<Q>],
+    meanwhile: impl FnOnce(),
+) -> Option<T> {
+    let mut answer = pin!(answer);
+    let mut all_left = pin!(async {
+        for waiting in waiting {
+            waiting.told.closed().await;
+        }
+    });
+    let mut meanwhile = Some(meanwhile);
+    poll_fn(|cx| {
+        let answer = answer.as_mut().poll(cx);
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile();
+        }
+        match answer {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => all_left.as_mut().poll(cx).map(|()| None),
+        }
+    })
+    .await
+}

@@ -1,0 +1,80 @@
+//! `Sharing`: questions that may share a trip with others of their kind.
+
+use redis::Value;
+
+use super::shared_trips::{SharedTrips, Trip};
+use super::stop::Passenger;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Subject;
+use crate::store::deny_cache::noted::Noted;
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::script::Scripted;
+use crate::store::redis::server::Server;
+
+/// What was read of each of some questions; `None` of one whose key has another form, and of one that failed
+/// alone, why.
+pub(in crate::store::redis) type Readings<R> = Vec<Result<Option<R>, StoreError>>;
+
+/// A question that may share a trip with others. It is handed from who asks to who goes on the trip, and may
+/// come back: so it stays in one place.
+pub(in crate::store::redis) trait Sharing:
+    Passenger + Send + Sync + Sized + 'static
+{
+    /// Several of them, as one question.
+    type Together: AskedTogether<Read = Self::Read>;
+    /// What is read of one.
+    type Read: Send;
+    /// What that decides.
+    type Decided: Send;
+
+    fn trips(server: &Server) -> &SharedTrips<Self>;
+
+    /// The stop from which it goes when it shares scripts with others about its keys only.
+    fn stop(&self) -> u128;
+
+    /// Whether it may share a script with others about other keys, where one reaches them.
+    fn goes_with_other_keys(&self) -> bool;
+
+    /// Who is to be told of its answer, for the memory of denials.
+    fn noted(&mut self) -> &mut Option<Noted>;
+
+    /// Whether it is to be asked by the script for everything where its trip failed so.
+    fn goes_on_after(&self, _failure: StoreErrorKind) -> bool {
+        false
+    }
+
+    /// `None` of none.
+    fn together(questions: &[&Self], prefix: &Prefix) -> Option<Self::Together>;
+
+    /// Asks this one on a trip of its own.
+    fn ask_alone(
+        self: Box<Self>,
+        server: &Server,
+        trip: Trip<Self>,
+    ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
+
+    /// Asks it by the script for everything.
+    fn ask_otherwise(
+        self: Box<Self>,
+        server: &Server,
+    ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
+
+    /// What it is answered, when this was read. Tells the memory of denials.
+    fn decided(self: Box<Self>, read: Self::Read) -> Self::Decided;
+}
+
+/// Several questions as one.
+pub(in crate::store::redis) trait AskedTogether: Scripted {
+    /// What is read of one of them.
+    type Read: Send;
+
+    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    fn subject(&self) -> Subject;
+
+    /// What is read of each, in their order.
+    ///
+    /// # Errors
+    ///
+    /// A reply of any other shape.
+    fn read(&self, reply: &Value) -> Result<Readings<Self::Read>, StoreError>;
+}

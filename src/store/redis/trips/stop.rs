@@ -1,0 +1,193 @@
+//! `Stop`: where takes wait for a trip, and which of them go on the next one.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::fingerprints::{ByFingerprint, FingerprintSet};
+
+/// So many passengers share a trip, at most: a script holds up everybody else.
+const MOST_TOGETHER: usize = 256;
+/// So many takes they have together, at most, for the same reason.
+const MOST_TAKES: usize = 512;
+/// Who went alone goes on only when its caller does, who may have something else to do. Others wait for it
+/// so long; then it is as if it was back. No longer than most deadlines leave time for a trip.
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
+
+/// What waits at a stop.
+pub(in crate::store::redis) trait Passenger {
+    /// What its key is known by, where those of that key are to go together; `None` of one of several keys.
+    fn key(&self) -> Option<u128>;
+
+    /// How many takes it has, one at least.
+    fn takes(&self) -> usize;
+}
+
+/// A stop: the trips under way from it, and who waits for the next.
+///
+/// No key is on two trips whose takes are to go together, so that it is one step for each trip. Those of several
+/// keys share some with all others: trips do not wait for each other then, as the server judges them in the order
+/// in which they are sent. So it does where one who went alone was left behind.
+pub(super) struct Stop<P> {
+    most_trips: usize,
+    trips: SmallVec<[Trip; 2]>,
+    last_number: u64,
+    waiting: Vec<P>,
+}
+
+/// A trip under way.
+struct Trip {
+    number: u64,
+    /// Since when it is, if its caller is the only one to see that it is back.
+    alone_since: Option<Instant>,
+    is_back: bool,
+    passengers: usize,
+    keys: Keys,
+}
+
+/// Where the other trips from a stop are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    None,
+    UnderWay,
+    /// One of them is back, but has not ended.
+    Back,
+}
+
+/// Those whose takes are to go together.
+enum Keys {
+    /// Of one take.
+    One(Option<u128>),
+    Many(FingerprintSet),
+}
+
+impl Keys {
+    fn has(&self, key: u128) -> bool {
+        match self {
+            Self::One(own) => *own == Some(key),
+            Self::Many(keys) => keys.contains(&key),
+        }
+    }
+}
+
+impl<P: Passenger> Stop<P> {
+    /// A stop that so many trips may be under way from, with higher numbers than this.
+    pub(super) fn new(most_trips: usize, last_number: u64) -> Self {
+        Self {
+            most_trips,
+            trips: SmallVec::new(),
+            last_number,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The highest number of a trip so far.
+    pub(super) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// Whether nothing is under way, and nobody waits.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.trips.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
+    pub(super) fn go_alone(&mut self, key: Option<u128>, now: Instant) -> Option<u64> {
+        let may_go = self.trips.len() < self.most_trips
+            && match key {
+                Some(key) => !self.is_under_way(key),
+                None => self.waiting.is_empty(),
+            };
+        may_go.then(|| self.begin(1, Keys::One(key), Some(now)))
+    }
+
+    /// Lets one wait: whether it may be for one who went alone.
+    pub(super) fn wait(&mut self, passenger: P) -> bool {
+        self.waiting.push(passenger);
+        self.trips.iter().any(|trip| trip.alone_since.is_some())
+    }
+
+    /// Waits no longer for those who went alone too long ago: whether there are any.
+    pub(super) fn leave_behind(&mut self, now: Instant) -> bool {
+        let is_late = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+        let before = self.trips.len();
+        self.trips
+            .retain(|trip| !trip.alone_since.is_some_and(is_late));
+        self.trips.len() < before
+    }
+
+    /// A trip is back.
+    pub(super) fn arrive(&mut self, number: u64) -> Others {
+        let mut others = Others::None;
+        for trip in &mut self.trips {
+            if trip.number == number {
+                trip.is_back = true;
+            } else if trip.is_back {
+                others = Others::Back;
+            } else if others == Others::None {
+                others = Others::UnderWay;
+            }
+        }
+        others
+    }
+
+    /// A trip is over.
+    pub(super) fn end(&mut self, number: u64) {
+        self.trips.retain(|trip| trip.number != number);
+    }
+
+    /// Those who go together next, and the number of their trip. Half of those there are, where there may
+    /// be two trips: so that one is got ready while the other one is being carried out.
+    pub(super) fn depart(&mut self) -> Option<(u64, Vec<P>)> {
+        if self.waiting.is_empty() || self.trips.len() >= self.most_trips {
+            return None;
+        }
+        let under_way: usize = self.trips.iter().map(|trip| trip.passengers).sum();
+        let share = (under_way + self.waiting.len()).div_ceil(self.most_trips);
+        let room = share.min(MOST_TOGETHER);
+        let mut together = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
+        let (mut going, mut staying, mut takes) = (Vec::with_capacity(room), Vec::new(), 0);
+        for passenger in std::mem::take(&mut self.waiting) {
+            let has_room = going.is_empty() || takes + passenger.takes() <= MOST_TAKES;
+            let goes = match passenger.key() {
+                Some(key) if self.is_under_way(key) => false,
+                // All of a key who can, go together.
+                Some(key) if together.contains(&key) => going.len() < MOST_TOGETHER,
+                Some(key) => going.len() < room && has_room && together.insert(key),
+                // Nobody goes before another who waits.
+                None => going.len() < room && has_room && staying.is_empty(),
+            };
+            if goes {
+                takes += passenger.takes();
+                going.push(passenger);
+            } else {
+                staying.push(passenger);
+            }
+        }
+        self.waiting = staying;
+        if going.is_empty() {
+            return None;
+        }
+        Some((self.begin(going.len(), Keys::Many(together), None), going))
+    }
+
+    fn begin(&mut self, passengers: usize, keys: Keys, alone_since: Option<Instant>) -> u64 {
+        self.last_number += 1;
+        self.trips.push(Trip {
+            number: self.last_number,
+            alone_since,
+            is_back: false,
+            passengers,
+            keys,
+        });
+        self.last_number
+    }
+
+    fn is_under_way(&self, key: u128) -> bool {
+        self.trips.iter().any(|trip| trip.keys.has(key))
+    }
+}
+
+#[cfg(test)]
+mod tests;
