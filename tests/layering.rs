@@ -103,7 +103,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// `store/redis/lane.rs` is the module `store`, `redis`, `lane`.
+/// `store/redis/server.rs` is the module `store`, `redis`, `server`.
 fn module_of(path: &Path) -> Vec<String> {
     let path = path.with_extension("");
     let parts = path.iter().map(|part| part.to_str().unwrap().to_owned());

@@ -62,6 +62,11 @@ impl OwnedCheck {
     }
 }
 
+/// A question again, of checks that outlived it.
+pub(super) fn question(checks: &[OwnedCheck]) -> SmallVec<[Check<'_>; 4]> {
+    checks.iter().map(OwnedCheck::check).collect()
+}
+
 /// What is made of each check. Most questions have one, and a list that grows takes longer.
 pub(super) fn of_each<'a, T>(
     checks: &[Check<'a>],

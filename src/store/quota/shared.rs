@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::account::Returned;
 use super::table::Table;
-use crate::store::owned::{OwnedCheck, of_each};
+use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::{Answer, Check, PendingAnswer, Store};
 use crate::time::Clock;
 
@@ -59,12 +58,7 @@ impl<S: Store> Shared<S> {
         let checks = of_each(checks, OwnedCheck::of);
         Box::pin(async move {
             each(trips, shared.deadline).await;
-            let answer = {
-                let checks: SmallVec<[Check<'_>; 1]> =
-                    checks.iter().map(OwnedCheck::check).collect();
-                shared.inner.ask(&checks)
-            };
-            match answer {
+            match shared.inner.ask(&question(&checks)) {
                 Answer::Ready(answer) => answer,
                 Answer::Pending(answer) => answer.await,
             }

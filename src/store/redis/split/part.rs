@@ -9,7 +9,7 @@ use crate::algorithm::{Action, Patience, Reading, Take, committed};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
-use crate::store::owned::OwnedCheck;
+use crate::store::owned::{OwnedCheck, question};
 use crate::store::{Check, FailureMode};
 use crate::time::Micros;
 
@@ -95,7 +95,7 @@ impl Part {
     }
 
     pub(super) async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
-        let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
+        let checks = question(&self.checks);
         let answer = server.ask(&checks).await?;
         if answer.len() == checks.len() {
             Ok(answer)
@@ -123,7 +123,7 @@ impl Part {
     /// What it says to the request that another part denies: nothing is taken, but its penalties count what
     /// it denies, too.
     pub(super) async fn ask_denied(&self, server: &Server) -> Result<Decisions, StoreError> {
-        let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
+        let checks = question(&self.checks);
         let answer = server.ask_denied(&checks);
         if self.is_shadow() {
             return Ok(self.in_shadow(answer).await);
@@ -172,7 +172,7 @@ impl Part {
     /// Which checks took what they asked for. What fits has not always done so: a limit in shadow takes
     /// nothing where one of its rates is denied, or its subject banned.
     fn carried_out(&self, answer: &Decisions) -> SmallVec<[bool; 4]> {
-        let checks: SmallVec<[Check<'_>; 4]> = self.checks.iter().map(OwnedCheck::check).collect();
+        let checks = question(&self.checks);
         let readings = answer.iter().map(|decision| Reading {
             fits: decision.outcome == Outcome::Allowed,
             wait: Micros::ZERO,

@@ -16,7 +16,7 @@ pub(super) const TEXT: &str = include_str!("../../../../lua/plain.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
-/// What a debt is below, as nobody owes more than 120 years: that which is not, is none.
+/// What a debt is below, as nobody owes more than 120 years: of one that is not, scripts say that it is none.
 pub(super) const MOST_DEBT_US: i64 = 1 << 52;
 
 /// About so long is a command beside its script: to be made in one piece.
@@ -56,23 +56,36 @@ impl Scripted for Alone {
     }
 }
 
-/// The debt that a script replies; `None` of one that nobody can owe, with which nothing was taken.
+/// The debt that a script replies.
 ///
 /// # Errors
 ///
 /// Anything else: the permits may have been taken, and are not asked for again.
-pub(super) fn debt(reply: &Value) -> Result<Option<u64>, StoreError> {
+pub(super) fn debt(reply: &Value) -> Result<u64, StoreError> {
     match reply {
-        Value::Int(debt_us @ 0..MOST_DEBT_US) => Ok(Some(debt_us.unsigned_abs())),
-        Value::Int(MOST_DEBT_US..) => Ok(None),
+        Value::Int(debt_us @ 0..MOST_DEBT_US) => Ok(debt_us.unsigned_abs()),
         _ => Err(bad("no debt")),
     }
 }
 
-/// The same of a script that has an answer for a key of another form, of which it has taken nothing.
+/// The same of a script that has an answer for a key of another form, of which it has taken nothing: `None`.
 pub(super) fn debt_unless_foreign(reply: &Value) -> Result<Option<u64>, StoreError> {
     match reply {
         Value::Int(-1) => Ok(None),
-        reply => debt(reply),
+        reply => debt(reply).map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_can_owe_is_no_answer() {
+        assert_eq!(debt(&Value::Int(MOST_DEBT_US - 1)).unwrap(), (1 << 52) - 1);
+        for reply in [Value::Int(MOST_DEBT_US), Value::Int(-1), Value::Nil] {
+            assert!(debt(&reply).is_err(), "{reply:?}");
+        }
+        assert_eq!(debt_unless_foreign(&Value::Int(-1)).unwrap(), None);
     }
 }

@@ -120,7 +120,7 @@ impl Sharing for Take {
         };
         let question = Alone::of(&self, plain, server.prefix());
         let debt = match server.send(&question, self.check().subject).await {
-            Ok(reply) => plain::debt(&reply)?,
+            Ok(reply) => Some(plain::debt(&reply)?),
             Err(Failed::Answer(error)) if is_other_form(&error) => None,
             Err(failed) => return Err(failed.into()),
         };

@@ -50,8 +50,8 @@ impl Alone {
         match reply {
             Value::Array(debts) if debts.len() == takes => {
                 let debts = debts.iter().map(plain::debt);
-                let debts = debts.collect::<Result<Option<Debts>, _>>()?;
-                Ok(debts.map(|debts| Owed { debts, behind: 0 }))
+                let debts = debts.collect::<Result<Debts, _>>()?;
+                Ok(Some(Owed { debts, behind: 0 }))
             }
             Value::Int(-1) => Ok(None),
             _ => Err(bad("neither debts nor why there are none")),

@@ -101,23 +101,23 @@ fn debts(answer: &Value, takes: usize, now_us: u64) -> Result<Option<Debts>, Sto
         Value::Int(-1) => Ok(None),
         Value::BulkString(bytes) if bytes.len() == takes * 8 => {
             let (each, _) = bytes.as_chunks();
-            Ok(sound(each.iter().copied().map(u64::from_be_bytes)))
+            owed(each.iter().copied().map(u64::from_be_bytes)).map(Some)
         }
         Value::BulkString(pack) => {
             let states = msgpack::numbers_of(pack, takes);
             let states = states.ok_or_else(|| bad("neither debts nor a pack"))?;
-            Ok(sound(states.iter().map(|us| us.saturating_sub(now_us))))
+            owed(states.iter().map(|us| us.saturating_sub(now_us))).map(Some)
         }
         Value::ServerError(error) => Err(of_question(error.clone().into())),
         _ => Err(bad("neither debts nor why there are none")),
     }
 }
 
-/// The debts; `None` when nobody can owe so much.
-fn sound(debts: impl Iterator<Item = u64>) -> Option<Debts> {
-    debts
-        .map(|debt_us| (debt_us < MOST_DEBT_US.unsigned_abs()).then_some(debt_us))
-        .collect()
+/// The debts, as far as anybody can owe so much.
+fn owed(debts: impl Iterator<Item = u64>) -> Result<Debts, StoreError> {
+    let sound = |debt_us| (debt_us < MOST_DEBT_US.unsigned_abs()).then_some(debt_us);
+    let debts: Option<Debts> = debts.map(sound).collect();
+    debts.ok_or_else(|| bad("no debts"))
 }
 
 impl AskedTogether for Together {
