@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::poll;
+use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower_throttle::{DAY, Limit, PendingAnswer};
 
@@ -120,6 +122,66 @@ async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
             let decision = stage.take(&policy, limit, 1).await.unwrap();
             assert_eq!(decision.remaining(), 95);
         }
+    }
+}
+
+/// Until a question is answered in time, one after the other.
+async fn answered_in_time(stage: &Stage, policy: &str, limit: Limit) -> bool {
+    let late = Duration::from_millis(50);
+    let answered =
+        async { while !matches!(timeout(late, stage.take(policy, limit, 1)).await, Ok(Ok(_))) {} };
+    timeout(Duration::from_secs(5), answered).await.is_ok()
+}
+
+/// The reply is lost, and among those who share the trip is one who waits for it all the same.
+#[tokio::test]
+async fn who_is_more_patient_than_others_does_not_hold_them_up() {
+    for (policy, limit, trips) in [
+        ("plain", LIMIT, 2),
+        ("any", Limit::fixed_window(100, DAY), 3),
+    ] {
+        let stage = Stage::start().await;
+        stage.proxy.set(Way::DropReplies);
+        let commands = stage.proxy.commands();
+        let ask = |policy| stage.question(policy, limit, 1);
+        let mut under_way = ["one", "two", policy].map(ask);
+        for question in &mut under_way {
+            assert!(poll!(question).is_pending());
+        }
+        let patient = ["one", "two", policy].map(|policy| tokio::spawn(ask(policy)));
+        // They go together once those who went alone are left behind.
+        while stage.proxy.commands() < commands + 2 * trips {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(under_way);
+        stage.proxy.set(Way::Pass);
+        assert!(answered_in_time(&stage, policy, limit).await, "{policy}");
+        patient.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// One that goes on only while somebody blocks on it, as beside a service for work of another kind.
+#[tokio::test]
+async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
+    for (policy, limit) in [("plain", LIMIT), ("any", Limit::fixed_window(100, DAY))] {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let idle = Builder::new_current_thread().enable_all().build().unwrap();
+        // As many as trips may be under way.
+        let mut under_way = ["one", policy].map(|policy| stage.question(policy, limit, 1));
+        for question in &mut under_way {
+            assert!(poll!(question).is_pending());
+        }
+        let mut waiting = stage.question(policy, limit, 1);
+        assert!(poll!(&mut waiting).is_pending());
+        // It is this runtime that sees that they are over.
+        let blocking = idle.enter();
+        drop(under_way);
+        drop(blocking);
+        let answer = timeout(Duration::from_secs(5), waiting).await;
+        let answer = answer.expect("waits for the runtime").unwrap();
+        assert_eq!(allowed(&[answer[0]]), 1, "{policy}");
+        idle.shutdown_background();
     }
 }
 

@@ -16,7 +16,7 @@ use crate::store::redis::script::Scripted;
 const MOST_UNANSWERED: u32 = 3;
 /// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
 /// new connections than failures do.
-const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+pub(in crate::store::redis) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// After so long without an answer the connection may have been closed, by the server or by somebody between,
 /// without anybody having seen it.
 const IDLE: Duration = Duration::from_secs(1);

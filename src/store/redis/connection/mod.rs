@@ -9,6 +9,7 @@ mod tls;
 
 pub(super) use address::Address;
 pub(super) use connect::{Connector, RESPONSE_TIMEOUT, pause};
+pub(super) use held::LONGEST_SILENCE;
 pub(super) use lane::{Failed, Lane};
 pub(super) use sentinel::Masters;
 pub(super) use tls::Certificates;

@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::{Instant, timeout};
 
@@ -46,6 +47,8 @@ struct Shard<Q: Sharing> {
 struct Waiting<Q: Sharing> {
     question: Box<Q>,
     told: oneshot::Sender<Told<Q>>,
+    /// Where it waits: as long as it does, that is a runtime that goes on.
+    runtime: Option<Handle>,
 }
 
 impl<Q: Sharing> Passenger for Waiting<Q> {
@@ -112,9 +115,13 @@ impl<Q: Sharing> SharedTrips<Q> {
             return Turn::Go(Trip::new(server.clone(), number, trip), question);
         }
         let (told, turn) = oneshot::channel();
-        let is_behind = stop.wait(Waiting { question, told });
-        if is_behind && stop.leave_behind(now) {
-            let next = all_departing(stop);
+        let is_behind = stop.wait(Waiting {
+            question,
+            told,
+            runtime: Handle::try_current().ok(),
+        });
+        if stop.leave_behind(now) {
+            let next = all_departing(stop, now);
             drop(shard);
             spawn_all(server, number, next);
         }
@@ -125,14 +132,15 @@ impl<Q: Sharing> SharedTrips<Q> {
     }
 
     /// Those who go once this is done, with the numbers of their trips.
-    fn next(&self, stop: u128, done: impl FnOnce(&mut Stop<Waiting<Q>>)) -> Departing<Q> {
+    fn next(&self, stop: u128, done: impl FnOnce(&mut Stop<Waiting<Q>>, Instant)) -> Departing<Q> {
+        let now = Instant::now();
         let mut shard = self.lock(stop);
         let Shard { stops, last_number } = &mut *shard;
         let Entry::Occupied(mut entry) = stops.entry(stop) else {
             return SmallVec::new();
         };
-        done(entry.get_mut());
-        let next = all_departing(entry.get_mut());
+        done(entry.get_mut(), now);
+        let next = all_departing(entry.get_mut(), now);
         if entry.get().is_deserted() {
             *last_number = entry.remove().last_number().max(*last_number);
         }
@@ -154,8 +162,7 @@ impl<Q: Sharing> Turned<Q> {
             match timeout(PATIENCE, &mut told).await {
                 Ok(told) => return told,
                 Err(_elapsed) => {
-                    let now = Instant::now();
-                    let next = Q::trips(server).next(stop, |stop| {
+                    let next = Q::trips(server).next(stop, |stop, now| {
                         stop.leave_behind(now);
                     });
                     spawn_all(server, stop, next);
@@ -169,6 +176,6 @@ impl<Q: Sharing> Turned<Q> {
 /// Those who go together, with the number of their trip.
 type Departing<Q> = SmallVec<[(u64, Vec<Waiting<Q>>); 1]>;
 
-fn all_departing<Q: Sharing>(stop: &mut Stop<Waiting<Q>>) -> Departing<Q> {
-    std::iter::from_fn(|| stop.depart()).collect()
+fn all_departing<Q: Sharing>(stop: &mut Stop<Waiting<Q>>, now: Instant) -> Departing<Q> {
+    std::iter::from_fn(|| stop.depart(now)).collect()
 }

@@ -6,14 +6,19 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::fingerprints::{ByFingerprint, FingerprintSet};
+use crate::store::redis::connection::LONGEST_SILENCE;
 
 /// So many passengers share a trip, at most: a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
 /// So many takes they have together, at most, for the same reason.
 const MOST_TAKES: usize = 512;
-/// Who went alone goes on only when its caller does, who may have something else to do. Others wait for it
-/// so long; then it is as if it was back. No longer than most deadlines leave time for a trip.
+/// Who went alone goes on only when its caller does, who may have something else to do; and so does a trip that
+/// is back. Others wait for it so long; then it is as if it was over. No longer than most deadlines leave time
+/// for a trip.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
+/// As long as a connection may be silent others wait for a trip that goes on by itself: not until the most
+/// patient of its passengers has given it up.
+const LONGEST_TRIP: Duration = LONGEST_SILENCE;
 
 /// What waits at a stop.
 pub(in crate::store::redis) trait Passenger {
@@ -28,7 +33,7 @@ pub(in crate::store::redis) trait Passenger {
 ///
 /// No key is on two trips whose takes are to go together, so that it is one step for each trip. Those of several
 /// keys share some with all others: trips do not wait for each other then, as the server judges them in the order
-/// in which they are sent. So it does where one who went alone was left behind.
+/// in which they are sent. So it does where a trip was left behind.
 pub(super) struct Stop<P> {
     most_trips: usize,
     trips: SmallVec<[Trip; 2]>,
@@ -39,8 +44,10 @@ pub(super) struct Stop<P> {
 /// A trip under way.
 struct Trip {
     number: u64,
-    /// Since when it is, if its caller is the only one to see that it is back.
-    alone_since: Option<Instant>,
+    /// Whether its caller is the only one to see that it is back.
+    is_alone: bool,
+    /// From then on it is not waited for.
+    late_at: Instant,
     is_back: bool,
     passengers: usize,
     keys: Keys,
@@ -99,30 +106,29 @@ impl<P: Passenger> Stop<P> {
                 Some(key) => !self.is_under_way(key),
                 None => self.waiting.is_empty(),
             };
-        may_go.then(|| self.begin(1, Keys::One(key), Some(now)))
+        may_go.then(|| self.begin(1, Keys::One(key), now + PATIENCE))
     }
 
     /// Lets one wait: whether it may be for one who went alone.
     pub(super) fn wait(&mut self, passenger: P) -> bool {
         self.waiting.push(passenger);
-        self.trips.iter().any(|trip| trip.alone_since.is_some())
+        self.trips.iter().any(|trip| trip.is_alone)
     }
 
-    /// Waits no longer for those who went alone too long ago: whether there are any.
+    /// Waits no longer for trips that are late: whether there are any.
     pub(super) fn leave_behind(&mut self, now: Instant) -> bool {
-        let is_late = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
         let before = self.trips.len();
-        self.trips
-            .retain(|trip| !trip.alone_since.is_some_and(is_late));
+        self.trips.retain(|trip| now < trip.late_at);
         self.trips.len() < before
     }
 
     /// A trip is back.
-    pub(super) fn arrive(&mut self, number: u64) -> Others {
+    pub(super) fn arrive(&mut self, number: u64, now: Instant) -> Others {
         let mut others = Others::None;
         for trip in &mut self.trips {
             if trip.number == number {
                 trip.is_back = true;
+                trip.late_at = now + PATIENCE;
             } else if trip.is_back {
                 others = Others::Back;
             } else if others == Others::None {
@@ -139,7 +145,7 @@ impl<P: Passenger> Stop<P> {
 
     /// Those who go together next, and the number of their trip. Half of those there are, where there may
     /// be two trips: so that one is got ready while the other one is being carried out.
-    pub(super) fn depart(&mut self) -> Option<(u64, Vec<P>)> {
+    pub(super) fn depart(&mut self, now: Instant) -> Option<(u64, Vec<P>)> {
         if self.waiting.is_empty() || self.trips.len() >= self.most_trips {
             return None;
         }
@@ -169,14 +175,16 @@ impl<P: Passenger> Stop<P> {
         if going.is_empty() {
             return None;
         }
-        Some((self.begin(going.len(), Keys::Many(together), None), going))
+        let number = self.begin(going.len(), Keys::Many(together), now + LONGEST_TRIP);
+        Some((number, going))
     }
 
-    fn begin(&mut self, passengers: usize, keys: Keys, alone_since: Option<Instant>) -> u64 {
+    fn begin(&mut self, passengers: usize, keys: Keys, late_at: Instant) -> u64 {
         self.last_number += 1;
         self.trips.push(Trip {
             number: self.last_number,
-            alone_since,
+            is_alone: matches!(keys, Keys::One(_)),
+            late_at,
             is_back: false,
             passengers,
             keys,

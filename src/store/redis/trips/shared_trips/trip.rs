@@ -6,8 +6,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::{Departing, Told, Waiting};
 use crate::error::StoreError;
@@ -38,6 +39,8 @@ impl<Q: Sharing> Trip<Q> {
     async fn run(mut self, going: Going<Q>) {
         let mut next = Some(going);
         let mut untold = Vec::new();
+        // Another runtime goes on only as long as somebody blocks on it, which may be one of these.
+        let goes_on = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         while let Some(going) = next {
             let told = self.ask(going, std::mem::take(&mut untold)).await;
             let mut others = self.arrive();
@@ -56,7 +59,8 @@ impl<Q: Sharing> Trip<Q> {
                 let_others_run().await;
             }
             let mut departing = self.end();
-            next = departing.next().map(|(trip, going)| {
+            let going_on = goes_on.then(|| departing.next()).flatten();
+            next = going_on.map(|(trip, going)| {
                 self = trip;
                 going
             });
@@ -91,20 +95,23 @@ impl<Q: Sharing> Trip<Q> {
     fn arrive(&self) -> Others {
         let mut shard = Q::trips(&self.server).lock(self.stop);
         let stop = shard.stops.get_mut(&self.stop).zip(self.number);
-        stop.map_or(Others::None, |(stop, number)| stop.arrive(number))
+        stop.map_or(Others::None, |(stop, number)| {
+            stop.arrive(number, Instant::now())
+        })
     }
 
     /// Ends, and lets those go who wait: the trips that they are to go on.
     fn end(&mut self) -> impl Iterator<Item = (Self, Going<Q>)> + use<Q> {
         let ended = self.number.take();
         let next =
-            ended.map(|number| Q::trips(&self.server).next(self.stop, |stop| stop.end(number)));
+            ended.map(|number| Q::trips(&self.server).next(self.stop, |stop, _| stop.end(number)));
         departing(&self.server, self.stop, next.unwrap_or_default())
     }
 
-    /// Goes with these, where there is a runtime. Else it ends here.
+    /// Goes with these, on the runtime of one who waits: the caller's may not go on. Where nobody waits it ends
+    /// here.
     fn spawn(self, going: Going<Q>) {
-        if let Ok(runtime) = Handle::try_current() {
+        if let Some(runtime) = going.runtime() {
             runtime.spawn(self.run(going));
         }
     }
@@ -146,7 +153,8 @@ fn to_be_told<Q: Sharing>(
         Err(error) => (Vec::new(), Some((error.kind(), Arc::new(error)))),
     };
     let mut readings = readings.into_iter();
-    let each = waiting.into_iter().map(|Waiting { question, told }| {
+    let each = waiting.into_iter().map(|waiting| {
+        let Waiting { question, told, .. } = waiting;
         let what = match (readings.next(), &failed) {
             (Some(Ok(Some(read))), _) => Told::Decided(question.decided(read)),
             (Some(Err(error)), _) => Told::Failed(error),
@@ -171,6 +179,11 @@ impl<Q: Sharing> Drop for Trip<Q> {
 struct Going<Q: Sharing>(Vec<Waiting<Q>>);
 
 impl<Q: Sharing> Going<Q> {
+    fn runtime(&self) -> Option<Handle> {
+        let mut waiting = self.0.iter().filter(|waiting| !waiting.told.is_closed());
+        waiting.find_map(|waiting| waiting.runtime.clone())
+    }
+
     fn begin(mut self) -> Vec<Waiting<Q>> {
         std::mem::take(&mut self.0)
     }
@@ -178,7 +191,7 @@ impl<Q: Sharing> Going<Q> {
 
 impl<Q: Sharing> Drop for Going<Q> {
     fn drop(&mut self) {
-        for Waiting { question, told } in self.0.drain(..) {
+        for Waiting { question, told, .. } in self.0.drain(..) {
             let _ = told.send(Told::NotAsked(question));
         }
     }

@@ -24,8 +24,12 @@ fn waiting(stop: &mut Stop<Take>, takes: impl IntoIterator<Item = Take>) {
     });
 }
 
+fn depart<P: Passenger>(stop: &mut Stop<P>) -> Option<(u64, Vec<P>)> {
+    stop.depart(Instant::now())
+}
+
 fn departing(stop: &mut Stop<Take>) -> (u64, Vec<Take>) {
-    stop.depart().expect("somebody goes")
+    depart(stop).expect("somebody goes")
 }
 
 #[test]
@@ -45,7 +49,7 @@ fn no_key_is_on_two_trips() {
     let first = alone(&mut stop, Some(1)).unwrap();
     assert!(alone(&mut stop, Some(1)).is_none());
     waiting(&mut stop, [Take(1, 0)]);
-    assert_eq!(stop.depart(), None);
+    assert_eq!(depart(&mut stop), None);
     let second = alone(&mut stop, Some(2)).unwrap();
     waiting(&mut stop, [Take(2, 1), Take(1, 2), Take(3, 3), Take(2, 4)]);
     stop.end(second);
@@ -97,7 +101,7 @@ fn no_more_than_256_go_together() {
     stop.end(first);
     let (second, going) = departing(&mut stop);
     assert_eq!(going.len(), 256);
-    assert_eq!(stop.depart(), None);
+    assert_eq!(depart(&mut stop), None);
     stop.end(second);
     assert_eq!(
         departing(&mut stop).1,
@@ -109,14 +113,14 @@ fn no_more_than_256_go_together() {
 fn a_trip_that_is_back_sees_where_the_other_one_is() {
     let mut stop = Stop::<Take>::new(2, 0);
     let first = alone(&mut stop, Some(1)).unwrap();
-    assert_eq!(stop.arrive(first), Others::None);
+    assert_eq!(stop.arrive(first, Instant::now()), Others::None);
     let second = alone(&mut stop, Some(2)).unwrap();
-    assert_eq!(stop.arrive(second), Others::Back);
+    assert_eq!(stop.arrive(second, Instant::now()), Others::Back);
     stop.end(first);
-    assert_eq!(stop.arrive(second), Others::None);
+    assert_eq!(stop.arrive(second, Instant::now()), Others::None);
     let third = alone(&mut stop, Some(3)).unwrap();
-    assert_eq!(stop.arrive(second), Others::UnderWay);
-    assert_eq!(stop.arrive(third), Others::Back);
+    assert_eq!(stop.arrive(second, Instant::now()), Others::UnderWay);
+    assert_eq!(stop.arrive(third, Instant::now()), Others::Back);
 }
 
 /// A question of so many takes, and which one of them.
@@ -146,10 +150,10 @@ fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
     }
     // There might be a second trip, but who waits came first.
     assert_eq!(alone(&mut stop, None), None);
-    assert_eq!(numbers(stop.depart().unwrap()), [0, 1, 2]);
-    assert_eq!(stop.depart(), None);
+    assert_eq!(numbers(depart(&mut stop).unwrap()), [0, 1, 2]);
+    assert_eq!(depart(&mut stop), None);
     stop.end(first);
-    assert_eq!(numbers(stop.depart().unwrap()), [3]);
+    assert_eq!(numbers(depart(&mut stop).unwrap()), [3]);
 }
 
 #[test]
@@ -164,7 +168,7 @@ fn no_more_than_512_takes_go_together_unless_one_has_more() {
     // The last one would have room with those before.
     for expected in [&[0][..], &[1, 2], &[3, 4]] {
         stop.end(under_way);
-        let (number, going) = stop.depart().unwrap();
+        let (number, going) = depart(&mut stop).unwrap();
         assert_eq!(numbers((number, going)), expected);
         under_way = number;
     }
@@ -177,17 +181,33 @@ fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
     let first = stop.go_alone(Some(1), begun).unwrap();
     assert!(stop.wait(Take(1, 0)));
     assert!(!stop.leave_behind(begun + PATIENCE / 2));
-    assert_eq!(stop.depart(), None);
+    assert_eq!(depart(&mut stop), None);
     assert!(stop.leave_behind(begun + PATIENCE));
     let (second, going) = departing(&mut stop);
     assert_eq!(going, [Take(1, 0)]);
-    // Those who went together come back by themselves.
     assert!(!stop.wait(Take(1, 1)));
-    assert!(!stop.leave_behind(begun + 1_000 * PATIENCE));
     // Whoever comes back late ends nobody else's trip.
     stop.end(first);
-    assert_eq!(stop.depart(), None);
+    assert_eq!(depart(&mut stop), None);
     stop.end(second);
     departing(&mut stop);
     assert!(stop.last_number() > 9);
+}
+
+#[test]
+fn those_who_went_together_are_waited_for_longer_until_they_are_back() {
+    let mut stop = Stop::new(1, 0);
+    let begun = Instant::now();
+    waiting(&mut stop, [Take(1, 0)]);
+    let (first, _) = stop.depart(begun).unwrap();
+    waiting(&mut stop, [Take(1, 1)]);
+    assert!(!stop.leave_behind(begun + LONGEST_TRIP / 2));
+    assert!(stop.leave_behind(begun + LONGEST_TRIP));
+    let (second, going) = stop.depart(begun).unwrap();
+    assert_eq!(going, [Take(1, 1)]);
+    stop.end(first);
+    assert_eq!(stop.arrive(second, begun), Others::None);
+    assert!(!stop.leave_behind(begun + PATIENCE / 2));
+    assert!(stop.leave_behind(begun + PATIENCE));
+    assert!(stop.is_deserted());
 }
