@@ -29,21 +29,25 @@ local function concurrency(key, at, now)
 
   local all = all_leases[key]
   if not all then
-    local lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
-    local sum = score("held")
-    local held = -(sum or 0)
-    for _, number in ipairs(lapsed) do
-      held = held - permits_of(number)
+    local sum, lapsed = score("held"), {}
+    local lapsed_count = redis.call("ZCOUNT", key, 0, text(now))
+    local held = -(sum or 0) - lapsed_count
+    -- Of a process that died there may be many. Where all have one permit nobody has to go through them.
+    if lapsed_count > 0 and redis.call("ZCOUNT", key, "-inf", "(0") > 1 then
+      lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
+      for _, number in ipairs(lapsed) do
+        held = held - permits_of(number) + 1
+      end
     end
     -- The last two, because the last may be about to end.
     local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
     if held < 0 or (last[1] and not sum) then
       error("foreign value")
     end
-    all = { lapsed = lapsed, held = held, last = last }
+    all = { lapsed = lapsed, lapsed_count = lapsed_count, held = held, last = last }
     all_leases[key] = all
   end
-  local lapsed, held, last = all.lapsed, all.held, all.last
+  local held, last = all.held, all.last
   local function empty_in(but)
     local lapse = tonumber(last[last[1] == but and 4 or 2] or 0)
     return math.max(lapse - now, 0)
@@ -63,8 +67,11 @@ local function concurrency(key, at, now)
       redis.call("DEL", key)
       return
     end
-    for _, number in ipairs(lapsed) do
-      redis.call("ZREM", key, number, "=" .. number)
+    if all.lapsed_count > 0 then
+      redis.call("ZREMRANGEBYSCORE", key, 0, text(now))
+    end
+    for _, number in ipairs(all.lapsed) do
+      redis.call("ZREM", key, "=" .. number)
     end
     redis.call("ZADD", key, text(-new_held), "held")
     if new_permits == 0 then

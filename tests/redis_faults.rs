@@ -283,7 +283,8 @@ async fn the_documented_rights_suffice() {
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in
         "~throttle:* +eval +evalsha +time +get +mget +exists +set +incrby +del +llen +lindex +lset +lpush \
-                  +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl"
+                  +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem \
+                  +zremrangebyscore +pexpireat +pttl"
             .split_whitespace()
     {
         user.arg(right);

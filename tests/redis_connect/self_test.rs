@@ -89,7 +89,7 @@ async fn all_rights_that_are_missing_are_named_at_once() {
     let rights = documented_rights();
     let kept = rights.iter().filter(|right| !right.starts_with("+z"));
     let builder = user_with(&server, &kept.copied().collect::<Vec<_>>());
-    let wanted = "+zscore +zrangebyscore +zrevrange +zadd +zrem";
+    let wanted = "+zscore +zcount +zrangebyscore +zrevrange +zadd +zrem +zremrangebyscore";
     assert_told(builder, &[&format!("grant it {wanted}")]).await;
 }
 

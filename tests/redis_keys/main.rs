@@ -14,6 +14,7 @@ mod group_faults;
 mod group_scripts;
 mod group_shadows;
 mod groups;
+mod lapsed;
 mod rights;
 mod shadow;
 

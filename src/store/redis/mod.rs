@@ -48,7 +48,8 @@ pub use reply::fuzzing::redis_reply;
 /// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
 /// at a rate whose permits take whole microseconds each, are one script whatever their keys, and one step of
 /// it where they ask the same of the same key; the others are judged in it one after the other. Two such
-/// trips are under way at once. One that goes alone is waited for 10 ms at most. All of that is for requests that one rate of one policy judges, and not for
+/// trips are under way at once; others wait 10 ms at most for one that a single request is on, and half a second
+/// for one that many share. All of that is for requests that one rate of one policy judges, and not for
 /// [`concurrency`](crate::Limit::concurrency). Those that several rates or several policies judge are one
 /// script whatever their keys, too, where each of these is one of the three above, unless a limit of several
 /// rates is in shadow beside other policies. In a cluster only those about the same key, or of the same
@@ -98,9 +99,9 @@ pub use reply::fuzzing::redis_reply;
 /// # Rights
 ///
 /// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +exists +set +incrby +del
-/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zrangebyscore +zrevrange +zadd +zrem +pexpireat +pttl`, and
-/// `+select` where the URL names a database other than 0. In
-/// a cluster it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
+/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem
+/// +zremrangebyscore +pexpireat +pttl`, and `+select` where the URL names a database other than 0. In a cluster
+/// it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
 ///
 /// ```no_run
