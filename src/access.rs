@@ -39,6 +39,9 @@ impl AccessList {
     /// the address whole, not by the prefix that an IPv6 client's key has. Everybody is `0.0.0.0/0`
     /// and `::/0`.
     ///
+    /// A long list costs a request little if one call is given all of it: the address is looked up
+    /// by halves, once for each call.
+    ///
     /// # Errors
     ///
     /// Names the range that cannot be read, or what is wrong with `by`.

@@ -1,0 +1,168 @@
+use std::cell::Cell;
+use std::cmp::Ordering;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn ranges_hold_what_lies_in_them_and_single_addresses_themselves() {
+    let ranges = [
+        "10.1.2.3/8",
+        "192.0.2.1",
+        "2001:db8::/32",
+        "::ffff:172.16.0.0/108",
+    ];
+    let ranges = AddressRanges::read("trusted_proxies", ranges).unwrap();
+    for (address, expected) in [
+        ("10.255.255.255", true),
+        ("11.0.0.0", false),
+        ("192.0.2.1", true),
+        ("192.0.2.2", false),
+        ("2001:db8:ffff::1", true),
+        ("2001:db9::", false),
+        ("::ffff:192.0.2.1", true),
+        ("::ffff:192.0.2.2", false),
+        ("172.31.255.255", true),
+        ("172.32.0.0", false),
+    ] {
+        assert_eq!(
+            ranges.contain(address.parse().unwrap()),
+            expected,
+            "{address}"
+        );
+    }
+}
+
+#[test]
+fn a_range_that_cannot_be_read_is_named() {
+    for range in [
+        "",
+        "10.0.0.0/33",
+        "10.0.0/8",
+        "::/129",
+        "10.0.0.0/",
+        "/8",
+        " 10.0.0.0/8",
+        "localhost",
+        "010.0.0.0/8",
+        "10.0.0.0-10.0.0.9",
+        "10.0.0.1:80",
+        "10.0.0.0/+8",
+        "10.0.0.0/8/8",
+        "fe80::1%eth0",
+    ] {
+        let refusal = AddressRanges::read("trusted_proxies", ["10.0.0.0/8", range]).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "trusted_proxies: got {range:?}: right is a range as 10.0.0.0/8 or \
+                 2001:db8::/32, or one address"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_range_within_another_is_not_kept() {
+    let ranges = [
+        "10.1.0.0/16",
+        "192.0.2.1",
+        "10.0.0.0/16",
+        "10.0.0.0/8",
+        "2001:db8:1::/48",
+        "10.1.2.3",
+        "192.0.2.1",
+        "2001:db8::/32",
+        "::ffff:10.2.0.0/112",
+    ];
+    let given = AddressRanges::read("addresses", ranges).unwrap();
+    let kept = ["10.0.0.0/8", "192.0.2.1", "2001:db8::/32"];
+    assert_eq!(given, AddressRanges::read("addresses", kept).unwrap());
+    assert_eq!((given.v4.0.len(), given.v6.0.len()), (2, 1));
+}
+
+/// An address of which is known how often it is compared with another.
+#[derive(Clone, Copy)]
+struct Compared<'a> {
+    bits: u32,
+    times: &'a Cell<u32>,
+}
+
+impl Ord for Compared<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.times.set(self.times.get() + 1);
+        self.bits.cmp(&other.bits)
+    }
+}
+
+impl PartialOrd for Compared<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Compared<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Compared<'_> {}
+
+/// Nearly 2^16 of them: sixteen halves, and a look or two at what is left.
+#[test]
+fn an_address_is_looked_up_by_halves_however_many_ranges_there_are() {
+    let times = Cell::new(0);
+    let address = |bits| Compared {
+        bits,
+        times: &times,
+    };
+    let ranges = (0..60_000).map(|number| address(4 * number)..=address(4 * number + 1));
+    let ranges = Sorted::new(ranges.collect());
+    assert_eq!(ranges.0.len(), 60_000);
+    for bits in (0..240_000).step_by(997) {
+        times.set(0);
+        assert_eq!(ranges.contain(&address(bits)), bits % 4 <= 1, "{bits}");
+        assert!(times.get() <= 20, "{} looks", times.get());
+    }
+}
+
+/// Addresses from so few that ranges of them overlap, adjoin and reach to either end of all.
+fn address() -> impl Strategy<Value = IpAddr> {
+    let v4 = prop_oneof![0..64_u32, 1_000..1_064_u32, (u32::MAX - 63)..=u32::MAX];
+    let v6 = prop_oneof![0..64_u128, 1_000..1_064_u128, (u128::MAX - 63)..=u128::MAX];
+    prop_oneof![
+        v4.clone().prop_map(|bits| Ipv4Addr::from(bits).into()),
+        v4.prop_map(|bits| Ipv4Addr::from(bits).to_ipv6_mapped().into()),
+        v6.prop_map(|bits| Ipv6Addr::from(bits).into()),
+    ]
+}
+
+/// Single addresses, small ranges, and now and then one that holds nearly all of its kind.
+fn range() -> impl Strategy<Value = String> {
+    let short_by = prop_oneof![4 => Just(0_u8), 12 => 1..6_u8, 1 => 20..=32_u8, 1 => Just(128)];
+    (address(), short_by).prop_map(|(address, short_by)| {
+        let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
+        format!("{address}/{}", longest.saturating_sub(short_by))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn an_address_is_found_where_it_lies_in_any_of_the_ranges(
+        texts in prop::collection::vec(range(), 0..12),
+        addresses in prop::collection::vec(address(), 32),
+    ) {
+        let ranges = AddressRanges::read("addresses", &texts).unwrap();
+        let each: Vec<_> = texts.iter().map(|text| unmapped(text.parse().unwrap())).collect();
+        let edges = each.iter().flat_map(|range| [range.network(), range.broadcast()]);
+        for address in addresses.iter().copied().chain(edges) {
+            let canonical = address.to_canonical();
+            let expected = each.iter().any(|range| range.contains(&canonical));
+            prop_assert_eq!(ranges.contain(address), expected, "{} in {:?}", address, texts);
+        }
+    }
+}
