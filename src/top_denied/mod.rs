@@ -9,7 +9,7 @@ use crate::by_policy::ByPolicy;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::observe::{DecisionEvent, DecisionResult, Observer};
-use crate::time::{Clock, MINUTE, Micros, SystemClock};
+use crate::time::{Clock, MINUTE, Micros, SinceStart, SystemClock};
 
 mod sketch;
 
@@ -55,7 +55,8 @@ const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 ///
 /// Denials count less as time passes, so that yesterday's attack does not hide today's: all counts
 /// are halved each time another [half-life](TopDeniedBuilder::half_life) is over since the list was
-/// made. What has faded to less than one half is not on the list.
+/// made, however the system's clock is set meanwhile. What has faded to less than one half is not on
+/// the list.
 ///
 /// A denial takes a lock that is the policy's own: for some ten nanoseconds, and for about a hundred
 /// where who comes new takes another's place among a thousand. That grows with the logarithm of the
@@ -66,7 +67,12 @@ pub struct TopDenied(Arc<Shared>);
 struct Shared {
     capacity: usize,
     half_life: Micros,
-    clock: Box<dyn Clock>,
+    /// Tells when a denial was.
+    wall_clock: Arc<dyn Clock>,
+    /// Tells how much time has passed. The wall clock does not: set back by a month, it would have
+    /// all counts stand for a month.
+    stopwatch: Arc<dyn Clock>,
+    /// What the stopwatch showed when the list was made.
     since: Micros,
     policies: ByPolicy<Mutex<Sketch>>,
 }
@@ -82,16 +88,16 @@ impl TopDenied {
         TopDeniedBuilder {
             capacity,
             half_life: DEFAULT_HALF_LIFE,
-            clock: Box::new(SystemClock),
+            clock: None,
         }
     }
 
     /// Those that are denied most, of all policies, the worst first.
     pub fn list(&self) -> Vec<TopEntry> {
-        let now = self.0.clock.now();
+        let span = self.0.span();
         let mut entries = Vec::new();
         for (policy, sketch) in self.0.policies.all().iter() {
-            let sketch = self.0.up_to_date(sketch, now);
+            let sketch = up_to_date(sketch, span);
             let slots = sketch.slots().iter();
             entries.extend(slots.map(|slot| TopEntry::of(policy, slot)));
         }
@@ -102,12 +108,18 @@ impl TopDenied {
 }
 
 impl Shared {
-    fn up_to_date<'a>(&self, sketch: &'a Mutex<Sketch>, now: Micros) -> MutexGuard<'a, Sketch> {
-        // Nothing under the lock panics half way.
-        let mut sketch = sketch.lock().unwrap_or_else(PoisonError::into_inner);
-        sketch.fade(now.saturating_sub(self.since).get() / self.half_life.get());
-        sketch
+    /// How many half-lives are over.
+    fn span(&self) -> u64 {
+        let passed = self.stopwatch.now().saturating_sub(self.since);
+        passed.get() / self.half_life.get()
     }
+}
+
+fn up_to_date(sketch: &Mutex<Sketch>, span: u64) -> MutexGuard<'_, Sketch> {
+    // Nothing under the lock panics half way.
+    let mut sketch = sketch.lock().unwrap_or_else(PoisonError::into_inner);
+    sketch.fade(span);
+    sketch
 }
 
 /// Counts denials by the store, by what is remembered of it, and those of policies that are in
@@ -123,14 +135,13 @@ impl Observer for TopDenied {
             return;
         }
         let denial = Denial {
-            at: self.0.clock.now(),
+            at: self.0.wall_clock.now(),
             mode: event.mode,
         };
+        let span = self.0.span();
         let make = || Mutex::new(Sketch::new(self.0.capacity));
         self.0.policies.with(event.policy, make, |sketch| {
-            self.0
-                .up_to_date(sketch, denial.at)
-                .count(event.subject, denial);
+            up_to_date(sketch, span).count(event.subject, denial);
         });
     }
 }
@@ -149,7 +160,7 @@ impl fmt::Debug for TopDenied {
 pub struct TopDeniedBuilder {
     capacity: usize,
     half_life: Duration,
-    clock: Box<dyn Clock>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl TopDeniedBuilder {
@@ -159,19 +170,27 @@ impl TopDeniedBuilder {
         self
     }
 
-    /// Another clock than the system's, as tests need it.
+    /// Another clock than the system's, as tests need it: counts fade by it too.
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Box::new(clock);
+        self.clock = Some(Arc::new(clock));
         self
     }
 
     /// An empty list.
-    pub fn build(self) -> TopDenied {
+    pub fn build(mut self) -> TopDenied {
+        match self.clock.take() {
+            Some(clock) => self.on_clocks(Arc::clone(&clock), clock),
+            None => self.on_clocks(Arc::new(SystemClock), Arc::new(SinceStart::new())),
+        }
+    }
+
+    fn on_clocks(self, wall_clock: Arc<dyn Clock>, stopwatch: Arc<dyn Clock>) -> TopDenied {
         TopDenied(Arc::new(Shared {
             capacity: self.capacity,
             half_life: self.half_life.max(Duration::from_secs(1)).into(),
-            since: self.clock.now(),
-            clock: self.clock,
+            since: stopwatch.now(),
+            wall_clock,
+            stopwatch,
             policies: ByPolicy::new(),
         }))
     }
@@ -216,3 +235,6 @@ impl TopEntry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
