@@ -53,7 +53,8 @@ impl Key {
     }
 
     /// A client's address, as it is: [`ClientAddr`](crate::ClientAddr) and
-    /// [`PeerAddr`](crate::PeerAddr) bring addresses into their canonical form first.
+    /// [`PeerAddr`](crate::PeerAddr) bring addresses into their canonical form first, which
+    /// [`Limiter::canonical_address`](crate::Limiter::canonical_address) tells.
     pub fn address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self::encode(Domain::Address, &v4.octets()),

@@ -98,6 +98,15 @@ pub trait KeyExtractor: Any + Send + Sync {
         let _ = other;
         false
     }
+
+    /// The address that stands in this extractor's keys, alone or as a part of them, for the client
+    /// that has `address`: all addresses of an IPv6 client share one. `None` when none stands there,
+    /// or when it takes a request to tell. Asked through
+    /// [`Limiter::canonical_address`](crate::Limiter::canonical_address).
+    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+        let _ = address;
+        None
+    }
 }
 
 /// What an extractor that can be compared says of another one.

@@ -14,9 +14,9 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use support::redis::{Server as Redis, free_port};
 use tower_throttle::{
-    AccessList, Everybody, Extension, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE,
-    MemoryStore, Mode, Operator, Peer, PeerAddr, Policy, QuotaLease, RateLimitLayer, RedisStore,
-    Rules, TopDenied,
+    AccessList, ClientAddr, Everybody, Extension, FailureMode, HOUR, Header, Key, KeyExtractor,
+    Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Peer, PeerAddr, Policy, QuotaLease,
+    RateLimitLayer, RedisStore, RequestHead, Rules, TopDenied,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -402,6 +402,99 @@ async fn an_address_is_the_client_that_the_extractors_see() {
     }
     assert_eq!(site.left("user", json!({ "user": 7 })).await, 6);
     assert_eq!(site.left("user", json!({ "user": "7" })).await, 10);
+}
+
+/// What a request from this address is answered.
+async fn status_from(limiter: &Limiter, address: &str) -> u16 {
+    let peer = Peer::Address(SocketAddr::new(address.parse().unwrap(), 1));
+    let app = Router::new()
+        .route("/", get(async || "hello"))
+        .layer(RateLimitLayer::new(limiter.clone()))
+        .layer(axum::Extension(peer));
+    let url = support::web::serve(app).await;
+    reqwest::get(&url).await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn a_client_is_reset_by_any_of_its_addresses_whatever_the_policys_prefix() {
+    let behind = |proxies: [&str; 1]| ClientAddr::x_forwarded_for(proxies).unwrap();
+    let keys: [Box<dyn KeyExtractor>; 4] = [
+        Box::new(PeerAddr),
+        Box::new(PeerAddr.ipv6_prefix(56)),
+        Box::new(behind(["10.0.0.0/8"]).ipv6_prefix(48)),
+        Box::new(PeerAddr.ipv6_prefix(128)),
+    ];
+    for key in keys {
+        let site = Site::of([Policy::new("client", Limit::sliding_log(1, HOUR)).by(key)]).await;
+        let client = "2001:db8:0:7::7";
+        assert_eq!(status_from(&site.limiter, client).await, 200);
+        assert_eq!(status_from(&site.limiter, client).await, 429);
+        assert_eq!(site.left("client", json!({ "address": client })).await, 0);
+        let body = json!({ "policy": "client", "subject": { "address": client } });
+        site.told("reset", body).await;
+        assert_eq!(status_from(&site.limiter, client).await, 200);
+
+        // In code.
+        let address = site
+            .limiter
+            .canonical_address("client", client.parse().unwrap());
+        let address = address.unwrap().unwrap();
+        site.limiter.reset("client", address).await.unwrap();
+        assert_eq!(status_from(&site.limiter, client).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn the_part_of_a_key_that_is_an_address_is_read_as_the_policy_reads_it() {
+    let by_56 = || {
+        ClientAddr::x_forwarded_for(["2001:db8:f::/48"])
+            .unwrap()
+            .ipv6_prefix(56)
+    };
+    let site = Site::of([
+        ten("both").by((Everybody, by_56())),
+        ten("client").by(by_56()),
+    ])
+    .await;
+    assert_eq!(status_from(&site.limiter, "2001:db8:0:7::7").await, 200);
+    let both = json!(["everybody", { "address": "2001:db8:0:7::7" }]);
+    assert_eq!(site.left("both", both).await, 9);
+    // A trusted proxy that does not say for whom.
+    assert_eq!(status_from(&site.limiter, "2001:db8:f:7::7").await, 200);
+    let unattributed = json!({ "unattributed": "2001:db8:f:7::7" });
+    assert_eq!(site.left("client", unattributed).await, 9);
+}
+
+#[tokio::test]
+async fn an_address_is_refused_when_nobody_can_tell_how_much_of_it_is_the_key() {
+    let whole = |request: &RequestHead<'_>| match request.extensions.get::<Peer>() {
+        Some(Peer::Address(address)) => Some(address.ip()),
+        _ => None,
+    };
+    let site = Site::of([ten("client").by(whole)]).await;
+    assert_eq!(status_from(&site.limiter, "2001:db8::7").await, 200);
+    for path in ["peek", "reset"] {
+        let body = json!({ "policy": "client", "subject": { "address": "2001:db8::7" } });
+        let (status, detail) = site.refused(path, body).await;
+        assert_eq!(status, 400);
+        assert!(
+            detail.contains("2001:db8::7/128 for the whole address"),
+            "{detail}"
+        );
+    }
+    assert_eq!(
+        site.left("client", json!({ "address": "2001:db8::7/128" }))
+            .await,
+        9
+    );
+    // It is one client by any prefix.
+    for client in ["203.0.113.9", "fe80::7"] {
+        assert_eq!(status_from(&site.limiter, client).await, 200);
+        assert_eq!(site.left("client", json!({ "address": client })).await, 9);
+    }
+    let asked = "2001:db8::7".parse().unwrap();
+    assert_eq!(site.limiter.canonical_address("client", asked), Ok(None));
+    assert!(site.limiter.canonical_address("clients", asked).is_err());
 }
 
 #[tokio::test]

@@ -48,7 +48,8 @@ impl Limiter {
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
-    /// [`Decision::banned_for`] tells.
+    /// [`Decision::banned_for`] tells. The key of a client's address is its
+    /// [`canonical_address`](Self::canonical_address).
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl Limiter {
 
     /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
     /// [concurrency](crate::Limit::concurrency) limit are forgotten too, while what they were taken
-    /// for runs on.
+    /// for runs on. The key of a client's address is its [`canonical_address`](Self::canonical_address).
     ///
     /// # Errors
     ///

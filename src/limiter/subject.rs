@@ -1,5 +1,8 @@
-//! Looking and forgetting by the hash of a key, for whoever has only that: an operator who found it
-//! in a log, a metric or a stored key.
+//! Looking and forgetting without a request to read the key from: by the hash of a key, for whoever
+//! has only that, as an operator who found it in a log, a metric or a stored key; and by a client's
+//! address.
+
+use std::net::IpAddr;
 
 use super::Limiter;
 use crate::algorithm::Action;
@@ -11,6 +14,46 @@ impl Limiter {
     /// What a key is known by in the store, in logs and to observers.
     pub fn subject_of(&self, key: impl Into<Key>) -> Subject {
         self.subject(&key.into())
+    }
+
+    /// The address that stands in the keys of a policy for the client that has this one, whichever
+    /// of the client's own it is: an IPv6 client has a whole network, how large a one says
+    /// [`ClientAddr::ipv6_prefix`](crate::ClientAddr::ipv6_prefix).
+    ///
+    /// `None` when the policy's keys have no address, or when its [extractor](crate::KeyExtractor)
+    /// does not tell, as closures never do.
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    ///
+    /// use tower_throttle::{CheckError, Limiter};
+    ///
+    /// /// Lifts the ban of whoever has this address.
+    /// async fn forgive(limiter: &Limiter, client: IpAddr) -> Result<(), CheckError> {
+    ///     if let Some(address) = limiter.canonical_address("client", client)? {
+    ///         limiter.reset("client", address).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # use tower_throttle::{Limit, MINUTE, MemoryStore, PeerAddr, Policy};
+    /// # let policy = Policy::new("client", Limit::gcra(100, MINUTE)).by(PeerAddr.ipv6_prefix(56));
+    /// # let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    /// # let client = "2001:db8:0:7::7".parse().unwrap();
+    /// # let network = "2001:db8::".parse().ok();
+    /// # assert_eq!(limiter.canonical_address("client", client), Ok(network));
+    /// # drop(forgive(&limiter, client));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name.
+    pub fn canonical_address(
+        &self,
+        policy: &str,
+        address: IpAddr,
+    ) -> Result<Option<IpAddr>, CheckError> {
+        let policy = self.named(policy)?;
+        Ok(policy.canonical_address(address))
     }
 
     /// As [`peek`](Self::peek), of a subject.

@@ -160,7 +160,7 @@ impl PolicySubject {
         let asked: Self = read(body)?;
         // The policy first: of one that does not exist, nobody wants to hear about the subject.
         let policy = desk.limiter.summary(&asked.policy)?;
-        let subject = subject::read(&desk.limiter, asked.subject)?;
+        let subject = subject::read(&desk.limiter, &asked.policy, asked.subject)?;
         Ok((policy, subject))
     }
 }

@@ -61,7 +61,7 @@ mod tally;
 /// | | the key of |
 /// |---|---|
 /// | `"everybody"` | [`Everybody`](crate::Everybody) |
-/// | `{"address": "203.0.113.9"}` | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr); with another prefix for IPv6 than 64 bits `"2001:db8::/56"` |
+/// | `{"address": "203.0.113.9"}` | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr): any address of the client; of an extractor that [does not tell](crate::KeyExtractor::canonical_address) what becomes of IPv6 ones, with the bits that stand in its keys, `"2001:db8::7/64"` |
 /// | `{"unattributed": "10.0.0.1"}` | requests that this trusted proxy sent without saying for whom |
 /// | `{"header": {"name": "x-user", "value": "alice"}}` | [`Header`](crate::Header) |
 /// | `{"user": "alice"}`, `{"user": 7}` | [`Extension`](crate::Extension) of a text, of a number |

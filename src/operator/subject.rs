@@ -1,6 +1,6 @@
 //! Subjects as an operator writes them in JSON.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::HeaderName;
 use serde::Deserialize;
@@ -57,11 +57,12 @@ impl From<Number> for Key {
     }
 }
 
-/// Reads a subject; see [`Operator`](super::Operator) for how they are written.
-pub(super) fn read(limiter: &Limiter, json: Value) -> Result<Subject, Problem> {
+/// Reads a subject of a policy; see [`Operator`](super::Operator) for how they are written.
+pub(super) fn read(limiter: &Limiter, policy: &str, json: Value) -> Result<Subject, Problem> {
     if let Some(hash) = hash(&json) {
         return Ok(hash.parse()?);
     }
+    let part = |json| part(limiter, policy, json);
     let key = match json {
         Value::Array(parts) if parts.is_empty() => {
             return Err(Problem::bad_request(
@@ -83,7 +84,8 @@ fn hash(json: &Value) -> Option<&str> {
     fields.get("hash")?.as_str()
 }
 
-fn part(json: Value) -> Result<Key, Problem> {
+fn part(limiter: &Limiter, policy: &str, json: Value) -> Result<Key, Problem> {
+    let address = |text: &str| address(limiter, policy, text);
     let part = Part::deserialize(json)
         .map_err(|error| Problem::bad_request(format!("subject: {error}")))?;
     Ok(match part {
@@ -107,26 +109,41 @@ fn part(json: Value) -> Result<Key, Problem> {
     })
 }
 
-/// The address that stands for a client in keys. An IPv6 address may say by how many bits the
-/// policy tells clients apart.
-fn address(text: &str) -> Result<IpAddr, Problem> {
-    let (address, prefix) = match text.split_once('/') {
-        None => (text, Some(Ipv6Prefix::default())),
-        Some((address, bits)) => (address, bits.parse().ok().map(Ipv6Prefix::new)),
-    };
-    let address: Option<IpAddr> = address.trim().parse().ok();
-    let prefix = prefix.filter(|prefix| prefix.validate().is_ok());
-    // A range of IPv4 addresses is nobody's key.
-    let is_sound = |address: &IpAddr| address.is_ipv6() || !text.contains('/');
-    match (address.filter(is_sound), prefix) {
-        (Some(address), Some(prefix)) => Ok(prefix.canonical(address)),
-        _ => Err(wrong(
+/// The address that stands for a client in the keys of this policy, or, where the text says by how
+/// many bits it tells IPv6 clients apart, of any.
+fn address(limiter: &Limiter, policy: &str, text: &str) -> Result<IpAddr, Problem> {
+    let unreadable = || {
+        wrong(
             "address",
             text,
             "an address as 203.0.113.9 or 2001:db8::7, or an IPv6 one with the 32 to 128 bits that \
              the policy tells clients apart by, as 2001:db8::7/56",
-        )),
-    }
+        )
+    };
+    let Some((network, bits)) = text.split_once('/') else {
+        let address = text.trim().parse().map_err(|_| unreadable())?;
+        let told = limiter.canonical_address(policy, address)?;
+        let told = told.or_else(|| the_same_by_any_prefix(address));
+        return told.ok_or_else(|| {
+            wrong(
+                "address",
+                text,
+                "the bits too that stand in the policy's keys, as 2001:db8::7/64, or 2001:db8::7/128 \
+                 for the whole address: its extractor does not tell how many they are",
+            )
+        });
+    };
+    // A range of IPv4 addresses is nobody's key.
+    let network: Ipv6Addr = network.trim().parse().map_err(|_| unreadable())?;
+    let prefix = bits.parse().map(Ipv6Prefix::new).ok();
+    let prefix = prefix.filter(|prefix| prefix.validate().is_ok());
+    Ok(prefix.ok_or_else(unreadable)?.canonical(network.into()))
+}
+
+/// IPv4 addresses are, and those of a link: for them it is all one what a policy's prefix is.
+fn the_same_by_any_prefix(address: IpAddr) -> Option<IpAddr> {
+    let [widest, narrowest] = [32, 128].map(|bits| Ipv6Prefix::new(bits).canonical(address));
+    (widest == narrowest).then_some(widest)
 }
 
 fn wrong(field: &str, given: &str, expected: &str) -> Problem {

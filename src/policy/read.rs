@@ -1,5 +1,7 @@
 //! What a policy reads of a request: whether it is about it, whose it is, its limit and its cost.
 
+use std::net::IpAddr;
+
 use super::rates::Judges;
 use super::ready::ReadyPolicy;
 use super::{Cost, OnMissingKey};
@@ -31,6 +33,12 @@ impl ReadyPolicy {
     pub(crate) fn reads_key_as(&self, other: &Self) -> bool {
         let (own, other) = (&self.policy, &other.policy);
         own.on_missing_key == other.on_missing_key && own.key.reads_the_same(&*other.key)
+    }
+
+    /// The address that stands in its keys for the client that has this one, as far as its extractor
+    /// can tell.
+    pub(crate) fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+        self.policy.key.canonical_address(address)
     }
 
     /// What else it asks about a request with this key.

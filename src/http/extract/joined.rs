@@ -1,6 +1,7 @@
 //! Several extractors as one: a composite key of all that they read.
 
 use std::any::Any;
+use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
@@ -26,6 +27,14 @@ fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key,
     Ok(Key::all(keys))
 }
 
+/// What all parts agree on that read addresses: of parts that do not, nobody can tell which is asked
+/// about.
+fn agreed(parts: impl IntoIterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
+    let mut told = parts.into_iter().flatten();
+    let first = told.next()?;
+    told.all(|other| other == first).then_some(first)
+}
+
 macro_rules! extractor_of_tuple {
     ($($part:ident $position:tt),+) => {
         /// One key of all parts; a request that leaves one out says nothing.
@@ -44,6 +53,10 @@ macro_rules! extractor_of_tuple {
                 other.downcast_ref::<Self>().is_some_and(|other| {
                     $(self.$position.reads_the_same(&other.$position))&&+
                 })
+            }
+
+            fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+                agreed([$(self.$position.canonical_address(address)),+])
             }
         }
     };
@@ -76,6 +89,10 @@ impl<E: KeyExtractor> KeyExtractor for Vec<E> {
             self.len() == other.len() && pairs.all(|(one, other)| one.reads_the_same(other))
         })
     }
+
+    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+        agreed(self.iter().map(|part| part.canonical_address(address)))
+    }
 }
 
 impl KeyExtractor for Box<dyn KeyExtractor> {
@@ -91,6 +108,10 @@ impl KeyExtractor for Box<dyn KeyExtractor> {
         let boxed = (other as &dyn Any).downcast_ref::<Self>();
         (**self).reads_the_same(boxed.map_or(other, |other| &**other))
     }
+
+    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+        (**self).canonical_address(address)
+    }
 }
 
 #[cfg(test)]
@@ -100,7 +121,7 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::http::extract::{Everybody, Header};
+    use crate::http::extract::{Everybody, Header, PeerAddr};
 
     struct Fixed(Result<Key, KeyError>);
 
@@ -147,6 +168,27 @@ mod tests {
         let misconfigured = KeyError::Misconfigured(Cow::Borrowed("no peer"));
         let found = extract((missing(), Fixed(Err(misconfigured.clone())), part("c")));
         assert_eq!(found, Err(misconfigured));
+    }
+
+    #[test]
+    fn parts_that_read_an_address_differently_tell_none() {
+        let by = |bits| PeerAddr.ipv6_prefix(bits);
+        let told = |extractor: &dyn KeyExtractor, address: &str| {
+            let told = extractor.canonical_address(address.parse().unwrap());
+            told.map(|address| address.to_string())
+        };
+        let subscriber = "2001:db8:0:7::7";
+        let network = Some("2001:db8::".to_owned());
+        assert_eq!(told(&(Everybody, by(56)), subscriber), network);
+        assert_eq!(told(&(by(56), by(56), Everybody), subscriber), network);
+        assert_eq!(told(&vec![by(56), by(48)], subscriber), network);
+        let boxed: Vec<Box<dyn KeyExtractor>> = vec![Box::new(Everybody), Box::new(by(56))];
+        assert_eq!(told(&boxed, subscriber), network);
+        assert_eq!(told(&(PeerAddr, by(56)), subscriber), None);
+        assert_eq!(told(&(Everybody, part("a")), subscriber), None);
+        // There is one way to read an IPv4 address.
+        let client = Some("203.0.113.9".to_owned());
+        assert_eq!(told(&(PeerAddr, by(56)), "203.0.113.9"), client);
     }
 
     #[test]

@@ -190,6 +190,10 @@ impl KeyExtractor for ClientAddr {
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
     }
+
+    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+        Some(self.ipv6_prefix.canonical(address))
+    }
 }
 
 /// The whole address, whatever the prefix by which clients are told apart. An unattributed request

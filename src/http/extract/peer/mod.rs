@@ -135,6 +135,10 @@ impl KeyExtractor for PeerAddr {
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
     }
+
+    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+        PeerNetwork(Ipv6Prefix::default()).canonical_address(address)
+    }
 }
 
 /// The whole address, whatever the prefix by which clients are told apart.
@@ -165,5 +169,9 @@ impl KeyExtractor for PeerNetwork {
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
+    }
+
+    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+        Some(self.0.canonical(address))
     }
 }
