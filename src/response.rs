@@ -6,7 +6,8 @@ use http::{Extensions, HeaderMap, Response, StatusCode};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
-    /// The status.
+    /// The status of HTTP; of a gRPC call this is 200 however it ends, see
+    /// [`grpc_status`](Self::grpc_status).
     pub status: StatusCode,
     /// The headers.
     pub headers: &'a HeaderMap,
@@ -22,5 +23,55 @@ impl<'a> ResponseHead<'a> {
             headers: response.headers(),
             extensions: response.extensions(),
         }
+    }
+
+    /// How a gRPC call ended, as 16 for `UNAUTHENTICATED`, when it ended without a message: so do
+    /// calls that fail. `None` when it goes on, when what the header says is no number, and of other
+    /// responses. A call that fails behind a message says so in its trailers, which come too late for
+    /// this.
+    ///
+    /// ```
+    /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
+    ///
+    /// const UNAUTHENTICATED: u32 = 16;
+    ///
+    /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
+    ///     .by(Header::new("x-user"))
+    ///     .count_if(|response: &ResponseHead<'_>| response.grpc_status() == Some(UNAUTHENTICATED));
+    /// ```
+    pub fn grpc_status(&self) -> Option<u32> {
+        let text = self.headers.get("grpc-status")?.to_str().ok()?;
+        // What `parse` takes besides is a sign.
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grpc_status_is_a_number_in_the_headers() {
+        for (value, status) in [
+            ("0", Some(0)),
+            ("16", Some(16)),
+            ("05", Some(5)),
+            ("", None),
+            ("+5", None),
+            ("-1", None),
+            ("5 ", None),
+            ("5, 5", None),
+            ("NOT_FOUND", None),
+            ("\u{fc}", None),
+            ("4294967296", None),
+        ] {
+            let response = Response::builder().header("grpc-status", value);
+            let response = response.body(()).unwrap();
+            let told = ResponseHead::of(&response).grpc_status();
+            assert_eq!(told, status, "{value:?}");
+        }
+        let response = Response::new(());
+        assert_eq!(ResponseHead::of(&response).grpc_status(), None);
     }
 }

@@ -126,6 +126,7 @@ limit = "5/15min"
 key = ["header:x-user", "peer"]
 on = "POST /login"
 count_status = [401, 403]
+count_grpc_status = [7, 16]
 penalty = { denials = 10, within = "15min", ban = "1h", longest = "24h" }
 on_missing_key = "reject"
 on_store_failure = "deny"

@@ -97,11 +97,12 @@
 //! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"` | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
 //! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |
+//! | `count_grpc_status` | only gRPC calls that fail with this status count, before their first message: `16`, or a list; beside `count_status`, either | every request counts |
 //! | `mode` | `"enforce"`; `"shadow"` counts and denies nobody; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long, 1 ms to 24 h | it is denied |
 //! | `group` | all but sliding-log and concurrency: policies of one group keep what they know of a subject in one place; about a request that several of them judge, Redis then decides for little more than about one: see [`Policy::group`](crate::Policy::group) | a place of its own |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
-//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of subjects that are often asked for are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty` or `count_status` | each request is a question |
+//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of subjects that are often asked for are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //!
@@ -177,6 +178,7 @@
 
 mod access;
 mod configuration;
+mod counted;
 mod deserialize;
 mod error;
 mod field;

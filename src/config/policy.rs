@@ -1,7 +1,6 @@
 //! `[[policy]]`: one table of the file as a `Policy`.
 
-use http::StatusCode;
-
+use super::counted::{self, Counted};
 use super::field::Field;
 use super::fields::{Fields, Known};
 use super::proxies::Proxies;
@@ -27,7 +26,8 @@ pub(super) const FIELDS: Known = &[
     "key",
     "on",
     "cost",
-    "count_status",
+    counted::STATUS,
+    counted::GRPC_STATUS,
     "mode",
     "max_wait",
     "group",
@@ -53,10 +53,8 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     if let Some(field) = fields.get("cost") {
         policy = cost(policy, &field)?;
     }
-    if let Some(field) = fields.get("count_status") {
-        let statuses = statuses(&field)?;
-        let counts = move |response: &ResponseHead<'_>| statuses.contains(&response.status);
-        policy = policy.count_if(counts);
+    if let Some(counted) = Counted::read(fields)? {
+        policy = policy.count_if(move |response: &ResponseHead<'_>| counted.has(response));
     }
     if let Some(field) = fields.get("mode") {
         policy = policy.mode(field.choice(&Mode::ALL.map(|mode| (mode.as_str(), mode)))?);
@@ -102,20 +100,6 @@ fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
     Ok(policy.cost_by(cost))
 }
 
-fn statuses(field: &Field<'_>) -> Result<Vec<StatusCode>, FileError> {
-    let expected = "a status from 100 to 599, as 401, or a list of statuses";
-    let status = |item: &Field<'_>| {
-        let status = u16::try_from(item.number(expected)?).ok();
-        let status = status.filter(|status| (100..600).contains(status));
-        let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-        status.ok_or_else(|| item.expected(expected))
-    };
-    field.one_or_more(
-        status,
-        "no request would count; leave the field out for every request",
-    )
-}
-
 /// `on_store_failure`, of a policy or of the whole file.
 pub(super) fn failure_mode(field: &Field<'_>) -> Result<FailureMode, FileError> {
     let expected =
@@ -152,14 +136,12 @@ impl Store for NoStore {
 mod tests {
     use std::time::Duration;
 
-    use http::Response;
     use toml::de::DeTable;
 
     use crate::algorithm::{Algorithm, Patience, Penalty};
     use crate::config::fields::Fields;
     use crate::config::proxies::Proxies;
     use crate::policy::ReadyPolicy;
-    use crate::response::ResponseHead;
     use crate::store::{FailureMode, QuotaLease};
     use crate::time::{HOUR, MINUTE};
 
@@ -219,22 +201,6 @@ mod tests {
             ),
         ] {
             assert_eq!(policy_with(field).id.quota_lease(), lease, "{field}");
-        }
-    }
-
-    #[test]
-    fn only_the_statuses_that_the_file_names_count() {
-        let charged = 3;
-        for (field, status, settled) in [
-            ("count_status = 401", 401, 3),
-            ("count_status = 401", 403, 0),
-            ("count_status = [401, 403]", 403, 3),
-            ("count_status = [401, 403]", 402, 0),
-            ("", 200, 3),
-        ] {
-            let response = Response::builder().status(status).body(()).unwrap();
-            let cost = policy_with(field).settled_cost(&ResponseHead::of(&response), charged);
-            assert_eq!(cost, settled, "{field}: {status}");
         }
     }
 }

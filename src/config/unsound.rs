@@ -1,9 +1,9 @@
 //! What the library's own checks refuse, in the place of the file that says it and in the file's
 //! words.
 
-use super::FileError;
 use super::field::Field;
 use super::fields::Fields;
+use super::{FileError, counted};
 use crate::error::ConfigError;
 
 /// What is refused of a policy.
@@ -34,12 +34,12 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
             field: "count_if",
             reason,
             ..
-        } => ("count_status", format!("{reason}, leave it out")),
+        } => (count_if(fields), format!("{reason}, leave it out")),
         ConfigError::Malformed {
             field: "quota_lease",
             reason,
             ..
-        } => ("quota_lease", reason.replace("count_if", "count_status")),
+        } => ("quota_lease", reason.replace("count_if", count_if(fields))),
         ConfigError::Malformed { field, .. } => return fields.refuse_at(field, error),
         _ => return fields.refuse_at("name", error),
     };
@@ -47,6 +47,13 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
         Some(field) => field.refuse(problem),
         None => fields.refuse(error),
     }
+}
+
+/// What the file calls it, or the first of what it does.
+fn count_if(fields: &Fields<'_>) -> &'static str {
+    let is_said = |name: &&'static str| fields.get(name).is_some();
+    let names = [counted::STATUS, counted::GRPC_STATUS];
+    names.into_iter().find(is_said).unwrap_or(counted::STATUS)
 }
 
 /// What is refused of one of several rates.

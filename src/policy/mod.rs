@@ -203,7 +203,8 @@ impl Policy {
         self
     }
 
-    /// Counts only requests whose response is of this kind, as failed logins.
+    /// Counts only requests whose response is of this kind, as failed logins. Over gRPC every status
+    /// is 200: ask for [`ResponseHead::grpc_status`] there.
     ///
     /// The cost is taken when the request comes, so that no more than the limit can be under way at
     /// once, and given back when the response says that it does not count. It stays taken when

@@ -1,4 +1,5 @@
-//! `max_wait`, `group`, `penalty`, `quota_lease`, `count_status` and `on_store_failure`.
+//! `max_wait`, `group`, `penalty`, `quota_lease`, `count_status`, `count_grpc_status` and
+//! `on_store_failure`.
 
 use super::{read, refusal, refusal_of, with_field};
 
@@ -178,6 +179,7 @@ fn leases_of_quota_that_make_no_sense_are_refused() {
     for (other, name) in [
         ("max_wait = \"2s\"", "max_wait"),
         ("count_status = 401", "count_status"),
+        ("count_grpc_status = 16", "count_grpc_status"),
         (
             "penalty = { denials = 10, within = \"15min\", ban = \"1h\" }",
             "penalty",
@@ -231,14 +233,49 @@ fn statuses_that_count_are_one_or_a_list() {
 }
 
 #[test]
-fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
-    let text = "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
-                algorithm = \"concurrency\"\nlimit = 20\ncount_status = 401\n";
+fn grpc_statuses_that_count_are_one_or_a_list() {
+    is_taken("count_grpc_status = 1");
+    is_taken("count_grpc_status = [7, 16]");
+    is_taken("count_status = 401\ncount_grpc_status = 16");
+    let expected =
+        "expected a gRPC status from 1 to 16, as 16 for UNAUTHENTICATED, or a list of statuses";
+    for (given, text) in [
+        ("0", "0"),
+        ("17", "17"),
+        ("401", "401"),
+        ("\"UNAUTHENTICATED\"", "\"UNAUTHENTICATED\""),
+        ("[[16]]", "a list"),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("count_grpc_status = {given}")),
+            format!("line 4: policy \"client\": count_grpc_status: got {text}, {expected}")
+        );
+    }
     assert_eq!(
-        refusal(text),
-        "line 7: policy \"client\": count_status: what is held while a request runs is given back \
-         when it ends; there is nothing to settle, leave it out"
+        refusal_of("count_grpc_status = []"),
+        "line 4: policy \"client\": count_grpc_status: the list is empty, so no request would \
+         count; leave the field out for every request"
     );
+}
+
+#[test]
+fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
+    for (field, name) in [
+        ("count_status = 401", "count_status"),
+        ("count_grpc_status = 16", "count_grpc_status"),
+    ] {
+        let text = format!(
+            "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
+             algorithm = \"concurrency\"\nlimit = 20\n{field}\n"
+        );
+        assert_eq!(
+            refusal(&text),
+            format!(
+                "line 7: policy \"client\": {name}: what is held while a request runs is given \
+                 back when it ends; there is nothing to settle, leave it out"
+            )
+        );
+    }
 }
 
 /// How many of ten requests pass when there is no store.

@@ -1,6 +1,7 @@
 //! The layer over gRPC: real servers and clients, and bytes on a socket for what clients do not
 //! show.
 
+mod failures;
 #[cfg(unix)]
 mod grpcio;
 mod stage;

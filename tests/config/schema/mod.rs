@@ -228,6 +228,8 @@ fn what_has_the_wrong_structure_is_neither_allowed_nor_read() {
         "cost = \"x-cost\"",
         "count_status = 99",
         "count_status = \"401\"",
+        "count_grpc_status = 0",
+        "count_grpc_status = [16, 17]",
         "mode = \"on\"",
         "max_wait = 2",
         "group = \"\"",

@@ -86,6 +86,9 @@ pub(super) struct Policy {
     cost: Option<Cost>,
     /// Only requests that are answered with this HTTP status count; all unless said.
     count_status: Option<OneOrMore<Status>>,
+    /// Only gRPC calls that fail with this status count, before their first message, as 16 for
+    /// UNAUTHENTICATED; all unless said. Beside count_status, either.
+    count_grpc_status: Option<OneOrMore<GrpcStatus>>,
     /// "shadow" counts and never denies, "off" does nothing; "enforce" unless said.
     mode: Option<Mode>,
     /// gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long,
@@ -216,6 +219,9 @@ struct Permits(#[schemars(range(min = 1, max = 4_294_967_295_u32))] u32);
 
 #[derive(Deserialize, JsonSchema)]
 struct Status(#[schemars(range(min = 100, max = 599))] u16);
+
+#[derive(Deserialize, JsonSchema)]
+struct GrpcStatus(#[schemars(range(min = 1, max = 16))] u32);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
