@@ -7,5 +7,7 @@ mod support;
 mod acquire;
 #[path = "waiting/held_up.rs"]
 mod held_up;
+#[path = "waiting/places.rs"]
+mod places;
 #[path = "waiting/stores.rs"]
 mod stores;

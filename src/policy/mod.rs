@@ -159,7 +159,9 @@ impl Policy {
     /// 24 h): until it would have been allowed. One that would wait for longer is denied at once.
     ///
     /// Meanwhile it holds what the other policies have given it, as a place under a
-    /// [concurrency](Limit::concurrency) limit. Its quota headers tell what was left when it came.
+    /// [concurrency](Limit::concurrency) limit, but no place in the service behind the layer: for
+    /// that to be ready it waits when its time has come. Its quota headers tell what was left when it
+    /// came.
     ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
     /// [`leaky_bucket`](Limit::leaky_bucket).

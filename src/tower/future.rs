@@ -45,6 +45,11 @@ pin_project! {
             // Taken when it is over.
             waiting: Option<Waiting<S, B>>,
         },
+        /// It has been held up for as long as it has to be: the inner service is to become ready.
+        Entering {
+            // Taken when it is, or has failed.
+            waiting: Option<Waiting<S, B>>,
+        },
         /// Allowed: the inner service is at work.
         Calling {
             #[pin]
@@ -69,7 +74,8 @@ struct Asking<S, B> {
 
 /// All that waits to go on.
 struct Waiting<S, B> {
-    ready: S,
+    /// Not ready before the wait is over, so that it keeps nobody from a place in the service.
+    service: S,
     request: Request<B>,
     pass: Pass,
 }
@@ -95,9 +101,9 @@ where
         }
     }
 
-    pub(super) fn waiting(ready: S, request: Request<B>, pass: Pass) -> Self {
+    pub(super) fn waiting(service: S, request: Request<B>, pass: Pass) -> Self {
         Self {
-            state: State::waiting(ready, request, pass),
+            state: State::waiting(service, request, pass),
         }
     }
 
@@ -120,11 +126,11 @@ impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn waiting(ready: S, request: Request<B>, pass: Pass) -> Self {
+    fn waiting(service: S, request: Request<B>, pass: Pass) -> Self {
         Self::Waiting {
             sleep: Box::pin(tokio::time::sleep(pass.delay)),
             waiting: Some(Waiting {
-                ready,
+                service,
                 request,
                 pass,
             }),
@@ -142,7 +148,7 @@ where
 
 impl<S, B> Asking<S, B>
 where
-    S: Service<Request<B>>,
+    S: Service<Request<B>> + Clone,
 {
     fn poll_next(asking: &mut Option<Self>, cx: &mut Context<'_>) -> Poll<State<S, B>> {
         let waiting = asking.as_mut().expect(POLLED_AGAIN);
@@ -152,11 +158,30 @@ where
         let Self { ready, request, .. } = asking.take().expect(POLLED_AGAIN);
         Poll::Ready(match sentence {
             Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),
-            Sentence::Pass(pass) => State::waiting(ready, request, pass),
+            // The instance that is ready ends here, with its place.
+            Sentence::Pass(pass) => State::waiting(ready.clone(), request, pass),
             Sentence::Reject(response) => State::Rejected {
                 response: Some(response),
             },
         })
+    }
+}
+
+impl<S, B> Waiting<S, B>
+where
+    S: Service<Request<B>>,
+{
+    /// Goes on when the service is ready. One that fails instead has not been called: nothing was
+    /// used of what the request has taken, and all of it is given back.
+    fn poll_enter(
+        waiting: &mut Option<Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<State<S, B>, S::Error>> {
+        let polled = waiting.as_mut().expect(POLLED_AGAIN).service.poll_ready(cx);
+        let is_ready = ready!(polled);
+        let entering = waiting.take().expect(POLLED_AGAIN);
+        let enter = |()| State::calling(entering.service, entering.request, entering.pass);
+        Poll::Ready(is_ready.map(enter))
     }
 }
 
@@ -165,7 +190,7 @@ const POLLED_AGAIN: &str = "the future was polled after it was done";
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
 
@@ -176,12 +201,15 @@ where
                 StateProjected::Asking { asking } => ready!(Asking::poll_next(asking, cx)),
                 StateProjected::Waiting { sleep, waiting } => {
                     ready!(sleep.as_mut().poll(cx));
-                    let Waiting {
-                        ready,
-                        request,
-                        pass,
-                    } = waiting.take().expect(POLLED_AGAIN);
-                    State::calling(ready, request, pass)
+                    State::Entering {
+                        waiting: waiting.take(),
+                    }
+                }
+                StateProjected::Entering { waiting } => {
+                    match ready!(Waiting::poll_enter(waiting, cx)) {
+                        Ok(calling) => calling,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
                 }
                 StateProjected::Calling { response, pass } => {
                     return Poll::Ready(match ready!(response.poll(cx)) {

@@ -17,11 +17,16 @@ use crate::request::RequestHead;
 /// A denied request is answered with a response and never touches the inner service; the inner
 /// service's errors pass unchanged.
 ///
+/// A request that is held up (see [`Policy::max_wait`](crate::Policy::max_wait)) keeps nobody from a
+/// place in the inner service. When its time has come it waits until the service is ready, and if
+/// that fails, it fails with the service's error. While the service is not ready such requests gather,
+/// and then several may go on together, though a queue let them out one after the other.
+///
 /// Dropping the future at any point is safe. A request that was let through stays charged, one
-/// whose answer was still on its way may be. One that is held up, or would have been (see
-/// [`Policy::max_wait`](crate::Policy::max_wait)), gives back what it has taken, but for what others
-/// have queued behind since. What a [concurrency](crate::Limit::concurrency) limit holds is given
-/// back, and so it is when the response's body has ended or is dropped.
+/// whose answer was still on its way may be. One that is held up, or would have been, gives back what
+/// it has taken, but for what others have queued behind since. What a
+/// [concurrency](crate::Limit::concurrency) limit holds is given back, and so it is when the
+/// response's body has ended or is dropped.
 ///
 /// Holding requests up, and giving back over Redis, needs a tokio runtime with time enabled.
 #[derive(Clone, Debug)]
@@ -41,6 +46,11 @@ impl<S: Clone> RateLimit<S> {
     fn take_ready(&mut self) -> S {
         let unready = self.inner.clone();
         std::mem::replace(&mut self.inner, unready)
+    }
+
+    /// What the ready instance holds for this request (a permit, a place in a queue) others need.
+    fn give_up_ready(&mut self) {
+        self.inner = self.inner.clone();
     }
 }
 
@@ -65,11 +75,11 @@ where
                 ResponseFuture::calling(self.inner.call(request), pass)
             }
             Ok(Judging::Done(Sentence::Pass(pass))) => {
-                ResponseFuture::waiting(self.take_ready(), request, pass)
+                self.give_up_ready();
+                ResponseFuture::waiting(self.inner.clone(), request, pass)
             }
             Ok(Judging::Done(Sentence::Reject(response))) => {
-                // What it holds for this request (a permit, a place in a queue) others need.
-                drop(self.take_ready());
+                self.give_up_ready();
                 ResponseFuture::rejected(response)
             }
             Ok(Judging::Asked(verdict)) => {
@@ -77,7 +87,7 @@ where
                 ResponseFuture::asking(verdict, ready, request, Arc::clone(&self.settings))
             }
             Err(refusal) => {
-                drop(self.take_ready());
+                self.give_up_ready();
                 ResponseFuture::rejected(self.settings.refuse(refusal, &head))
             }
         }
