@@ -2,6 +2,9 @@
 
 mod support;
 
+#[path = "throttle/bans.rs"]
+mod bans;
+
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -382,20 +385,6 @@ async fn a_policy_that_fails_closed_is_asked_again_every_second_until_it_counts(
     let mut service = layer(&limiter).layer(Partner::new());
     assert_eq!(send(&mut service).await, ms(3_000));
     assert_eq!(store.asked(), after([0, 1_000, 2_000, 3_000]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_ban_is_waited_for() {
-    let store = Watched::new();
-    let penalty = Penalty::after(1, MINUTE, HOUR);
-    let policy = Policy::new("partner", Limit::gcra(1, SECOND)).penalty(penalty);
-    let limiter = store.limiter_of(policy);
-    for _ in 0..2 {
-        limiter.check("partner", Key::everybody()).await.unwrap();
-    }
-    let mut service = layer(&limiter).layer(Partner::new());
-    assert_eq!(send(&mut service).await, HOUR);
-    assert_eq!(store.asked().len(), 4);
 }
 
 /// Ready when it is told to be, and fails when it is told to.

@@ -19,10 +19,14 @@ impl Clock for TokioClock {
     }
 }
 
+pub fn clock() -> TokioClock {
+    let start = Instant::now();
+    TokioClock { start }
+}
+
 /// A store on tokio's clock.
 pub fn store() -> MemoryStore {
-    let start = Instant::now();
-    MemoryStore::builder().clock(TokioClock { start }).build()
+    MemoryStore::builder().clock(clock()).build()
 }
 
 /// What comes of it, and how long that takes.

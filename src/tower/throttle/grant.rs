@@ -4,11 +4,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use crate::error::CheckError;
 use crate::key::Key;
 use crate::limiter::{Held, Limiter, Waitable};
-use crate::time::SECOND;
+use crate::time::{MINUTE, SECOND};
+
+/// How long a refusal is believed. It is no reservation, and may be lifted at any time: by a reset of
+/// the key, by whatever process, or by a change of the policy. Being asked about makes no ban longer,
+/// and a question a minute from each who waits is little to the store.
+const ASKED_AGAIN_AFTER: Duration = MINUTE;
 
 /// Where the grants of all services of a layer come from.
 #[derive(Clone, Debug)]
@@ -40,9 +46,9 @@ impl Source {
                 held.until_there().await;
                 return held;
             }
-            let refused = held.decision().retry_after();
+            let refused = held.decision().retry_after().unwrap_or(SECOND);
             drop(held);
-            tokio::time::sleep(refused.unwrap_or(SECOND)).await;
+            tokio::time::sleep(refused.min(ASKED_AGAIN_AFTER)).await;
         }
     }
 }

@@ -46,6 +46,13 @@ use crate::limiter::Limiter;
 /// [`Limiter::acquire`](crate::Limiter::acquire). Other than there, the next request waits for its
 /// own permits, so that no more are sent at any time than the limit has.
 ///
+/// # What if the key is banned?
+///
+/// By a [`Penalty`](crate::Penalty), for denials of those who ask in other ways. Then nothing is sent
+/// until the ban is over. The store is asked once a minute meanwhile, which makes no ban longer, so that
+/// one that is lifted is waited for no more than a minute: after a [reset](crate::Limiter::reset),
+/// wherever that was, or when the policy has no penalty any more or is [off](crate::Mode::Off).
+///
 /// # What if the store fails?
 ///
 /// Under [`FailureMode::Allow`](crate::FailureMode::Allow), the default, requests are sent

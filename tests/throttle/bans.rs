@@ -1,0 +1,91 @@
+//! Keys that are banned: when a service is ready that waits for one.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::sleep;
+use tower::Layer;
+use tower_throttle::{
+    DAY, DenyCache, HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules, SECOND,
+};
+
+use super::{Partner, Watched, after, layer, send};
+use crate::support::virtual_time::{self, ms};
+
+/// One a second, and whose every denial brings a ban.
+fn strict(ban: Duration) -> Policy {
+    lenient().penalty(Penalty::after(1, MINUTE, ban))
+}
+
+fn lenient() -> Policy {
+    Policy::new("partner", Limit::gcra(1, SECOND))
+}
+
+async fn bring_ban(limiter: &Limiter) {
+    for _ in 0..2 {
+        limiter.check("partner", Key::everybody()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_is_waited_for() {
+    let store = Watched::new();
+    let limiter = store.limiter_of(strict(HOUR));
+    bring_ban(&limiter).await;
+    let mut service = layer(&limiter).layer(Partner::new());
+    assert_eq!(send(&mut service).await, HOUR);
+    let once_a_minute = (0..=60).map(|minute| minute * MINUTE);
+    assert_eq!(store.asked()[2..], Vec::from_iter(once_a_minute));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_that_ends_between_two_questions_is_waited_for_to_its_end() {
+    let store = Watched::new();
+    let limiter = store.limiter_of(strict(ms(150_007)));
+    bring_ban(&limiter).await;
+    let mut service = layer(&limiter).layer(Partner::new());
+    assert_eq!(send(&mut service).await, ms(150_007));
+    assert_eq!(store.asked()[2..], after([0, 60_000, 120_000, 150_007]));
+}
+
+/// When a request is sent that waits for the end of a ban of a day, which is lifted after a little
+/// more than a minute: by the limiter that it waits for, which remembers denials, or by another one
+/// over the same store.
+async fn sent_after(lift: impl FnOnce(&Limiter, &Limiter)) -> Duration {
+    let store = Watched::new();
+    let remembering = DenyCache::new(store.clone()).clock_for_tests(virtual_time::clock());
+    let here = Limiter::new(remembering, [strict(DAY)]).unwrap();
+    let elsewhere = store.limiter_of(strict(DAY));
+    bring_ban(&here).await;
+    let mut service = layer(&here).layer(Partner::new());
+    let lifted = async {
+        sleep(MINUTE + SECOND).await;
+        lift(&here, &elsewhere);
+    };
+    tokio::join!(send(&mut service), lifted).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_that_is_lifted_by_a_reset_is_waited_for_no_more_than_a_minute() {
+    let reset = |limiter: &Limiter| {
+        let reset = limiter.reset("partner", Key::everybody());
+        reset.now_or_never().unwrap().unwrap();
+    };
+    assert_eq!(sent_after(|here, _| reset(here)).await, 2 * MINUTE);
+    assert_eq!(
+        sent_after(|_, elsewhere| reset(elsewhere)).await,
+        2 * MINUTE
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_that_is_in_force_no_more_is_waited_for_no_more_than_a_minute() {
+    let no_penalty = Rules::new().policies([lenient()]);
+    let off = |here: &Limiter, _: &Limiter| here.set_mode("partner", Mode::Off).unwrap();
+    assert_eq!(sent_after(off).await, 2 * MINUTE);
+    assert_eq!(sent_after(|here, _| here.turn_off()).await, 2 * MINUTE);
+    assert_eq!(
+        sent_after(|here, _| here.replace(no_penalty).unwrap()).await,
+        2 * MINUTE
+    );
+}
