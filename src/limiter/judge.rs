@@ -108,41 +108,50 @@ impl Limiter {
         if checks.is_empty() {
             return Ok(Judging::by_nobody(read));
         }
-        if asked.may_give_back {
-            // A request that is dropped while one policy holds it up gives back what all have given.
-            for check in &mut checks {
-                if let Action::Take(take) = &mut check.action {
-                    take.is_final = false;
-                }
-            }
-        }
         // Before asking, so that what is taken while nobody listens any more is given back.
-        let mut taken = asked.may_give_back.then(|| {
-            let mut taken = Box::new(Taken::asking(self.clone()));
-            let is_policys_own = |check: &&Check<'_>| !check.algorithm.is_penalty();
-            let mut own = checks.iter().filter(is_policys_own);
-            for policy in &asked.each {
-                let policy = asked.policy(policy);
-                taken.add(policy, own.by_ref().take(policy.count_rates()));
-            }
-            taken
-        });
+        let may_give_back = asked.may_give_back;
+        let mut taken = may_give_back.then(|| self.taken_by(&asked, &mut checks));
         let read = |answers: &Decisions| asked.judged(self, taken.take(), answers, read);
         let answered = self.0.store.ask_and_read(&checks, read);
         drop(checks);
         Ok(match answered {
             Ok(read) => Judging::Done(read),
-            Err(trip) => Judging::Asked(PendingVerdict {
-                limiter: self.clone(),
-                asking: Some(Asking {
-                    span: Span::asking(asked.each.len()),
-                    asked: asked.kept(),
-                    taken,
-                    trip,
-                    is_sent: false,
-                }),
-            }),
+            Err(trip) => Judging::Asked(self.pending(asked, taken, trip)),
         })
+    }
+
+    // Out of line, as what most requests take is for good.
+    #[inline(never)]
+    fn taken_by(&self, asked: &Asked, checks: &mut [Check<'_>]) -> Box<Taken> {
+        // A request that is dropped while one policy holds it up gives back what all have given.
+        for check in &mut *checks {
+            if let Action::Take(take) = &mut check.action {
+                take.is_final = false;
+            }
+        }
+        let mut taken = Box::new(Taken::asking(self.clone()));
+        let is_policys_own = |check: &&Check<'_>| !check.algorithm.is_penalty();
+        let mut own = checks.iter().filter(is_policys_own);
+        for policy in &asked.each {
+            let policy = asked.policy(policy);
+            taken.add(policy, own.by_ref().take(policy.count_rates()));
+        }
+        taken
+    }
+
+    // Out of line, as all that a store which answers from memory has no use for.
+    #[inline(never)]
+    fn pending(&self, asked: Asked, taken: TakenByRequest, trip: Pin<Box<Trip>>) -> PendingVerdict {
+        PendingVerdict {
+            limiter: self.clone(),
+            asking: Some(Asking {
+                span: Span::asking(asked.each.len()),
+                asked: asked.kept(),
+                taken,
+                trip,
+                is_sent: false,
+            }),
+        }
     }
 }
 
