@@ -135,7 +135,7 @@ impl Settings {
 
     /// What the decisions mean for their request.
     pub(super) fn sentence(&self, judged: &mut Judged<'_>, request: &RequestHead<'_>) -> Sentence {
-        let fields = self.headers.load().fields(judged, &SystemClock);
+        let mut fields = self.headers.load().fields(judged, &SystemClock);
         match Rejection::of(judged) {
             None => Sentence::Pass(Pass {
                 fields,
@@ -144,8 +144,9 @@ impl Settings {
                 taken: judged.take_taken(),
             }),
             Some(rejection) => {
-                let response = rejection.response(request, &*self.on_rejection);
-                Sentence::Reject(with_fields(response, fields))
+                let mut response = rejection.response(request, &*self.on_rejection);
+                fields.add_to(&mut response);
+                Sentence::Reject(response)
             }
         }
     }
@@ -172,7 +173,7 @@ pub(super) enum Sentence {
 /// What goes with a request to the service.
 pub(super) struct Pass {
     /// What its response gets.
-    fields: Option<QuotaFields>,
+    fields: QuotaFields,
     /// How long it is held up before.
     pub(super) delay: Duration,
     /// What the request carries to the service.
@@ -192,12 +193,12 @@ impl Pass {
     }
 
     /// The service has answered.
-    pub(super) fn finish<B>(&mut self, response: Response<B>) -> Response<ResponseBody<B>> {
+    pub(super) fn finish<B>(&mut self, mut response: Response<B>) -> Response<ResponseBody<B>> {
         let taken = self.taken.take();
         if let Some(taken) = &taken {
             taken.settle(&ResponseHead::of(&response));
         }
-        let response = with_fields(response, self.fields.take());
+        self.fields.add_to(&mut response);
         // What is held while the request runs is held until its body has ended.
         let held = taken.filter(|taken| taken.has_leases());
         response.map(|body| ResponseBody::inner(body, held))
@@ -207,14 +208,6 @@ impl Pass {
     pub(super) fn fail(&mut self) {
         self.taken = None;
     }
-}
-
-/// Adds the quota fields, unless the response is a redirect: what it leads to has its own.
-fn with_fields<B>(mut response: Response<B>, fields: Option<QuotaFields>) -> Response<B> {
-    if let Some(fields) = fields.filter(|_| !response.status().is_redirection()) {
-        fields.add_to(&mut response);
-    }
-    response
 }
 
 impl fmt::Debug for Settings {

@@ -213,7 +213,7 @@ impl QuotaHeaders {
     }
 
     /// The fields for the response to a request that was judged so.
-    pub(crate) fn fields(self, judged: &Judged<'_>, clock: &impl Clock) -> Option<QuotaFields> {
+    pub(crate) fn fields(self, judged: &Judged<'_>, clock: &impl Clock) -> QuotaFields {
         self.due(judged.is_allowed())
             .fields_of(judged.each(), clock)
     }
@@ -228,12 +228,11 @@ impl QuotaHeaders {
         }
     }
 
-    /// `None` when there is nothing to tell.
     fn fields_of<'a>(
         self,
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
         clock: &impl Clock,
-    ) -> Option<QuotaFields> {
+    ) -> QuotaFields {
         let mut fields = QuotaFields::default();
         if self.draft_11.is_some() {
             fields.lists = draft_11::Lists::of(each.clone());
@@ -248,7 +247,7 @@ impl QuotaHeaders {
                 ResetFormat::Epoch => single::Values::with_epoch(tightest, clock.now()),
             });
         }
-        (fields != QuotaFields::default()).then_some(fields)
+        fields
     }
 }
 
@@ -258,7 +257,7 @@ impl Default for QuotaHeaders {
     }
 }
 
-/// The fields of one response.
+/// The fields of one response; none when there is nothing to tell.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct QuotaFields {
     lists: Option<draft_11::Lists>,
@@ -267,11 +266,15 @@ pub(crate) struct QuotaFields {
 }
 
 impl QuotaFields {
-    /// Adds the fields, beside those of layers further in.
-    pub(crate) fn add_to<B>(self, response: &mut Response<B>) {
+    /// Adds the fields, beside those of layers further in, unless the response is a redirect: what it
+    /// leads to has its own. Once; from where they lie, as moving them moves room for all families.
+    pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
+        if response.status().is_redirection() {
+            return;
+        }
         let is_rejection = response.extensions().get::<Rejection>().is_some();
         let headers = response.headers_mut();
-        if let Some(lists) = self.lists {
+        if let Some(lists) = self.lists.take() {
             lists.append_to(headers);
         }
         if let Some(values) = self.draft_6 {

@@ -20,7 +20,7 @@ mod single;
 const START: Micros = Micros::new(4_102_444_800_000_000);
 
 /// What these headers are to a response after these decisions, some time after the start.
-fn fields_at(us: u64, headers: QuotaHeaders, each: &[(&str, Decision)]) -> Option<QuotaFields> {
+fn fields_at(us: u64, headers: QuotaHeaders, each: &[(&str, Decision)]) -> QuotaFields {
     let clock = ManualClock::at(START.saturating_add(Micros::new(us)));
     let is_allowed = each.iter().all(|(_, decision)| decision.is_allowed());
     let each = each.iter().map(|(name, decision)| (*name, decision));
@@ -29,9 +29,7 @@ fn fields_at(us: u64, headers: QuotaHeaders, each: &[(&str, Decision)]) -> Optio
 
 fn lists(each: &[(&str, Decision)]) -> Lists {
     let fields = fields_at(0, QuotaHeaders::DRAFT_11, each);
-    fields
-        .and_then(|fields| fields.lists)
-        .expect("a policy applied")
+    fields.lists.expect("a policy applied")
 }
 
 /// A key's history: the costs that were asked for, each at an instant, in microseconds.
@@ -177,7 +175,10 @@ fn what_never_fits_and_what_is_allowed_have_no_retry_after() {
 fn no_answer_from_the_store_means_no_field() {
     let failed = unanswered(judged(Limit::gcra(5, SECOND), &[], 0, 1));
     let all = QuotaHeaders::DRAFT_11.and(QuotaHeaders::DRAFT_6);
-    assert_eq!(fields_at(0, all, &[("api", failed)]), None);
+    assert_eq!(
+        fields_at(0, all, &[("api", failed)]),
+        QuotaFields::default()
+    );
     let beside = judged(Limit::gcra(5, SECOND), &[], 0, 1);
     let fields = lists(&[("api", failed), ("other", beside)]);
     assert_eq!(items(&fields.quota, ["r", "t"]).len(), 1);
