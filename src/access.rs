@@ -66,6 +66,7 @@ impl AccessList {
 
     /// Whether the address that a request comes from is listed. The error says what the server
     /// does not provide.
+    #[inline]
     pub(crate) fn has_address_of(&self, request: &RequestHead<'_>) -> Result<bool, String> {
         for (by, ranges) in &self.addresses {
             match by.address(request) {
