@@ -11,8 +11,8 @@ use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
 use tower_throttle::{
-    Extension, HOUR, Limit, Limiter, MINUTE, MemoryStore, OnMissingKey, Policy, RateLimitLayer,
-    Route,
+    Extension, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore, OnMissingKey, Policy,
+    RateLimitLayer, Route,
 };
 
 #[derive(Clone)]
@@ -30,7 +30,7 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
 }
 
 fn by_user() -> Extension<User> {
-    Extension::with(|user: &User| user.id)
+    Extension::with(|user: &User| Key::user(user.id))
 }
 
 #[tokio::main]

@@ -57,7 +57,9 @@ impl AccessList {
     }
 
     /// Adds keys: those that the policies' extractors make of requests, as
-    /// [`Key::header("x-user", b"mallory")`](Key::header) of `Header::new("x-user")`.
+    /// [`Key::header("x-user", b"mallory")`](Key::header) of `Header::new("x-user")`, and the value
+    /// itself, or whatever else converts into the same key, of an
+    /// [`Extension`](crate::Extension). Every policy's key is looked up.
     #[must_use]
     pub fn keys(mut self, keys: impl IntoIterator<Item = impl Into<Key>>) -> Self {
         self.keys.extend(keys.into_iter().map(Into::into));

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    ClientAddr, Everybody, Extension, Header, Key, KeyError, KeyExtractor, Limit, Limiter, MINUTE,
-    OnMissingKey, PeerAddr, Policy, RateLimitLayer, RequestHead,
+    AccessList, ClientAddr, Everybody, Extension, Header, Key, KeyError, KeyExtractor, Limit,
+    Limiter, MINUTE, OnMissingKey, PeerAddr, Policy, RateLimitLayer, RequestHead,
 };
 
 #[path = "support/http_store.rs"]
@@ -23,9 +23,6 @@ async fn statuses<const N: usize>(
     requests: [&[(&'static str, &'static str)]; N],
 ) -> [u16; N] {
     let limiter = Limiter::new(TestStore::new(Trip::None), policies).expect("sound policies");
-    let hello =
-        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
-    let service = RateLimitLayer::new(limiter).layer(hello);
     let mut statuses = [0; N];
     for (headers, status) in requests.into_iter().zip(&mut statuses) {
         let request = headers
@@ -33,11 +30,18 @@ async fn statuses<const N: usize>(
             .fold(Request::get("/"), |request, (name, value)| {
                 request.header(*name, *value)
             });
-        let request = request.body(()).expect("a request");
-        let Ok(response) = service.clone().oneshot(request).await;
-        *status = response.status().as_u16();
+        *status = status_of(&limiter, request.body(()).expect("a request")).await;
     }
     statuses
+}
+
+/// What a service behind the limiter answers.
+async fn status_of(limiter: &Limiter, request: Request<()>) -> u16 {
+    let hello =
+        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
+    let service = RateLimitLayer::new(limiter.clone()).layer(hello);
+    let Ok(response) = service.oneshot(request).await;
+    response.status().as_u16()
 }
 
 /// A header's value, and how often it was read.
@@ -189,4 +193,63 @@ fn nobody_knows_what_two_closures_read() {
         (Box::new(closure), Box::new(closure));
     assert!(!one.reads_the_same(&*other));
     assert!(!Extension::with(|id: &u64| *id).reads_the_same(&Extension::with(|id: &u64| *id + 1)));
+}
+
+/// A user of the application, who is a key wherever one is asked for.
+#[derive(Clone, Copy)]
+struct UserId(u64);
+
+impl From<UserId> for Key {
+    fn from(user: UserId) -> Self {
+        Self::user(user.0)
+    }
+}
+
+#[tokio::test]
+async fn an_extension_is_the_key_that_its_own_type_is_outside_of_requests() {
+    let extractors: [fn() -> Box<dyn KeyExtractor>; 3] = [
+        || Box::new(Extension::<UserId>::new()),
+        || Box::new(Extension::with(|user: &UserId| *user)),
+        || Box::new(Extension::with(|user: &UserId| Key::user(user.0))),
+    ];
+    for extractor in extractors {
+        let limiter = limiter_of(policy("user", 2, extractor()));
+        assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
+        let left = limiter.peek("user", UserId(7)).await.unwrap().remaining();
+        assert_eq!(left, 1);
+        limiter.charge("user", UserId(7), 1).await.unwrap();
+        assert_eq!(status_of_user(&limiter, UserId(7)).await, 429);
+        limiter.reset("user", UserId(7)).await.unwrap();
+        assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
+
+        limiter.set_denied(AccessList::new().keys([UserId(7)]));
+        assert_eq!(status_of_user(&limiter, UserId(7)).await, 403);
+        assert_eq!(status_of_user(&limiter, UserId(8)).await, 200);
+        limiter.set_denied(AccessList::new());
+        limiter.set_allowed(AccessList::new().keys([UserId(7)]));
+        for _ in 0..3 {
+            assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_extractor_reads_of_an_extension_is_the_key_as_it_is() {
+    let limiter = limiter_of(policy("user", 1, Extension::with(|user: &UserId| user.0)));
+    for _ in 0..2 {
+        assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
+        assert_eq!(status_of_user(&limiter, UserId(7)).await, 429);
+        limiter.reset("user", 7_u64).await.unwrap();
+    }
+}
+
+fn limiter_of(policy: Policy) -> Limiter {
+    Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy")
+}
+
+/// What a request is answered that authentication has found to be this user's.
+async fn status_of_user(limiter: &Limiter, user: UserId) -> u16 {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(user);
+    status_of(limiter, request).await
 }

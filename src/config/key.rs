@@ -40,9 +40,11 @@ impl fmt::Debug for UserId {
     }
 }
 
+/// The key of `key = "user"`, in requests and in lists, and for
+/// [`Limiter::reset`](crate::Limiter::reset) and its siblings.
 impl From<UserId> for Key {
     fn from(user: UserId) -> Self {
-        user.0.into()
+        Self::user(user.0)
     }
 }
 

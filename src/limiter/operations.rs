@@ -51,6 +51,9 @@ impl Limiter {
     /// [`Decision::banned_for`] tells. The key of a client's address is its
     /// [`canonical_address`](Self::canonical_address).
     ///
+    /// The key is the one that the policy's extractor makes of requests, as
+    /// [`reset`](Self::reset) says.
+    ///
     /// # Errors
     ///
     /// As for [`check`](Self::check).
@@ -110,6 +113,12 @@ impl Limiter {
     /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
     /// [concurrency](crate::Limit::concurrency) limit are forgotten too, while what they were taken
     /// for runs on. The key of a client's address is its [`canonical_address`](Self::canonical_address).
+    ///
+    /// The key is the one that the policy's extractor makes of requests: for
+    /// [`Extension`](crate::Extension) the value that it reads, for [`Header`](crate::Header)
+    /// [`Key::header`], for [`PeerAddr`](crate::PeerAddr) and [`ClientAddr`](crate::ClientAddr)
+    /// [`Key::address`]. Another key is another subject, of which there may be nothing to forget,
+    /// and that is no error.
     ///
     /// # Errors
     ///

@@ -64,8 +64,8 @@ mod tally;
 /// | `{"address": "203.0.113.9"}` | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr): any address of the client; of an extractor that [does not tell](crate::KeyExtractor::canonical_address) what becomes of IPv6 ones, with the bits that stand in its keys, `"2001:db8::7/64"` |
 /// | `{"unattributed": "10.0.0.1"}` | requests that this trusted proxy sent without saying for whom |
 /// | `{"header": {"name": "x-user", "value": "alice"}}` | [`Header`](crate::Header) |
-/// | `{"user": "alice"}`, `{"user": 7}` | [`Extension`](crate::Extension) of a text, of a number |
-/// | `{"text": "+49 30 1234567"}`, `{"number": 7}` | [`Limiter::check`] with a text, a number |
+/// | `{"user": "alice"}`, `{"user": 7}` | [`Key::user`](crate::Key::user) of a text, of a number; `key = "user"` in a file |
+/// | `{"text": "+49 30 1234567"}`, `{"number": 7}` | a text, a number, as [`Extension`](crate::Extension) reads it, a closure, or [`Limiter::check`] is given it |
 /// | `"missing"` | the bucket that requests without a key share |
 /// | `[…, …]` | several extractors together |
 /// | `{"hash": "9d15…"}` | a [`Subject`](crate::Subject), as logs and stored keys show it |

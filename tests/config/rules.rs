@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use tower_throttle::config::UserId;
 use tower_throttle::{Mode, Peer};
 
 use super::{answers, layer, read, refusal, with_field};
@@ -137,21 +138,32 @@ async fn clients_are_told_apart_by_the_hops_and_the_prefix_that_the_file_says() 
 
 #[tokio::test]
 async fn values_of_a_key_are_refused_or_let_through() {
-    let lists = "deny = [{ key = \"header:X-User\", values = \"mallory\" }]\n\
-                 allow = [{ key = \"header:x-user\", values = [\"alice\", \"bob\"] }]";
-    let layer = layer(&file(lists, "header:x-user"));
-    for (user, status) in [
-        ("mallory", 403),
-        ("alice", 200),
-        ("alice", 200),
-        ("bob", 200),
-        ("carol", 200),
-        ("carol", 429),
-    ] {
-        let mut request = get("/");
-        let header = user.parse().unwrap();
-        request.headers_mut().insert("x-user", header);
-        assert_eq!(answers(&layer, request).await.status(), status, "{user}");
+    for (denied, key) in [("header:X-User", "header:x-user"), ("user", "user")] {
+        let lists = format!(
+            "deny = [{{ key = {denied:?}, values = \"mallory\" }}]\n\
+             allow = [{{ key = {key:?}, values = [\"alice\", \"bob\"] }}]"
+        );
+        let layer = layer(&file(&lists, key));
+        for (user, status) in [
+            ("mallory", 403),
+            ("alice", 200),
+            ("alice", 200),
+            ("bob", 200),
+            ("carol", 200),
+            ("carol", 429),
+        ] {
+            let mut request = get("/");
+            match key {
+                "user" => drop(request.extensions_mut().insert(UserId::new(user))),
+                _ => drop(
+                    request
+                        .headers_mut()
+                        .insert("x-user", user.parse().unwrap()),
+                ),
+            }
+            let answered = answers(&layer, request).await.status();
+            assert_eq!(answered, status, "{user} by {key}");
+        }
     }
 }
 

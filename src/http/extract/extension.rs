@@ -12,43 +12,56 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 /// A request without one says nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
 /// The layer must stand inside of the one that authenticates, or every request is without one.
 ///
+/// The key is what the user is converted into, as it is. So the same conversion means the same user
+/// everywhere: in requests, for [`Limiter::reset`](crate::Limiter::reset) and its siblings, and on an
+/// [`AccessList`](crate::AccessList).
+///
 /// ```
-/// use tower_throttle::{Extension, Key, Limit, MINUTE, Policy};
+/// use tower_throttle::{CheckError, Extension, Key, Limit, Limiter, MINUTE, Policy};
 ///
 /// #[derive(Clone)]
 /// struct UserId(u64);
 ///
 /// impl From<UserId> for Key {
 ///     fn from(user: UserId) -> Self {
-///         user.0.into()
+///         Key::user(user.0)
 ///     }
 /// }
 ///
 /// let policy = Policy::new("user", Limit::gcra(100, MINUTE)).by(Extension::<UserId>::new());
 /// // The same without the `impl`:
 /// let policy = Policy::new("user", Limit::gcra(100, MINUTE))
-///     .by(Extension::with(|user: &UserId| user.0));
+///     .by(Extension::with(|user: &UserId| Key::user(user.0)));
+///
+/// async fn forgive(limiter: &Limiter, user: UserId) -> Result<(), CheckError> {
+///     limiter.reset("user", user).await?;
+///     Ok(())
+/// }
 /// ```
+///
+/// [`Key::user`] keeps users apart from whatever else has their numbers or names: a list that
+/// refuses user 7 does not refuse order 7, which another policy may be about.
 pub struct Extension<T> {
     read: Box<Read<T>>,
 }
 
 impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
-    /// The extension is the user's id.
+    /// The key is what the extension itself is converted into.
     #[expect(
         clippy::new_without_default,
         reason = "which type is meant has to be said"
     )]
     pub fn new() -> Self {
-        Self::with(|id: &T| id.clone())
+        Self::with(T::clone)
     }
 }
 
 impl<T: Send + Sync + 'static> Extension<T> {
-    /// The user's id is this of the extension.
-    pub fn with<K: Into<Key>>(id: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
+    /// The key is what this of the extension is converted into: of a number, the key that
+    /// [`Limiter::reset`](crate::Limiter::reset) is given as the same number.
+    pub fn with<K: Into<Key>>(user: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
         Self {
-            read: Box::new(move |extension| Key::user(id(extension))),
+            read: Box::new(move |extension| user(extension).into()),
         }
     }
 }
@@ -77,7 +90,7 @@ mod tests {
 
     impl From<UserId> for Key {
         fn from(user: UserId) -> Self {
-            user.0.into()
+            Self::user(user.0)
         }
     }
 
@@ -87,8 +100,9 @@ mod tests {
         request.extensions_mut().insert(UserId(7));
         let head = RequestHead::of(&request);
         let key = Extension::<UserId>::new().extract(&head);
-        assert_eq!(key, Ok(Key::user(7_u64)));
-        assert_eq!(Extension::with(|user: &UserId| user.0).extract(&head), key);
+        assert_eq!(key, Ok(UserId(7).into()));
+        let by_its_number = Extension::with(|user: &UserId| Key::user(user.0));
+        assert_eq!(by_its_number.extract(&head), key);
     }
 
     #[test]
