@@ -1,6 +1,5 @@
 //! What was decided about a request, as extractors of axum's handlers.
 
-use std::convert::Infallible;
 use std::fmt;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
@@ -10,7 +9,7 @@ use http::request::Parts;
 
 use crate::decision::{Decision, Verdict};
 
-/// All that was decided about the request. Answers with 500 when no layer
+/// All that was decided about the request, which may be nothing. Answers with 500 when no layer
 /// [exposes decisions](crate::RateLimitLayer::expose_decisions).
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl<S: Sync> FromRequestParts<S> for Verdict {
@@ -21,17 +20,19 @@ impl<S: Sync> FromRequestParts<S> for Verdict {
     }
 }
 
-/// The decision of the policy that is closest to exhaustion. Answers with 500 when no policy was
-/// asked about the request, or no layer
-/// [exposes decisions](crate::RateLimitLayer::expose_decisions); take an `Option<Decision>` where
-/// that may be.
+/// The decision of the policy that is closest to exhaustion; `None` when no policy was asked about
+/// the request. Answers with 500 when no layer
+/// [exposes decisions](crate::RateLimitLayer::expose_decisions).
 ///
 /// ```
 /// use axum::{Router, routing::get};
 /// use tower_throttle::{Decision, Limiter, RateLimitLayer};
 ///
-/// async fn hello(decision: Decision) -> String {
-///     format!("{} left", decision.remaining())
+/// async fn hello(decision: Option<Decision>) -> String {
+///     match decision {
+///         Some(decision) => format!("{} left", decision.remaining()),
+///         None => "not limited".to_owned(),
+///     }
 /// }
 ///
 /// fn app(limiter: Limiter) -> Router {
@@ -39,31 +40,27 @@ impl<S: Sync> FromRequestParts<S> for Verdict {
 ///     Router::new().route("/", get(hello)).layer(limits)
 /// }
 /// ```
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-impl<S: Sync> FromRequestParts<S> for Decision {
-    type Rejection = NoDecision;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NoDecision> {
-        let verdict: Option<&Verdict> = parts.extensions.get();
-        verdict
-            .and_then(Verdict::tightest)
-            .copied()
-            .ok_or(NoDecision)
-    }
-}
-
-/// `None` when no policy was asked about the request.
+///
+/// A handler has to take the `Option`. Whoever operates the service can bring it about at any moment
+/// that nobody is asked (the [kill switch](crate::Limiter::turn_off), a [`Mode`](crate::Mode), an
+/// [allow list](crate::Limiter::set_allowed)), and no handler may fail for that:
+///
+/// ```compile_fail,E0277
+/// # use axum::{Router, routing::get};
+/// # use tower_throttle::Decision;
+/// let app: Router = Router::new().route("/", get(async |_: Decision| "hello"));
+/// ```
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl<S: Sync> OptionalFromRequestParts<S> for Decision {
-    type Rejection = Infallible;
+    type Rejection = NoDecision;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
-        let verdict: Option<&Verdict> = parts.extensions.get();
-        Ok(verdict.and_then(Verdict::tightest).copied())
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, NoDecision> {
+        let verdict: &Verdict = parts.extensions.get().ok_or(NoDecision)?;
+        Ok(verdict.tightest().copied())
     }
 }
 
-/// There is no decision about the request that a handler could see.
+/// No layer in front of the handler tells it what was decided.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub struct NoDecision;
@@ -71,8 +68,8 @@ pub struct NoDecision;
 impl fmt::Display for NoDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no policy was asked about the request, or its layer does not expose decisions: call \
-             `RateLimitLayer::expose_decisions`",
+            "no layer tells this handler what was decided about the request: call \
+             `expose_decisions` on the `RateLimitLayer` that it is behind",
         )
     }
 }

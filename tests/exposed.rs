@@ -7,14 +7,14 @@ mod support;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::get;
-use http::Extensions;
+use axum::routing::{any, get};
+use http::{Extensions, Method};
 use reqwest::{Client, Response};
 use support::web::serve;
 use tower_throttle::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, Decision, FailureMode, Header, Limit, Limiter, MINUTE,
-    ManualClock, MemoryStore, Mode, Penalty, Policy, RateLimitLayer, Route, Store, StoreError,
-    StoreErrorKind, Verdict, per_minute,
+    AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, Decision, FailureMode, Header, Key, Limit,
+    Limiter, MINUTE, ManualClock, MemoryStore, Mode, Penalty, Policy, RateLimitLayer, Route, Rules,
+    Store, StoreError, StoreErrorKind, Verdict, per_minute,
 };
 
 /// A store on a clock that stands still.
@@ -38,11 +38,7 @@ fn app() -> Router {
         .route("/verdict", get(async |verdict: Verdict| shown(&verdict)))
         .route(
             "/decision",
-            get(async |decision: Decision| decision.remaining().to_string()),
-        )
-        .route(
-            "/maybe",
-            get(async |decision: Option<Decision>| match decision {
+            any(async |decision: Option<Decision>| match decision {
                 Some(decision) => decision.remaining().to_string(),
                 None => "nobody was asked".to_owned(),
             }),
@@ -152,8 +148,42 @@ async fn where_nobody_was_asked_there_is_a_verdict_without_decisions() {
     let elsewhere = user(1).on(Route::get("/elsewhere"));
     let url = serve(app().layer(layer(store(), [elsewhere]).expose_decisions())).await;
     assert_eq!(text(&url, "/verdict").await, "");
-    assert_eq!(text(&url, "/maybe").await, "nobody was asked");
-    assert_eq!(ask(&url, "/decision").await.status(), 500);
+    assert_eq!(text(&url, "/decision").await, "nobody was asked");
+}
+
+#[tokio::test]
+async fn whatever_an_operator_switches_a_handler_that_shows_what_is_left_answers() {
+    let limiter = Limiter::new(store(), [user(10)]).unwrap();
+    let limits = RateLimitLayer::new(limiter.clone()).expose_decisions();
+    let url = serve(app().layer(limits.skip_preflights())).await;
+    let shows = async |left: &str, when: &str| {
+        assert_eq!(text(&url, "/decision").await, left, "{when}");
+    };
+    let nobody = "nobody was asked";
+    shows("9", "at first").await;
+    limiter.turn_off();
+    shows(nobody, "limiting is off").await;
+    limiter.turn_on();
+    for mode in [Mode::Shadow, Mode::Off] {
+        limiter.set_mode("user", mode).unwrap();
+        shows(nobody, mode.as_str()).await;
+    }
+    limiter.set_mode("user", Mode::Enforce).unwrap();
+    limiter.set_allowed(AccessList::new().keys([Key::header("x-user", b"alice")]));
+    shows(nobody, "alice is let through").await;
+    limiter.set_allowed(AccessList::new());
+    let preflight = Client::new().request(Method::OPTIONS, format!("{url}/decision"));
+    let preflight = preflight.header("origin", "https://example.com");
+    let preflight = preflight.header("access-control-request-method", "GET");
+    let answer = preflight.send().await.unwrap().text().await.unwrap();
+    assert_eq!(answer, nobody, "a preflight");
+    let rules = Rules::new().policies([user(10)]);
+    let exempt = rules.exempt(Route::any("/decision"));
+    limiter.replace(exempt).unwrap();
+    shows(nobody, "the route is exempt").await;
+    let elsewhere = user(10).on(Route::get("/elsewhere"));
+    limiter.replace(Rules::new().policies([elsewhere])).unwrap();
+    shows(nobody, "the policy is about another route").await;
 }
 
 #[tokio::test]
@@ -165,7 +195,6 @@ async fn a_handler_behind_a_layer_that_exposes_nothing_is_told_what_to_call() {
         let text = response.text().await.unwrap();
         assert!(text.contains("expose_decisions"), "{path}: {text}");
     }
-    assert_eq!(text(&url, "/maybe").await, "nobody was asked");
     assert_eq!(text(&url, "/extension").await, "none");
 }
 
@@ -199,7 +228,7 @@ async fn a_client_of_a_store_that_always_denies_sees_what_a_denied_client_sees()
     let store = AlwaysDeny::for_another(Duration::from_secs(7));
     let url = serve(app().layer(layer(store, [user(1_000)]))).await;
     for _ in 0..3 {
-        let response = ask(&url, "/maybe").await;
+        let response = ask(&url, "/decision").await;
         assert_eq!(response.status(), 429);
         assert_eq!(response.headers()["retry-after"], "7");
         let text = response.text().await.unwrap();

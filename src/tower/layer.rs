@@ -98,8 +98,10 @@ impl RateLimitLayer {
     }
 
     /// Puts a [`Verdict`] into the extensions of each request that is let through, so that the
-    /// service can see what is left; in axum's handlers, a [`Decision`](crate::Decision) is an
-    /// extractor then. Off unless said, since it takes an allocation or two for each request.
+    /// service can see what is left; in axum's handlers, an `Option<Decision>` is an extractor then.
+    /// The verdict is empty where nobody was asked, as while limiting is
+    /// [off](Limiter::turn_off). Off unless said, since it takes an allocation or two for each
+    /// request.
     #[must_use]
     pub fn expose_decisions(mut self) -> Self {
         Arc::make_mut(&mut self.settings).exposes_decisions = true;
