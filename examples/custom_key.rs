@@ -13,7 +13,8 @@ use tower_throttle::{
     RateLimitLayer, RequestHead,
 };
 
-/// The tenant, who is the first label of the host: `acme` of `acme.example.com`.
+/// The tenant, who is the first label of the host: `acme` of `acme.example.com`. A client can write
+/// any host: something in front has to check it.
 #[derive(Clone)]
 struct Tenant {
     domain: &'static str,
@@ -21,11 +22,9 @@ struct Tenant {
 
 impl KeyExtractor for Tenant {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
-        let host = request
-            .headers
-            .get("host")
-            .and_then(|host| host.to_str().ok());
-        let tenant = host.and_then(|host| host.strip_suffix(self.domain)?.strip_suffix('.'));
+        let host = request.host().ok_or(KeyError::Missing)?;
+        let tenant = host.strip_suffix(self.domain);
+        let tenant = tenant.and_then(|tenant| tenant.strip_suffix('.'));
         tenant.map(Key::from).ok_or(KeyError::Missing)
     }
 }

@@ -84,7 +84,8 @@
 //! [`ClientAddr`] reads the client's address from the one header that your proxies write, and from
 //! it only what they have written: nothing that a client puts there changes whose quota it uses.
 //! It has to be told who the proxies are. Headers that clients choose freely, as [`Header`] reads
-//! them, belong behind authentication or beside a policy by address.
+//! them, belong behind authentication or beside a policy by address. So does the [`Host`], where
+//! nothing in front checks it.
 //!
 //! # What can change while it runs
 //!
@@ -169,7 +170,7 @@ pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
 pub use self::extractor::NoDecision;
 pub use self::http::extract::{
-    ClientAddr, Everybody, Extension, Header, Peer, PeerAddr, PeerNetwork,
+    ClientAddr, Everybody, Extension, Header, Host, Peer, PeerAddr, PeerNetwork,
 };
 pub use self::http::{
     HeaderCost, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection, RejectionKind,

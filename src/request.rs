@@ -11,13 +11,16 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::limit::Limit;
 
+mod host;
+
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The target; its path is what routes match when no router has matched before.
+    /// The target; its path is what routes match when no router has matched before. Over HTTP/1.1 it
+    /// has no host: see [`host`](Self::host).
     pub uri: &'a Uri,
     /// The headers.
     pub headers: &'a HeaderMap,
@@ -45,7 +48,7 @@ impl<'a> RequestHead<'a> {
 /// use tower_throttle::{Key, Limit, Policy, RequestHead, MINUTE};
 ///
 /// let policy = Policy::new("tenant", Limit::gcra(600, MINUTE)).by(|request: &RequestHead<'_>| {
-///     let host = request.uri.host()?;
+///     let host = request.host()?;
 ///     Some(Key::from(host.split('.').next()?))
 /// });
 /// ```

@@ -157,6 +157,12 @@ key = "everybody"
 quota_lease = { share = 0.2, max_age = "500ms" }
 
 [[policy]]
+name = "tenant"
+algorithm = "gcra"
+limit = "600/min"
+key = ["host", "client-addr"]
+
+[[policy]]
 name = "partner"
 algorithm = "leaky-bucket"
 limit = "10/s"
@@ -191,6 +197,7 @@ async fn every_field_of_the_format_is_taken() {
         ("everybody", 1000),
         ("user", 20),
         ("exports", 100),
+        ("tenant", 600),
         ("partner", 30),
         ("hourly", 60),
         ("in-flight", 40),
@@ -306,8 +313,13 @@ fn a_wrong_word_is_refused_with_the_right_ones() {
         ),
         (
             "key = \"ip\"",
-            "key: got \"ip\", expected \"client-addr\", \"peer\", \"header:<name>\", \"user\", \
-             \"everybody\" or a list of these",
+            "key: got \"ip\", expected \"client-addr\", \"peer\", \"host\", \"header:<name>\", \
+             \"user\", \"everybody\" or a list of these",
+        ),
+        (
+            "key = \"header:Host\"",
+            "key: header: got \"host\": over HTTP/2 there is no such header; `Host`, in a file `key \
+             = \"host\"`, reads the host of either version",
         ),
     ] {
         assert_eq!(

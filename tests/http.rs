@@ -17,7 +17,8 @@ use sfv::{BareItem, List, ListEntry, Parser};
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 use tower_throttle::{
-    Limit, Limiter, MINUTE, PlainText, Policy, QuotaHeaders, RateLimitLayer, Rejection, RequestHead,
+    Host, Key, Limit, Limiter, MINUTE, OnMissingKey, PlainText, Policy, QuotaHeaders,
+    RateLimitLayer, Rejection, RequestHead,
 };
 
 #[path = "support/http_store.rs"]
@@ -46,7 +47,14 @@ fn url(address: SocketAddr) -> String {
 
 /// One client for each version of HTTP.
 fn clients() -> [reqwest::Client; 2] {
-    let client = reqwest::Client::builder;
+    clients_of(|client| client)
+}
+
+/// The same, made by this.
+fn clients_of(
+    make: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> [reqwest::Client; 2] {
+    let client = || make(reqwest::Client::builder());
     [
         client().http1_only().build().expect("a client"),
         client().http2_prior_knowledge().build().expect("a client"),
@@ -99,6 +107,31 @@ async fn axum_routers_are_limited_over_both_versions_of_http() {
         for client in clients() {
             let url = serve(hello().layer(layer(trip, 2))).await;
             assert_eq!(statuses(&client, &url).await, [200, 200, 429], "{trip:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_tenant_has_a_quota_of_its_own_which_both_versions_of_http_share() {
+    let by_closure = |request: &RequestHead<'_>| request.host().map(|host| Key::from(&*host));
+    let tenant = || {
+        let policy = Policy::new("tenant", Limit::gcra(2, MINUTE));
+        policy.on_missing_key(OnMissingKey::Reject)
+    };
+    for policy in [tenant().by(Host), tenant().by(by_closure)] {
+        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+        let url = serve(hello().layer(RateLimitLayer::new(limiter))).await;
+        let url: reqwest::Url = url.parse().expect("a URL");
+        for tenant in ["acme.example.com", "zenith.example.com"] {
+            let mut of_tenant = url.clone();
+            of_tenant.set_host(Some(tenant)).expect("a host");
+            let address = SocketAddr::from(([127, 0, 0, 1], 0));
+            let clients = clients_of(|client| client.resolve(tenant, address));
+            let mut answered = Vec::new();
+            for client in clients.iter().cycle().take(4) {
+                answered.extend(statuses::<1>(client, of_tenant.as_str()).await);
+            }
+            assert_eq!(answered, [200, 200, 429, 429], "{tenant}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    AccessList, ClientAddr, Everybody, Extension, Header, Key, KeyError, KeyExtractor, Limit,
+    AccessList, ClientAddr, Everybody, Extension, Header, Host, Key, KeyError, KeyExtractor, Limit,
     Limiter, MINUTE, OnMissingKey, PeerAddr, Policy, RateLimitLayer, RequestHead,
 };
 
@@ -146,6 +146,7 @@ fn extractors() -> Vec<Box<dyn KeyExtractor>> {
     let by_header = |name| ClientAddr::header(name, ["10.0.0.0/8"]).expect("sound ranges");
     vec![
         Box::new(Everybody),
+        Box::new(Host),
         Box::new(PeerAddr),
         Box::new(PeerAddr.ipv6_prefix(48)),
         Box::new(PeerAddr.ipv6_prefix(56)),

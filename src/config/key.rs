@@ -5,12 +5,12 @@ use std::fmt;
 use super::FileError;
 use super::field::Field;
 use super::proxies::Proxies;
-use crate::http::extract::{Everybody, Extension, Header};
+use crate::http::extract::{Everybody, Extension, Header, Host};
 use crate::key::Key;
 use crate::request::KeyExtractor;
 
-const EXPECTED: &str =
-    "\"client-addr\", \"peer\", \"header:<name>\", \"user\", \"everybody\" or a list of these";
+const EXPECTED: &str = "\"client-addr\", \"peer\", \"host\", \"header:<name>\", \"user\", \"everybody\" \
+                        or a list of these";
 
 /// Whose request it is, once an outer middleware has found out: the extension that `key = "user"`
 /// in a configuration file reads.
@@ -68,6 +68,7 @@ fn one(field: &Field<'_>, proxies: &Proxies) -> Result<Box<dyn KeyExtractor>, Fi
         "client-addr" => Box::new(proxies.client_addr(field)?),
         "peer" => proxies.peer(),
         "everybody" => Box::new(Everybody),
+        "host" => Box::new(Host),
         "user" => Box::new(Extension::<UserId>::new()),
         text => match text.strip_prefix("header:") {
             Some(name) => Box::new(Header::new(name)),

@@ -93,7 +93,7 @@
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
 //! | `lease` | concurrency: how long a request counts whose server was killed | `"30s"` |
-//! | `key` | whose quota: `"client-addr"`, `"peer"`, `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error |
+//! | `key` | whose quota: `"client-addr"`, `"peer"`, `"host"` (see [`Host`](crate::Host)), `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error |
 //! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"` | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
 //! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |

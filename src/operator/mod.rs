@@ -65,7 +65,7 @@ mod tally;
 /// | `{"unattributed": "10.0.0.1"}` | requests that this trusted proxy sent without saying for whom |
 /// | `{"header": {"name": "x-user", "value": "alice"}}` | [`Header`](crate::Header) |
 /// | `{"user": "alice"}`, `{"user": 7}` | [`Key::user`](crate::Key::user) of a text, of a number; `key = "user"` in a file |
-/// | `{"text": "+49 30 1234567"}`, `{"number": 7}` | a text, a number, as [`Extension`](crate::Extension) reads it, a closure, or [`Limiter::check`] is given it |
+/// | `{"text": "+49 30 1234567"}`, `{"number": 7}` | a text, a number, as [`Extension`](crate::Extension) reads it, a closure, or [`Limiter::check`] is given it; of [`Host`](crate::Host) the host, as `"acme.example.com"` |
 /// | `"missing"` | the bucket that requests without a key share |
 /// | `[…, …]` | several extractors together |
 /// | `{"hash": "9d15…"}` | a [`Subject`](crate::Subject), as logs and stored keys show it |

@@ -108,6 +108,27 @@ async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
 }
 
 #[tokio::test]
+async fn tenants_are_told_apart_by_their_hosts_wherever_these_stand() {
+    let layer = layer(&file("", "host"));
+    let over_http_1 = |host: &str| {
+        let mut request = get("/");
+        let field = host.parse().unwrap();
+        request.headers_mut().insert("host", field);
+        request
+    };
+    let over_http_2 = |host: &str| get(&format!("http://{host}/"));
+    for (request, status) in [
+        (over_http_1("acme.example.com"), 200),
+        (over_http_2("acme.example.com:8080"), 429),
+        (over_http_2("zenith.example.com"), 200),
+        (over_http_1("ZENITH.example.com"), 429),
+    ] {
+        let answered = answers(&layer, request).await.status();
+        assert_eq!(answered, status);
+    }
+}
+
+#[tokio::test]
 async fn clients_are_told_apart_by_the_hops_and_the_prefix_that_the_file_says() {
     let head = "trusted_proxies = [\"0.0.0.0/0\", \"::/0\"]\ntrusted_hops = 2";
     let layer = layer(&file(head, "client-addr"));

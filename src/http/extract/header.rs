@@ -1,5 +1,7 @@
 //! `Header`: the value of a request header as key.
 
+use http::header::HOST;
+
 use crate::error::ConfigError;
 use crate::http::field::{Field, Reading};
 use crate::key::Key;
@@ -35,7 +37,8 @@ pub struct Header {
 impl Header {
     /// The subject stands in this header; its name in any case.
     ///
-    /// A name that no header can have is refused by [`Limiter::new`](crate::Limiter::new).
+    /// A name that no header can have is refused by [`Limiter::new`](crate::Limiter::new), and so is
+    /// `host`, which requests over HTTP/2 have no header of: see [`Host`](crate::Host).
     pub fn new(name: impl AsRef<str>) -> Self {
         let field = Field::new(name.as_ref());
         Self {
@@ -54,7 +57,16 @@ impl KeyExtractor for Header {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        self.field.validate()
+        self.field.validate()?;
+        if self.field.name() == HOST {
+            return Err(ConfigError::malformed(
+                "header",
+                self.field.name(),
+                "over HTTP/2 there is no such header; `Host`, in a file `key = \"host\"`, reads the \
+                 host of either version",
+            ));
+        }
+        Ok(())
     }
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
@@ -99,6 +111,16 @@ mod tests {
         ] {
             assert_eq!(key(values), Err(KeyError::Missing), "{values:?}");
         }
+    }
+
+    #[test]
+    fn the_host_is_no_header() {
+        let refusal = Header::new("Host").validate().unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("header: got \"host\": over HTTP/2"),
+            "{refusal}"
+        );
+        assert!(Header::new("x-forwarded-host").validate().is_ok());
     }
 
     #[test]

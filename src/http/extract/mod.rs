@@ -5,6 +5,7 @@ mod client_addr;
 mod everybody;
 mod extension;
 mod header;
+mod host;
 mod joined;
 mod peer;
 
@@ -14,4 +15,5 @@ pub use self::client_addr::ClientAddr;
 pub use self::everybody::Everybody;
 pub use self::extension::Extension;
 pub use self::header::Header;
+pub use self::host::Host;
 pub use self::peer::{Peer, PeerAddr, PeerNetwork};

@@ -234,9 +234,11 @@ enum Cost {
 #[derive(Deserialize, JsonSchema)]
 struct Route(#[schemars(regex(pattern = r"^([^ ]+ +)?/.*$"))] String);
 
-/// "client-addr", "peer", "user", "everybody" or "header:<name>".
+/// "client-addr", "peer", "host", "user", "everybody" or "header:<name>".
 #[derive(Deserialize, JsonSchema)]
-struct Key(#[schemars(regex(pattern = r"^(client-addr|peer|user|everybody|header:.+)$"))] String);
+struct Key(
+    #[schemars(regex(pattern = r"^(client-addr|peer|host|user|everybody|header:.+)$"))] String,
+);
 
 /// "x-forwarded-for", "forwarded" or "header:<name>".
 #[derive(Deserialize, JsonSchema)]

@@ -1,0 +1,43 @@
+//! `Host`: the host that a request is for.
+
+use crate::key::Key;
+use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
+
+/// The host that a request is for, as [`RequestHead::host`] reads it: the tenant of a service with
+/// a host for each.
+///
+/// The key is the host as a text, in lower case and without the port, so
+/// `limiter.reset("tenant", "acme.example.com")` is about that tenant. A request without a host says
+/// nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
+///
+/// # Clients that choose their subject
+///
+/// Any client can send any host, and with each new one gets a new quota, or uses up the quota of
+/// somebody else. So this is for services that are reached only through a proxy or a router which
+/// checks the host, refuses those that are nobody's, and hands it on (nginx does so with
+/// `proxy_set_header Host $host`); whether this client may use this tenant's quota is for
+/// authentication to say. Anywhere else, limit by address too:
+///
+/// ```
+/// use tower_throttle::{ClientAddr, Host, Limit, MINUTE, Policy};
+///
+/// let policies = [
+///     Policy::new("tenant", Limit::gcra(6_000, MINUTE)).by(Host),
+///     Policy::new("client", Limit::gcra(100, MINUTE))
+///         .by(ClientAddr::x_forwarded_for(["10.0.0.0/8"])?),
+/// ];
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Host;
+
+impl KeyExtractor for Host {
+    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+        let host = request.host().ok_or(KeyError::Missing)?;
+        Ok(Key::from(&*host))
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        is_equal(self, other)
+    }
+}
