@@ -10,14 +10,14 @@ use http::{Request, Response, StatusCode};
 use support::cluster::Cluster;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{
-    DAY, Header, Key, Limit, Limiter, MINUTE, Policy, QuotaLease, RateLimitLayer, RedisStore,
+    DAY, Header, Key, Limit, Limiter, MINUTE, Policy, QuotaLease, RateLimitLayer,
 };
 
 /// Nothing comes back while a test lasts.
 const HOT: Limit = Limit::gcra(1_000, Duration::from_secs(366 * 24 * 60 * 60));
 
 async fn limiter(cluster: &Cluster, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let store = cluster.patient().connect().await.unwrap();
     // Every question is to reach the servers, and on a busy machine an answer may be late.
     let builder = Limiter::builder(store.without_deny_cache()).policies(policies);
     builder.timeout(MINUTE).build().unwrap()

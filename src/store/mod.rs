@@ -55,7 +55,7 @@ pub use redis::{RedisStore, RedisStoreBuilder};
 /// 8. An error means that no decision was taken here; whether the permits were, says its
 ///    [kind](crate::StoreErrorKind). Where one of several servers fails, or there is room for some keys
 ///    only, the decisions about the keys concerned may say so, as the failure modes of their checks have
-///    it, while the others are decided.
+///    it, while the others are decided. A denial that is known stands, whichever servers fail.
 /// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
 ///    behind.
 /// 10. No shadow check changes what becomes of another check, whatever stands under its key: where it

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
     Answer, Check, DAY, Decisions, FailureMode, Key, Limit, Micros, Outcome, PolicyId, RedisStore,
-    Store, StoreError, StoreErrorKind, Subject,
+    RedisStoreBuilder, SECOND, Store, StoreError, StoreErrorKind, Subject,
 };
 
 use crate::load::{Load, taken};
@@ -125,8 +125,12 @@ struct Pair {
 
 impl Pair {
     async fn new() -> Self {
+        Self::of(|cluster| RedisStore::builder(&cluster.url())).await
+    }
+
+    async fn of(store: impl FnOnce(&Cluster) -> RedisStoreBuilder) -> Self {
         let cluster = Cluster::without_full_coverage();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = store(&cluster).connect().await.unwrap();
         // Every question is to reach the servers.
         let store = store.without_deny_cache();
         let mut pair = Self {
@@ -186,7 +190,7 @@ impl Pair {
 
 #[tokio::test]
 async fn a_question_over_two_nodes_takes_all_or_nothing() {
-    let pair = Pair::new().await;
+    let pair = Pair::of(Cluster::patient).await;
     let [one, two] = pair.subjects;
     let patient = |lease| {
         Action::Take(Take {
@@ -273,7 +277,8 @@ async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs()
     let Answer::Pending(answer) = pair.store.ask(&[check(two, true), check(one, false)]) else {
         panic!("Redis takes a trip");
     };
-    let decisions = answer.await.unwrap();
+    let answer = tokio::time::timeout(GENEROUS, answer).await;
+    let decisions = answer.expect("it waits for the other").unwrap();
     let failed = Outcome::FailedOpen(StoreErrorKind::TimedOut);
     assert_eq!(decisions[0].outcome(), failed);
     assert_eq!(decisions[1].outcome(), Outcome::Allowed);
@@ -328,6 +333,30 @@ async fn a_denial_stands_though_what_is_left_elsewhere_is_not_known() {
     assert_eq!(outcomes, [Outcome::Denied, Outcome::NotAsked]);
 }
 
+#[tokio::test]
+async fn so_it_does_while_another_node_hangs_which_is_found_out() {
+    let mut pair = Pair::new().await;
+    pair.on_store_failure = FailureMode::Allow;
+    let [one, two] = pair.subjects;
+    let take = |subject| (subject, Limit::fixed_window(1, DAY), Action::take(1));
+    pair.ask(&[take(one)]).await;
+    let hung = node_of(&pair, two).await;
+    pair.cluster.masters[hung].signal("STOP");
+    // As long as nodes hang before they are left alone, and longer.
+    let started = Instant::now();
+    while started.elapsed() < SECOND {
+        let denied = pair.answer(&[take(one), take(two)]);
+        let denied = tokio::time::timeout(GENEROUS, denied).await;
+        let denied = denied.expect("it waits for the other").unwrap();
+        let outcomes = [denied[0].outcome(), denied[1].outcome()];
+        assert_eq!(outcomes, [Outcome::Denied, Outcome::NotAsked]);
+    }
+    let alone = tokio::time::timeout(GENEROUS, pair.answer(&[take(two)])).await;
+    let error = alone.expect("nobody knows that it hangs").unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    pair.cluster.masters[hung].signal("CONT");
+}
+
 /// As the leases of many requests are renewed together.
 #[tokio::test]
 async fn what_takes_nothing_is_done_wherever_there_is_a_node() {
@@ -356,6 +385,15 @@ async fn what_takes_nothing_is_done_wherever_there_is_a_node() {
     let started = Instant::now();
     while pair.left(one, limit).await != 9 {
         assert!(started.elapsed() < GENEROUS, "never ended");
+    }
+    // Those who give up find out that it hangs; from then on nobody waits for it.
+    let started = Instant::now();
+    let short = Duration::from_millis(100);
+    while tokio::time::timeout(short, pair.answer(&end(leases[0])))
+        .await
+        .is_err()
+    {
+        assert!(started.elapsed() < GENEROUS, "never found out");
     }
     pair.cluster.masters[lost].kill();
     let decisions = pair.ask(&end(leases[1])).await;

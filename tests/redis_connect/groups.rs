@@ -32,7 +32,7 @@ const LIMITS: [[Limit; 3]; 2] = [
 impl Group {
     async fn new() -> Self {
         let cluster = Cluster::start();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
+        let store = cluster.patient().connect().await.unwrap();
         Self {
             cluster,
             // Every question is to reach the servers.

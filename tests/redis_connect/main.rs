@@ -3,6 +3,7 @@
 
 mod cluster;
 mod denied_elsewhere;
+mod far;
 mod groups;
 mod histories;
 mod load;

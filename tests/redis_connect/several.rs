@@ -45,7 +45,7 @@ fn scripts(cluster: &Cluster) -> u64 {
 #[tokio::test]
 async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
     let cluster = Cluster::start();
-    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let store = cluster.patient().connect().await.unwrap();
     let store = store.without_deny_cache();
     for subject in SUBJECTS {
         let before = scripts(&cluster);
@@ -61,7 +61,7 @@ async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
 #[tokio::test]
 async fn what_is_taken_of_one_subject_is_given_back_when_another_is_denied() {
     let cluster = Cluster::start();
-    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let store = cluster.patient().connect().await.unwrap();
     let store = store.without_deny_cache();
     for subjects in SUBJECTS.windows(2) {
         let subjects = [subjects[0], subjects[1]];

@@ -1,5 +1,7 @@
 //! A Redis Cluster of a test's own.
 
+use tower_throttle::{MINUTE, RedisStore, RedisStoreBuilder};
+
 use super::redis::{Server, free_port};
 use super::sentinel::until;
 
@@ -116,6 +118,11 @@ impl Cluster {
             _ => "rediss-cluster",
         };
         format!("{scheme}://127.0.0.1:{}", self.port(0))
+    }
+
+    /// For a store that waits for what all nodes say, however busy the machine is.
+    pub fn patient(&self) -> RedisStoreBuilder {
+        RedisStore::builder(&self.url()).wait_for_other_nodes(MINUTE)
     }
 
     /// Where other nodes find a master.

@@ -1,12 +1,15 @@
 //! `RedisStoreBuilder`: all that can be said of a store beside where its server is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::RedisStore;
 use super::cluster::Cluster;
-use super::connection::{Address, Certificates, Connector, Lane, Masters};
+use super::connection::{Address, Certificates, Connector, Lane, Masters, RESPONSE_TIMEOUT};
 use super::keys::Prefix;
+use super::server::{Server, Servers};
+use super::split::USUAL_WAIT;
 use super::trips::Places;
-use super::{RedisStore, Servers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Clock;
 
@@ -16,6 +19,7 @@ pub struct RedisStoreBuilder {
     source: Source,
     prefix: Option<String>,
     max_in_flight: usize,
+    wait_for_other_nodes: Duration,
     clock: Option<Arc<dyn Clock>>,
     certificates: Certificates,
 }
@@ -40,6 +44,7 @@ impl RedisStoreBuilder {
             source,
             prefix: None,
             max_in_flight: Places::USUAL,
+            wait_for_other_nodes: USUAL_WAIT,
             clock: None,
             certificates: Certificates::default(),
         }
@@ -60,6 +65,15 @@ impl RedisStoreBuilder {
     /// at 50 ms.
     pub fn max_in_flight(mut self, decisions: usize) -> Self {
         self.max_in_flight = decisions;
+        self
+    }
+
+    /// How much longer than it took itself, what is decided about some subjects of a request waits for the
+    /// nodes of a cluster that have the others; 10 ms unless said, 60 s at most. The store does not know by
+    /// when its limiter decides: this fits the 50 ms that a decision has unless said. See
+    /// [Clusters](RedisStore#clusters).
+    pub fn wait_for_other_nodes(mut self, time: Duration) -> Self {
+        self.wait_for_other_nodes = time.min(RESPONSE_TIMEOUT);
         self
     }
 
@@ -127,7 +141,14 @@ impl RedisStoreBuilder {
             }
             Source::Pool(pool) => Servers::One(Lane::new(pool)),
         };
-        Ok(RedisStore::over(servers, prefix, self.clock, places))
+        let server = Server::new(
+            servers,
+            prefix,
+            self.clock,
+            places,
+            self.wait_for_other_nodes,
+        );
+        Ok(RedisStore::over(server))
     }
 }
 

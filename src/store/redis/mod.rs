@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Recovered, Store};
 use crate::error::StoreError;
-use crate::time::Clock;
 
 mod builder;
 mod cluster;
@@ -27,6 +26,7 @@ use connection::{Connector, Lane};
 use keys::Prefix;
 use self_test::SelfTest;
 use server::{Server, Servers};
+use split::USUAL_WAIT;
 use trips::Places;
 
 pub use builder::RedisStoreBuilder;
@@ -77,10 +77,19 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// All checks of one subject are in one slot, and are one script. A request whose policies have
 /// different subjects, as one by address and one for everybody, takes a script for each, in the
-/// order of the policies. When a later one denies, what the earlier ones took is given back; for that
-/// moment, a trip or two, it is missing to others. All others are asked what they say to the same request,
-/// taking nothing, so that the longest wait is told and each [`Penalty`](crate::Penalty) counts what its own
-/// policy denies. What was taken is given back, too, when a node gives no answer, unless its policies
+/// order of the policies, and at last, at once, those of the subjects all of whose policies are in shadow.
+/// When a later one denies, what the earlier ones took is given back; for that moment, a trip or two, it is
+/// missing to others. All others are asked what they say to the same request, taking nothing, so that the
+/// longest wait is told and each [`Penalty`](crate::Penalty) counts what its own policy denies.
+///
+/// A denial waits for those others, and what is enforced for what is in shadow, as long again as it took
+/// itself and 10 ms more, or [what else is said](RedisStoreBuilder::wait_for_other_nodes); then it stands.
+/// Of a subject that was not heard of by then it says [`NotAsked`](crate::Outcome::NotAsked) beside a
+/// denial, and else [`FailedOpen`](crate::Outcome::FailedOpen); its penalties, and what it takes in shadow, may
+/// have counted all the same. A request whose policies are all in shadow has nothing that would wait, and
+/// waits for all of them.
+///
+/// What was taken is given back, too, when a node gives no answer, unless its policies
 /// [let requests pass](crate::FailureMode::Allow) then: the others are enforced all the same. While a slot
 /// moves, requests about it go on, unless they have several policies: scripts do not reach keys of
 /// which some have moved, so those wait until all have, as far as their deadline lets them.
@@ -182,7 +191,8 @@ impl RedisStore {
 
     fn over_connector(connector: Connector) -> Self {
         let servers = Servers::One(Lane::new(connector));
-        Self::over(servers, Prefix::default(), None, Places::default())
+        let (prefix, places) = (Prefix::default(), Places::default());
+        Self::over(Server::new(servers, prefix, None, places, USUAL_WAIT))
     }
 
     /// Asks the server every time, also about a subject that is known to be denied. Of this handle
@@ -214,15 +224,10 @@ impl RedisStore {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
 
-    fn over(
-        servers: Servers,
-        prefix: Prefix,
-        clock: Option<Arc<dyn Clock>>,
-        places: Places,
-    ) -> Self {
+    fn over(server: Server) -> Self {
         Self {
-            denials: Some(Arc::new(Denials::new(clock.clone()))),
-            server: Server::new(servers, prefix, clock, places),
+            denials: Some(Arc::new(Denials::new(server.clock().cloned()))),
+            server,
         }
     }
 

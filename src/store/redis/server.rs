@@ -32,6 +32,7 @@ struct Shared {
     trips_of_packs: SharedTrips<PlainPack>,
     trips_of_several: SharedTrips<PlainSeveral>,
     places: Places,
+    wait_for_others: Duration,
 }
 
 /// Who is asked. Clones share the connections.
@@ -61,6 +62,7 @@ impl Server {
         prefix: Prefix,
         clock: Option<Arc<dyn Clock>>,
         places: Places,
+        wait_for_others: Duration,
     ) -> Self {
         Self(Arc::new(Shared {
             servers,
@@ -70,6 +72,7 @@ impl Server {
             trips_of_packs: SharedTrips::default(),
             trips_of_several: SharedTrips::default(),
             places,
+            wait_for_others,
         }))
     }
 
@@ -87,6 +90,11 @@ impl Server {
 
     pub(super) fn clock(&self) -> Option<&Arc<dyn Clock>> {
         self.0.clock.as_ref()
+    }
+
+    /// How much longer than it took itself, what is decided waits for other nodes.
+    pub(super) fn wait_for_others(&self) -> Duration {
+        self.0.wait_for_others
     }
 
     pub(super) fn trips_of_takes(&self) -> &SharedTrips<Take> {

@@ -3,121 +3,130 @@
 //! when a later one denies.
 //!
 //! A node that fails concerns its own subjects: where their policies let requests pass then, the others
-//! are asked all the same. What takes nothing is done wherever there is a node to do it.
+//! are asked all the same. What holds up nothing is done wherever there is a node to do it. What is decided
+//! waits a while for what is not, and stands.
+
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
+use super::connection::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
 use super::server::Server;
 use crate::decision::{Decision, Decisions};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 mod part;
+mod together;
 
 pub(super) use self::part::{Part, parts};
+use self::together::Together;
 
 type Answer = Result<Decisions, StoreError>;
 
+/// So much longer than it took itself, what is decided waits for the rest unless said: it is still to come by
+/// the deadline that a decision has unless said, whichever nodes hang.
+pub(super) const USUAL_WAIT: Duration = Duration::from_millis(10);
+
 pub(super) async fn ask(server: Server, parts: Vec<Part>) -> Answer {
-    if parts.iter().any(Part::takes) {
+    if parts.iter().any(Part::may_deny) {
         take(server, parts).await
     } else {
         do_each(&server, parts).await
     }
 }
 
-/// Asks one part after the other, those that only count last.
+/// Asks one part after the other, and then at once those that only count.
 async fn take(server: Server, parts: Vec<Part>) -> Answer {
+    let begun = Instant::now();
     let mut taken = Taken {
         server: server.clone(),
         answers: Answers::default(),
     };
-    let mut parts = parts.into_iter();
-    while let Some(part) = parts.next() {
-        if part.is_shadow() {
-            if taken.answers.have_failed() {
-                break;
-            }
-            let answer = part.ask_in_shadow(&server).await;
-            taken.answers.each.push((part, answer));
-            continue;
-        }
+    let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(Part::is_shadow);
+    let mut enforced = enforced.into_iter();
+    while let Some(part) = enforced.next() {
         match part.ask(&server).await {
             Err(error) if !part.may_fail() => return Err(error),
             Ok(answer) if part.denies(&answer) => {
-                let denied = (part, answer);
-                return Ok(ask_others(&server, denied, taken.keep(), parts).await);
+                let others = ask_denied(&server, taken.keep(), enforced.chain(shadows));
+                let mut answers = vec![(part, answer)];
+                let heard = |part: Part, answer: Answer| {
+                    // The denial stands, whatever is left of theirs.
+                    let answer = answer.unwrap_or_else(|_| part.not_asked());
+                    answers.push((part, answer));
+                };
+                others.heard_until(end_of_wait(&server, begun), heard).await;
+                return Ok(in_order(&answers));
             }
             answer => taken.answers.note(part, answer),
         }
     }
+    if !taken.answers.have_failed() {
+        let shadows = ask_at_once(&server, shadows);
+        let heard = |part: Part, answer: Answer| taken.answers.note_shadow(part, answer);
+        shadows
+            .heard_until(end_of_wait(&server, begun), heard)
+            .await;
+    }
     taken.keep().in_order()
 }
 
-/// Gives back what was taken before the denial, and asks all others what they say to a request that is
+/// Until when what is decided by now waits for the rest, whose nodes are about as far away.
+fn end_of_wait(server: &Server, begun: Instant) -> Instant {
+    let now = Instant::now();
+    now + (now - begun) + server.wait_for_others()
+}
+
+/// Gives back what was taken before a denial, and asks all others what they say to a request that is
 /// denied: of those that deny it, too, the longest wait counts, and so do their penalties.
-async fn ask_others(
-    server: &Server,
-    denied: (Part, Decisions),
-    taken: Answers,
-    not_asked: impl Iterator<Item = Part>,
-) -> Decisions {
-    let given_back = taken.each.into_iter().map(|(part, answer)| {
-        Begun::new(part, server, |part, server| async move {
-            part.give_back(&server, &answer).await;
+fn ask_denied(server: &Server, taken: Answers, not_asked: impl Iterator<Item = Part>) -> Together {
+    let mut others = Together::new(server);
+    for (part, answer) in taken.each {
+        let given_back = give_back(server, &part, &answer);
+        others.ask(part, |part, server| async move {
+            if let Some(given_back) = given_back {
+                let _ = given_back.await;
+            }
             part.ask_denied_again(&server, &answer).await
-        })
-    });
-    let not_asked = not_asked.map(|part| {
-        Begun::new(part, server, |part, server| async move {
-            part.ask_denied(&server).await
-        })
-    });
-    let others: Vec<_> = given_back.chain(not_asked).collect();
-    let mut answers = vec![denied];
-    for Begun { part, answer } in others {
-        let answer = match answer.await {
-            Ok(Ok(answer)) => answer,
-            // The denial stands, whatever is left of theirs.
-            _ => part.not_asked(),
-        };
-        answers.push((part, answer));
+        });
     }
-    in_order(&answers)
+    for part in not_asked {
+        others.ask(part, |part, server| async move {
+            part.ask_denied(&server).await
+        });
+    }
+    others
+}
+
+fn ask_at_once(server: &Server, parts: Vec<Part>) -> Together {
+    let mut together = Together::new(server);
+    for part in parts {
+        together.ask(part, |part, server| async move { part.ask(&server).await });
+    }
+    together
 }
 
 /// Does what holds up nothing, everywhere at once.
 async fn do_each(server: &Server, parts: Vec<Part>) -> Answer {
-    let begun = parts.into_iter().map(|part| {
-        Begun::new(part, server, |part, server| async move {
-            part.ask(&server).await
-        })
-    });
-    let begun: Vec<_> = begun.collect();
     let mut answers = Answers::default();
-    for Begun { part, answer } in begun {
-        // Its runtime is being shut down.
-        let gone = |error| Err(StoreError::with_source(StoreErrorKind::Interrupted, error));
-        answers.note(part, answer.await.unwrap_or_else(gone));
-    }
+    let heard = |part: Part, answer: Answer| answers.note(part, answer);
+    // Who asks has a deadline.
+    let end = Instant::now() + RESPONSE_TIMEOUT;
+    ask_at_once(server, parts).heard_until(end, heard).await;
     answers.in_order()
 }
 
-/// A part that is asked, whether its answer is waited for or not.
-struct Begun {
-    part: Part,
-    answer: JoinHandle<Answer>,
-}
-
-impl Begun {
-    fn new<F>(part: Part, server: &Server, ask: impl FnOnce(Part, Server) -> F) -> Self
-    where
-        F: Future<Output = Answer> + Send + 'static,
-    {
-        let answer = tokio::spawn(ask(part.clone(), server.clone()));
-        Self { part, answer }
-    }
+/// Gives back what a part has taken, also when who asked does not wait for it. Of what has not been sent by
+/// the time that an attempt to connect may take, and without a runtime, it lapses.
+fn give_back(server: &Server, part: &Part, answer: &Decisions) -> Option<JoinHandle<()>> {
+    let runtime = Handle::try_current().ok()?;
+    let (server, part, answer) = (server.clone(), part.clone(), answer.clone());
+    Some(runtime.spawn(async move {
+        let _ = timeout(CONNECT_TIMEOUT, part.give_back(&server, &answer)).await;
+    }))
 }
 
 /// What has been answered so far.
@@ -142,6 +151,12 @@ impl Answers {
                 answer
             }
         };
+        self.each.push((part, answer));
+    }
+
+    /// The same, while nothing that goes wrong concerns anybody else.
+    fn note_shadow(&mut self, part: Part, answer: Answer) {
+        let answer = answer.unwrap_or_else(|error| part.failed(error.kind()));
         self.each.push((part, answer));
     }
 
@@ -173,13 +188,8 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // Without a runtime it lapses.
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
         for (part, answer) in self.keep().each {
-            let server = self.server.clone();
-            runtime.spawn(async move { part.give_back(&server, &answer).await });
+            give_back(&self.server, &part, &answer);
         }
     }
 }

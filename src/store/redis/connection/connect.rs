@@ -18,7 +18,7 @@ use crate::store::redis::error::of_connecting;
 
 /// How long a connection attempt may take; far longer than a decision, which does not wait for it
 /// beyond its own deadline.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(in crate::store::redis) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between the beginnings of two attempts: a server that is down, or refuses, has at most two a
 /// second of each process.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ mod sentinel;
 mod tls;
 
 pub(super) use address::Address;
-pub(super) use connect::{Connector, RESPONSE_TIMEOUT, pause};
+pub(super) use connect::{CONNECT_TIMEOUT, Connector, RESPONSE_TIMEOUT, pause};
 pub(super) use held::LONGEST_SILENCE;
 pub(super) use lane::{Failed, Lane};
 pub(super) use sentinel::Masters;

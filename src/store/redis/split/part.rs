@@ -1,7 +1,5 @@
 //! `Part`: the checks of one subject of a question, which one script can answer.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
 
 use super::super::server::Server;
@@ -13,9 +11,6 @@ use crate::store::owned::{OwnedCheck, question};
 use crate::store::{Check, FailureMode};
 use crate::time::Micros;
 
-/// How long a part that only counts may take: what is enforced is decided by then, and waits for it.
-const SHADOW_PATIENCE: Duration = Duration::from_millis(10);
-
 /// The checks of one subject, and where they stand in the question.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Part {
@@ -24,8 +19,7 @@ pub(in crate::store::redis) struct Part {
     checks: SmallVec<[OwnedCheck; 2]>,
 }
 
-/// The parts of a question, in the order in which they are asked: those that only count come last,
-/// as they are carried out only when all others fit.
+/// The parts of a question, in the order of its checks.
 pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (position, check) in checks.iter().enumerate() {
@@ -41,7 +35,6 @@ pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
         parts[at].positions.push(position);
         parts[at].checks.push(with_receipt(check));
     }
-    parts.sort_by_key(Part::is_shadow);
     parts
 }
 
@@ -59,14 +52,15 @@ fn with_receipt(check: &Check<'_>) -> OwnedCheck {
 }
 
 impl Part {
+    /// Whether it only counts, and so is carried out only when all others fit.
     pub(super) fn is_shadow(&self) -> bool {
         self.checks.iter().all(|check| check.is_shadow)
     }
 
-    /// Whether it asks for permits, or looks.
-    pub(super) fn takes(&self) -> bool {
-        let mut checks = self.checks.iter();
-        checks.any(|check| matches!(check.action, Action::Take(_)))
+    /// Whether something enforced asks for permits, or looks.
+    pub(super) fn may_deny(&self) -> bool {
+        let mut enforced = self.checks.iter().filter(|check| !check.is_shadow);
+        enforced.any(|check| matches!(check.action, Action::Take(_)))
     }
 
     /// Whether something enforced does not fit.
@@ -104,31 +98,10 @@ impl Part {
         }
     }
 
-    /// The same, while nothing that goes wrong concerns anybody else.
-    pub(super) async fn ask_in_shadow(&self, server: &Server) -> Decisions {
-        self.in_shadow(self.ask(server)).await
-    }
-
-    async fn in_shadow(
-        &self,
-        answer: impl Future<Output = Result<Decisions, StoreError>>,
-    ) -> Decisions {
-        match tokio::time::timeout(SHADOW_PATIENCE, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => self.failed(error.kind()),
-            Err(_elapsed) => self.failed(StoreErrorKind::TimedOut),
-        }
-    }
-
     /// What it says to the request that another part denies: nothing is taken, but its penalties count what
     /// it denies, too.
     pub(super) async fn ask_denied(&self, server: &Server) -> Result<Decisions, StoreError> {
-        let checks = question(&self.checks);
-        let answer = server.ask_denied(&checks);
-        if self.is_shadow() {
-            return Ok(self.in_shadow(answer).await);
-        }
-        answer.await
+        server.ask_denied(&question(&self.checks)).await
     }
 
     /// The same of a part that was asked already. So its penalties have counted: what they said stands.

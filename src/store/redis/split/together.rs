@@ -1,0 +1,60 @@
+//! `Together`: parts that are asked at once.
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Answer, Part};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::server::Server;
+
+/// Parts that are asked at once, each by a task of its own. Dropped, it gives up those that have not
+/// answered: the question is over, and nodes are known to be silent by what is given up.
+pub(super) struct Together {
+    server: Server,
+    /// Those that have not been heard of.
+    parts: Vec<Option<Part>>,
+    under_way: JoinSet<(usize, Answer)>,
+}
+
+impl Together {
+    pub(super) fn new(server: &Server) -> Self {
+        Self {
+            server: server.clone(),
+            parts: Vec::new(),
+            under_way: JoinSet::new(),
+        }
+    }
+
+    pub(super) fn ask<F>(&mut self, part: Part, ask: impl FnOnce(Part, Server) -> F)
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let position = self.parts.len();
+        let answer = ask(part.clone(), self.server.clone());
+        self.parts.push(Some(part));
+        self.under_way
+            .spawn(async move { (position, answer.await) });
+    }
+
+    /// Tells each answer as it comes, and at last who has given none by then.
+    pub(super) async fn heard_until(mut self, end: Instant, mut tell: impl FnMut(Part, Answer)) {
+        let all = async {
+            while let Some(one) = self.under_way.join_next().await {
+                let Ok((position, answer)) = one else {
+                    continue;
+                };
+                if let Some(part) = self.parts[position].take() {
+                    tell(part, answer);
+                }
+            }
+        };
+        let why = match timeout_at(end, all).await {
+            // Its task is gone: its runtime is being shut down.
+            Ok(()) => StoreErrorKind::Interrupted,
+            Err(_elapsed) => StoreErrorKind::TimedOut,
+        };
+        for part in self.parts.into_iter().flatten() {
+            tell(part, Err(StoreError::new(why)));
+        }
+    }
+}
