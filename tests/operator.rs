@@ -15,9 +15,9 @@ use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use support::redis::{Server as Redis, free_port};
 use tower_throttle::{
-    AccessList, ClientAddr, Everybody, Extension, FailureMode, HOUR, Header, Key, KeyExtractor,
-    Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Peer, PeerAddr, Penalty, Policy,
-    QuotaLease, RateLimitLayer, RedisStore, RequestHead, Rules, TopDenied,
+    AccessList, ClientAddr, DAY, Everybody, Extension, FailureMode, HOUR, Header, Key,
+    KeyExtractor, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Peer, PeerAddr, Penalty,
+    Policy, QuotaLease, RateLimitLayer, RedisStore, RequestHead, Rules, TopDenied,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -106,7 +106,7 @@ fn unreachable() -> RedisStore {
 #[tokio::test]
 async fn the_state_tells_policies_in_words_and_what_they_decided() {
     let site = Site::of([
-        Policy::new("api", Limit::gcra(100, MINUTE).burst(1)).by(Header::new("x-user")),
+        Policy::new("api", Limit::gcra(100, DAY).burst(1)).by(Header::new("x-user")),
         Policy::new("beta", Limit::sliding_log(1, HOUR)).mode(Mode::Shadow),
     ])
     .await;
@@ -122,10 +122,7 @@ async fn the_state_tells_policies_in_words_and_what_they_decided() {
         ["name", "algorithm", "limit", "mode"].map(|field| policy[field].as_str().unwrap())
     };
     assert_eq!(policies.len(), 2);
-    assert_eq!(
-        words(0),
-        ["api", "gcra", "100 in 1 min, burst 1", "enforce"]
-    );
+    assert_eq!(words(0), ["api", "gcra", "100 in 1 d, burst 1", "enforce"]);
     assert_eq!(words(1), ["beta", "sliding_log", "1 in any 1 h", "shadow"]);
     let decided = |of: &Value| {
         let counts = of["decisions"].as_object().unwrap().iter();

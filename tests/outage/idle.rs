@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_throttle::{
-    BreakerState, FailureMode, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND,
-};
+use tower_throttle::{BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStore, SECOND};
 
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
@@ -19,7 +17,8 @@ fn from_pool(url: &str) -> RedisStore {
 }
 
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
-    let policy = Policy::new("api", Limit::gcra(1_000, MINUTE)).on_store_failure(FailureMode::Deny);
+    // No permit comes back within a minute, however long the reconnects take.
+    let policy = Policy::new("api", Limit::gcra(1_000, DAY)).on_store_failure(FailureMode::Deny);
     let limiter = Limiter::builder(store).policy(policy);
     limiter.timeout(timeout).build().unwrap()
 }
