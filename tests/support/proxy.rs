@@ -12,8 +12,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 mod commands;
+mod replies;
 
 use commands::Commands;
+use replies::{Forgeries, Replies};
 
 /// What it does with what comes, from now on, on all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +30,7 @@ pub enum Way {
     DropReplies,
     /// When the server replies, so that it has carried the request out, the connection is cut.
     CutReplies,
-    /// Each reply is these bytes.
+    /// What is asked from now on is carried out, and each reply to it is these bytes.
     Garble(&'static [u8]),
     /// The reply ends within, and so does the connection.
     Truncate,
@@ -193,13 +195,14 @@ impl Shared {
         }
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        let (forged, replies) = mpsc::unbounded_channel();
+        let (told, pieces) = mpsc::unbounded_channel();
+        let forgeries = Forgeries::default();
         // Whichever ends first ends the connection.
         tokio::select! {
             _ = cut.changed() => {}
-            () = self.requests(from_client, to_server, &forged) => {}
-            () = self.replies(from_server, &forged) => {}
-            () = write(to_client, replies) => {}
+            () = self.requests(from_client, to_server, &forgeries) => {}
+            () = self.replies(from_server, &forgeries, &told) => {}
+            () = write(to_client, pieces) => {}
         }
     }
 
@@ -207,7 +210,7 @@ impl Shared {
         &self,
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
-        replies: &mpsc::UnboundedSender<(Instant, Vec<u8>)>,
+        forgeries: &Forgeries,
     ) {
         let mut commands = Commands::default();
         let mut is_torn = false;
@@ -218,32 +221,33 @@ impl Shared {
                 continue;
             }
             let count = commands.count(&bytes);
+            let forgery = match way {
+                Way::Garble(forgery) => Some(forgery),
+                _ => None,
+            };
+            forgeries.expect(count, forgery);
             if to.write_all(&bytes).await.is_err() {
                 return;
             }
             self.commands.fetch_add(count, Ordering::Relaxed);
-            if let Way::Garble(forged) = way {
-                for _ in 0..count {
-                    let _ = replies.send((Instant::now(), forged.to_vec()));
-                }
-            }
         }
     }
 
     async fn replies(
         &self,
         mut from: OwnedReadHalf,
+        forgeries: &Forgeries,
         to: &mpsc::UnboundedSender<(Instant, Vec<u8>)>,
     ) {
+        let mut stream = Replies::default();
         let mut is_torn = false;
         while let Some(bytes) = read(&mut from).await {
             let now = Instant::now();
             let way = *self.way.borrow();
             is_torn |= matches!(way, Way::Blackhole | Way::DropReplies);
-            let (due, bytes) = match way {
+            let due = match way {
                 _ if is_torn => continue,
-                Way::Delay(by) => (now + by, bytes),
-                Way::Garble(_) => continue,
+                Way::Delay(by) => now + by,
                 Way::CutReplies => return,
                 Way::Truncate => {
                     // Half of a reply that is announced as longer than this.
@@ -251,9 +255,9 @@ impl Shared {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     return;
                 }
-                _ => (now, bytes),
+                _ => now,
             };
-            let _ = to.send((due, bytes));
+            let _ = to.send((due, forgeries.forge(&mut stream, &bytes)));
         }
     }
 }
