@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tower_throttle::{
-    Limit, Limiter, MINUTE, MemoryStore, Policy, RequestHead, SECOND, per_minute,
+    HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy, RequestHead, SECOND, per_minute,
 };
 
 use super::{alice, is_unauthorized, rows, stated, status};
@@ -23,6 +23,7 @@ on_every_store! {
     an_estimate_that_was_right_is_settled_without_a_trip
     what_many_have_cost_at_the_same_time_adds_up
     each_policy_settles_its_own_cost
+    what_a_penalty_answers_settles_no_policy_behind_it
 }
 
 async fn failures_are_counted_and_successes_given_back(bench: &Bench) {
@@ -181,6 +182,20 @@ async fn each_policy_settles_its_own_cost(bench: &Bench) {
             looked.remaining() == left
         })
         .await;
+    }
+}
+
+async fn what_a_penalty_answers_settles_no_policy_behind_it(bench: &Bench) {
+    for (name, limit) in in_time(3, HOUR) {
+        let first = Policy::new("first", Limit::fixed_window(100, HOUR)).by(alice);
+        let first = first.penalty(Penalty::after(50, MINUTE, HOUR));
+        let login = Policy::new(name, limit).by(alice).count_if(is_unauthorized);
+        let limiter = bench.limiter([first, login]);
+        let url = Service::open().behind(limiter.clone()).await;
+        for _ in 0..3 {
+            assert_eq!(status(format!("{url}/200/0")).await, 200, "{name}");
+            eventually(&limiter, name, "alice", |looked| looked.remaining() == 3).await;
+        }
     }
 }
 
