@@ -4,8 +4,8 @@
 use futures_util::future::join3;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, Decisions, FailureMode, Key, Limit, MINUTE, PolicyId, SECOND, StoreErrorKind,
-    Subject,
+    Answer, Check, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, PolicyId, SECOND,
+    StoreErrorKind, Subject,
 };
 
 use crate::expiry::key_expires_in;
@@ -22,6 +22,8 @@ enum By {
     Alone,
     /// While two others are under way, which is as many as may be.
     Together,
+    /// With a policy that is in no group, so that another key is read and written, too.
+    Beside,
 }
 
 /// So many that their names and the map have every form there is.
@@ -69,17 +71,21 @@ async fn take_under(
     by: By,
     permits: u32,
 ) -> Result<Vec<u32>, StoreErrorKind> {
-    let ask = |key, action| ask(bench, key, policies, limit, action);
+    let ask_of = |key, action| ask(bench, key, policies, limit, action);
     let decisions = match by {
-        By::Everything => ask("alice", Action::take(permits)).await,
-        By::Alone => ask("alice", Action::spend(permits)).await,
+        By::Everything => ask_of("alice", Action::take(permits)).await,
+        By::Alone => ask_of("alice", Action::spend(permits)).await,
         By::Together => {
-            let [one, other] = ["bob", "carol"].map(|key| ask(key, Action::spend(1)));
-            let alice = ask("alice", Action::spend(permits));
+            let [one, other] = ["bob", "carol"].map(|key| ask_of(key, Action::spend(1)));
+            let alice = ask_of("alice", Action::spend(permits));
             let reads = bench.server().calls("mget");
             let (_, _, alice) = join3(one, other, alice).await;
             assert_eq!(bench.server().calls("mget") - reads, 1);
             alice
+        }
+        By::Beside => {
+            let all = [policies, &[PolicyId::new("beside")]].concat();
+            ask(bench, "alice", &all, limit, Action::spend(permits)).await
         }
     };
     let remaining = |decisions: Decisions| {
@@ -105,6 +111,26 @@ async fn each_reads_what_the_others_wrote() {
             let until = MINUTE * (before as u32 + 1);
             assert!(key_expires_in(&bench, &group_key(), until), "{by:?}");
         }
+    }
+}
+
+/// What had expired by the wrong clock, and is still in force by the right one, is kept by whichever script
+/// writes the key in between.
+#[tokio::test]
+async fn a_clock_that_ran_ahead_and_is_corrected_frees_no_capacity() {
+    let [short, long] = ["short", "long"].map(|name| [grouped(name)]);
+    let minute = Limit::gcra(1, MINUTE);
+    let hour = Limit::gcra(3, HOUR);
+    for by in [By::Everything, By::Alone, By::Together, By::Beside] {
+        let bench = Bench::redis().await;
+        take_under(&bench, &short, minute, by, 1).await.unwrap();
+        take_under(&bench, &long, hour, by, 1).await.unwrap();
+        bench.advance(90 * SECOND);
+        let found = take_under(&bench, &long, hour, by, 1).await.unwrap();
+        assert_eq!(found[0], 1, "{by:?}");
+        bench.clock.step_back(80 * SECOND);
+        let again = ask(&bench, "alice", &short, minute, Action::take(1)).await;
+        assert!(!again.unwrap()[0].is_allowed(), "{by:?}");
     }
 }
 
