@@ -18,6 +18,7 @@ mod fleet;
 mod giving_back;
 mod history;
 mod limits;
+mod pauses;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 

@@ -1,0 +1,61 @@
+//! A batch that was denied or lost is not asked for again at once: else each question would take two trips.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::advance;
+
+use super::fleet::{DEADLINE, Fleet, Subject, ask, settle};
+use super::{Leased, MILLISECOND, QuotaLease};
+use crate::algorithm::Action;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::limit::Limit;
+use crate::store::{Answer, Check, Store};
+use crate::time::HOUR;
+
+/// Asks so often for a permit, once a millisecond; how often there was one.
+async fn ask_often<S: Store>(process: &Leased<S>, subject: &Subject, times: u32) -> u32 {
+    let mut allowed = 0;
+    for _ in 0..times {
+        let answer = ask(process, subject, Action::take(1)).await;
+        allowed += u32::from(answer.is_ok_and(|decision| decision.is_allowed()));
+        settle().await;
+        advance(MILLISECOND).await;
+    }
+    allowed
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_denied_takes_hardly_more_trips_than_without_batches() {
+    let (process, way) = Fleet::new().process();
+    let subject = Subject::under(Limit::fixed_window(500, HOUR), Some(QuotaLease::new()));
+    assert_eq!(ask_often(&process, &subject, 1_000).await, 500);
+    way.asked();
+    assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
+    let asked = way.asked().len();
+    assert!((1_000..=1_100).contains(&asked), "{asked}");
+}
+
+/// A store that fails, and counts the batches that it was asked for.
+struct Failing(Arc<AtomicUsize>);
+
+impl Store for Failing {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        if checks.iter().any(|check| check.action != Action::take(1)) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+        let failed = StoreError::new(StoreErrorKind::Unreachable);
+        Answer::Pending(Box::pin(std::future::ready(Err(failed))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_hardly_asked_for_batches() {
+    let batches = Arc::new(AtomicUsize::new(0));
+    let failing = Failing(Arc::clone(&batches));
+    let process = Leased::with_clock(failing, DEADLINE, Fleet::new().clock);
+    let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
+    assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
+    let batches = batches.load(Ordering::SeqCst);
+    assert!((1..=100).contains(&batches), "{batches}");
+}
