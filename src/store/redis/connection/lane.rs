@@ -21,6 +21,8 @@ use crate::store::redis::script::Scripted;
 mod doubt;
 mod failed;
 mod recovery;
+#[cfg(test)]
+mod tests;
 
 use doubt::Doubt;
 pub(in crate::store::redis) use failed::Failed;

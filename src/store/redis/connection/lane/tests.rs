@@ -1,0 +1,45 @@
+use std::error::Error;
+use std::time::Duration;
+
+use redis::IntoConnectionInfo;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::self_test::SelfTest;
+
+/// Whether a question is refused because the node has gone silent, before anybody waits for it.
+async fn is_refused(lane: &Lane) -> bool {
+    let question = SelfTest::of_server(&Prefix::default());
+    let asked = lane.ask(&question, false);
+    let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
+    answer.is_ok_and(|answer| {
+        let error = answer.map_err(StoreError::from).unwrap_err();
+        let source = error.source().map(ToString::to_string);
+        source.is_some_and(|source| source.contains("gone silent"))
+    })
+}
+
+/// Nobody is left who would hear it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_for_ever() {
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = hung.local_addr().unwrap();
+    let server = format!("redis://{address}").into_connection_info().unwrap();
+    let lane = Lane::to_node(Connector::to(server).unwrap());
+    let mut refused = 0;
+    for _ in 0..1_000 {
+        refused += u32::from(is_refused(&lane).await);
+    }
+    assert!(refused > 0, "waited for each time");
+    // Nobody listens, so that all attempts fail at once.
+    drop(hung);
+    for _ in 0..100 {
+        // Longer than it is listened to, and longer than attempts take that were begun before.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        if !is_refused(&lane).await {
+            return;
+        }
+    }
+    panic!("refused for ever");
+}
