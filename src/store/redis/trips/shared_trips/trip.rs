@@ -39,8 +39,7 @@ impl<Q: Sharing> Trip<Q> {
     async fn run(mut self, going: Going<Q>) {
         let mut next = Some(going);
         let mut untold = Vec::new();
-        // Another runtime goes on only as long as somebody blocks on it, which may be one of these.
-        let goes_on = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        let here = Handle::current();
         while let Some(going) = next {
             let told = self.ask(going, std::mem::take(&mut untold)).await;
             let mut others = self.arrive();
@@ -59,12 +58,17 @@ impl<Q: Sharing> Trip<Q> {
                 let_others_run().await;
             }
             let mut departing = self.end();
-            let going_on = goes_on.then(|| departing.next()).flatten();
-            next = going_on.map(|(trip, going)| {
-                self = trip;
-                going
-            });
-            departing.for_each(|(trip, going)| trip.spawn(going));
+            next = match departing.next() {
+                Some((trip, going)) if going.goes_on(&here) => {
+                    self = trip;
+                    Some(going)
+                }
+                elsewhere => {
+                    elsewhere.into_iter().for_each(spawn);
+                    None
+                }
+            };
+            departing.for_each(spawn);
         }
         tell(untold);
     }
@@ -111,7 +115,8 @@ impl<Q: Sharing> Trip<Q> {
     /// Goes with these, on the runtime of one who waits: the caller's may not go on. Where nobody waits it ends
     /// here.
     fn spawn(self, going: Going<Q>) {
-        if let Some(runtime) = going.runtime() {
+        let runtime = going.runtimes().next().cloned();
+        if let Some(runtime) = runtime {
             runtime.spawn(self.run(going));
         }
     }
@@ -119,7 +124,11 @@ impl<Q: Sharing> Trip<Q> {
 
 /// Has all of them go.
 pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop: u128, next: Departing<Q>) {
-    departing(server, stop, next).for_each(|(trip, going)| trip.spawn(going));
+    departing(server, stop, next).for_each(spawn);
+}
+
+fn spawn<Q: Sharing>((trip, going): (Trip<Q>, Going<Q>)) {
+    trip.spawn(going);
 }
 
 fn departing<Q: Sharing>(
@@ -170,7 +179,7 @@ fn to_be_told<Q: Sharing>(
 
 impl<Q: Sharing> Drop for Trip<Q> {
     fn drop(&mut self) {
-        self.end().for_each(|(trip, going)| trip.spawn(going));
+        self.end().for_each(spawn);
     }
 }
 
@@ -179,9 +188,17 @@ impl<Q: Sharing> Drop for Trip<Q> {
 struct Going<Q: Sharing>(Vec<Waiting<Q>>);
 
 impl<Q: Sharing> Going<Q> {
-    fn runtime(&self) -> Option<Handle> {
-        let mut waiting = self.0.iter().filter(|waiting| !waiting.told.is_closed());
-        waiting.find_map(|waiting| waiting.runtime.clone())
+    /// The runtimes of those who have not given up.
+    fn runtimes(&self) -> impl Iterator<Item = &Handle> {
+        let waiting = self.0.iter().filter(|waiting| !waiting.told.is_closed());
+        waiting.filter_map(|waiting| waiting.runtime.as_ref())
+    }
+
+    /// Whether this runtime goes on until the trip is over. One without threads of its own goes on only while
+    /// somebody blocks on it.
+    fn goes_on(&self, runtime: &Handle) -> bool {
+        runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+            || self.runtimes().any(|other| other.id() == runtime.id())
     }
 
     fn begin(mut self) -> Vec<Waiting<Q>> {
