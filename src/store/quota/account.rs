@@ -40,7 +40,7 @@ pub(super) struct Spent {
     pub(super) returned: Returned,
 }
 
-/// What is to be given back.
+/// What an account gives back, in this order.
 pub(super) type Returned = SmallVec<[OwnedCheck; 2]>;
 
 impl Account {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::account::{Account, LetGo, Returned};
+use super::giving_back::if_any;
 use super::shared::Shared;
 use crate::algorithm::Action;
 use crate::store::{Check, Store};
@@ -20,7 +21,7 @@ impl<S: Store> Change<S> {
     pub(super) fn begin(
         shared: &Arc<Shared<S>>,
         check: &Check<'_>,
-        returned: &mut Returned,
+        returned: &mut Vec<Returned>,
     ) -> Option<Self> {
         let how = match check.action {
             Action::Reset => LetGo::Forget,
@@ -29,7 +30,8 @@ impl<S: Store> Change<S> {
         };
         let key = check.fingerprint();
         let begin = |account: &mut Account| account.begin_change(how);
-        returned.extend(shared.table.find(key, begin).unwrap_or_default());
+        let of_account = shared.table.find(key, begin);
+        returned.extend(of_account.and_then(if_any));
         Some(Self {
             shared: Arc::clone(shared),
             key,

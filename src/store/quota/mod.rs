@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use self::account::{Account, Returned, Spent};
+use self::account::{Account, Spent};
 use self::change::Change;
 use self::shared::Shared;
 use super::{Answer, Check, Recovered, Store};
@@ -18,6 +18,7 @@ mod account;
 mod batch;
 mod change;
 mod demand;
+mod giving_back;
 mod latency;
 mod lease;
 mod refill;
@@ -83,7 +84,7 @@ impl<S: Store> Leased<S> {
     fn hand_on(&self, checks: &[Check<'_>]) -> Answer {
         let shared = &self.0;
         let is_leased = |check: &&Check<'_>| check.policy.quota_lease().is_some();
-        let mut returned = Returned::new();
+        let mut returned = Vec::new();
         let begin = |check| Change::begin(shared, check, &mut returned);
         let changes: SmallVec<[Change<S>; 1]> =
             checks.iter().filter(is_leased).filter_map(begin).collect();

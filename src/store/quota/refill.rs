@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::account::Account;
+use super::account::{Account, Returned};
 use super::shared::Shared;
 use super::supply::Refill;
 use crate::algorithm::Action;
@@ -92,7 +92,8 @@ impl<S: Store> Trip<S> {
             permits: self.refill.permits,
             receipt: decision.receipt,
         };
-        self.shared.give_back([self.check.with_action(back)]);
+        let back = self.check.with_action(back);
+        self.shared.give_back(Returned::from_iter([back]));
     }
 }
 

@@ -1,15 +1,12 @@
-//! `Shared`: the batches of a process, and how they are given back.
+//! `Shared`: the batches of a process, and who looks after them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
-use super::account::Returned;
+use super::giving_back::if_any;
 use super::table::Table;
-use crate::store::owned::{OwnedCheck, of_each, question};
-use crate::store::{Answer, Check, PendingAnswer, Store};
+use crate::store::Store;
 use crate::time::Clock;
 
 /// How often it is looked after batches while there are any.
@@ -36,47 +33,6 @@ impl<S: Store> Shared<S> {
         }
     }
 
-    /// Gives permits back, without waiting for the answers.
-    pub(super) fn give_back(&self, returned: impl IntoIterator<Item = OwnedCheck>) {
-        let trips = self.trips(returned);
-        if trips.is_empty() {
-            return;
-        }
-        // Outside of any runtime they come back with time.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(each(trips, self.deadline));
-        }
-    }
-
-    /// Gives permits back before something is asked that has to find them there.
-    pub(super) fn ask_after(
-        this: &Arc<Self>,
-        returned: Returned,
-        checks: &[Check<'_>],
-    ) -> PendingAnswer {
-        let (shared, trips) = (Arc::clone(this), this.trips(returned));
-        let checks = of_each(checks, OwnedCheck::of);
-        Box::pin(async move {
-            each(trips, shared.deadline).await;
-            match shared.inner.ask(&question(&checks)) {
-                Answer::Ready(answer) => answer,
-                Answer::Pending(answer) => answer.await,
-            }
-        })
-    }
-
-    /// What gives permits back.
-    fn trips(&self, returned: impl IntoIterator<Item = OwnedCheck>) -> Vec<PendingAnswer> {
-        let asked =
-            returned
-                .into_iter()
-                .filter_map(|owned| match self.inner.ask(&[owned.check()]) {
-                    Answer::Pending(answer) => Some(answer),
-                    Answer::Ready(_) => None,
-                });
-        asked.collect()
-    }
-
     /// Sees to it that somebody looks after the batches, for as long as there are any. Called on a
     /// runtime with time.
     pub(super) fn look_after(this: &Arc<Self>) {
@@ -92,32 +48,23 @@ impl<S: Store> Shared<S> {
     /// Gives back what is too old or not asked for any more; whether anything is left.
     pub(super) fn tidy(&self) -> bool {
         let now = self.clock.now();
-        let (mut returned, mut is_in_use) = (Returned::new(), false);
+        let (mut returned, mut is_in_use) = (Vec::new(), false);
         self.table.each(|account| {
-            returned.extend(account.tidy(now));
+            returned.extend(if_any(account.tidy(now)));
             is_in_use |= account.is_in_use();
         });
-        self.give_back(returned);
+        self.give_back_all(returned);
         is_in_use
-    }
-}
-
-/// One after the other: of a limit that keeps a debt, what was taken before is given back only after what
-/// was taken behind it. A store that does not answer is left alone.
-async fn each(trips: Vec<PendingAnswer>, deadline: Duration) {
-    for trip in trips {
-        if !matches!(tokio::time::timeout(deadline, trip).await, Ok(Ok(_))) {
-            return;
-        }
     }
 }
 
 /// Asks the store for nothing but what is left, so that it can be had at once by who is left.
 impl<S: Store> Drop for Shared<S> {
     fn drop(&mut self) {
-        let mut returned = Returned::new();
-        self.table.each(|account| returned.extend(account.close()));
-        self.give_back(returned);
+        let mut returned = Vec::new();
+        self.table
+            .each(|account| returned.extend(if_any(account.close())));
+        self.give_back_all(returned);
     }
 }
 

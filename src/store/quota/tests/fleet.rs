@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::limit::Limit;
 use crate::store::memory::MemoryStore;
 use crate::store::owned::OwnedCheck;
@@ -55,6 +55,7 @@ impl Fleet {
             back: Mutex::new(Duration::ZERO),
             is_cut: AtomicBool::new(false),
             fails: AtomicBool::new(false),
+            keeps: Mutex::default(),
             trips: AtomicUsize::new(0),
             asked: Mutex::default(),
         });
@@ -79,6 +80,8 @@ pub(super) struct Way {
     /// No question arrives, and none is answered.
     pub(super) is_cut: AtomicBool,
     pub(super) fails: AtomicBool,
+    /// Of this one nothing can be given back.
+    keeps: Mutex<Option<key::Subject>>,
     trips: AtomicUsize,
     asked: Mutex<Vec<Action>>,
 }
@@ -86,6 +89,15 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn trips(&self) -> usize {
         self.trips.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn keep(&self, subject: &Subject) {
+        *self.keeps.lock().unwrap() = Some(subject.check(Action::look()).subject);
+    }
+
+    fn keeps(&self, check: &Check<'_>) -> bool {
+        let is_kept = *self.keeps.lock().unwrap() == Some(check.subject);
+        is_kept && matches!(check.action, Action::Cancel { .. })
     }
 
     /// What has arrived since the last time.
@@ -113,6 +125,9 @@ impl Store for Arc<Way> {
             let actions = checks.iter().map(|check| check.action);
             way.asked.lock().unwrap().extend(actions);
             let checks: Vec<Check<'_>> = checks.iter().map(OwnedCheck::check).collect();
+            if checks.iter().any(|check| way.keeps(check)) {
+                return Err(StoreError::new(StoreErrorKind::Interrupted));
+            }
             let answer = way.fleet.memory.decide(&checks);
             if !back.is_zero() {
                 sleep(back).await;

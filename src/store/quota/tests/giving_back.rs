@@ -10,7 +10,8 @@ use super::{MILLISECOND, hot, warm_up};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::Limit;
-use crate::store::quota::QuotaLease;
+use crate::store::Store;
+use crate::store::quota::{Leased, QuotaLease};
 use crate::time::{MINUTE, SECOND};
 
 #[tokio::test(start_paused = true)]
@@ -50,6 +51,51 @@ async fn what_is_left_is_given_back_when_the_limiter_ends() {
     drop(process);
     settle().await;
     assert_eq!(fleet.look(&subject).remaining(), 9_500);
+}
+
+/// Subjects of which a process holds permits, and what it has used of each.
+async fn many_held<S: Store>(process: &Leased<S>) -> (Vec<Subject>, u32) {
+    let one = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let subjects: Vec<_> = (0..64).map(|number| one.numbered(number)).collect();
+    for _ in 0..40 {
+        for subject in &subjects {
+            ask(process, subject, Action::take(1)).await.unwrap();
+        }
+        settle().await;
+        advance(MILLISECOND).await;
+    }
+    (subjects, 40)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_given_back_keeps_nothing_of_other_subjects() {
+    for is_dropped in [false, true] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let (subjects, used) = many_held(&process).await;
+        let kept = &subjects[7];
+        way.keep(kept);
+        let process = (!is_dropped).then_some(process);
+        tokio::time::sleep(SECOND).await;
+        for (number, subject) in subjects.iter().enumerate() {
+            let missing = 10_000 - used - fleet.look(subject).remaining();
+            assert_eq!(missing > 0, number == 7, "{number}: {missing}");
+        }
+        drop(process);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_many_subjects_have_is_given_back_beside_each_other() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let (subjects, used) = many_held(&process).await;
+    *way.there.lock().unwrap() = DEADLINE / 2;
+    drop(process);
+    tokio::time::sleep(5 * DEADLINE / 2).await;
+    for subject in &subjects {
+        assert_eq!(fleet.look(subject).remaining(), 10_000 - used);
+    }
 }
 
 /// Those of a process that was killed are as good as used.

@@ -1,0 +1,94 @@
+//! How permits are given back: each account's in their order, those of several accounts beside each
+//! other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use super::account::Returned;
+use super::shared::Shared;
+use crate::store::owned::{OwnedCheck, of_each, question};
+use crate::store::{Answer, Check, PendingAnswer, Store};
+
+/// So many accounts give back at once: enough that thousands have done so within a second, and few beside
+/// the questions of requests.
+const MOST_AT_ONCE: usize = 16;
+
+/// What gives back an account's permits, in this order.
+type Trips = Vec<PendingAnswer>;
+
+impl<S: Store> Shared<S> {
+    /// Gives back what an account has returned, without waiting for the answers.
+    pub(super) fn give_back(&self, returned: Returned) {
+        self.give_back_all([returned]);
+    }
+
+    /// The same of several accounts.
+    pub(super) fn give_back_all(&self, accounts: impl IntoIterator<Item = Returned>) {
+        let accounts = self.trips(accounts);
+        if accounts.is_empty() {
+            return;
+        }
+        // Outside of any runtime they come back with time.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(beside_each_other(accounts, self.deadline));
+        }
+    }
+
+    /// Gives permits back before something is asked that has to find them there.
+    pub(super) fn ask_after(
+        this: &Arc<Self>,
+        accounts: Vec<Returned>,
+        checks: &[Check<'_>],
+    ) -> PendingAnswer {
+        let (shared, accounts) = (Arc::clone(this), this.trips(accounts));
+        let checks = of_each(checks, OwnedCheck::of);
+        Box::pin(async move {
+            beside_each_other(accounts, shared.deadline).await;
+            match shared.inner.ask(&question(&checks)) {
+                Answer::Ready(answer) => answer,
+                Answer::Pending(answer) => answer.await,
+            }
+        })
+    }
+
+    /// Asks at once, so that it can be awaited by who is left when this is gone.
+    fn trips(&self, accounts: impl IntoIterator<Item = Returned>) -> Vec<Trips> {
+        let trip = |owned: OwnedCheck| match self.inner.ask(&[owned.check()]) {
+            Answer::Pending(answer) => Some(answer),
+            Answer::Ready(_) => None,
+        };
+        let trips = |returned: Returned| returned.into_iter().filter_map(trip).collect();
+        let accounts = accounts.into_iter().map(trips);
+        accounts.filter(|trips: &Trips| !trips.is_empty()).collect()
+    }
+}
+
+/// What an account has returned, if that is anything.
+pub(super) fn if_any(returned: Returned) -> Option<Returned> {
+    (!returned.is_empty()).then_some(returned)
+}
+
+/// What one account cannot give back keeps no other from it.
+async fn beside_each_other(accounts: Vec<Trips>, deadline: Duration) {
+    let mut under_way = JoinSet::new();
+    for trips in accounts {
+        if under_way.len() == MOST_AT_ONCE {
+            under_way.join_next().await;
+        }
+        under_way.spawn(one_after_the_other(trips, deadline));
+    }
+    while under_way.join_next().await.is_some() {}
+}
+
+/// Of a limit that keeps a debt, what was taken before is given back only after what was taken behind it:
+/// where that was not, the rest comes back with time.
+async fn one_after_the_other(trips: Trips, deadline: Duration) {
+    for trip in trips {
+        if !matches!(tokio::time::timeout(deadline, trip).await, Ok(Ok(_))) {
+            return;
+        }
+    }
+}
