@@ -14,6 +14,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::time::{Micros, SECOND};
 
+mod claim;
 mod deny_cache;
 mod failover;
 mod fixed;

@@ -72,14 +72,15 @@ impl Account {
             && own.policy.group() == check.policy.group()
     }
 
-    /// Hands out permits if there are enough.
+    /// Hands out permits if there are enough. A batch is waited for for so long.
     pub(super) fn spend(
         &mut self,
         check: &Check<'_>,
         lease: QuotaLease,
-        cost: u32,
         now: Micros,
+        patience: Micros,
     ) -> Spent {
+        let cost = check.action.takes();
         let mut returned = self.settled(now);
         if !self.is_of(check) {
             returned.extend(self.close());
@@ -100,7 +101,7 @@ impl Account {
         Spent {
             decision: newest.map(|batch| batch.decision(&self.check.algorithm, held, now)),
             held,
-            refill: self.refill(held, cost, now),
+            refill: self.refill(held, cost, now, patience),
             returned,
         }
     }
@@ -146,6 +147,7 @@ impl Account {
 
     /// Gives back what is too old, or what nobody asks for any more.
     pub(super) fn tidy(&mut self, now: Micros) -> Returned {
+        self.supply.tidy(now);
         let idle = self.supply.lease().horizon().get() * 2;
         if now.saturating_sub(self.last_asked).get() >= idle {
             self.settled(now).into_iter().chain(self.close()).collect()
@@ -217,11 +219,13 @@ impl Account {
     }
 
     /// The batch to ask for now, if any.
-    fn refill(&mut self, held: u32, cost: u32, now: Micros) -> Option<Refill> {
+    fn refill(&mut self, held: u32, cost: u32, now: Micros, patience: Micros) -> Option<Refill> {
         let is_full = self.batches.len() == self.batches.inline_size();
         if is_full || self.changes > 0 {
             return None;
         }
-        self.supply.refill(&self.check.algorithm, held, cost, now)
+        let until = now.saturating_add(patience);
+        self.supply
+            .refill(&self.check.algorithm, held, cost, now, until)
     }
 }

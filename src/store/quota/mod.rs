@@ -58,7 +58,7 @@ impl<S: Store> Leased<S> {
         let shared = &self.0;
         let (key, now) = (check.fingerprint(), shared.clock.now());
         let open = || Account::open(key, check, lease);
-        let spend = |account: &mut Account| account.spend(check, lease, check.action.takes(), now);
+        let spend = |account: &mut Account| account.spend(check, lease, now, shared.patience);
         let Some(Spent {
             decision,
             held,

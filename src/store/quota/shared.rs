@@ -1,13 +1,15 @@
 //! `Shared`: the batches of a process, and who looks after them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+
+use tokio::runtime::{Handle, Id};
 
 use super::giving_back::if_any;
 use super::table::Table;
 use crate::store::Store;
-use crate::time::Clock;
+use crate::time::{Clock, Micros};
 
 /// How often it is looked after batches while there are any.
 const ROUND: Duration = Duration::from_millis(100);
@@ -19,7 +21,9 @@ pub(super) struct Shared<S: Store> {
     pub(super) clock: Box<dyn Clock>,
     /// The time that a trip for a batch may take.
     pub(super) deadline: Duration,
-    is_looked_after: AtomicBool,
+    /// For how long a batch is waited for. Where its runtime is driven it has come or is missed sooner.
+    pub(super) patience: Micros,
+    looked_after_on: Mutex<HashSet<Id>>,
 }
 
 impl<S: Store> Shared<S> {
@@ -29,20 +33,32 @@ impl<S: Store> Shared<S> {
             table: Table::new(),
             clock: Box::new(clock),
             deadline,
-            is_looked_after: AtomicBool::new(false),
+            patience: deadline.saturating_mul(2).into(),
+            looked_after_on: Mutex::default(),
         }
     }
 
     /// Sees to it that somebody looks after the batches, for as long as there are any. Called on a
     /// runtime with time.
+    ///
+    /// Each runtime that batches come on does so for all of them: another one may not be driven.
     pub(super) fn look_after(this: &Arc<Self>) {
-        if !this.is_looked_after.swap(true, Ordering::AcqRel) {
+        let runtime = Handle::current();
+        if this.lock().insert(runtime.id()) {
             let upkeep = Upkeep {
                 shared: Arc::downgrade(this),
+                runtime: runtime.id(),
                 is_over: false,
             };
-            tokio::spawn(upkeep.run());
+            // Not under the lock: a runtime that is being shut down drops the task at once.
+            runtime.spawn(upkeep.run());
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Id>> {
+        // No step under the lock leaves anything half done.
+        let on = self.looked_after_on.lock();
+        on.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives back what is too old or not asked for any more; whether anything is left.
@@ -68,9 +84,10 @@ impl<S: Store> Drop for Shared<S> {
     }
 }
 
-/// The task that looks after the batches.
+/// A runtime's task that looks after the batches.
 struct Upkeep<S: Store> {
     shared: Weak<Shared<S>>,
+    runtime: Id,
     is_over: bool,
 }
 
@@ -84,9 +101,9 @@ impl<S: Store> Upkeep<S> {
             if shared.tidy() {
                 continue;
             }
-            shared.is_looked_after.store(false, Ordering::Release);
+            shared.lock().remove(&self.runtime);
             // Whoever has got a batch in between may have found that it is looked after.
-            self.is_over = !shared.tidy() || shared.is_looked_after.swap(true, Ordering::AcqRel);
+            self.is_over = !shared.tidy() || !shared.lock().insert(self.runtime);
             if self.is_over {
                 return;
             }
@@ -96,11 +113,11 @@ impl<S: Store> Upkeep<S> {
 
 impl<S: Store> Drop for Upkeep<S> {
     fn drop(&mut self) {
-        // Its runtime was shut down: the next batch starts another one.
+        // Its runtime was shut down: the next batch on another one starts another task.
         if !self.is_over
             && let Some(shared) = self.shared.upgrade()
         {
-            shared.is_looked_after.store(false, Ordering::Release);
+            shared.lock().remove(&self.runtime);
         }
     }
 }

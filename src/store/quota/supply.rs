@@ -6,6 +6,7 @@ use super::lease::QuotaLease;
 use super::worth::{FEWEST_SAVED, Prospect};
 use crate::algorithm::Algorithm;
 use crate::decision::Decision;
+use crate::store::claim::{Claim, Number};
 use crate::time::Micros;
 
 pub(super) struct Supply {
@@ -15,7 +16,8 @@ pub(super) struct Supply {
     /// When no more than so many are left, more are taken.
     low: u32,
     awaited: Option<Awaited>,
-    tickets: u32,
+    /// What was asked for before is forgotten.
+    known_since: Number,
     /// The most that is asked for, since more was denied.
     ceiling: u32,
     /// No batch is asked for before.
@@ -28,28 +30,24 @@ pub(super) struct Supply {
 /// A batch on its way.
 #[derive(Clone, Copy)]
 struct Awaited {
-    ticket: Ticket,
+    claim: Claim<Micros>,
     /// Whether it is handed out when it comes.
     is_wanted: bool,
 }
-
-/// Tells a batch that is on its way from those that nobody waits for any more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Ticket(u32);
 
 /// What becomes of a batch that has come.
 pub(super) enum Arrival {
     /// It is handed out.
     Wanted,
-    /// It is given back: it is of no use any more.
+    /// It is given back: it is of no use any more, or it is late.
     Unwanted,
-    /// Nobody waits for it: what it was taken of was forgotten.
+    /// What it was taken of was forgotten.
     Forgotten,
 }
 
 /// A batch that is to be asked for.
 pub(super) struct Refill {
-    ticket: Ticket,
+    number: Number,
     pub(super) permits: u32,
 }
 
@@ -61,7 +59,7 @@ impl Supply {
             latency: Latency::default(),
             low: 0,
             awaited: None,
-            tickets: 0,
+            known_since: Number::next(),
             ceiling: u32::MAX,
             not_before: Micros::ZERO,
             used: 0,
@@ -72,7 +70,7 @@ impl Supply {
     /// One that knows nothing yet, and only waits for what is on its way to this one, to give it back.
     pub(super) fn anew(&self, lease: QuotaLease) -> Self {
         let mut anew = Self {
-            tickets: self.tickets,
+            known_since: self.known_since,
             awaited: self.awaited,
             ..Self::new(lease)
         };
@@ -96,9 +94,16 @@ impl Supply {
         }
     }
 
-    /// Waits for nothing any more.
+    /// Waits for nothing any more, and what comes is of no meaning.
     pub(super) fn forget(&mut self) {
         self.awaited = None;
+        self.known_since = Number::next();
+    }
+
+    /// Waits no longer for what has not come in time.
+    pub(super) fn tidy(&mut self, now: Micros) {
+        self.awaited
+            .take_if(|awaited| awaited.claim.has_lapsed(now));
     }
 
     /// So many permits were asked for.
@@ -107,7 +112,8 @@ impl Supply {
         self.demand.note(permits, now, self.lease.horizon());
     }
 
-    /// The batch to ask for now, if any, when so many are held and so many are asked for at a time.
+    /// The batch to ask for now, if any, when so many are held and so many are asked for at a time. It is
+    /// waited for until the given instant.
     #[inline]
     pub(super) fn refill(
         &mut self,
@@ -115,7 +121,9 @@ impl Supply {
         held: u32,
         cost: u32,
         now: Micros,
+        until: Micros,
     ) -> Option<Refill> {
+        self.tidy(now);
         if held > self.low || self.is_awaited() || now < self.not_before {
             return None;
         }
@@ -131,13 +139,15 @@ impl Supply {
             cost,
         };
         let permits = prospect.permits()?;
-        self.tickets = self.tickets.wrapping_add(1);
-        let ticket = Ticket(self.tickets);
+        let claim = Claim::until(until);
         self.awaited = Some(Awaited {
-            ticket,
+            claim,
             is_wanted: true,
         });
-        Some(Refill { ticket, permits })
+        Some(Refill {
+            number: claim.number(),
+            permits,
+        })
     }
 
     /// The store's decision about a batch has come.
@@ -149,12 +159,12 @@ impl Supply {
         sent: Micros,
         now: Micros,
     ) -> Arrival {
-        match self.has_come(refill) {
-            Some(Awaited {
-                is_wanted: true, ..
-            }) => {}
-            Some(_) => return Arrival::Unwanted,
-            None => return Arrival::Forgotten,
+        if refill.number < self.known_since {
+            return Arrival::Forgotten;
+        }
+        let awaited = self.has_come(refill);
+        if !awaited.is_some_and(|awaited| awaited.is_wanted && !awaited.claim.has_lapsed(now)) {
+            return Arrival::Unwanted;
         }
         self.used = algorithm.capacity().saturating_sub(decision.remaining);
         self.used_at = sent;
@@ -183,7 +193,7 @@ impl Supply {
     /// Waits for this batch no longer, if it was waited for.
     fn has_come(&mut self, refill: &Refill) -> Option<Awaited> {
         self.awaited
-            .take_if(|awaited| awaited.ticket == refill.ticket)
+            .take_if(|awaited| awaited.claim.number() == refill.number)
     }
 
     fn pause(&mut self, now: Micros) {

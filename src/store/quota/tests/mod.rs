@@ -17,6 +17,7 @@ mod changes;
 mod fleet;
 mod giving_back;
 mod history;
+mod idle;
 mod limits;
 mod pauses;
 

@@ -1,0 +1,45 @@
+//! `Claim`: that somebody does what others wait for, until an instant.
+//!
+//! A task goes on only while its runtime is driven. That of a thread which blocks on a decision now and
+//! then is not in between, and its tasks are not dropped either. So what a process has one task for is
+//! claimed for as long as it may take: who finds that a claim has lapsed makes one anew, and whoever had
+//! it before changes nothing any more when it goes on after all.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// By a clock whose instants are `I`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<I> {
+    number: Number,
+    until: I,
+}
+
+/// Tells claims apart. A later one has a higher number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Number(u64);
+
+impl<I: Copy + Ord> Claim<I> {
+    /// A new one.
+    pub(super) fn until(until: I) -> Self {
+        Self {
+            number: Number::next(),
+            until,
+        }
+    }
+
+    pub(super) fn number(&self) -> Number {
+        self.number
+    }
+
+    pub(super) fn has_lapsed(&self, now: I) -> bool {
+        now >= self.until
+    }
+}
+
+impl Number {
+    /// One that none has had in this process.
+    pub(super) fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}

@@ -1,0 +1,75 @@
+//! What a runtime that nobody drives any more has begun, for the others of its process.
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::fleet::{Fleet, Subject, ask, in_hand, settle};
+use super::{DEADLINE, warm_up};
+use crate::algorithm::Action;
+use crate::limit::Limit;
+use crate::store::quota::QuotaLease;
+use crate::time::{MINUTE, SECOND};
+
+fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
+/// Does something on a runtime that is not driven any more afterwards, and lets the other go on from then.
+fn left_by(idle: &Runtime, busy: &Runtime, work: impl Future<Output = ()>) {
+    let left = idle.block_on(async {
+        work.await;
+        Instant::now()
+    });
+    busy.block_on(async { sleep_until(left).await });
+}
+
+fn hot() -> Subject {
+    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
+}
+
+#[test]
+fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_late() {
+    let (idle, busy) = (runtime(), runtime());
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = hot();
+    // The last of them asks for a batch, and is over before that has come.
+    let mut used = 0;
+    left_by(&idle, &busy, async {
+        for _ in 0..20 {
+            ask(&process, &subject, Action::take(1)).await.unwrap();
+            used += 1;
+        }
+    });
+    busy.block_on(async {
+        sleep(2 * DEADLINE).await;
+        warm_up(&process, &subject, 100).await;
+        used += 100;
+        assert!(in_hand(&process, &subject, 1).is_some());
+        used += 1;
+    });
+    // What was asked for first comes, and is given back.
+    idle.block_on(settle());
+    busy.block_on(async {
+        sleep(SECOND).await;
+        assert_eq!(fleet.look(&subject).remaining(), 10_000 - used);
+    });
+}
+
+#[test]
+fn batches_are_looked_after_on_each_runtime_they_come_on() {
+    let (idle, busy) = (runtime(), runtime());
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = hot();
+    let others = subject.numbered(1);
+    left_by(&idle, &busy, warm_up(&process, &others, 100));
+    busy.block_on(async {
+        warm_up(&process, &subject, 100).await;
+        assert!(in_hand(&process, &subject, 1).is_some());
+        sleep(SECOND).await;
+        assert_eq!(fleet.look(&subject).remaining(), 10_000 - 101);
+        assert_eq!(fleet.look(&others).remaining(), 10_000 - 100);
+    });
+}
