@@ -8,6 +8,7 @@ mod modes;
 mod notes;
 #[path = "../support/mod.rs"]
 mod support;
+mod undriven;
 
 use std::time::{Duration, Instant};
 

@@ -1,21 +1,24 @@
 //! The nodes of a cluster: a lane to each, and the slot map, asked for anew when it seems wrong.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionInfo, Value};
+use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::claim::Claim;
 use crate::store::redis::connection::{Connector, Lane};
 
-/// How long one node may take to tell the slot map before the next is asked.
-const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+mod attempt;
+
+use attempt::{Attempt, TURN};
+
 /// The slot map is not asked for more often.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,7 +34,8 @@ pub(super) struct Topology {
 #[derive(Clone)]
 struct View {
     slots: Arc<SlotMap>,
-    is_refreshing: bool,
+    /// The attempt that is under way.
+    attempt: Option<Claim<Instant>>,
     /// The end of the last attempt, and why it failed.
     last: Option<(Instant, Option<Arc<StoreError>>)>,
 }
@@ -43,7 +47,7 @@ impl Topology {
             lanes: Mutex::default(),
             view: watch::Sender::new(View {
                 slots: Arc::default(),
-                is_refreshing: false,
+                attempt: None,
                 last: None,
             }),
             attempts: AtomicUsize::new(0),
@@ -70,15 +74,14 @@ impl Topology {
             if !current.slots.is_empty() {
                 return Ok(current.slots);
             }
-            if !current.is_refreshing
+            if !current.is_refreshing()
                 && let Some((at, Some(error))) = current.last
                 && at.elapsed() < REFRESH_PAUSE
             {
                 return Err(StoreError::with_source(error.kind(), error));
             }
             self.refresh();
-            // The sender lives as long as `self`, so there always is a next state.
-            let _ = view.changed().await;
+            changed(&mut view).await;
         }
     }
 
@@ -89,15 +92,15 @@ impl Topology {
         loop {
             let current = view.borrow_and_update().clone();
             match current.last {
-                Some((at, _)) if at > asked && !current.is_refreshing => return,
-                Some((at, _)) if !current.is_refreshing && at.elapsed() < REFRESH_PAUSE => {
+                Some((at, _)) if at > asked && !current.is_refreshing() => return,
+                Some((at, _)) if !current.is_refreshing() && at.elapsed() < REFRESH_PAUSE => {
                     tokio::time::sleep_until(at + REFRESH_PAUSE).await;
                     self.refresh();
                 }
-                _ if !current.is_refreshing => self.refresh(),
+                _ if !current.is_refreshing() => self.refresh(),
                 _ => {}
             }
-            let _ = view.changed().await;
+            changed(&mut view).await;
         }
     }
 
@@ -106,64 +109,22 @@ impl Topology {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
+        let claim = Claim::until(Instant::now() + TURN);
         let mine = self.view.send_if_modified(|view| {
             let recently = |last: &(Instant, _)| last.0.elapsed() < REFRESH_PAUSE;
-            let due = !view.is_refreshing && !view.last.as_ref().is_some_and(recently);
-            view.is_refreshing |= due;
+            let due = !view.is_refreshing() && !view.last.as_ref().is_some_and(recently);
+            if due {
+                view.attempt = Some(claim);
+            }
             due
         });
         if mine {
-            let attempt = Attempt(Arc::clone(self));
-            runtime.spawn(async move {
-                let read = attempt.0.read().await;
-                attempt.0.learn(read);
-                drop(attempt);
-            });
+            let attempt = Attempt {
+                topology: Arc::clone(self),
+                number: claim.number(),
+            };
+            runtime.spawn(attempt.run());
         }
-    }
-
-    fn learn(&self, read: Result<SlotMap, StoreError>) {
-        let now = Instant::now();
-        self.view.send_modify(|view| {
-            view.is_refreshing = false;
-            match read {
-                Ok(slots) => {
-                    self.forget_all_but(&slots.masters());
-                    view.slots = Arc::new(slots);
-                    view.last = Some((now, None));
-                }
-                Err(error) => view.last = Some((now, Some(Arc::new(error)))),
-            }
-        });
-    }
-
-    /// The slot map, as the first node says that gives an answer.
-    async fn read(&self) -> Result<SlotMap, StoreError> {
-        let known = Arc::clone(&self.view.borrow().slots);
-        let mut nodes: Vec<Node> = known.masters().into_iter().cloned().collect();
-        // The first to be asked is another one each time: it may be cut off from the others, and
-        // not know it.
-        let first = self.attempts.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
-        nodes.rotate_left(first);
-        // By names of theirs, or replicas: no connection to them is held once the masters are known.
-        nodes.extend(self.seeds.iter().filter_map(|seed| node_of(seed.addr())));
-        let mut why = StoreError::new(StoreErrorKind::Configuration);
-        for node in nodes {
-            let lane = self.lane(&node)?;
-            let mut question = redis::cmd("CLUSTER");
-            question.arg("SLOTS");
-            match tokio::time::timeout(NODE_TIMEOUT, lane.command(question)).await {
-                Ok(Ok(answer)) => match SlotMap::read(&answer, &node) {
-                    Some(slots) if !slots.is_empty() => return Ok(slots),
-                    _ => why = no_slots(&answer),
-                },
-                Ok(Err(error)) => why = error,
-                Err(elapsed) => {
-                    why = StoreError::with_source(StoreErrorKind::Unreachable, elapsed);
-                }
-            }
-        }
-        Err(why)
     }
 
     /// The lane to a node.
@@ -201,33 +162,19 @@ impl Topology {
     }
 }
 
-/// An attempt to read the slot map. One that ends without a result, because its runtime was shut
-/// down, lets the next question try again.
-struct Attempt(Arc<Topology>);
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.0
-            .view
-            .send_if_modified(|view| std::mem::replace(&mut view.is_refreshing, false));
+impl View {
+    fn is_refreshing(&self) -> bool {
+        self.attempt
+            .is_some_and(|attempt| !attempt.has_lapsed(Instant::now()))
     }
 }
 
-fn node_of(address: &ConnectionAddr) -> Option<Node> {
-    match address {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            Some(Node::new(host, *port))
-        }
-        _ => None,
-    }
-}
-
-fn no_slots(answer: &Value) -> StoreError {
-    match answer {
-        Value::Array(ranges) if ranges.is_empty() => StoreError::with_source(
-            StoreErrorKind::Busy,
-            "the cluster's slots have no masters yet: see CLUSTER ADDSLOTS",
-        ),
-        _ => StoreError::with_source(StoreErrorKind::BadReply, "CLUSTER SLOTS has no slots"),
+/// Waits for another view, or for the end of an attempt that nobody drives.
+async fn changed(view: &mut watch::Receiver<View>) {
+    let attempt = view.borrow().attempt;
+    // The sender lives as long as who waits, so there always is a next state.
+    match attempt {
+        Some(attempt) => drop(timeout_at(attempt.end(), view.changed()).await),
+        None => drop(view.changed().await),
     }
 }

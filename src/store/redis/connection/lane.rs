@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
 use super::held::Held;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::claim::Claim;
 use crate::store::redis::error::{is_connection_lost, is_demoted, of_connecting, of_question};
 use crate::store::redis::script::Scripted;
 
+mod attempt;
 mod doubt;
 mod failed;
 mod recovery;
@@ -43,7 +45,7 @@ struct Shared {
 enum Link {
     /// None, and none on its way; since the last failure, if questions are to wait after it.
     Down(Option<Failure>),
-    Connecting,
+    Connecting(Claim<Instant>),
     Up(Arc<Held>),
 }
 
@@ -201,39 +203,12 @@ impl Shared {
                     let kind = failure.error.kind();
                     return Err(StoreError::with_source(kind, failure.error));
                 }
-                Link::Down(_) => self.start_connecting(),
                 // The sender lives as long as `self`, so there always is a next state.
-                Link::Connecting => drop(link.changed().await),
-            }
-        }
-    }
-
-    /// Starts the one attempt to connect that all waiting questions share.
-    fn start_connecting(self: &Arc<Self>) {
-        let mine = self.link.send_if_modified(|link| {
-            let down = matches!(link, Link::Down(_));
-            if down {
-                *link = Link::Connecting;
-            }
-            down
-        });
-        if mine {
-            let attempt = Attempt(Arc::clone(self));
-            tokio::spawn(async move {
-                let started = Instant::now();
-                let (begun, made) = Arc::clone(&attempt.0.connector).connect_soon().await;
-                if made.is_err() && started.elapsed() >= CONNECT_TIMEOUT {
-                    attempt.0.doubt();
+                Link::Connecting(attempt) if !attempt.has_lapsed(Instant::now()) => {
+                    let _ = timeout_at(attempt.end(), link.changed()).await;
                 }
-                let link = match made {
-                    Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
-                    Err(error) => Link::Down(Some(Failure {
-                        until: begun + pause(),
-                        error: Arc::new(error),
-                    })),
-                };
-                attempt.0.link.send_replace(link);
-            });
+                Link::Connecting(_) | Link::Down(_) => self.start_connecting(),
+            }
         }
     }
 
@@ -257,21 +232,5 @@ impl Shared {
         if mine && is_old {
             self.start_connecting();
         }
-    }
-}
-
-/// An attempt to connect. One that ends without a result, because its runtime was shut down, lets
-/// the next question try again.
-struct Attempt(Arc<Shared>);
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.0.link.send_if_modified(|link| {
-            let open = matches!(link, Link::Connecting);
-            if open {
-                *link = Link::Down(None);
-            }
-            open
-        });
     }
 }

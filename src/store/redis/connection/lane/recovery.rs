@@ -48,7 +48,7 @@ impl Shared {
     fn look_again_at(&self) -> Option<Instant> {
         match &*self.link.borrow() {
             Link::Down(failure) => failure.as_ref().map(|failure| failure.until),
-            Link::Connecting => None,
+            Link::Connecting(_) => None,
             Link::Up(_) => Some(Instant::now() + pause()),
         }
     }

@@ -1,0 +1,141 @@
+//! `Attempt`: to read the slot map, from one node after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::{ConnectionAddr, Value};
+use tokio::time::Instant;
+
+use super::super::slots::{Node, SlotMap};
+use super::Topology;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::claim::Number;
+
+/// How long one node may take to tell the slot map before the next is asked.
+const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+/// After this an attempt has gone on to the next node, or come to an end, if it is driven at all.
+pub(super) const TURN: Duration = NODE_TIMEOUT.saturating_mul(2);
+
+/// One that ends without a result, because its runtime was shut down, lets the next question try again.
+pub(super) struct Attempt {
+    pub(super) topology: Arc<Topology>,
+    pub(super) number: Number,
+}
+
+impl Attempt {
+    pub(super) async fn run(self) {
+        if let Some(read) = self.read().await {
+            self.learn(read);
+        }
+    }
+
+    /// The slot map, as the first node says that gives an answer; `None` once another attempt has taken
+    /// the place of this one.
+    async fn read(&self) -> Option<Result<SlotMap, StoreError>> {
+        let topology = &self.topology;
+        let known = Arc::clone(&topology.view.borrow().slots);
+        let mut nodes: Vec<Node> = known.masters().into_iter().cloned().collect();
+        // The first to be asked is another one each time: it may be cut off from the others, and
+        // not know it.
+        let first = topology.attempts.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
+        nodes.rotate_left(first);
+        // By names of theirs, or replicas: no connection to them is held once the masters are known.
+        let seeds = topology.seeds.iter();
+        nodes.extend(seeds.filter_map(|seed| node_of(seed.addr())));
+        let mut why = StoreError::new(StoreErrorKind::Configuration);
+        for node in nodes {
+            if !self.goes_on() {
+                return None;
+            }
+            match self.ask(&node).await {
+                Ok(slots) => return Some(Ok(slots)),
+                Err(error) => why = error,
+            }
+        }
+        Some(Err(why))
+    }
+
+    async fn ask(&self, node: &Node) -> Result<SlotMap, StoreError> {
+        let lane = self.topology.lane(node)?;
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        match tokio::time::timeout(NODE_TIMEOUT, lane.command(question)).await {
+            Ok(answer) => {
+                let answer = answer?;
+                match SlotMap::read(&answer, node) {
+                    Some(slots) if !slots.is_empty() => Ok(slots),
+                    _ => Err(no_slots(&answer)),
+                }
+            }
+            Err(elapsed) => Err(StoreError::with_source(
+                StoreErrorKind::Unreachable,
+                elapsed,
+            )),
+        }
+    }
+
+    /// Claims the time that the next node may take, unless another attempt has taken the place of this one.
+    fn goes_on(&self) -> bool {
+        let until = Instant::now() + TURN;
+        let mut is_mine = false;
+        self.topology.view.send_if_modified(|view| {
+            let mine = view.attempt.filter(|claim| claim.number() == self.number);
+            is_mine = mine.is_some();
+            view.attempt = mine.map(|claim| claim.prolonged(until)).or(view.attempt);
+            // Nothing that is waited for.
+            false
+        });
+        is_mine
+    }
+
+    fn learn(&self, read: Result<SlotMap, StoreError>) {
+        let topology = &self.topology;
+        topology.view.send_if_modified(|view| {
+            let is_mine = view
+                .attempt
+                .take_if(|claim| claim.number() == self.number)
+                .is_some();
+            if is_mine {
+                let failure = match read {
+                    Ok(slots) => {
+                        topology.forget_all_but(&slots.masters());
+                        view.slots = Arc::new(slots);
+                        None
+                    }
+                    Err(error) => Some(Arc::new(error)),
+                };
+                view.last = Some((Instant::now(), failure));
+            }
+            is_mine
+        });
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.topology.view.send_if_modified(|view| {
+            let mine = view.attempt.take_if(|claim| claim.number() == self.number);
+            mine.is_some()
+        });
+    }
+}
+
+fn node_of(address: &ConnectionAddr) -> Option<Node> {
+    match address {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some(Node::new(host, *port))
+        }
+        _ => None,
+    }
+}
+
+fn no_slots(answer: &Value) -> StoreError {
+    match answer {
+        Value::Array(ranges) if ranges.is_empty() => StoreError::with_source(
+            StoreErrorKind::Busy,
+            "the cluster's slots have no masters yet: see CLUSTER ADDSLOTS",
+        ),
+        _ => StoreError::with_source(StoreErrorKind::BadReply, "CLUSTER SLOTS has no slots"),
+    }
+}

@@ -1,0 +1,88 @@
+//! `Attempt`: the one to connect that all waiting questions share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::connect::{CONNECT_TIMEOUT, RECONNECT_PAUSE, pause};
+use super::{Failure, Held, Link, Shared};
+use crate::store::claim::{Claim, Number};
+
+/// After this an attempt to connect has come to an end if it is driven at all.
+const ATTEMPT: Duration = CONNECT_TIMEOUT.saturating_add(RECONNECT_PAUSE);
+
+impl Shared {
+    /// Starts an attempt, if there is neither a connection nor one on its way that somebody drives.
+    pub(super) fn start_connecting(self: &Arc<Self>) {
+        let now = Instant::now();
+        let claim = Claim::until(now + ATTEMPT);
+        let mine = self.link.send_if_modified(|link| {
+            let is_open = match link {
+                Link::Down(_) => true,
+                Link::Connecting(attempt) => attempt.has_lapsed(now),
+                Link::Up(_) => false,
+            };
+            if is_open {
+                *link = Link::Connecting(claim);
+            }
+            is_open
+        });
+        if mine {
+            let attempt = Attempt {
+                shared: Arc::clone(self),
+                number: claim.number(),
+            };
+            tokio::spawn(attempt.connect());
+        }
+    }
+}
+
+/// One that ends without a result, because its runtime was shut down, lets the next question try again.
+struct Attempt {
+    shared: Arc<Shared>,
+    number: Number,
+}
+
+impl Attempt {
+    async fn connect(self) {
+        let started = Instant::now();
+        let (begun, made) = Arc::clone(&self.shared.connector).connect_soon().await;
+        if made.is_err() && started.elapsed() >= CONNECT_TIMEOUT && self.is_awaited() {
+            self.shared.doubt();
+        }
+        self.end(match made {
+            Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
+            Err(error) => Link::Down(Some(Failure {
+                until: begun + pause(),
+                error: Arc::new(error),
+            })),
+        });
+    }
+
+    /// Whether no other one has taken its place.
+    fn is_awaited(&self) -> bool {
+        self.is_in(&self.shared.link.borrow())
+    }
+
+    fn is_in(&self, link: &Link) -> bool {
+        matches!(link, Link::Connecting(attempt) if attempt.number() == self.number)
+    }
+
+    /// What has become of it, unless it is over or another one has taken its place.
+    fn end(&self, with: Link) {
+        self.shared.link.send_if_modified(|link| {
+            let is_in = self.is_in(link);
+            if is_in {
+                *link = with;
+            }
+            is_in
+        });
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.end(Link::Down(None));
+    }
+}
