@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// By a clock whose instants are `I`.
+/// Among what a lock protects; a [`Duty`](super::duty::Duty) needs none. By a clock whose instants are `I`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<I> {
     number: Number,

@@ -16,6 +16,7 @@ use crate::time::{Micros, SECOND};
 
 mod claim;
 mod deny_cache;
+mod duty;
 mod failover;
 mod fixed;
 #[cfg(feature = "memory")]

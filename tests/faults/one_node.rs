@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use tokio::runtime::Builder;
 use tower_throttle::{
     BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStore, SECOND, Store,
     StoreErrorKind,
@@ -89,6 +90,12 @@ impl Crowd {
     }
 }
 
+/// Nobody waits for it.
+fn is_left_alone(there: &[Option<StoreErrorKind>]) -> bool {
+    let mut reasons = there.iter();
+    reasons.all(|why| *why == Some(StoreErrorKind::Unreachable))
+}
+
 /// The URL may have other names of the nodes than they have themselves.
 #[tokio::test]
 async fn that_is_gone_has_nobody_connect_to_the_others_again() {
@@ -126,11 +133,6 @@ async fn that_hangs() {
     let late = crowd.ask().await;
     assert_eq!(late[0], Some(StoreErrorKind::TimedOut));
     // Before long nobody waits for it.
-    let is_left_alone = |there: &[Option<StoreErrorKind>]| {
-        there
-            .iter()
-            .all(|why| *why == Some(StoreErrorKind::Unreachable))
-    };
     crowd.ask_until(is_left_alone).await;
     // Longer than an attempt to connect takes, and another.
     let left_alone = Instant::now();
@@ -143,6 +145,20 @@ async fn that_hangs() {
     crowd
         .ask_until(|there| there.iter().all(Option::is_none))
         .await;
+}
+
+/// The runtime of the one who found that out is not driven any more.
+#[test]
+fn that_hung_is_asked_again_on_other_runtimes() {
+    let mut busy = Builder::new_multi_thread();
+    let busy = busy.worker_threads(1).enable_all().build().unwrap();
+    let idle = Builder::new_current_thread().enable_all().build().unwrap();
+    let crowd = busy.block_on(Crowd::gather());
+    let node = &crowd.cluster.masters[FAILING];
+    node.signal("STOP");
+    idle.block_on(crowd.ask_until(is_left_alone));
+    node.signal("CONT");
+    busy.block_on(crowd.ask_until(|there| there.iter().all(Option::is_none)));
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use super::breaker::Breaker;
 use crate::observe::BreakerState;
 use crate::store::Recovered;
+use crate::store::duty::{Duty, Turn};
 
 /// The store is left alone for so long in any case; and so are those who said that it is back when
 /// it was not.
@@ -20,10 +21,13 @@ const TICK: Duration = Duration::from_secs(1);
 /// pauses between two; a process that nobody asks does not knock at the door of a server for ever.
 const TICKS_WITHOUT_QUESTIONS: u32 = 10;
 
+/// After this somebody else watches: the runtime of the one who did is not driven.
+const TURN: Duration = TICK.saturating_mul(2);
+
 /// At most one task at a time, begun by the first question that is not asked.
 #[derive(Default)]
 pub(super) struct Watch {
-    is_on: AtomicBool,
+    duty: Duty,
     /// Whether there was a question since this was last looked at.
     is_asked: AtomicBool,
 }
@@ -39,35 +43,40 @@ impl Watch {
         if !self.is_asked.load(Ordering::Relaxed) {
             self.is_asked.store(true, Ordering::Relaxed);
         }
-        if self.is_on.load(Ordering::Relaxed) || self.is_on.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else {
-            self.is_on.store(false, Ordering::Relaxed);
+        let Some(turn) = self.duty.begin(TURN) else {
             return;
         };
-        // A store that cannot tell never will: it stays as if it were watched.
+        let Ok(runtime) = Handle::try_current() else {
+            self.duty.end(&turn);
+            return;
+        };
+        // A store that cannot tell is asked no more often than it would be watched.
         if let Some(recovered) = recovered() {
-            let on = On(Arc::clone(self));
-            runtime.spawn(on.watch(Arc::downgrade(breaker), recovered));
+            let watch = Arc::clone(self);
+            runtime.spawn(On { watch, turn }.watch(Arc::downgrade(breaker), recovered));
         }
     }
 }
 
 /// That it is watched, until this is dropped: also with its runtime.
-struct On(Arc<Watch>);
+struct On {
+    watch: Arc<Watch>,
+    turn: Turn,
+}
 
 impl On {
-    async fn watch(self, breaker: Weak<Breaker>, mut recovered: Recovered) {
+    async fn watch(mut self, breaker: Weak<Breaker>, mut recovered: Recovered) {
         tokio::time::sleep(FIRST_LOOK).await;
         let mut quiet = 0;
-        while quiet < TICKS_WITHOUT_QUESTIONS {
+        while quiet < TICKS_WITHOUT_QUESTIONS && self.goes_on() {
             let Some(is_unanswered) = look(&breaker) else {
                 return;
             };
             if is_unanswered {
                 if tokio::time::timeout(TICK, recovered.as_mut()).await.is_ok() {
-                    if let Some(breaker) = breaker.upgrade() {
+                    if self.goes_on()
+                        && let Some(breaker) = breaker.upgrade()
+                    {
                         breaker.recovered();
                     }
                     return;
@@ -76,15 +85,19 @@ impl On {
                 // It answers: its probes cost nothing, and are not to be doubled.
                 tokio::time::sleep(TICK).await;
             }
-            let is_asked = self.0.is_asked.swap(false, Ordering::Relaxed);
+            let is_asked = self.watch.is_asked.swap(false, Ordering::Relaxed);
             quiet = if is_asked { 0 } else { quiet + 1 };
         }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.watch.duty.go_on(&mut self.turn, TURN)
     }
 }
 
 impl Drop for On {
     fn drop(&mut self) {
-        self.0.is_on.store(false, Ordering::Relaxed);
+        self.watch.duty.end(&self.turn);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What becomes of a store that is left alone, and can tell when it is back.
 
+use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -108,6 +109,32 @@ async fn nobody_waits_for_a_store_that_nobody_asks_or_whose_limiter_is_gone() {
     drop(failover);
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(store.waiting(), 0);
+}
+
+/// As that of a thread which blocks on a decision now and then.
+#[test]
+fn where_the_runtime_of_who_watches_is_not_driven_another_one_watches() {
+    let runtime = || {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    };
+    let (idle, busy) = (runtime(), runtime());
+    let (store, failover) = telling(Way::Fails(GONE));
+    let left = idle.block_on(async {
+        while store.begun.load(Ordering::SeqCst) == 0 {
+            failure(&failover).await;
+        }
+        Instant::now()
+    });
+    busy.block_on(async {
+        tokio::time::sleep_until(left).await;
+        ask_for(&failover, 60 * SECOND).await;
+        assert_eq!(store.begun.load(Ordering::SeqCst), 2);
+        store.store.now(Way::Works);
+        store.is_back.send_replace(true);
+        ask_for(&failover, Duration::from_millis(400)).await;
+        assert_eq!(failure(&failover).await, None);
+    });
 }
 
 /// Nor is it asked more often than the first pause lets it be, if it tells what is not so.

@@ -7,18 +7,22 @@ use std::time::Duration;
 
 use super::Lane;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::duty::{Duty, Turn};
 
 /// An answer that takes no longer ends the silence.
 const WITHIN: Duration = Duration::from_millis(500);
 /// Where no question has come for so long, the next one finds out by itself.
 const ROUND: Duration = Duration::from_secs(1);
 
+/// After this nobody listens any more: the runtime of the one who did is not driven.
+const TURN: Duration = ROUND.saturating_mul(2);
+
 /// Whether a node is there.
 #[derive(Default)]
 pub(super) struct Doubt {
     is_silent: AtomicBool,
     /// Whether somebody finds out when it is no more.
-    is_watched: AtomicBool,
+    listening: Duty,
     /// Whether a question came since this was last looked at.
     is_asked: AtomicBool,
 }
@@ -26,11 +30,11 @@ pub(super) struct Doubt {
 impl Doubt {
     /// The node has gone silent. It is listened to over its lane.
     pub(super) fn begin(self: &Arc<Self>, lane: Lane) {
-        set(&self.is_silent, true);
-        if !self.is_watched.swap(true, Ordering::Relaxed) {
-            let listening = Listening(Arc::clone(self));
-            tokio::spawn(listening.listen(lane));
+        if let Some(turn) = self.listening.begin(TURN) {
+            let doubt = Arc::clone(self);
+            tokio::spawn(Listening { doubt, turn }.listen(lane));
         }
+        set(&self.is_silent, true);
     }
 
     /// It was heard.
@@ -43,6 +47,10 @@ impl Doubt {
         if !self.is_silent.load(Ordering::Relaxed) {
             return Ok(());
         }
+        if !self.listening.is_taken() {
+            self.end();
+            return Ok(());
+        }
         set(&self.is_asked, true);
         Err(StoreError::with_source(
             StoreErrorKind::Unreachable,
@@ -52,13 +60,16 @@ impl Doubt {
 }
 
 /// That a node is listened to, until this is dropped: also with its runtime.
-struct Listening(Arc<Doubt>);
+struct Listening {
+    doubt: Arc<Doubt>,
+    turn: Turn,
+}
 
 impl Listening {
-    async fn listen(self, lane: Lane) {
-        loop {
+    async fn listen(mut self, lane: Lane) {
+        while self.doubt.listening.go_on(&mut self.turn, TURN) {
             let heard = tokio::time::timeout(ROUND, lane.clone().recovered(WITHIN)).await;
-            if heard.is_ok() || !self.0.is_asked.swap(false, Ordering::Relaxed) {
+            if heard.is_ok() || !self.doubt.is_asked.swap(false, Ordering::Relaxed) {
                 return;
             }
         }
@@ -67,8 +78,9 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.0.is_watched.store(false, Ordering::Relaxed);
-        self.0.end();
+        if self.doubt.listening.end(&self.turn) {
+            self.doubt.end();
+        }
     }
 }
 

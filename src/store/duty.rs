@@ -1,0 +1,99 @@
+//! `Duty`: what one task of a process does at a time, as a [`Claim`](super::claim::Claim) that is looked at
+//! by every question, without a lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::time::Micros;
+
+/// Nobody has it, or one has a turn at it.
+pub(super) struct Duty {
+    since: Instant,
+    /// The end of the turn, in microseconds after `since`; zero if nobody has one.
+    until_us: AtomicU64,
+}
+
+/// Somebody's, until it lapses. By its end it is told from all later ones, which end later.
+pub(super) struct Turn(u64);
+
+impl Duty {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            until_us: AtomicU64::new(0),
+        }
+    }
+
+    /// A turn of this length, if nobody has one.
+    pub(super) fn begin(&self, length: Duration) -> Option<Turn> {
+        let (now_us, until_us) = (self.now_us(), self.until_us.load(Ordering::Relaxed));
+        let turn = Turn(now_us + us(length));
+        (now_us >= until_us && self.replace(until_us, turn.0)).then_some(turn)
+    }
+
+    /// Has a turn last so long from now on; whether nobody else has begun one.
+    pub(super) fn go_on(&self, turn: &mut Turn, length: Duration) -> bool {
+        let later = Turn((self.now_us() + us(length)).max(turn.0 + 1));
+        let is_mine = self.replace(turn.0, later.0);
+        if is_mine {
+            *turn = later;
+        }
+        is_mine
+    }
+
+    /// Whether nobody else had begun one.
+    pub(super) fn end(&self, turn: &Turn) -> bool {
+        self.replace(turn.0, 0)
+    }
+
+    /// Whether somebody has a turn.
+    #[cfg(feature = "redis")]
+    pub(super) fn is_taken(&self) -> bool {
+        self.now_us() < self.until_us.load(Ordering::Relaxed)
+    }
+
+    fn replace(&self, old: u64, new: u64) -> bool {
+        let replaced =
+            self.until_us
+                .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+        replaced.is_ok()
+    }
+
+    fn now_us(&self) -> u64 {
+        us(self.since.elapsed())
+    }
+}
+
+impl Default for Duty {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn us(time: Duration) -> u64 {
+    Micros::from(time).get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SECOND;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_has_it_until_the_turn_is_ended_or_has_lapsed() {
+        let duty = Duty::default();
+        let turn = duty.begin(SECOND).unwrap();
+        assert!(duty.begin(SECOND).is_none());
+        assert!(duty.end(&turn));
+        let mut late = duty.begin(SECOND).unwrap();
+        tokio::time::advance(SECOND).await;
+        let mut turn = duty.begin(SECOND).unwrap();
+        assert!(!duty.go_on(&mut late, SECOND));
+        assert!(!duty.end(&late));
+        assert!(duty.go_on(&mut turn, 2 * SECOND));
+        tokio::time::advance(SECOND).await;
+        assert!(duty.begin(SECOND).is_none());
+    }
+}
