@@ -36,10 +36,7 @@ impl Crowd {
     async fn gather_at(host: &str) -> Self {
         let cluster = Cluster::without_full_coverage();
         let url = cluster.url().replace("127.0.0.1", host);
-        let store = RedisStore::connect(&url).await.unwrap();
-        let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
-        let builder = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));
-        let limiter = builder.timeout(DEADLINE).build().unwrap();
+        let limiter = limiter_over(&url).await;
         let (mut there, mut elsewhere) = (Vec::new(), Vec::new());
         for subject in (0..30).map(|number| format!("subject {number}")) {
             let keys = || cluster.masters[FAILING].keys().len();
@@ -88,6 +85,13 @@ impl Crowd {
             assert!(started.elapsed() < GENEROUS, "{there:?}");
         }
     }
+}
+
+async fn limiter_over(url: &str) -> Limiter {
+    let store = RedisStore::connect(url).await.unwrap();
+    let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
+    let builder = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));
+    builder.timeout(DEADLINE).build().unwrap()
 }
 
 /// Nobody waits for it.
@@ -175,6 +179,24 @@ async fn that_is_killed() {
         };
         assert!(there.iter().all(is_gone), "{there:?}");
     }
+}
+
+/// All probes are about its keys.
+#[tokio::test]
+async fn that_was_gone_from_the_first_question_on() {
+    let mut crowd = Crowd::gather().await;
+    crowd.cluster.masters[FAILING].kill();
+    crowd.limiter = limiter_over(&crowd.cluster.url()).await;
+    for state in [BreakerState::Open, BreakerState::Closed] {
+        let started = Instant::now();
+        while crowd.limiter.breaker() != state {
+            let decision = crowd.limiter.check("api", &crowd.there[0]).await.unwrap();
+            assert!(decision.store_failure().is_some());
+            assert!(started.elapsed() < GENEROUS, "not {state:?}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    crowd.ask().await;
 }
 
 #[tokio::test]

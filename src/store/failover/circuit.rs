@@ -19,6 +19,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The same where the store answers, and be it that it refuses: then a probe costs neither waiting
 /// nor connecting.
 const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(800);
+/// So long after one part of a store has answered, a failure is another part's. Who cannot reach that one
+/// sends nothing, so that leaving the store alone would spare nobody anything.
+const WORKS_IN_PART: Duration = WINDOW;
+const WORKS_IN_PART_IF_UNREACHABLE: Duration = Duration::from_secs(10);
 /// A probe that is not over so long after its deadline is lost: it is one that nobody polls any more,
 /// as of a caller who gave up waiting and keeps what he waited for.
 const LOST_AFTER: Duration = LONGEST_PAUSE;
@@ -160,7 +164,7 @@ impl Circuit {
         if !self.is_current(pass) {
             return false;
         }
-        let lately = |worked: Instant| now < worked + WINDOW;
+        let lately = |worked: Instant| now < worked + works_in_part_for(health);
         let is_of_part = self.has_parts && self.worked.is_some_and(lately);
         if health == Health::Works {
             self.worked = Some(now);
@@ -179,10 +183,7 @@ impl Circuit {
                 }
                 return is_of_part;
             }
-            (_, Health::Works) => {
-                self.epoch += 1;
-                self.phase = Phase::Closed(Counts::default());
-            }
+            (_, Health::Works) => self.close(),
             (_, Health::Fails(kind)) => self.open(self.pause * 2, kind, now),
         }
         false
@@ -199,15 +200,27 @@ impl Circuit {
         }
     }
 
-    /// The store was heard to answer again: what is left of the pause is not waited for.
+    /// The store was heard to answer again: what is left of the pause is not waited for. Nor is a question,
+    /// where the store has parts: the next one may be about another part than was heard.
     pub(super) fn recovered(&mut self, now: Instant) {
-        if let Phase::Open { until, .. } = &mut self.phase {
-            *until = now.min(*until);
+        match &mut self.phase {
+            Phase::Closed(_) => {}
+            _ if self.has_parts => {
+                self.worked = Some(now);
+                self.close();
+            }
+            Phase::Open { until, .. } => *until = now.min(*until),
+            Phase::HalfOpen { .. } => {}
         }
     }
 
     fn is_current(&self, pass: Pass) -> bool {
         pass.epoch == self.epoch
+    }
+
+    fn close(&mut self) {
+        self.epoch += 1;
+        self.phase = Phase::Closed(Counts::default());
     }
 
     fn open(&mut self, pause: Duration, why: StoreErrorKind, now: Instant) {
@@ -232,6 +245,13 @@ impl Circuit {
         self.random ^= self.random << 17;
         let percent = 100 - JITTER + self.random % (2 * JITTER + 1);
         self.pause * percent as u32 / 100
+    }
+}
+
+fn works_in_part_for(health: Health) -> Duration {
+    match health {
+        Health::Fails(StoreErrorKind::Unreachable) => WORKS_IN_PART_IF_UNREACHABLE,
+        _ => WORKS_IN_PART,
     }
 }
 

@@ -24,6 +24,13 @@ impl Told {
         }
     }
 
+    fn with_parts() -> Self {
+        Self {
+            circuit: Circuit::new(7, true),
+            ..Self::new()
+        }
+    }
+
     fn admit(&mut self) -> Option<Pass> {
         self.circuit.admit(self.now)
     }
@@ -109,27 +116,47 @@ fn fewer_failures_than_half_never_open_it() {
     }
 }
 
-/// As when one node of a cluster is gone, and many ask about its keys.
+/// As when one node of a cluster is gone, and many ask about its keys; as when one refuses.
 #[test]
-fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_second() {
-    let gone = Health::Fails(StoreErrorKind::Unreachable);
-    let mut told = Told::new();
-    told.circuit = Circuit::new(7, true);
-    for _ in 0..100 {
-        told.ask(Health::Works);
-        told.now += ms(999);
-        (0..100).for_each(|_| told.ask(gone));
+fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_while() {
+    for (why, a_while) in [
+        (StoreErrorKind::Unreachable, ms(10_000)),
+        (StoreErrorKind::Busy, ms(1_000)),
+    ] {
+        let fails = Health::Fails(why);
+        let mut told = Told::with_parts();
+        for _ in 0..100 {
+            told.ask(Health::Works);
+            told.now += a_while - ms(1);
+            (0..100).for_each(|_| told.ask(fails));
+            assert_eq!(told.circuit.state(), BreakerState::Closed);
+        }
+        told.now += ms(1);
+        (0..4).for_each(|_| told.ask(fails));
+        assert_eq!(told.circuit.state(), BreakerState::Closed);
+        told.ask(fails);
+        assert_eq!(told.circuit.state(), BreakerState::Open);
+        // Again, from its first answer on.
+        let probe = told.probe();
+        told.circuit.answered(probe, Health::Works, told.now);
+        told.now += a_while - ms(1);
+        (0..100).for_each(|_| told.ask(fails));
         assert_eq!(told.circuit.state(), BreakerState::Closed);
     }
-    told.now += ms(1);
-    (0..4).for_each(|_| told.ask(gone));
-    assert_eq!(told.circuit.state(), BreakerState::Closed);
-    told.ask(gone);
+}
+
+/// Or else probes about the part that is gone would have it left alone for good.
+#[test]
+fn a_store_with_parts_that_is_heard_to_answer_needs_no_probe() {
+    let gone = Health::Fails(StoreErrorKind::Unreachable);
+    let mut told = Told::with_parts();
+    (0..5).for_each(|_| told.ask(gone));
     assert_eq!(told.circuit.state(), BreakerState::Open);
-    // Again, from its first answer on.
     let probe = told.probe();
-    told.circuit.answered(probe, Health::Works, told.now);
-    told.now += ms(999);
+    told.circuit.recovered(told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+    told.circuit.answered(probe, gone, told.now);
+    told.now += ms(9_999);
     (0..100).for_each(|_| told.ask(gone));
     assert_eq!(told.circuit.state(), BreakerState::Closed);
 }
@@ -143,8 +170,7 @@ fn a_store_with_parts_is_left_alone_when_half_of_twenty_wait_in_vain_in_whatever
         (12, 12, BreakerState::Open),
         (9, 10, BreakerState::Closed),
     ] {
-        let mut told = Told::new();
-        told.circuit = Circuit::new(7, true);
+        let mut told = Told::with_parts();
         (0..works).for_each(|_| told.ask(Health::Works));
         (0..fails).for_each(|_| told.ask(FAILS));
         assert_eq!(told.circuit.state(), state, "{works} and {fails}");
@@ -154,8 +180,7 @@ fn a_store_with_parts_is_left_alone_when_half_of_twenty_wait_in_vain_in_whatever
 /// One that never answered anybody does not work in part.
 #[test]
 fn five_failures_in_a_row_open_that_of_a_store_with_parts_that_never_answered() {
-    let mut told = Told::new();
-    told.circuit = Circuit::new(7, true);
+    let mut told = Told::with_parts();
     (0..5).for_each(|_| told.ask(FAILS));
     assert_eq!(told.circuit.state(), BreakerState::Open);
 }
