@@ -1,30 +1,57 @@
 //! A process of which one runtime is driven only while a thread blocks on it, and what that one has begun
 //! when it stands still.
 
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
+use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{FailureMode, Limit, Limiter, MINUTE, Policy, RedisStore};
+use tower_throttle::{FailureMode, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND};
 
 use crate::back;
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 
+/// As long as whoever is forgotten waits.
+const LATE: Duration = Duration::from_secs(10);
+
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn with_threads() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().unwrap()
+}
+
+fn limiter(url: &str, deadline: Duration) -> Limiter {
+    let store = RedisStore::builder(url).connect_lazy().unwrap();
+    let policy = Policy::new("api", Limit::gcra(1_000_000, MINUTE));
+    let builder = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));
+    builder.timeout(deadline).build().unwrap()
+}
+
+/// Asks on a runtime, which stands still before the answer is there.
+macro_rules! asked_on {
+    ($idle:expr, $question:expr) => {{
+        let mut asked = Box::pin($question);
+        assert!($idle.block_on(async { poll!(&mut asked) }).is_pending());
+        asked
+    }};
+}
+
+async fn is_decided(limiter: &Limiter, subject: &str) {
+    let decision = limiter.check("api", subject).await.unwrap();
+    assert_eq!(decision.store_failure(), None, "{subject}");
 }
 
 /// The way to the server hangs while the one runtime asks, and not any more when the other does.
 fn asked_on_another(proxy: &Proxy, url: &str) {
     let (idle, busy) = (runtime(), runtime());
-    let store = RedisStore::builder(url).connect_lazy().unwrap();
-    let policy = Policy::new("api", Limit::gcra(1_000, MINUTE));
-    let limiter = Limiter::builder(store)
-        .policy(policy.on_store_failure(FailureMode::Deny))
-        .timeout(Duration::from_millis(200))
-        .build()
-        .unwrap();
+    let limiter = limiter(url, Duration::from_millis(200));
     proxy.set(Way::Blackhole);
     let decision = idle.block_on(limiter.check("api", "alice")).unwrap();
     assert!(decision.store_failure().is_some());
@@ -45,4 +72,78 @@ fn an_attempt_to_find_the_nodes_of_a_cluster_holds_up_nobody_else() {
     let proxy = Proxy::to(cluster.masters[0].port());
     let url = format!("redis-cluster://127.0.0.1:{}", proxy.port());
     asked_on_another(&proxy, &url);
+}
+
+/// Nothing is written and nothing read while its runtime stands still.
+#[test]
+fn a_connection_is_served_by_a_runtime_that_goes_on() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let limiter = limiter(&proxy.url(), LATE);
+    let (idle, service) = (runtime(), with_threads());
+    for _ in 0..3 {
+        idle.block_on(is_decided(&limiter, "alice"));
+        service.block_on(is_decided(&limiter, "alice"));
+    }
+    assert_eq!(proxy.accepted().len(), 2, "one of each, and none goes back");
+}
+
+/// Before they go, those in front of them are to be back, which they are when they are polled again.
+#[test]
+fn those_who_share_a_trip_go_where_somebody_goes_on() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let limiter = limiter(&proxy.url(), LATE);
+    let (idle, service) = (runtime(), with_threads());
+    service.block_on(is_decided(&limiter, "alice"));
+    proxy.set(Way::Delay(Duration::from_millis(10)));
+    let others = asked_on!(
+        service,
+        join(is_decided(&limiter, "bob"), is_decided(&limiter, "carol"))
+    );
+    let _first_in_line = asked_on!(idle, is_decided(&limiter, "alice"));
+    let aboard = join_all((0..5).map(|_| is_decided(&limiter, "alice")));
+    service.block_on(join(aboard, others));
+}
+
+#[test]
+fn the_only_one_who_waits_sees_that_a_trip_stands_still() {
+    let server = Server::start();
+    let limiter = limiter(&server.url(), LATE);
+    let (idle, busy) = (runtime(), runtime());
+    busy.block_on(is_decided(&limiter, "alice"));
+    let others = asked_on!(
+        busy,
+        join(is_decided(&limiter, "bob"), is_decided(&limiter, "carol"))
+    );
+    let _on_the_trip = asked_on!(idle, is_decided(&limiter, "alice"));
+    busy.block_on(others);
+    busy.block_on(is_decided(&limiter, "alice"));
+}
+
+/// What is begun on it is ended at once.
+#[test]
+fn a_runtime_that_is_shut_down_while_somebody_asks_ends() {
+    for runtime in [with_threads(), runtime()] {
+        let server = Server::start();
+        let limiter = limiter(&server.url(), SECOND);
+        runtime.block_on(is_decided(&limiter, "alice"));
+        // Long enough to be made anew at once.
+        thread::sleep(SECOND);
+        let here = runtime.handle().clone();
+        let (failed, has_failed) = mpsc::channel();
+        runtime.spawn_blocking(move || {
+            let ask = || here.block_on(limiter.check("api", "alice")).unwrap();
+            while ask().store_failure().is_none() {}
+            ask();
+            failed.send(()).unwrap();
+        });
+        let (ended, has_ended) = mpsc::channel();
+        thread::spawn(move || {
+            drop(runtime);
+            ended.send(()).unwrap();
+        });
+        has_failed.recv_timeout(LATE).unwrap();
+        has_ended.recv_timeout(LATE).unwrap();
+    }
 }

@@ -193,7 +193,7 @@ impl Supply {
     /// Waits for this batch no longer, if it was waited for.
     fn has_come(&mut self, refill: &Refill) -> Option<Awaited> {
         self.awaited
-            .take_if(|awaited| awaited.claim.number() == refill.number)
+            .take_if(|awaited| awaited.claim.is(refill.number))
     }
 
     fn pause(&mut self, now: Micros) {

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
+use crate::store::claim::goes_on_by_itself;
 use crate::store::redis::error::{is_demoted, is_no_script};
 use crate::store::redis::script::Scripted;
 
@@ -28,15 +30,19 @@ pub(super) struct Held {
     answered_ms: AtomicU64,
     /// Questions given up since the last answer.
     unanswered: AtomicU32,
+    /// Whether the runtime that it is served on goes on by itself.
+    is_always_served: bool,
 }
 
 impl Held {
+    /// One that was made on this runtime, which serves it.
     pub(super) fn new(connection: MultiplexedConnection) -> Self {
         Self {
             connection,
             since: Instant::now(),
             answered_ms: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
+            is_always_served: goes_on_by_itself_here(),
         }
     }
 
@@ -114,6 +120,17 @@ impl Held {
         self.unanswered.store(0, Ordering::Relaxed);
     }
 
+    /// Whether it can be asked as it is.
+    pub(super) fn is_lively(&self) -> bool {
+        !self.is_dead() && !self.is_idle() && !self.should_be_served_here()
+    }
+
+    /// Whether this runtime goes on by itself, and the one that serves it only while somebody blocks on
+    /// that: until then nothing is written and nothing read.
+    pub(super) fn should_be_served_here(&self) -> bool {
+        !self.is_always_served && goes_on_by_itself_here()
+    }
+
     pub(super) fn is_dead(&self) -> bool {
         self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
             && self.is_silent_for(LONGEST_SILENCE)
@@ -131,6 +148,10 @@ impl Held {
     fn age_ms(&self) -> u64 {
         u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+fn goes_on_by_itself_here() -> bool {
+    Handle::try_current().is_ok_and(|runtime| goes_on_by_itself(&runtime))
 }
 
 /// An error among them is that of a part; only that a server which was demoted is none to ask at all.

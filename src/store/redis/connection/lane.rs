@@ -172,7 +172,7 @@ impl Shared {
     /// The held connection, as far as it is known to be of use.
     fn live(&self) -> Option<Arc<Held>> {
         match &*self.link.borrow() {
-            Link::Up(held) if !held.is_dead() && !held.is_idle() => Some(Arc::clone(held)),
+            Link::Up(held) if held.is_lively() => Some(Arc::clone(held)),
             _ => None,
         }
     }
@@ -188,9 +188,10 @@ impl Shared {
         }
     }
 
-    /// The held connection; makes one when there is none.
+    /// The held connection; makes one when there is none, or none that is served by whom it should be.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
         let mut link = self.link.subscribe();
+        let mut has_begun = false;
         loop {
             let current = link.borrow_and_update().clone();
             match current {
@@ -198,6 +199,7 @@ impl Shared {
                     self.doubt();
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
+                Link::Up(held) if held.should_be_served_here() => self.let_go(&held, None),
                 Link::Up(held) => return Ok(held),
                 Link::Down(Some(failure)) if Instant::now() < failure.until => {
                     let kind = failure.error.kind();
@@ -207,13 +209,19 @@ impl Shared {
                 Link::Connecting(attempt) if !attempt.has_lapsed(Instant::now()) => {
                     let _ = timeout_at(attempt.end(), link.changed()).await;
                 }
-                Link::Connecting(_) | Link::Down(_) => self.start_connecting(),
+                // The runtime is being shut down: it would be begun, and ended, without end.
+                Link::Down(None) if has_begun => {
+                    return Err(StoreError::new(StoreErrorKind::Unreachable));
+                }
+                Link::Connecting(_) | Link::Down(_) => {
+                    self.start_connecting();
+                    has_begun = true;
+                }
             }
         }
     }
 
-    /// Lets go of a connection, unless another one has taken its place already, and begins to make
-    /// one.
+    /// Lets go of a connection that is of no use any more.
     fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
         // A server that takes every connection and serves none is not to be asked for a new one by
         // every question.
@@ -221,7 +229,13 @@ impl Shared {
             until: Instant::now() + pause(),
             error: Arc::new(why),
         });
-        let is_old = failure.is_none();
+        self.let_go(lost, failure);
+    }
+
+    /// Lets go of a connection, unless another one has taken its place already, and begins to make one,
+    /// unless that is to wait.
+    fn let_go(self: &Arc<Self>, lost: &Arc<Held>, failure: Option<Failure>) {
+        let is_to_wait = failure.is_some();
         let mine = self.link.send_if_modified(|link| {
             let held = matches!(link, Link::Up(held) if Arc::ptr_eq(held, lost));
             if held {
@@ -229,7 +243,7 @@ impl Shared {
             }
             held
         });
-        if mine && is_old {
+        if mine && !is_to_wait {
             self.start_connecting();
         }
     }

@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::RecvError};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::fingerprints::FingerprintMap;
 use super::sharing::Sharing;
-use super::stop::{PATIENCE, Passenger, Stop};
+use super::stop::{Passenger, Stop};
 use crate::error::StoreError;
 use crate::store::redis::server::{Server, Servers};
 
@@ -82,8 +82,9 @@ pub(in crate::store::redis) enum Turn<Q: Sharing> {
 /// One that waits for its turn.
 pub(in crate::store::redis) struct Turned<Q: Sharing> {
     told: oneshot::Receiver<Told<Q>>,
-    /// The stop, where one is under way who went alone.
-    behind: Option<u128>,
+    stop: u128,
+    /// When it is to see whether those before it are late.
+    sees_at: Option<Instant>,
 }
 
 impl<Q: Sharing> Default for SharedTrips<Q> {
@@ -111,40 +112,52 @@ impl<Q: Sharing> SharedTrips<Q> {
         let Shard { stops, last_number } = &mut *shard;
         let new = || Stop::new(most_trips, *last_number);
         let stop = stops.entry(number).or_insert_with(new);
-        if let Some(trip) = stop.go_alone(question.key(), now) {
-            return Turn::Go(Trip::new(server.clone(), number, trip), question);
-        }
-        let (told, turn) = oneshot::channel();
-        let is_behind = stop.wait(Waiting {
-            question,
-            told,
-            runtime: Handle::try_current().ok(),
-        });
-        if stop.leave_behind(now) {
-            let next = all_departing(stop, now);
-            drop(shard);
-            spawn_all(server, number, next);
-        }
-        Turn::Wait(Turned {
-            told: turn,
-            behind: is_behind.then_some(number),
-        })
+        let next = if stop.leave_behind(now) {
+            all_departing(stop, now)
+        } else {
+            SmallVec::new()
+        };
+        let turn = match stop.go_alone(question.key(), now) {
+            Some(trip) => Turn::Go(Trip::new(server.clone(), number, trip), question),
+            None => {
+                let (told, turn) = oneshot::channel();
+                let sees_at = stop.wait(Waiting {
+                    question,
+                    told,
+                    runtime: Handle::try_current().ok(),
+                });
+                Turn::Wait(Turned {
+                    told: turn,
+                    stop: number,
+                    sees_at,
+                })
+            }
+        };
+        drop(shard);
+        spawn_all(server, number, next);
+        turn
     }
 
-    /// Those who go once this is done, with the numbers of their trips.
-    fn next(&self, stop: u128, done: impl FnOnce(&mut Stop<Waiting<Q>>, Instant)) -> Departing<Q> {
+    /// Those who go once this is done, with the numbers of their trips. Those that are late are not waited for.
+    fn next(&self, stop: u128, done: impl FnOnce(&mut Stop<Waiting<Q>>)) -> Departing<Q> {
         let now = Instant::now();
         let mut shard = self.lock(stop);
         let Shard { stops, last_number } = &mut *shard;
         let Entry::Occupied(mut entry) = stops.entry(stop) else {
             return SmallVec::new();
         };
-        done(entry.get_mut(), now);
+        done(entry.get_mut());
+        entry.get_mut().leave_behind(now);
         let next = all_departing(entry.get_mut(), now);
         if entry.get().is_deserted() {
             *last_number = entry.remove().last_number().max(*last_number);
         }
         next
+    }
+
+    /// When the first of those under way is late.
+    fn late_at(&self, stop: u128) -> Option<Instant> {
+        self.lock(stop).stops.get(&stop)?.late_at()
     }
 
     fn lock(&self, stop: u128) -> MutexGuard<'_, Shard<Q>> {
@@ -157,17 +170,18 @@ impl<Q: Sharing> SharedTrips<Q> {
 impl<Q: Sharing> Turned<Q> {
     /// What it is told once it is back.
     pub(in crate::store::redis) async fn told(self, server: &Server) -> Result<Told<Q>, RecvError> {
-        let Self { mut told, behind } = self;
-        if let Some(stop) = behind {
-            match timeout(PATIENCE, &mut told).await {
-                Ok(told) => return told,
-                Err(_elapsed) => {
-                    let next = Q::trips(server).next(stop, |stop, now| {
-                        stop.leave_behind(now);
-                    });
-                    spawn_all(server, stop, next);
-                }
+        let Self {
+            mut told,
+            stop,
+            mut sees_at,
+        } = self;
+        while let Some(late_at) = sees_at {
+            if let Ok(told) = timeout_at(late_at, &mut told).await {
+                return told;
             }
+            let trips = Q::trips(server);
+            spawn_all(server, stop, trips.next(stop, |_| {}));
+            sees_at = trips.late_at(stop);
         }
         told.await
     }

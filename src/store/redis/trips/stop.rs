@@ -109,10 +109,18 @@ impl<P: Passenger> Stop<P> {
         may_go.then(|| self.begin(1, Keys::One(key), now + PATIENCE))
     }
 
-    /// Lets one wait: whether it may be for one who went alone.
-    pub(super) fn wait(&mut self, passenger: P) -> bool {
+    /// Lets one wait: when it is to see whether those under way are late, if that is up to it. Behind one
+    /// who went alone it is up to all, as that is soon; else to the first who waits.
+    pub(super) fn wait(&mut self, passenger: P) -> Option<Instant> {
+        let is_first = self.waiting.is_empty();
         self.waiting.push(passenger);
-        self.trips.iter().any(|trip| trip.is_alone)
+        let sees = is_first || self.trips.iter().any(|trip| trip.is_alone);
+        sees.then(|| self.late_at()).flatten()
+    }
+
+    /// When the first of those under way is late.
+    pub(super) fn late_at(&self) -> Option<Instant> {
+        self.trips.iter().map(|trip| trip.late_at).min()
     }
 
     /// Waits no longer for trips that are late: whether there are any.

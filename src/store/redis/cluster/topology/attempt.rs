@@ -80,7 +80,7 @@ impl Attempt {
         let until = Instant::now() + TURN;
         let mut is_mine = false;
         self.topology.view.send_if_modified(|view| {
-            let mine = view.attempt.filter(|claim| claim.number() == self.number);
+            let mine = view.attempt.filter(|claim| claim.is(self.number));
             is_mine = mine.is_some();
             view.attempt = mine.map(|claim| claim.prolonged(until)).or(view.attempt);
             // Nothing that is waited for.
@@ -94,7 +94,7 @@ impl Attempt {
         topology.view.send_if_modified(|view| {
             let is_mine = view
                 .attempt
-                .take_if(|claim| claim.number() == self.number)
+                .take_if(|claim| claim.is(self.number))
                 .is_some();
             if is_mine {
                 let failure = match read {
@@ -115,7 +115,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.topology.view.send_if_modified(|view| {
-            let mine = view.attempt.take_if(|claim| claim.number() == self.number);
+            let mine = view.attempt.take_if(|claim| claim.is(self.number));
             mine.is_some()
         });
     }

@@ -66,7 +66,7 @@ impl Attempt {
     }
 
     fn is_in(&self, link: &Link) -> bool {
-        matches!(link, Link::Connecting(attempt) if attempt.number() == self.number)
+        matches!(link, Link::Connecting(attempt) if attempt.is(self.number))
     }
 
     /// What has become of it, unless it is over or another one has taken its place.

@@ -6,12 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Departing, Told, Waiting};
 use crate::error::StoreError;
+use crate::store::claim::goes_on_by_itself;
 use crate::store::redis::server::Server;
 use crate::store::redis::trips::sharing::{Readings, Sharing};
 use crate::store::redis::trips::stop::Others;
@@ -108,17 +109,8 @@ impl<Q: Sharing> Trip<Q> {
     fn end(&mut self) -> impl Iterator<Item = (Self, Going<Q>)> + use<Q> {
         let ended = self.number.take();
         let next =
-            ended.map(|number| Q::trips(&self.server).next(self.stop, |stop, _| stop.end(number)));
+            ended.map(|number| Q::trips(&self.server).next(self.stop, |stop| stop.end(number)));
         departing(&self.server, self.stop, next.unwrap_or_default())
-    }
-
-    /// Goes with these, on the runtime of one who waits: the caller's may not go on. Where nobody waits it ends
-    /// here.
-    fn spawn(self, going: Going<Q>) {
-        let runtime = going.runtimes().next().cloned();
-        if let Some(runtime) = runtime {
-            runtime.spawn(self.run(going));
-        }
     }
 }
 
@@ -127,8 +119,11 @@ pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop: u128, next: Departing
     departing(server, stop, next).for_each(spawn);
 }
 
+/// Has these go where they wait: the caller's runtime may not go on. Where nobody waits the trip ends here.
 fn spawn<Q: Sharing>((trip, going): (Trip<Q>, Going<Q>)) {
-    trip.spawn(going);
+    if let Some(runtime) = going.runtime().cloned() {
+        runtime.spawn(trip.run(going));
+    }
 }
 
 fn departing<Q: Sharing>(
@@ -194,11 +189,18 @@ impl<Q: Sharing> Going<Q> {
         waiting.filter_map(|waiting| waiting.runtime.as_ref())
     }
 
-    /// Whether this runtime goes on until the trip is over. One without threads of its own goes on only while
-    /// somebody blocks on it.
-    fn goes_on(&self, runtime: &Handle) -> bool {
-        runtime.runtime_flavor() == RuntimeFlavor::MultiThread
-            || self.runtimes().any(|other| other.id() == runtime.id())
+    /// Of these one that goes on by itself, if there is any: another one may stand still before the trip is
+    /// over, once nobody blocks on it any more.
+    fn runtime(&self) -> Option<&Handle> {
+        let lasting = self.runtimes().find(|runtime| goes_on_by_itself(runtime));
+        lasting.or_else(|| self.runtimes().next())
+    }
+
+    /// Whether they can go where the trip before was: it has no reason to move.
+    fn goes_on(&self, here: &Handle) -> bool {
+        goes_on_by_itself(here)
+            || (self.runtimes().any(|runtime| runtime.id() == here.id())
+                && !self.runtimes().any(goes_on_by_itself))
     }
 
     fn begin(mut self) -> Vec<Waiting<Q>> {

@@ -179,13 +179,14 @@ fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
     let mut stop = Stop::new(2, 7);
     let begun = Instant::now();
     let first = stop.go_alone(Some(1), begun).unwrap();
-    assert!(stop.wait(Take(1, 0)));
+    assert_eq!(stop.wait(Take(1, 0)), Some(begun + PATIENCE));
+    assert_eq!(stop.wait(Take(1, 2)), Some(begun + PATIENCE));
     assert!(!stop.leave_behind(begun + PATIENCE / 2));
     assert_eq!(depart(&mut stop), None);
     assert!(stop.leave_behind(begun + PATIENCE));
     let (second, going) = departing(&mut stop);
-    assert_eq!(going, [Take(1, 0)]);
-    assert!(!stop.wait(Take(1, 1)));
+    assert_eq!(going, [Take(1, 0), Take(1, 2)]);
+    stop.wait(Take(1, 1));
     // Whoever comes back late ends nobody else's trip.
     stop.end(first);
     assert_eq!(depart(&mut stop), None);
@@ -200,11 +201,12 @@ fn those_who_went_together_are_waited_for_longer_until_they_are_back() {
     let begun = Instant::now();
     waiting(&mut stop, [Take(1, 0)]);
     let (first, _) = stop.depart(begun).unwrap();
-    waiting(&mut stop, [Take(1, 1)]);
+    assert_eq!(stop.wait(Take(1, 1)), Some(begun + LONGEST_TRIP));
+    assert_eq!(stop.wait(Take(1, 2)), None, "the first one sees to it");
     assert!(!stop.leave_behind(begun + LONGEST_TRIP / 2));
     assert!(stop.leave_behind(begun + LONGEST_TRIP));
     let (second, going) = stop.depart(begun).unwrap();
-    assert_eq!(going, [Take(1, 1)]);
+    assert_eq!(going, [Take(1, 1), Take(1, 2)]);
     stop.end(first);
     assert_eq!(stop.arrive(second, begun), Others::None);
     assert!(!stop.leave_behind(begun + PATIENCE / 2));
