@@ -264,6 +264,23 @@ async fn a_pool_of_ones_own_is_told_all_that_a_url_is() {
     assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Configuration);
 }
 
+/// It says nothing of the server.
+#[tokio::test]
+async fn a_pool_of_ones_own_that_is_used_up_is_told() {
+    let server = Server::start();
+    let manager = deadpool_redis::Manager::new(server.url()).unwrap();
+    let pool = deadpool_redis::Pool::builder(manager).max_size(1);
+    let pool = pool.build().unwrap();
+    let used = pool.get().await.unwrap();
+    let builder = RedisStore::builder_over_pool(pool);
+    let error = builder.connect().await.unwrap_err();
+    drop(used);
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    let told = error.source().and_then(|error| error.source());
+    let told = told.unwrap().to_string();
+    assert_eq!(told, "all connections of the pool are in use");
+}
+
 #[test]
 fn a_number_of_decisions_that_makes_no_sense_is_refused() {
     for number in [0, 65_537, usize::MAX] {

@@ -15,6 +15,7 @@ mod support;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod urls;
+mod wrong_urls;
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,13 +1,16 @@
 //! TLS, with certificates made for the test.
 
+use futures_util::future::join_all;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
 
 use crate::cluster::SUBJECTS;
 use crate::load::taken;
 use crate::support::cluster::Cluster;
 use crate::support::redis::{Server, free_port};
+use crate::wrong_urls::each_way;
 use crate::{GENEROUS, assert_counts, limiter, told};
 
 /// A certificate authority.
@@ -129,7 +132,8 @@ async fn a_client_shows_its_certificate_where_the_server_asks_for_one() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, "127.0.0.1", "yes");
     let builder = || server.builder().ca_certificate(authority.pem.as_str());
-    assert!(builder().connect().await.is_err());
+    let told = told(&builder().connect().await.unwrap_err());
+    assert!(told.contains("certificate"), "{told}");
     let [certificate, key] = authority.issue("client");
     let store = builder()
         .client_certificate(certificate, key)
@@ -207,12 +211,31 @@ async fn certificates_that_cannot_be_used_are_refused_before_connecting() {
 #[tokio::test]
 async fn a_server_without_tls_fails_and_does_not_hang() {
     let server = Server::start();
-    let url = format!("rediss://127.0.0.1:{}", server.port());
-    let error = RedisStore::connect(&url).await.unwrap_err();
-    assert_eq!(
-        error.kind(),
-        StoreErrorKind::Unreachable,
-        "{}",
-        told(&error)
+    let other = axum::serve(
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        axum::Router::new(),
     );
+    let other_port = other.local_addr().unwrap().port();
+    tokio::spawn(other.into_future());
+    let connecting = each_way("rediss", server.port()).into_iter();
+    let connecting = connecting.chain(each_way("rediss", other_port));
+    let errors = join_all(connecting.map(RedisStoreBuilder::connect)).await;
+    for error in errors.into_iter().map(Result::unwrap_err) {
+        let told = told(&error);
+        assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{told}");
+        assert!(told.contains("with redis if it does not"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_tls_is_told_from_one_that_does_not() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, "127.0.0.1", "no");
+    let (_, port) = server.url.rsplit_once(':').unwrap();
+    for builder in each_way("redis", port.parse().unwrap()) {
+        let error = builder.connect().await.unwrap_err();
+        let told = told(&error);
+        assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{told}");
+        assert!(told.contains("rediss if it speaks TLS"), "{told}");
+    }
 }

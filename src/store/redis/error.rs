@@ -1,11 +1,12 @@
 //! What an error of the client or the server means for a decision.
 
 use std::error::Error;
-use std::fmt;
 
 use redis::{ErrorKind, RedisError};
 
 use crate::error::{StoreError, StoreErrorKind};
+
+mod advice;
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
@@ -41,74 +42,6 @@ const CODES: [(&str, StoreErrorKind); 24] = [
     ("UNKILLABLE", StoreErrorKind::Busy),
 ];
 
-/// What to do about errors that do not go away by themselves, first match first.
-const ADVICE: [(&str, &str); 14] = [
-    (
-        "NOAUTH",
-        "the server wants a password: put user:password@ or :password@ into the URL",
-    ),
-    (
-        "WRONGPASS",
-        "the server refuses the user or the password in the URL",
-    ),
-    ("NOPERM", GRANT_RIGHTS),
-    ("The user executing the script", GRANT_RIGHTS),
-    ("no permissions to run", GRANT_RIGHTS),
-    ("MOVED", USE_CLUSTER),
-    ("ASK", USE_CLUSTER),
-    ("CROSSSLOT", USE_CLUSTER),
-    (
-        "CLUSTERDOWN",
-        "the server is part of a cluster, some slots of which nobody serves: see CLUSTER INFO, and if \
-         you do not yet, use redis-cluster://",
-    ),
-    (
-        "cluster support disabled",
-        "the server is not part of a cluster: use redis:// or rediss://",
-    ),
-    (
-        "unknown command",
-        "the server does not run scripts, or is older than Redis 6.2: use Redis 6.2 or newer, or \
-         Valkey",
-    ),
-    (
-        "DB index is out of range",
-        "the server has no database of this number: see its configuration, databases",
-    ),
-    (
-        "READONLY",
-        "the server is a replica: name its master, or use redis-sentinel://",
-    ),
-    (
-        "certificate",
-        "the server's certificate is not trusted, or it wants one of the client: give \
-         ca_certificate and client_certificate",
-    ),
-];
-
-const GRANT_RIGHTS: &str =
-    "the server's user lacks a right, see the documentation of RedisStore for those it needs";
-const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
-
-/// What to do, with the error itself as its source.
-#[derive(Debug)]
-struct Advised {
-    advice: &'static str,
-    error: RedisError,
-}
-
-impl fmt::Display for Advised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.advice, self.error)
-    }
-}
-
-impl Error for Advised {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
 /// An error answered to a question, or met on the way.
 pub(super) fn of_question(error: RedisError) -> StoreError {
     advised(kind(&error), error)
@@ -116,22 +49,40 @@ pub(super) fn of_question(error: RedisError) -> StoreError {
 
 /// An error met while connecting: nothing was asked yet.
 pub(super) fn of_connecting(error: RedisError) -> StoreError {
-    let kind = match kind(&error) {
+    match advice::for_connecting(&error) {
+        Some(advice) => advice::given(of_nothing_asked(&error), advice, error),
+        None => of_lost_connection(error),
+    }
+}
+
+/// An error of whoever was taken for a Sentinel.
+pub(super) fn of_sentinel(error: RedisError) -> StoreError {
+    if says(&error, "unknown command") {
+        return advice::given(kind(&error), advice::NO_SENTINEL, error);
+    }
+    of_connecting(error)
+}
+
+/// That time is up, and nothing was heard of a server.
+pub(super) fn of_silence(error: impl Error + Send + Sync + 'static) -> StoreError {
+    advice::given(StoreErrorKind::Unreachable, advice::SILENT, error)
+}
+
+/// Why a connection was lost, for those who have asked nothing on it.
+pub(super) fn of_lost_connection(error: RedisError) -> StoreError {
+    advised(of_nothing_asked(&error), error)
+}
+
+fn of_nothing_asked(error: &RedisError) -> StoreErrorKind {
+    match kind(error) {
         StoreErrorKind::Interrupted | StoreErrorKind::TimedOut => StoreErrorKind::Unreachable,
         kind => kind,
-    };
-    advised(kind, error)
+    }
 }
 
 fn advised(kind: StoreErrorKind, error: RedisError) -> StoreError {
-    // The client keeps the words of a refused login to itself.
-    let refused = error.kind() == ErrorKind::AuthenticationFailed;
-    let untrusted = is_about_certificates(&error);
-    let matches = |text: &str| {
-        says(&error, text) || refused && text == "WRONGPASS" || untrusted && text == "certificate"
-    };
-    match ADVICE.iter().find(|(text, _)| matches(text)) {
-        Some((_, advice)) => StoreError::with_source(kind, Advised { advice, error }),
+    match advice::for_answer(&error) {
+        Some(advice) => advice::given(kind, advice, error),
         None => StoreError::with_source(kind, error),
     }
 }
@@ -263,6 +214,18 @@ mod tests {
             assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
             let advice = of_question(error).source().unwrap().to_string();
             assert!(advice.contains("lacks a right"), "{advice}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_of_use_says_nothing_against_the_url() {
+        for broken in [std::io::ErrorKind::BrokenPipe, std::io::ErrorKind::TimedOut] {
+            let error = || RedisError::from(std::io::Error::from(broken));
+            let told = |error: StoreError| error.source().unwrap().to_string();
+            assert!(told(of_connecting(error())).contains("rediss"));
+            for error in [of_question(error()), of_lost_connection(error())] {
+                assert_eq!(told(error), broken.to_string());
+            }
         }
     }
 }

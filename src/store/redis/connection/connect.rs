@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime};
+use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime, TimeoutType};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2};
 use redis::{AsyncConnectionConfig, ConnectionInfo};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::sentinel::Masters;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::error::of_connecting;
+use crate::store::redis::error::{of_connecting, of_silence};
 
 /// How long a connection attempt may take; far longer than a decision, which does not wait for it
 /// beyond its own deadline.
@@ -86,11 +86,24 @@ impl Connector {
     async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
         match tokio::time::timeout(CONNECT_TIMEOUT, self.make()).await {
             Ok(made) => made,
-            Err(elapsed) => Err(StoreError::with_source(
+            Err(_elapsed) if self.is_used_up() => Err(StoreError::with_source(
                 StoreErrorKind::Unreachable,
-                elapsed,
+                "all connections of the pool are in use",
             )),
+            Err(elapsed) => Err(of_silence(elapsed)),
         }
+    }
+
+    /// Whether it is a user's pool that has given away all that it may have: that says nothing of the
+    /// server. One for a URL keeps no connection.
+    fn is_used_up(&self) -> bool {
+        let status = match self {
+            Self::Pool(pool) => pool.status(),
+            Self::Sentinel(_) => return false,
+            #[cfg(feature = "deadpool-sentinel")]
+            Self::SentinelPool(pool) => pool.status(),
+        };
+        status.available == 0 && status.size == status.max_size
     }
 
     async fn make(&self) -> Result<MultiplexedConnection, StoreError> {
@@ -116,6 +129,7 @@ pub(in crate::store::redis) fn pause() -> Duration {
 pub(super) fn of_pool(error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => of_connecting(error),
+        error @ PoolError::Timeout(TimeoutType::Create) => of_silence(error),
         error => StoreError::with_source(StoreErrorKind::Unreachable, error),
     }
 }

@@ -16,7 +16,7 @@ use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
 use super::held::Held;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
-use crate::store::redis::error::{is_connection_lost, is_demoted, of_connecting, of_question};
+use crate::store::redis::error::{is_connection_lost, is_demoted, of_lost_connection, of_question};
 use crate::store::redis::script::Scripted;
 
 mod attempt;
@@ -157,7 +157,7 @@ impl Shared {
     fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) -> bool {
         let is_lost = is_connection_lost(error);
         if is_lost {
-            self.give_up(held, of_connecting(error.clone()));
+            self.give_up(held, of_lost_connection(error.clone()));
         }
         is_lost
     }

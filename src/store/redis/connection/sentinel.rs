@@ -13,7 +13,7 @@ use super::address::Sentinels;
 use super::connect::{config, tcp_settings};
 use super::tls::Certificates;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::error::of_connecting;
+use crate::store::redis::error::{of_connecting, of_sentinel, of_silence};
 
 /// How long one Sentinel may take before the next is asked; a server that hangs is not to take all
 /// the time there is for connecting.
@@ -62,13 +62,8 @@ impl Masters {
             match tokio::time::timeout(SENTINEL_TIMEOUT, self.ask(sentinel)).await {
                 Ok(Ok(Some((host, port)))) => return self.master_at(host, port),
                 Ok(Ok(None)) => why = Some(self.unknown()),
-                Ok(Err(error)) => why = why.or(Some(of_connecting(error))),
-                Err(elapsed) => {
-                    why = why.or(Some(StoreError::with_source(
-                        StoreErrorKind::Unreachable,
-                        elapsed,
-                    )));
-                }
+                Ok(Err(error)) => why = why.or(Some(of_sentinel(error))),
+                Err(elapsed) => why = why.or(Some(of_silence(elapsed))),
             }
         }
         Err(why.unwrap_or(StoreError::new(StoreErrorKind::Configuration)))
@@ -121,6 +116,8 @@ impl Masters {
 pub(super) async fn from_pool(
     pool: &deadpool_redis::sentinel::Pool,
 ) -> Result<MultiplexedConnection, StoreError> {
+    use crate::store::redis::error::of_lost_connection;
+
     // All that the pool may have kept, and a new one.
     for _ in 0..=pool.status().max_size {
         let connection = pool.get().await.map_err(super::connect::of_pool)?;
@@ -128,7 +125,7 @@ pub(super) async fn from_pool(
         let role: redis::Value = redis::cmd("ROLE")
             .query_async(&mut connection)
             .await
-            .map_err(of_connecting)?;
+            .map_err(of_lost_connection)?;
         if is_master(&role) {
             return Ok(connection);
         }

@@ -11,6 +11,7 @@ use super::super::slots::{Node, SlotMap};
 use super::Topology;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Number;
+use crate::store::redis::error::of_silence;
 
 /// How long one node may take to tell the slot map before the next is asked.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -68,10 +69,7 @@ impl Attempt {
                     _ => Err(no_slots(&answer)),
                 }
             }
-            Err(elapsed) => Err(StoreError::with_source(
-                StoreErrorKind::Unreachable,
-                elapsed,
-            )),
+            Err(elapsed) => Err(of_silence(elapsed)),
         }
     }
 

@@ -1,0 +1,131 @@
+//! What to do about an error that does not go away by itself.
+
+use std::error::Error;
+use std::fmt;
+
+use redis::{ErrorKind, RedisError};
+
+use super::{is_about_certificates, says};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// About what servers answer, first match first.
+const ADVICE: [(&str, &str); 14] = [
+    (
+        "NOAUTH",
+        "the server wants a password: put user:password@ or :password@ into the URL",
+    ),
+    (
+        "WRONGPASS",
+        "the server refuses the user or the password in the URL",
+    ),
+    ("NOPERM", GRANT_RIGHTS),
+    ("The user executing the script", GRANT_RIGHTS),
+    ("no permissions to run", GRANT_RIGHTS),
+    ("MOVED", USE_CLUSTER),
+    ("ASK", USE_CLUSTER),
+    ("CROSSSLOT", USE_CLUSTER),
+    (
+        "CLUSTERDOWN",
+        "the server is part of a cluster, some slots of which nobody serves: see CLUSTER INFO, and if \
+         you do not yet, use redis-cluster://",
+    ),
+    (
+        "cluster support disabled",
+        "the server is not part of a cluster: use redis:// or rediss://",
+    ),
+    (
+        "unknown command",
+        "the server does not run scripts, or is older than Redis 6.2: use Redis 6.2 or newer, or \
+         Valkey; or it is a Sentinel: use redis-sentinel://",
+    ),
+    (
+        "DB index is out of range",
+        "the server has no database of this number: see its configuration, databases",
+    ),
+    (
+        "READONLY",
+        "the server is a replica: name its master, or use redis-sentinel://",
+    ),
+    (
+        "certificate",
+        "the server's certificate is not trusted, or it wants one of the client: give \
+         ca_certificate and client_certificate",
+    ),
+];
+
+const GRANT_RIGHTS: &str =
+    "the server's user lacks a right, see the documentation of RedisStore for those it needs";
+const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
+
+pub(super) const NO_SENTINEL: &str = "the server is no Sentinel: name Sentinels, which listen on \
+     port 26379 unless told otherwise, or use redis:// for one server, redis-cluster:// for a cluster";
+
+// A server that speaks TLS may do any of these to who does not, and the other way round. Each has other
+// causes, too, which the client cannot tell apart.
+
+pub(super) const SILENT: &str = "nothing was heard of the server in time: see that it is up, does not \
+     hang and can be reached from here; begin the URL with rediss if it speaks TLS, with redis if it \
+     does not";
+const CLOSED: &str = "the server closed the connection before it could be used: begin the URL with \
+     rediss if it speaks TLS, with redis if it does not; see whether it refuses clients from here, so \
+     many or without a certificate (protected-mode, maxclients, tls-auth-clients), and whether a proxy \
+     in between has lost it";
+const FOREIGN: &str = "what answers does not speak as a Redis server does: see the host and the port; \
+     begin the URL with rediss if the server speaks TLS, with redis if it does not";
+
+/// What to do, with the error itself as its source.
+#[derive(Debug)]
+struct Advised<E> {
+    advice: &'static str,
+    error: E,
+}
+
+impl<E: fmt::Display> fmt::Display for Advised<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.advice, self.error)
+    }
+}
+
+impl<E: Error + 'static> Error for Advised<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+pub(super) fn given(
+    kind: StoreErrorKind,
+    advice: &'static str,
+    error: impl Error + Send + Sync + 'static,
+) -> StoreError {
+    StoreError::with_source(kind, Advised { advice, error })
+}
+
+/// About what a server has answered, or shown.
+pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
+    // The client keeps the words of a refused login to itself.
+    let refused = error.kind() == ErrorKind::AuthenticationFailed;
+    let untrusted = is_about_certificates(error);
+    let matches = |text: &str| {
+        says(error, text) || refused && text == "WRONGPASS" || untrusted && text == "certificate"
+    };
+    let mut advice = ADVICE.iter();
+    advice.find_map(|(text, advice)| matches(text).then_some(*advice))
+}
+
+/// About a connection that there is not yet. One that is refused, or leads to no host, speaks for itself.
+pub(super) fn for_connecting(error: &RedisError) -> Option<&'static str> {
+    if error.is_timeout() {
+        Some(SILENT)
+    } else if error.is_connection_dropped() && !error.is_connection_refusal() {
+        Some(CLOSED)
+    } else if error.kind() == ErrorKind::Parse || is_no_tls(error) {
+        Some(FOREIGN)
+    } else {
+        None
+    }
+}
+
+/// The words are those of the TLS client, for which there is no TLS in the first bytes.
+fn is_no_tls(error: &RedisError) -> bool {
+    error.is_io_error() && error.to_string().contains("InvalidContentType")
+}

@@ -1,0 +1,107 @@
+//! What is said of a URL that leads elsewhere than it says, or nowhere.
+
+use futures_util::future::join_all;
+use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
+
+use crate::support::proxy::{Proxy, Way};
+use crate::support::redis::{Server, free_port};
+use crate::support::sentinel::Watched;
+use crate::told;
+
+/// A server, a node of a cluster and a Sentinel on this port, by a scheme that begins so.
+pub(crate) fn each_way(scheme: &str, port: u16) -> [RedisStoreBuilder; 3] {
+    [
+        format!("{scheme}://127.0.0.1:{port}"),
+        format!("{scheme}-cluster://127.0.0.1:{port}"),
+        format!("{scheme}-sentinel://127.0.0.1:{port}/main"),
+    ]
+    .map(|url| RedisStore::builder(&url))
+}
+
+/// A server on this port, by a pool that waits for ever.
+fn by_patient_pool(port: u16) -> RedisStoreBuilder {
+    let patient = redis::AsyncConnectionConfig::new().set_connection_timeout(None);
+    let url = format!("redis://127.0.0.1:{port}");
+    let manager = deadpool_redis::Manager::new_with_config(url, patient).unwrap();
+    let pool = deadpool_redis::Pool::builder(manager).build().unwrap();
+    RedisStore::builder_over_pool(pool)
+}
+
+/// What is said of each, the fourth by a pool.
+async fn told_of_each_way(port: u16, kind: StoreErrorKind) -> Vec<String> {
+    let builders = each_way("redis", port)
+        .into_iter()
+        .chain([by_patient_pool(port)]);
+    let connected = join_all(builders.map(RedisStoreBuilder::connect)).await;
+    let errors = connected.into_iter().map(Result::unwrap_err);
+    errors
+        .map(|error| {
+            assert_eq!(error.kind(), kind, "{}", told(&error));
+            told(&error)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_sentinel_and_a_server_are_told_apart() {
+    let watched = Watched::start_with(&[], "");
+    let [server, cluster, _] = each_way("redis", watched.sentinel_port());
+    let [_, _, sentinel] = each_way("redis", watched.master.port());
+    for (builder, advice) in [
+        (server, "it is a Sentinel: use redis-sentinel://"),
+        (cluster, "it is a Sentinel: use redis-sentinel://"),
+        (sentinel, "the server is no Sentinel"),
+    ] {
+        let error = builder.connect().await.unwrap_err();
+        let told = told(&error);
+        assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
+        assert!(told.contains(advice), "{told}");
+    }
+}
+
+/// As a server does in protected mode, or one that speaks TLS, or a balancer without any.
+#[tokio::test]
+async fn what_closes_every_connection_is_told() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    proxy.set(Way::Close);
+    for told in told_of_each_way(proxy.port(), StoreErrorKind::Unreachable).await {
+        for word in ["closed the connection", "rediss", "protected-mode"] {
+            assert!(told.contains(word), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_told() {
+    let server = Server::start();
+    server.signal("STOP");
+    let told = told_of_each_way(server.port(), StoreErrorKind::Unreachable).await;
+    server.signal("CONT");
+    for told in told {
+        for word in ["nothing was heard", "hang", "can be reached", "rediss"] {
+            assert!(told.contains(word), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_redis_server_is_told() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    proxy.set(Way::Garble(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+    for told in told_of_each_way(proxy.port(), StoreErrorKind::BadReply).await {
+        for word in ["see the host and the port", "rediss"] {
+            assert!(told.contains(word), "{told}");
+        }
+    }
+}
+
+/// No advice about what listens there: nobody does.
+#[tokio::test]
+async fn a_connection_that_is_refused_speaks_for_itself() {
+    for told in told_of_each_way(free_port(), StoreErrorKind::Unreachable).await {
+        assert!(told.contains("refused"), "{told}");
+        assert!(!told.contains("rediss"), "{told}");
+    }
+}
