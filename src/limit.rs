@@ -154,8 +154,9 @@ impl Limit {
     ///
     /// A process that stands still for longer than a lease lives, or does not reach the store for
     /// so long, loses its leases while its requests still run, and so does everybody when the store
-    /// forgets them. Others are let in then, and the limit is passed until those requests have
-    /// ended: a lease that has lapsed is not taken again.
+    /// forgets them, or when the store's clock, which the memory store takes from the
+    /// system, is set ahead by as much. Others are let in then, and the limit is passed until those
+    /// requests have ended: a lease that has lapsed is not taken again.
     ///
     /// An upgraded connection, as of a WebSocket, is no response any more and holds nothing; use
     /// [`Limiter::hold`](crate::Limiter::hold) where it is served. A body of one piece has ended

@@ -126,7 +126,8 @@ pub trait Clock: Send + Sync + 'static {
 /// It may step back when it is set. That frees no capacity: what was used comes back later by the
 /// step. [`gcra`](crate::Limit::gcra) and the buckets store an instant that lies ahead, at which all
 /// that was taken is paid back: who owes anything then owes the step besides, and may be denied until
-/// it is over.
+/// it is over. When it is set ahead what was used is forgotten sooner, and leases of
+/// [`concurrency`](crate::Limit::concurrency) lapse while their requests run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
