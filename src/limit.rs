@@ -92,7 +92,8 @@ impl Limit {
     /// and which must not overflow its `capacity`.
     ///
     /// It is a queue: a request that fits is held up until the water before it has run out, so
-    /// that requests leave one after the other at the rate, never two at once. See
+    /// that requests leave one after the other at the rate, never two at once, unless another policy of the
+    /// same limiter holds them up for longer: see [`Policy::max_wait`](crate::Policy::max_wait). See
     /// [`without_delay`](Self::without_delay) for the bucket as a meter.
     ///
     /// ```

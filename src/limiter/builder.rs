@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 use super::leases::Leases;
 use super::rules::Rules;
@@ -160,6 +161,7 @@ impl<S: Store> LimiterBuilder<S> {
             rules: ArcSwap::from_pointee(self.rules.ready()?),
             changing_rules: Mutex::new(()),
             is_off: AtomicBool::new(false),
+            turned_off: Notify::new(),
             breaker: store.breaker(),
             store,
             observers,

@@ -72,8 +72,12 @@ impl Limiter {
 
     /// The kill switch: every request passes uncounted, and the store is not asked, until limiting
     /// is [turned on](Self::turn_on) again. For this process; what was used stays used.
+    ///
+    /// Who is held up goes on at once, too: requests, those who [acquire](Self::acquire) permits, and
+    /// services behind a [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn turn_off(&self) {
         self.0.is_off.store(true, Ordering::Relaxed);
+        self.0.turned_off.notify_waiters();
     }
 
     /// Limits again.

@@ -41,7 +41,7 @@ impl Held {
     /// Waits until the permits are there, and still holds them then.
     pub(crate) async fn until_there(&self) {
         if self.decision.is_allowed() && !self.decision.delay.is_zero() {
-            tokio::time::sleep(self.decision.delay()).await;
+            self.taken.limiter().delay(self.decision.delay()).await;
         }
     }
 

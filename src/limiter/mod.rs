@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
 
 use self::leases::Leases;
 use self::reply::Question;
@@ -21,6 +22,7 @@ use crate::store::{Answer, Breaker, Failover, Store};
 
 mod builder;
 mod control;
+mod delay;
 mod held;
 mod judge;
 mod judged;
@@ -40,6 +42,7 @@ mod taken;
 mod waiting;
 
 pub use self::builder::LimiterBuilder;
+pub(crate) use self::delay::Delay;
 pub use self::held::Held;
 pub(crate) use self::judge::{Judging, PendingVerdict};
 pub(crate) use self::judged::Judged;
@@ -90,6 +93,8 @@ struct Shared {
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,
     is_off: AtomicBool,
+    /// Tells those who are held up.
+    turned_off: Notify,
     observers: Observers,
     subjects: Subjects,
     leases: Leases,

@@ -67,6 +67,10 @@ impl Taken {
         }
     }
 
+    pub(super) fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
     /// Adds the checks of a policy's rates, which are about to be asked.
     pub(super) fn add<'a>(
         &mut self,

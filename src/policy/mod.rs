@@ -163,6 +163,12 @@ impl Policy {
     /// that to be ready it waits when its time has come. Its quota headers tell what was left when it
     /// came.
     ///
+    /// The other policies have counted it when it came. Those whom this one holds up go on when it lets them,
+    /// beside those who come then: so the service may get more at once than the other policies let through
+    /// at a time. What is to hold for what reaches the service belongs in a layer of its own inside of the one
+    /// that waits: it judges each request when that goes on. What the outer one has taken stays taken where
+    /// the inner one denies. [Leaky buckets](Limit::leaky_bucket) hold requests up without being told to.
+    ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
     /// [`leaky_bucket`](Limit::leaky_bucket).
     #[must_use]

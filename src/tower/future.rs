@@ -9,12 +9,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use tokio::time::Sleep;
 use tower_service::Service;
 
 use super::layer::{Pass, Sentence, Settings};
 use crate::http::ResponseBody;
-use crate::limiter::{Judged, PendingVerdict};
+use crate::limiter::{Delay, Judged, PendingVerdict};
 use crate::request::RequestHead;
 
 pin_project! {
@@ -41,7 +40,7 @@ pin_project! {
         },
         /// Allowed, and held up for a while.
         Waiting {
-            sleep: Pin<Box<Sleep>>,
+            delay: Delay,
             // Taken when it is over.
             waiting: Option<Waiting<S, B>>,
         },
@@ -101,9 +100,14 @@ where
         }
     }
 
-    pub(super) fn waiting(service: S, request: Request<B>, pass: Pass) -> Self {
+    pub(super) fn waiting(
+        service: S,
+        request: Request<B>,
+        pass: Pass,
+        settings: &Settings,
+    ) -> Self {
         Self {
-            state: State::waiting(service, request, pass),
+            state: State::waiting(service, request, pass, settings),
         }
     }
 
@@ -126,9 +130,9 @@ impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn waiting(service: S, request: Request<B>, pass: Pass) -> Self {
+    fn waiting(service: S, request: Request<B>, pass: Pass, settings: &Settings) -> Self {
         Self::Waiting {
-            sleep: Box::pin(tokio::time::sleep(pass.delay)),
+            delay: settings.delay(pass.delay),
             waiting: Some(Waiting {
                 service,
                 request,
@@ -155,11 +159,16 @@ where
         let (settings, head) = (&waiting.settings, RequestHead::of(&waiting.request));
         let read = |judged: &mut Judged<'_>| settings.sentence(judged, &head);
         let sentence = ready!(waiting.verdict.poll_verdict(cx, read));
-        let Self { ready, request, .. } = asking.take().expect(POLLED_AGAIN);
+        let Self {
+            ready,
+            request,
+            settings,
+            ..
+        } = asking.take().expect(POLLED_AGAIN);
         Poll::Ready(match sentence {
             Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),
             // The instance that is ready ends here, with its place.
-            Sentence::Pass(pass) => State::waiting(ready.clone(), request, pass),
+            Sentence::Pass(pass) => State::waiting(ready.clone(), request, pass, &settings),
             Sentence::Reject(response) => State::Rejected {
                 response: Some(response),
             },
@@ -199,8 +208,8 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjected::Asking { asking } => ready!(Asking::poll_next(asking, cx)),
-                StateProjected::Waiting { sleep, waiting } => {
-                    ready!(sleep.as_mut().poll(cx));
+                StateProjected::Waiting { delay, waiting } => {
+                    ready!(delay.as_mut().poll(cx));
                     State::Entering {
                         waiting: waiting.take(),
                     }

@@ -14,7 +14,7 @@ use crate::decision::Verdict;
 use crate::http::{
     OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
 };
-use crate::limiter::{Judged, Judging, Limiter, Refusal, TakenByRequest};
+use crate::limiter::{Delay, Judged, Judging, Limiter, Refusal, TakenByRequest};
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
 use crate::time::SystemClock;
@@ -133,6 +133,11 @@ impl Settings {
         let is_exempt = self.skips_preflights && is_preflight(request);
         let sentence = |judged: &mut Judged<'_>| self.sentence(judged, request);
         self.limiter.judge(request, is_exempt, sentence)
+    }
+
+    /// Holds a request up for so long.
+    pub(super) fn delay(&self, delay: Duration) -> Delay {
+        self.limiter.delay(delay)
     }
 
     /// What the decisions mean for their request.

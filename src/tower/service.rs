@@ -76,7 +76,7 @@ where
             }
             Ok(Judging::Done(Sentence::Pass(pass))) => {
                 self.give_up_ready();
-                ResponseFuture::waiting(self.inner.clone(), request, pass)
+                ResponseFuture::waiting(self.inner.clone(), request, pass, &self.settings)
             }
             Ok(Judging::Done(Sentence::Reject(response))) => {
                 self.give_up_ready();

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use futures_util::poll;
 use http::{Request, Response};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, DAY, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore,
@@ -118,6 +118,18 @@ async fn a_timeout_of_zero_takes_what_is_there() {
     }
     // The one that is stored, and one that the next caller waits for.
     assert_eq!(allowed, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_limiting_is_turned_off_nobody_waits_any_more() {
+    let limiter = one_a_second().await;
+    let turned_off = async {
+        sleep(ms(1_500)).await;
+        limiter.turn_off();
+    };
+    let acquire = || timed(limiter.acquire("api", "us", 60));
+    let (first, second, ()) = tokio::join!(acquire(), acquire(), turned_off);
+    assert_eq!((first.1, second.1), (ms(0), ms(1_500)));
 }
 
 #[tokio::test(start_paused = true)]

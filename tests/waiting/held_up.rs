@@ -1,15 +1,17 @@
 //! The layer: requests that are held up instead of denied.
 
 use std::convert::Infallible;
+use std::future::ready;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Request, Response};
-use tokio::time::{Instant, advance, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
-    DAY, Key, Limit, Limiter, MINUTE, Policy, RateLimitLayer, Rejection, RejectionKind,
+    DAY, Header, Key, Limit, Limiter, MINUTE, Policy, RateLimitLayer, Rejection, RejectionKind,
     RequestHead, SECOND, per_second,
 };
 
@@ -205,6 +207,65 @@ async fn the_longest_wait_of_all_policies_is_waited_once() {
         waits.push(timed(send(&mut service)).await.1);
     }
     assert_eq!(waits, [Duration::ZERO, SECOND, SECOND]);
+}
+
+/// Requests of two clients, who come twice and are held up the second time, and of two others who come when
+/// that is over: when they reach the service.
+async fn arrivals(layers: impl FnOnce(Policy, Policy) -> Vec<Vec<Policy>>) -> Vec<Duration> {
+    let client = Policy::new("client", Limit::gcra(1, 10 * SECOND)).by(Header::new("x-user"));
+    let everybody = Policy::new("everybody", Limit::sliding_log(2, SECOND));
+    let arrivals = Arc::new(Mutex::new(Vec::new()));
+    let (start, arrived) = (Instant::now(), Arc::clone(&arrivals));
+    let inner = service_fn(move |_: Request<()>| {
+        arrived.lock().unwrap().push(start.elapsed());
+        ready(Ok::<_, Infallible>(Response::new(())))
+    });
+    let mut service = BoxCloneService::new(inner);
+    for policies in layers(client.max_wait(MINUTE), everybody) {
+        let limiter = Limiter::new(virtual_time::store(), policies).unwrap();
+        let limited = RateLimitLayer::new(limiter).layer(service);
+        service = BoxCloneService::new(limited.map_response(|response| response.map(drop)));
+    }
+    let come = async |second: u32, user: &str| {
+        sleep(second * SECOND).await;
+        let request = Request::builder().header("x-user", user).body(()).unwrap();
+        service.clone().oneshot(request).await.unwrap();
+    };
+    let (five, ten) = (5, 10);
+    tokio::join!(
+        come(0, "alice"),
+        come(0, "bob"),
+        come(five, "alice"),
+        come(five, "bob"),
+        come(ten, "carol"),
+        come(ten, "dave"),
+    );
+    std::mem::take(&mut *arrivals.lock().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_inside_of_the_one_that_waits_judges_what_reaches_the_service() {
+    let at = |seconds: &[u32]| -> Vec<_> { seconds.iter().map(|at| *at * SECOND).collect() };
+    let in_one = arrivals(|client, everybody| vec![vec![client, everybody]]).await;
+    assert_eq!(in_one, at(&[0, 0, 10, 10, 10, 10]));
+    let in_two = arrivals(|client, everybody| vec![vec![everybody], vec![client]]).await;
+    assert_eq!(in_two, at(&[0, 0, 10, 10]), "two a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_limiting_is_turned_off_nobody_is_held_up_any_more() {
+    let (mut service, limiter) = one_a_second(MINUTE).await;
+    let turned_off = async {
+        sleep(ms(1_500)).await;
+        limiter.turn_off();
+    };
+    let (answers, ()) = tokio::join!(answers(&service, 10), turned_off);
+    let mut expected = vec![(ms(1_500), 200); 10];
+    expected[0] = (SECOND, 200);
+    assert_eq!(answers, expected);
+    limiter.turn_on();
+    let waited = timed(send(&mut service)).await.1;
+    assert_eq!(waited, ms(9_500), "what they took stays taken");
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ impl Source {
             }
             let refused = held.decision().retry_after().unwrap_or(SECOND);
             drop(held);
-            tokio::time::sleep(refused.min(ASKED_AGAIN_AFTER)).await;
+            self.limiter.delay(refused.min(ASKED_AGAIN_AFTER)).await;
         }
     }
 }
