@@ -19,6 +19,8 @@ use self::asking::{Asked, ask};
 
 #[path = "memory_store/asking.rs"]
 mod asking;
+#[path = "memory_store/kept.rs"]
+mod kept;
 
 /// A small store, so that a flood is quickly ten times as many keys.
 const CAPACITY: usize = 2_048;

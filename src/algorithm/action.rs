@@ -126,12 +126,6 @@ impl Action {
         matches!(self, Self::Take(Take { is_final: true, .. }))
     }
 
-    /// Whether it gives something back.
-    #[cfg(feature = "memory")]
-    pub(crate) fn gives_back(&self) -> bool {
-        !matches!(self, Self::Take(_) | Self::Charge(_) | Self::Renew(_))
-    }
-
     /// Whether it changes its key without asking, and not in a lease of its own.
     pub(crate) fn changes(&self) -> bool {
         !matches!(self, Self::Take(_) | Self::Renew(_) | Self::Release(_))

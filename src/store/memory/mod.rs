@@ -54,6 +54,9 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// the request do so all the same; else nothing is taken under any of them, and each decides by its
 /// own.
 ///
+/// Which keys are such is judged anew whenever one is asked about, charged or given back to: by what
+/// is left then, and by the limit of that moment.
+///
 /// # Memory
 ///
 /// The table grows with the keys that there are at once, however many come and go, to at most 180

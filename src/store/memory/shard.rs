@@ -8,7 +8,6 @@ use std::mem;
 
 use super::slot::{Fingerprint, Slot};
 use super::table::{self, Table};
-use crate::algorithm::Action;
 use crate::decision::{Decision, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -28,7 +27,8 @@ pub(super) struct Shard {
     bound: usize,
     broom: Hand,
     clock: Hand,
-    /// Until when all that the clock's hand saw is denied: it need not look again before.
+    /// Until when all that the clock's hand saw is denied: it need not look again before, unless a
+    /// key is let go sooner than it was to be.
     full_until: Micros,
     /// The questions so far.
     asked: u32,
@@ -76,7 +76,9 @@ impl Shard {
     ) -> Result<Decision, StoreError> {
         if let Some(slot) = self.find(fingerprint) {
             let decision = slot.ask(check, now);
-            self.after(&check.action);
+            if slot.note(check, &decision, now) {
+                self.full_until = Micros::ZERO;
+            }
             return Ok(decision);
         }
         self.ask_untouched(check, fingerprint, now)
@@ -100,9 +102,17 @@ impl Shard {
         Ok(decision)
     }
 
-    /// Notes that an action was carried out: one that gives back may have made room.
-    pub(super) fn after(&mut self, action: &Action) {
-        if action.gives_back() {
+    /// Notes what was decided about a key, if it is there.
+    pub(super) fn note(
+        &mut self,
+        fingerprint: Fingerprint,
+        check: &Check<'_>,
+        decision: &Decision,
+        now: Micros,
+    ) {
+        if let Some(slot) = self.find(fingerprint)
+            && slot.note(check, decision, now)
+        {
             self.full_until = Micros::ZERO;
         }
     }

@@ -41,6 +41,8 @@ pub(super) struct Slot {
     pub(super) fingerprint: Fingerprint,
     pub(super) state: State,
     kept_until: Micros,
+    /// The cost that would be denied until then.
+    kept_for: u32,
     chances: u8,
 }
 
@@ -51,6 +53,7 @@ impl Slot {
             fingerprint,
             state,
             kept_until: Micros::ZERO,
+            kept_for: 0,
             chances: 0,
         }
     }
@@ -58,10 +61,8 @@ impl Slot {
     /// Decides the only check of a question, and carries it out if it fits.
     #[inline]
     pub(super) fn ask(&mut self, check: &Check<'_>, now: Micros) -> Decision {
-        let decision = check.algorithm.ask(&mut self.state, now, &check.action);
         self.used();
-        self.note(check, &decision, now);
-        decision
+        check.algorithm.ask(&mut self.state, now, &check.action)
     }
 
     /// Notes that the key was used, which a denied request does too.
@@ -69,37 +70,63 @@ impl Slot {
         self.chances = MOST_CHANCES.min(self.chances + 1);
     }
 
-    /// Notes until when the key must not be evicted.
+    /// Notes until when the key must not be evicted; whether that is sooner than it was.
     ///
     /// That is while the subject is denied, or would be if it asked the same again; and while
     /// anything is held, which is counted nowhere else. What only counts is kept from nobody.
+    ///
+    /// Judged anew each time, as permits may have been given back, and the limit may be another.
     #[inline]
-    pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) {
-        if check.is_shadow {
-            self.kept_until = Micros::ZERO;
-            return;
-        }
-        if check.algorithm.lease().is_some() {
-            self.kept_until = self.state.expires_at();
-            return;
-        }
-        let wait = match decision.outcome {
-            Outcome::NeverFits => return,
-            Outcome::Allowed => {
-                let again = check.action.takes().max(1);
-                if again <= decision.remaining && decision.ban.is_zero() {
-                    return;
-                }
-                let again = Action::take(again);
-                let reading = check.algorithm.read(&self.state, now, &again);
-                if reading.fits {
-                    return;
-                }
-                reading.wait
-            }
-            _ => decision.retry_after,
+    pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> bool {
+        let before = self.kept_until;
+        self.kept_until = if check.is_shadow {
+            Micros::ZERO
+        } else if check.algorithm.lease().is_some() {
+            self.state.expires_at()
+        } else {
+            self.denied_until(check, decision, now)
         };
-        self.kept_until = self.kept_until.max(now.saturating_add(wait));
+        self.kept_until < before
+    }
+
+    /// Until when the subject is denied, or would be if it asked the same again. Who is kept for a
+    /// cost stays so through smaller ones, until that would be allowed.
+    #[inline]
+    fn denied_until(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
+        let asked = match decision.outcome {
+            // No wait helps a cost that never fits: it might as well have looked.
+            Outcome::NeverFits => 1,
+            _ => check.action.takes().max(1),
+        };
+        let cost = match self.kept_until(now) {
+            Some(_) => asked.max(self.kept_for),
+            None => asked,
+        };
+        let is_denied = !decision.retry_after.is_zero();
+        if !is_denied && cost <= decision.remaining && decision.ban.is_zero() {
+            return Micros::ZERO;
+        }
+        self.kept_for = cost;
+        // Who is ready to wait is denied for less time than who is not.
+        if is_denied && cost == asked && decision.delay.is_zero() {
+            return now.saturating_add(decision.retry_after);
+        }
+        self.denied_again_until(check, decision, now)
+    }
+
+    /// The same, of what it is kept for.
+    fn denied_again_until(&self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
+        // More was taken without asking, or the limit was lowered: no more than that ever fits.
+        let again = Action::take(self.kept_for.min(check.algorithm.capacity()));
+        let reading = check.algorithm.read(&self.state, now, &again);
+        let mut wait = decision.retry_after;
+        if !reading.fits {
+            wait = wait.max(reading.wait);
+        }
+        if wait.is_zero() {
+            return Micros::ZERO;
+        }
+        now.saturating_add(wait)
     }
 
     /// Whether the state equals the untouched one, so that nobody misses it; for a moment already,
@@ -124,36 +151,94 @@ impl Slot {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::algorithm::Algorithm;
+    use crate::algorithm::{Algorithm, Patience, Take};
     use crate::key::Key;
     use crate::limit::Limit;
     use crate::store::{FailureMode, PolicyId};
-    use crate::time::MINUTE;
+    use crate::time::{MINUTE, SECOND};
 
     pub(crate) const NOW: Micros = Micros::new(1_000_000);
+    const LIMIT: Limit = Limit::gcra(10, MINUTE);
+
+    fn check<'a>(policy: &'a PolicyId, key: u64, limit: &Limit, action: Action) -> Check<'a> {
+        Check {
+            policy,
+            subject: Key::from(key).subject(None),
+            algorithm: Algorithm::try_from(limit).unwrap(),
+            action,
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        }
+    }
 
     /// A key of no interest, which has used one permit of ten.
     pub(crate) fn slot(key: u64) -> Slot {
         let policy = PolicyId::new("api");
-        let check = Check {
-            policy: &policy,
-            subject: Key::from(key).subject(None),
-            algorithm: Algorithm::try_from(&Limit::gcra(10, MINUTE)).unwrap(),
-            action: Action::take(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        };
+        let check = check(&policy, key, &LIMIT, Action::take(1));
         let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());
-        let reading = check.algorithm.read(&slot.state, NOW, &check.action);
-        check
-            .algorithm
-            .commit(&mut slot.state, NOW, &check.action, reading);
+        check.algorithm.ask(&mut slot.state, NOW, &check.action);
         slot
+    }
+
+    /// For how long the slot is kept after one more action, at the same instant as all others.
+    fn kept(slot: &mut Slot, limit: &Limit, action: Action) -> Option<Duration> {
+        let policy = PolicyId::new("api");
+        let check = check(&policy, 0, limit, action);
+        let decision = slot.ask(&check, NOW);
+        slot.note(&check, &decision, NOW);
+        let until = slot.kept_until(NOW)?;
+        Some(until.saturating_sub(NOW).to_duration())
     }
 
     #[test]
     fn a_slot_is_one_cache_line() {
         assert_eq!(size_of::<Slot>(), 64);
+    }
+
+    /// Nine of ten are used.
+    #[test]
+    fn a_smaller_cost_that_is_denied_shortens_nothing() {
+        let mut slot = slot(0);
+        assert_eq!(kept(&mut slot, &LIMIT, Action::take(8)), Some(42 * SECOND));
+        assert_eq!(kept(&mut slot, &LIMIT, Action::take(2)), Some(42 * SECOND));
+    }
+
+    #[test]
+    fn who_is_ready_to_wait_is_kept_as_long_as_who_is_not() {
+        let mut slot = slot(0);
+        let patient = Action::Take(Take {
+            cost: 3,
+            patience: Patience::UntilItFits(Micros::from(5 * SECOND)),
+            lease: None,
+            is_final: true,
+        });
+        for wait in [None, None, Some(18 * SECOND)] {
+            assert_eq!(kept(&mut slot, &LIMIT, Action::take(3)), wait);
+        }
+        assert_eq!(kept(&mut slot, &LIMIT, patient), Some(18 * SECOND));
+    }
+
+    #[test]
+    fn a_cost_that_never_fits_keeps_a_key_no_longer_than_others_do() {
+        let mut slot = slot(0);
+        assert_eq!(kept(&mut slot, &LIMIT, Action::take(11)), None);
+        assert_eq!(kept(&mut slot, &LIMIT, Action::take(8)), Some(42 * SECOND));
+        assert_eq!(kept(&mut slot, &LIMIT, Action::take(11)), Some(42 * SECOND));
+    }
+
+    /// Else it would be kept when all is given back, for a cost that never fits.
+    #[test]
+    fn under_a_lowered_limit_a_key_is_kept_for_no_more_than_all_of_it() {
+        let mut slot = slot(0);
+        assert_eq!(kept(&mut slot, &LIMIT, Action::take(8)), Some(42 * SECOND));
+        let lowered = Limit::gcra(5, MINUTE);
+        assert_eq!(
+            kept(&mut slot, &lowered, Action::take(1)),
+            Some(54 * SECOND)
+        );
+        assert_eq!(kept(&mut slot, &lowered, Action::Reset), None);
     }
 }

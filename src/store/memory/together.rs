@@ -172,19 +172,16 @@ impl<'a> Together<'a> {
             },
             now,
         ) = (&self.checks[position], self.now);
-        let after = match self.find(position) {
+        match self.find(position) {
             Some(slot) => algorithm.commit(&mut slot.state, now, action, reading),
             None => reading,
-        };
-        self.locked[self.places[position]].after(action);
-        after
+        }
     }
 
     fn note(&mut self, position: usize, decision: &Decision) {
-        let (check, now) = (&self.checks[position], self.now);
-        if let Some(slot) = self.find(position) {
-            slot.note(check, decision, now);
-        }
+        let shard = &mut self.locked[self.places[position]];
+        let (fingerprint, check) = (self.fingerprints[position], &self.checks[position]);
+        shard.note(fingerprint, check, decision, self.now);
     }
 }
 
