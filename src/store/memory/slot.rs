@@ -93,10 +93,10 @@ impl Slot {
     /// cost stays so through smaller ones, until that would be allowed.
     #[inline]
     fn denied_until(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
-        let asked = match decision.outcome {
-            // No wait helps a cost that never fits: it might as well have looked.
-            Outcome::NeverFits => 1,
-            _ => check.action.takes().max(1),
+        // What is charged asks for nothing; and no wait helps a cost that never fits.
+        let asked = match check.action {
+            Action::Take(take) if decision.outcome != Outcome::NeverFits => take.cost.max(1),
+            _ => 1,
         };
         let cost = match self.kept_until(now) {
             Some(_) => asked.max(self.kept_for),
@@ -116,7 +116,7 @@ impl Slot {
 
     /// The same, of what it is kept for.
     fn denied_again_until(&self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
-        // More was taken without asking, or the limit was lowered: no more than that ever fits.
+        // More was borrowed, or the limit was lowered: no more than that ever fits.
         let again = Action::take(self.kept_for.min(check.algorithm.capacity()));
         let reading = check.algorithm.read(&self.state, now, &again);
         let mut wait = decision.retry_after;
