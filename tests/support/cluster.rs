@@ -1,11 +1,14 @@
 //! A Redis Cluster of a test's own.
 
-use tower_throttle::{MINUTE, RedisStore, RedisStoreBuilder};
+use tower_throttle::{DAY, Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder};
 
+use super::proxy::Proxy;
 use super::redis::{Server, free_port};
 use super::sentinel::until;
 
 const SLOTS: usize = 16_384;
+/// No server is there.
+const UNKNOWN: u16 = 1;
 
 const OPTIONS: [&str; 6] = [
     "--cluster-enabled",
@@ -22,6 +25,8 @@ pub struct Cluster {
     pub replicas: Vec<Server>,
     /// Where the masters speak TLS, to each other too; none in a cluster without.
     pub tls_ports: Vec<u16>,
+    /// The way to the master at the same position; none in a cluster that is asked directly.
+    pub proxies: Vec<Proxy>,
 }
 
 impl Cluster {
@@ -52,6 +57,36 @@ impl Cluster {
         Self::of(masters, Vec::new(), tls_ports)
     }
 
+    /// Three masters, each of which others are sent to by a way that can be broken. To each other they speak
+    /// directly.
+    pub fn behind_proxies() -> Self {
+        let start = |_| {
+            let proxy = Proxy::to(UNKNOWN);
+            let master = Server::start_knowing(|port| {
+                let own = [
+                    "--cluster-announce-port".to_owned(),
+                    proxy.port().to_string(),
+                    "--cluster-announce-bus-port".to_owned(),
+                    bus_port(port).to_string(),
+                    // One that a test stops for a while stays where it is.
+                    "--cluster-node-timeout".to_owned(),
+                    "60000".to_owned(),
+                ];
+                let usual = OPTIONS.map(str::to_owned);
+                usual.into_iter().chain(own).collect()
+            });
+            proxy.lead_to(master.port());
+            (master, proxy)
+        };
+        let (masters, proxies) = (0..3).map(start).unzip();
+        Self::over(Self {
+            masters,
+            replicas: Vec::new(),
+            tls_ports: Vec::new(),
+            proxies,
+        })
+    }
+
     fn start_with(replicas: usize, options: &[&str]) -> Self {
         let start = |_| Server::start_with(&[&OPTIONS[..], options].concat());
         let masters = (0..3).map(start).collect();
@@ -59,11 +94,16 @@ impl Cluster {
     }
 
     fn of(masters: Vec<Server>, replicas: Vec<Server>, tls_ports: Vec<u16>) -> Self {
-        let cluster = Self {
+        Self::over(Self {
             masters,
             replicas,
             tls_ports,
-        };
+            proxies: Vec::new(),
+        })
+    }
+
+    /// Makes a cluster of these nodes.
+    fn over(cluster: Self) -> Self {
         for (position, master) in cluster.masters.iter().enumerate() {
             let mut slots = cluster_command("ADDSLOTS");
             let count = cluster.masters.len();
@@ -78,6 +118,7 @@ impl Cluster {
             node.query::<()>(epoch);
             let mut meet = cluster_command("MEET");
             meet.arg("127.0.0.1").arg(cluster.port(0));
+            meet.arg(bus_port(cluster.own_port(0)));
             node.query::<()>(meet);
         }
         let known = format!("cluster_known_nodes:{}", cluster.nodes().count());
@@ -125,11 +166,37 @@ impl Cluster {
         RedisStore::builder(&self.url()).wait_for_other_nodes(MINUTE)
     }
 
-    /// Where other nodes find a master.
+    /// Where others find a master.
     fn port(&self, position: usize) -> u16 {
+        let proxy = self.proxies.get(position);
+        proxy.map_or_else(|| self.own_port(position), Proxy::port)
+    }
+
+    fn own_port(&self, position: usize) -> u16 {
         let tls = self.tls_ports.get(position);
         tls.copied()
             .unwrap_or_else(|| self.masters[position].port())
+    }
+
+    /// Two of these subjects that different masters count, and which those are.
+    pub async fn apart<'a>(&self, store: &RedisStore, of: &[&'a str]) -> [(&'a str, usize); 2] {
+        let policy = Policy::new("apart", Limit::fixed_window(1, DAY));
+        let limiter = Limiter::builder(store.clone())
+            .policy(policy)
+            .timeout(MINUTE);
+        let limiter = limiter.build().unwrap();
+        let mut first = None;
+        for subject in of {
+            let decision = limiter.check("apart", *subject).await.unwrap();
+            assert_eq!(decision.store_failure(), None);
+            let (master, _) = self.master_of(":apart");
+            limiter.reset("apart", *subject).await.unwrap();
+            let (_, other) = *first.get_or_insert((*subject, master));
+            if other != master {
+                return [first.unwrap(), (*subject, master)];
+            }
+        }
+        panic!("all subjects are on one node");
     }
 
     /// The position of the master that has a key.
@@ -177,10 +244,17 @@ impl Cluster {
     }
 }
 
-/// Nodes speak to each other on a port that is higher by ten thousand.
 fn free_tls_port() -> u16 {
     let mut ports = std::iter::repeat_with(free_port);
-    ports.find(|port| *port < u16::MAX - 10_000).unwrap()
+    ports
+        .find(|port| bus_port(*port) <= u16::MAX.into())
+        .unwrap()
+}
+
+/// Where a node speaks to others, unless it is told to elsewhere. One for which there is no such port does
+/// not start.
+fn bus_port(port: u16) -> u32 {
+    u32::from(port) + 10_000
 }
 
 fn cluster_command(name: &str) -> redis::Cmd {

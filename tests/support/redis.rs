@@ -46,9 +46,19 @@ impl Server {
 
     /// With further options, as on the command line.
     pub fn start_with(options: &[&str]) -> Self {
+        Self::start_knowing(|_| options.iter().map(ToString::to_string).collect())
+    }
+
+    /// With further options, which may say on which port it is.
+    pub fn start_knowing(options: impl Fn(u16) -> Vec<String>) -> Self {
         // Another process may take the free port first; then the server ends and the next is tried.
         (0..10)
-            .find_map(|_| Self::try_start(options))
+            .find_map(|_| {
+                let port = free_port();
+                let options = options(port);
+                let options: Vec<_> = options.iter().map(String::as_str).collect();
+                Self::try_start_on(port, &options)
+            })
             .expect("no redis-server would start on ten free ports")
     }
 
@@ -62,10 +72,6 @@ impl Server {
             true => plain,
             false => Self::start_with(&["--enable-debug-command", "yes"]),
         }
-    }
-
-    fn try_start(options: &[&str]) -> Option<Self> {
-        Self::try_start_on(free_port(), options)
     }
 
     fn try_start_on(port: u16, options: &[&str]) -> Option<Self> {
