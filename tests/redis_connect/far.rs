@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, DAY, Decision, FailureMode, Key, Limit, Outcome, PolicyId, RedisStore, Store,
-    Subject,
+    Answer, Check, DAY, Decision, FailureMode, Key, Limit, Outcome, PolicyId, RedisStore,
+    RedisStoreBuilder, SECOND, Store, Subject,
 };
 
 use crate::GENEROUS;
@@ -15,6 +15,10 @@ use crate::support::proxy::{Proxy, Way};
 
 /// Longer than what is decided would wait for another node that is near.
 const TRIP: Duration = Duration::from_millis(20);
+/// So long that a machine has to be busy to take half of it for anything.
+const LONG_TRIP: Duration = Duration::from_millis(200);
+/// A connection that was not used for longer is idle.
+const IDLE: Duration = SECOND.saturating_add(LONG_TRIP);
 
 struct Far {
     cluster: Cluster,
@@ -23,16 +27,17 @@ struct Far {
 
 impl Far {
     async fn new() -> Self {
-        let far = Self::near().await;
+        let far = Self::over(|builder| builder).await;
         let proxies = far.cluster.proxies.iter();
         proxies.for_each(|proxy| proxy.set(Way::Delay(TRIP)));
         far
     }
 
-    async fn near() -> Self {
+    /// Near as yet.
+    async fn over(build: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder) -> Self {
         let cluster = Cluster::behind_proxies();
-        let store = RedisStore::connect(&cluster.url()).await.unwrap();
-        let store = store.without_deny_cache();
+        let builder = build(RedisStore::builder(&cluster.url()));
+        let store = builder.connect().await.unwrap().without_deny_cache();
         let far = Self { cluster, store };
         for subject in SUBJECTS {
             let asked = || -> u64 { far.cluster.proxies.iter().map(Proxy::commands).sum() };
@@ -95,4 +100,61 @@ async fn shadows_alone_are_waited_for() {
     far.ask("api", &in_shadow()).await;
     let told = far.ask("api", &in_shadow()).await;
     assert_eq!(told, [Outcome::Denied; SUBJECTS.len()]);
+}
+
+/// Two nodes, one of which is asked all the time and the other, somewhat farther away, only where a test says
+/// so.
+struct Seldom {
+    far: Far,
+    often: &'static str,
+    seldom: &'static str,
+}
+
+impl Seldom {
+    async fn new() -> Self {
+        let wait = LONG_TRIP / 4 * 3;
+        let far = Far::over(|builder| builder.wait_for_other_nodes(wait)).await;
+        let apart = far.cluster.apart(&far.store, &SUBJECTS).await;
+        let [(often, _), (seldom, farther)] = apart;
+        for both in [
+            [(often, false), (seldom, true)],
+            [(often, false), (seldom, false)],
+        ] {
+            // The scripts are known from then on.
+            far.ask("near", &both).await;
+        }
+        for (position, proxy) in far.cluster.proxies.iter().enumerate() {
+            let is_farther = position == farther;
+            let by = LONG_TRIP / 8 * if is_farther { 9 } else { 8 };
+            proxy.set(Way::Delay(by));
+        }
+        Self { far, often, seldom }
+    }
+
+    /// Asks about both, of which the one has not been asked about for a while.
+    async fn ask(&self, policy: &str, is_shadow: bool) -> Vec<Outcome> {
+        let last = Instant::now();
+        while last.elapsed() < IDLE {
+            self.far.ask("often", &[(self.often, false)]).await;
+        }
+        let both = [(self.often, false), (self.seldom, is_shadow)];
+        self.far.ask(policy, &both).await
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_seldom_asked_is_heard_all_the_same() {
+    let nodes = Seldom::new().await;
+    let mut told = Vec::new();
+    // On a busy machine it may be late, but not each time.
+    for policy in ["first", "second", "third", "fourth", "fifth"] {
+        let in_shadow = nodes.ask(policy, true).await;
+        let beside_a_denial = nodes.ask(policy, false).await;
+        let is_heard = in_shadow == [Outcome::Allowed; 2];
+        if is_heard && beside_a_denial == [Outcome::Denied; 2] {
+            return;
+        }
+        told.push((in_shadow, beside_a_denial));
+    }
+    panic!("{told:?}");
 }

@@ -72,6 +72,9 @@ impl RedisStoreBuilder {
     /// nodes of a cluster that have the others; 10 ms unless said, 60 s at most. The store does not know by
     /// when its limiter decides: this fits the 50 ms that a decision has unless said. See
     /// [Clusters](RedisStore#clusters).
+    ///
+    /// A node is heard that is farther away than the others by no more than this; or by half of it, where
+    /// nobody has asked it for a second and so its connection is first made sure of, while the others are asked.
     pub fn wait_for_other_nodes(mut self, time: Duration) -> Self {
         self.wait_for_other_nodes = time.min(RESPONSE_TIMEOUT);
         self

@@ -145,6 +145,14 @@ impl Server {
         }
     }
 
+    /// Has whoever is asked about a subject ready for a question that is to come soon.
+    pub(super) fn rouse(&self, subject: Subject) {
+        match &self.0.servers {
+            Servers::One(lane) => lane.rouse(),
+            Servers::Cluster(cluster) => cluster.rouse(subject),
+        }
+    }
+
     /// Zero asks the server's clock.
     pub(super) fn now(&self) -> Micros {
         let clock = self.0.clock.as_ref();

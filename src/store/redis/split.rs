@@ -46,6 +46,11 @@ async fn take(server: Server, parts: Vec<Part>) -> Answer {
         answers: Answers::default(),
     };
     let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(Part::is_shadow);
+    // They are waited for about as long as an answer takes. One that has to make sure of its connection first
+    // would be given up each time, where it is asked so seldom that its connection is always idle.
+    for later in enforced.iter().skip(1).chain(&shadows) {
+        later.rouse(&server);
+    }
     let mut enforced = enforced.into_iter();
     while let Some(part) = enforced.next() {
         match part.ask(&server).await {

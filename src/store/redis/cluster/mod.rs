@@ -73,6 +73,16 @@ impl Cluster {
         answer
     }
 
+    /// Has the node woken that has a subject, as far as known, for a question that is to come soon.
+    pub(super) fn rouse(&self, subject: Subject) {
+        let slot = Slot::of_tag(&subject.digits());
+        let slots = self.0.known_slots();
+        let node = slots.as_ref().and_then(|slots| slots.master_of(slot));
+        if let Some(Ok(lane)) = node.map(|node| self.0.lane(node)) {
+            lane.rouse();
+        }
+    }
+
     async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, Failed> {
         let mut route = Route::Master;
         for _ in 0..MOST_HOPS {

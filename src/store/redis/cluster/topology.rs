@@ -62,7 +62,7 @@ impl Topology {
         }
     }
 
-    fn known_slots(&self) -> Option<Arc<SlotMap>> {
+    pub(super) fn known_slots(&self) -> Option<Arc<SlotMap>> {
         let view = self.view.borrow();
         (!view.slots.is_empty()).then(|| Arc::clone(&view.slots))
     }

@@ -1,11 +1,15 @@
 //! A held connection: what goes over it, and how it is seen that nothing comes back any more.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
@@ -21,7 +25,7 @@ const MOST_UNANSWERED: u32 = 3;
 pub(in crate::store::redis) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// After so long without an answer the connection may have been closed, by the server or by somebody between,
 /// without anybody having seen it.
-const IDLE: Duration = Duration::from_secs(1);
+pub(super) const IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Held {
     connection: MultiplexedConnection,
@@ -32,6 +36,8 @@ pub(super) struct Held {
     unanswered: AtomicU32,
     /// Whether the runtime that it is served on goes on by itself.
     is_always_served: bool,
+    /// Told when the script that does nothing has run.
+    beaten: Notify,
 }
 
 impl Held {
@@ -43,6 +49,7 @@ impl Held {
             answered_ms: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
             is_always_served: goes_on_by_itself_here(),
+            beaten: Notify::new(),
         }
     }
 
@@ -103,16 +110,26 @@ impl Held {
         script.arg("return 1").arg(0);
         self.command(&script).await?;
         self.has_answered();
+        self.beaten.notify_waiters();
         Ok(())
     }
 
     /// The same before a question on a connection that was idle. Where it was closed meanwhile, that shows
     /// now, and not by a question of which nobody knows then whether it ran.
+    ///
+    /// Who comes while others wait for that is ready with the first of them. It asks all the same: their
+    /// runtimes may not be driven.
     pub(super) async fn wake(&self) -> RedisResult<()> {
         let waiting = Waiting(self);
-        let beat = self.beat().await;
+        let mut others = pin!(self.beaten.notified());
+        let mut own = pin!(self.beat());
+        let woken = poll_fn(|cx| match others.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => own.as_mut().poll(cx),
+        });
+        let woken = woken.await;
         waiting.answered();
-        beat
+        woken
     }
 
     fn has_answered(&self) {

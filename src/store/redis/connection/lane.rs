@@ -16,6 +16,7 @@ use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
 use super::held::Held;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
+use crate::store::duty::Duty;
 use crate::store::redis::error::{is_connection_lost, is_demoted, of_lost_connection, of_question};
 use crate::store::redis::script::Scripted;
 
@@ -23,6 +24,7 @@ mod attempt;
 mod doubt;
 mod failed;
 mod recovery;
+mod rouse;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +38,8 @@ pub(in crate::store::redis) struct Lane(Arc<Shared>);
 struct Shared {
     connector: Arc<Connector>,
     link: watch::Sender<Link>,
+    /// Whether somebody sees to it for a question that is to come.
+    roused: Duty,
     /// Of a node of a cluster.
     doubt: Option<Arc<Doubt>>,
 }
@@ -71,6 +75,7 @@ impl Lane {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
             link: watch::Sender::new(Link::Down(None)),
+            roused: Duty::default(),
             doubt,
         }))
     }

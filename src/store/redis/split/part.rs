@@ -88,6 +88,11 @@ impl Part {
         each.collect()
     }
 
+    /// Has its node ready for when it is asked.
+    pub(super) fn rouse(&self, server: &Server) {
+        server.rouse(self.subject);
+    }
+
     pub(super) async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
         let checks = question(&self.checks);
         let answer = server.ask(&checks).await?;

@@ -42,9 +42,13 @@ impl Doubt {
         set(&self.is_silent, false);
     }
 
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
     /// Whether a question may be asked.
     pub(super) fn fail_if_silent(&self) -> Result<(), StoreError> {
-        if !self.is_silent.load(Ordering::Relaxed) {
+        if !self.is_silent() {
             return Ok(());
         }
         if !self.listening.is_taken() {

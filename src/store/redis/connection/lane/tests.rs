@@ -3,10 +3,20 @@ use std::time::Duration;
 
 use redis::IntoConnectionInfo;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 
+use super::super::held::IDLE;
 use super::*;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
+
+/// A node that takes connections and serves none, and a lane to it.
+async fn hung() -> (TcpListener, Lane) {
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = hung.local_addr().unwrap();
+    let server = format!("redis://{address}").into_connection_info().unwrap();
+    (hung, Lane::to_node(Connector::to(server).unwrap()))
+}
 
 /// Whether a question is refused because the node has gone silent, before anybody waits for it.
 async fn is_refused(lane: &Lane) -> bool {
@@ -23,10 +33,7 @@ async fn is_refused(lane: &Lane) -> bool {
 /// Nobody is left who would hear it.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_for_ever() {
-    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = hung.local_addr().unwrap();
-    let server = format!("redis://{address}").into_connection_info().unwrap();
-    let lane = Lane::to_node(Connector::to(server).unwrap());
+    let (hung, lane) = hung().await;
     let mut refused = 0;
     for _ in 0..1_000 {
         refused += u32::from(is_refused(&lane).await);
@@ -42,4 +49,25 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
         }
     }
     panic!("refused for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_task_wakes_a_lane_for_all_who_are_to_ask_and_none_a_node_that_has_gone_silent() {
+    let (_hung, lane) = hung().await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    for _ in 0..2 {
+        let before = tasks();
+        for _ in 0..100 {
+            lane.rouse();
+        }
+        assert_eq!(tasks(), before + 1);
+        tokio::time::sleep(IDLE).await;
+    }
+    let doubt = lane.0.doubt.as_ref().unwrap();
+    while !doubt.is_silent() {
+        is_refused(&lane).await;
+    }
+    let before = tasks();
+    lane.rouse();
+    assert_eq!(tasks(), before);
 }
