@@ -2,6 +2,7 @@
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod answers;
+mod cluster;
 mod gate;
 mod giving_back;
 mod grpc;

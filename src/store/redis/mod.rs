@@ -89,6 +89,9 @@ pub use reply::fuzzing::redis_reply;
 /// have counted all the same. A request whose policies are all in shadow has nothing that would wait, and
 /// waits for all of them.
 ///
+/// A [place](crate::Limit::concurrency) may have been taken though the answer was lost: beside a denial, too,
+/// its policy is told to have failed open then, and the limiter gives it back until the store has done so.
+///
 /// What was taken is given back, too, when a node gives no answer, unless its policies
 /// [let requests pass](crate::FailureMode::Allow) then: the others are enforced all the same. While a slot
 /// moves, requests about it go on, unless they have several policies: scripts do not reach keys of

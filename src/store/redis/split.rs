@@ -60,7 +60,7 @@ async fn take(server: Server, parts: Vec<Part>) -> Answer {
                 let mut answers = vec![(part, answer)];
                 let heard = |part: Part, answer: Answer| {
                     // The denial stands, whatever is left of theirs.
-                    let answer = answer.unwrap_or_else(|_| part.not_asked());
+                    let answer = answer.unwrap_or_else(|_| part.not_told());
                     answers.push((part, answer));
                 };
                 others.heard_until(end_of_wait(&server, begun), heard).await;
@@ -91,11 +91,11 @@ fn ask_denied(server: &Server, taken: Answers, not_asked: impl Iterator<Item = P
     let mut others = Together::new(server);
     for (part, answer) in taken.each {
         let given_back = give_back(server, &part, &answer);
-        others.ask(part, |part, server| async move {
+        others.ask(part.after(&answer), |part, server| async move {
             if let Some(given_back) = given_back {
                 let _ = given_back.await;
             }
-            part.ask_denied_again(&server, &answer).await
+            part.ask_denied(&server).await
         });
     }
     for part in not_asked {

@@ -17,6 +17,8 @@ pub(in crate::store::redis) struct Part {
     subject: Subject,
     pub(super) positions: SmallVec<[usize; 2]>,
     checks: SmallVec<[OwnedCheck; 2]>,
+    /// What was decided about some checks when it was asked before, and stands: by their positions here.
+    decided: Vec<(usize, Decision)>,
 }
 
 /// The parts of a question, in the order of its checks.
@@ -29,6 +31,7 @@ pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
                 subject: check.subject,
                 positions: SmallVec::new(),
                 checks: SmallVec::new(),
+                decided: Vec::new(),
             });
             parts.len() - 1
         });
@@ -81,11 +84,11 @@ impl Part {
         each.map(|check| check.failed(why)).collect()
     }
 
-    /// The decisions where it is not found out what is left.
-    pub(super) fn not_asked(&self) -> Decisions {
+    /// The decisions beside a denial where it is not found out what is left.
+    pub(super) fn not_told(&self) -> Decisions {
         let quotas = self.checks.iter().map(|check| check.algorithm.quota());
         let each = quotas.map(|quota| Decision::unasked(Outcome::NotAsked, quota));
-        each.collect()
+        self.with_decided(each)
     }
 
     /// Has its node ready for when it is asked.
@@ -106,27 +109,40 @@ impl Part {
     /// What it says to the request that another part denies: nothing is taken, but its penalties count what
     /// it denies, too.
     pub(super) async fn ask_denied(&self, server: &Server) -> Result<Decisions, StoreError> {
-        server.ask_denied(&question(&self.checks)).await
+        let answer = server.ask_denied(&question(&self.checks)).await?;
+        Ok(self.with_decided(answer.iter().copied()))
     }
 
-    /// The same of a part that was asked already. So its penalties have counted: what they said stands.
-    pub(super) async fn ask_denied_again(
-        &self,
-        server: &Server,
-        before: &Decisions,
-    ) -> Result<Decisions, StoreError> {
-        let is_penalty = |check: &OwnedCheck| check.algorithm.is_penalty();
-        let mut part = self.clone();
-        for penalty in part.checks.iter_mut().filter(|check| is_penalty(check)) {
-            penalty.action = Action::look();
+    /// The same part, which was asked before another one denied, and answered so.
+    ///
+    /// Its penalties have counted: what they said stands. And so does that it is not known whether a lease was
+    /// taken: who has asked for one ends it then.
+    pub(super) fn after(mut self, answer: &Decisions) -> Self {
+        let each = self.checks.iter_mut().zip(&**answer).enumerate();
+        for (position, (check, decision)) in each {
+            let failure = decision.store_failure();
+            let stands = if check.algorithm.is_penalty() {
+                check.action = Action::look();
+                decision.is_judged()
+            } else {
+                let is_in_doubt = failure.is_some_and(StoreErrorKind::may_have_counted);
+                is_in_doubt && check.action.lease().is_some()
+            };
+            if stands {
+                self.decided.push((position, *decision));
+            }
         }
-        let answer = part.ask_denied(server).await?;
-        let each = self.checks.iter().zip(answer.iter().zip(&**before));
-        let each = each.map(|(check, (now, before))| {
-            let stands = is_penalty(check) && before.is_judged();
-            *(if stands { before } else { now })
+        self
+    }
+
+    /// These decisions, but for those that stand.
+    fn with_decided(&self, each: impl Iterator<Item = Decision>) -> Decisions {
+        let each = each.enumerate().map(|(position, decision)| {
+            let mut decided = self.decided.iter();
+            let stands = decided.find(|(decided, _)| *decided == position);
+            stands.map_or(decision, |(_, stands)| *stands)
         });
-        Ok(each.collect())
+        each.collect()
     }
 
     /// Gives back what was taken. What cannot be given back lapses.

@@ -1,0 +1,130 @@
+//! What becomes of leases in a cluster, where each policy of a request may be about a subject on another node.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::timeout;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{
+    DAY, FailureMode, HOUR, Limit, Limiter, Policy, RateLimitLayer, RedisStore, RequestHead,
+    ResponseBody, SECOND,
+};
+
+use super::places::{POLICY, patient, until};
+use super::support::cluster::Cluster;
+use super::support::proxy::Way;
+
+type Body = Full<Bytes>;
+
+/// How many places there are, whose leases lapse in no test.
+const PLACES: u32 = 5;
+
+/// A policy of places that one node has, and behind it one of which another node has no permit left.
+struct Pair {
+    cluster: Cluster,
+    limiter: Limiter,
+    /// Who has places.
+    subject: &'static str,
+    /// The positions of the two nodes.
+    places: usize,
+    full: usize,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let cluster = Cluster::behind_proxies();
+        let store = cluster.patient().connect().await.unwrap();
+        let subjects = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+        let [(subject, places), (other, full)] = cluster.apart(&store, &subjects).await;
+        let limiter = limiter(store, [subject, other]);
+        assert!(limiter.check("full", other).await.unwrap().is_allowed());
+        Self {
+            cluster,
+            limiter,
+            subject,
+            places,
+            full,
+        }
+    }
+
+    /// How many places were taken since the server started.
+    fn taken(&self) -> u64 {
+        self.cluster.masters[self.places].calls("zadd")
+    }
+
+    async fn all_are_free(&self) -> bool {
+        let decision = self.limiter.peek(POLICY, self.subject).await.unwrap();
+        decision.store_failure().is_none() && decision.remaining() == PLACES
+    }
+
+    /// A request that takes a place, of which it has no answer, and which the other node denies then. That
+    /// node hangs until the first is back, if it is to be.
+    async fn request_without_an_answer(&self, is_to_be_back: bool) -> Response<ResponseBody<Body>> {
+        let way = &self.cluster.proxies[self.places];
+        let other = &self.cluster.masters[self.full];
+        // Its connection is in use, so that it is not tried first.
+        until("all are free", async || self.all_are_free().await).await;
+        let before = self.taken();
+        way.set(Way::CutReplies);
+        if !is_to_be_back {
+            return request(self.limiter.clone()).await;
+        }
+        other.signal("STOP");
+        let asking = tokio::spawn(request(self.limiter.clone()));
+        let is_taken = until("it is taken", async || self.taken() > before);
+        // On a busy machine the connection may have been tried all the same.
+        let _ = timeout(2 * SECOND, is_taken).await;
+        way.set(Way::Pass);
+        until("it is back", async || {
+            let decision = self.limiter.peek(POLICY, self.subject).await.unwrap();
+            decision.store_failure().is_none()
+        })
+        .await;
+        other.signal("CONT");
+        asking.await.unwrap()
+    }
+}
+
+fn limiter(store: RedisStore, [places, full]: [&'static str; 2]) -> Limiter {
+    let policies = [
+        (POLICY, Limit::concurrency(PLACES).lease(HOUR), places),
+        ("full", Limit::fixed_window(1, DAY), full),
+    ];
+    let policies = policies.map(|(name, limit, subject)| {
+        let policy = Policy::new(name, limit).by(move |_: &RequestHead<'_>| Some(subject));
+        policy.on_store_failure(FailureMode::Allow)
+    });
+    // Every question is to reach the servers.
+    patient(store.without_deny_cache(), policies)
+}
+
+async fn request(limiter: Limiter) -> Response<ResponseBody<Body>> {
+    let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::default())) });
+    let service = RateLimitLayer::new(limiter).layer(inner);
+    service
+        .oneshot(Request::new(Body::default()))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_denies_the_request() {
+    let pair = Pair::new().await;
+    for is_back in [false, true] {
+        let before = pair.taken();
+        for _ in 0..10 {
+            let response = pair.request_without_an_answer(is_back).await;
+            assert_eq!(response.status(), 429);
+            let told = response.headers()["ratelimit"].to_str().unwrap();
+            assert!(told.contains("\"full\";r=0;"), "{told}");
+            pair.cluster.proxies[pair.places].set(Way::Pass);
+            until("it is given back", async || pair.all_are_free().await).await;
+            if pair.taken() > before {
+                break;
+            }
+        }
+        assert!(pair.taken() > before, "none was taken");
+    }
+}
