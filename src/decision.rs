@@ -281,10 +281,19 @@ impl Decision {
 }
 
 /// The decisions on one question, in the order of its checks.
-///
-/// Most questions have one check. Room for more would be moved with it from floor to floor.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Decisions(SmallVec<[Decision; 1]>);
+pub struct Decisions(Each);
+
+/// Most questions have one check: its decision is made where it is to be, while one that is put
+/// into a list is moved with all the list's room.
+#[derive(Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on the memory path"
+)]
+enum Each {
+    One(Decision),
+    Several(SmallVec<[Decision; 4]>),
+}
 
 impl Decisions {
     /// Whether every check allows the request.
@@ -308,9 +317,28 @@ impl Decisions {
 impl Decisions {
     /// Notes that the store could not do what this check asks, and lets it pass.
     pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
-        if let Some(decision) = self.0.get_mut(position) {
+        let each = match &mut self.0 {
+            Each::One(decision) => std::slice::from_mut(decision),
+            Each::Several(decisions) => decisions,
+        };
+        if let Some(decision) = each.get_mut(position) {
             let quota = (decision.limit, decision.window);
             *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
+        }
+    }
+}
+
+impl Clone for Decisions {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// Of a single decision without the room for more.
+    #[inline]
+    fn clone_from(&mut self, source: &Self) {
+        match &source.0 {
+            Each::One(decision) => self.0 = Each::One(*decision),
+            several => self.0 = several.clone(),
         }
     }
 }
@@ -319,7 +347,10 @@ impl Deref for Decisions {
     type Target = [Decision];
 
     fn deref(&self) -> &[Decision] {
-        &self.0
+        match &self.0 {
+            Each::One(decision) => std::slice::from_ref(decision),
+            Each::Several(decisions) => decisions,
+        }
     }
 }
 
@@ -327,15 +358,29 @@ impl Deref for Decisions {
 impl From<Decision> for Decisions {
     #[inline]
     fn from(decision: Decision) -> Self {
-        Self(SmallVec::from_buf([decision]))
+        Self(Each::One(decision))
     }
 }
 
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
-        Self(decisions.into_iter().collect())
+        Self(Each::Several(decisions.into_iter().collect()))
     }
 }
+
+impl Default for Decisions {
+    fn default() -> Self {
+        Self::from_iter([])
+    }
+}
+
+impl PartialEq for Decisions {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Decisions {}
 
 impl fmt::Debug for Decisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

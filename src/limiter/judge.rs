@@ -20,7 +20,7 @@ use crate::trace::Span;
 
 impl Limiter {
     /// Asks all policies that are about this request, at once: what is read of the verdict, or that it
-    /// takes a trip. It is read where it lies, which spares moving it.
+    /// takes a trip. It is read where it lies, as moving it moves room for several decisions.
     ///
     /// A request may be exempt for reasons of its caller, besides those that the rules know.
     #[inline]

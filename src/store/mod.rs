@@ -281,6 +281,10 @@ impl fmt::Debug for PolicyId {
 /// An answer that is there, or one that is on its way.
 ///
 /// A store that answers from memory does so at once: no allocation, no trip through a future.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on the memory path"
+)]
 pub enum Answer {
     /// The answer.
     Ready(Result<Decisions, StoreError>),

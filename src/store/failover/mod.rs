@@ -49,7 +49,7 @@ impl<S: Store> Failover<S> {
     }
 
     /// Asks for one who only reads the decisions: what is read of them, or that they are on their way.
-    /// They are looked at where the store has put them, which spares moving them.
+    /// They are looked at where the store has put them, as moving them copies room for several.
     #[inline]
     pub(crate) fn ask_and_read<T>(
         &self,

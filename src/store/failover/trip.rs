@@ -31,7 +31,7 @@ pin_project! {
 
 impl Trip {
     /// What is read of the decisions, once they are there. They are looked at where the store has put
-    /// them, which spares moving them.
+    /// them, as moving them copies room for several.
     pub(crate) fn poll_and_read<T>(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
