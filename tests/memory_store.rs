@@ -12,7 +12,7 @@ use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Check, Decision, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, SECOND, StoreErrorKind,
+    MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, SECOND, StoreErrorKind, Subject,
 };
 
 use self::asking::{Asked, ask};
@@ -64,6 +64,21 @@ impl Setup {
             self.check(key);
         }
     }
+}
+
+/// Whose hashes begin as that of somebody whom they would crowd out.
+#[test]
+fn made_up_keys_crowd_nobody_out_before_the_store_is_full() {
+    let setup = Setup::new(Limit::sliding_log(5, HOUR));
+    let key = |number: u64| Key::header("x-user", number.to_string().as_bytes());
+    let begins = |key: &Key| Subject::from(key).to_u128() >> (u128::BITS - 6);
+    let alice = key(0);
+    let alike = (1..).map(key).filter(|key| begins(key) == begins(&alice));
+    for key in alike.take(CAPACITY / 4) {
+        (0..5).for_each(|_| assert!(setup.check(key.clone()).is_allowed()));
+    }
+    let allowed = (0..100).filter(|_| setup.check(alice.clone()).is_allowed());
+    assert_eq!(allowed.count(), 5);
 }
 
 #[test]
@@ -118,11 +133,12 @@ fn idle_keys_go_before_active_ones() {
     let setup = Setup::new(Limit::fixed_window(1_000, MINUTE));
     let count = CAPACITY as u64 / 4;
     let (idle, active) = (0..count, count..2 * count);
-    setup.flood(idle.clone().chain(active.clone()).chain(active.clone()));
+    setup.flood(idle.clone());
+    (0..4).for_each(|_| setup.flood(active.clone()));
     setup.flood(FLOOD..FLOOD + 3 * count);
     let used = |key| 1_000 - setup.check_cost("api", key, 0).remaining();
     let kept = |keys: std::ops::Range<u64>, uses| keys.filter(|&key| used(key) == uses).count();
-    assert_eq!(kept(active, 2), count as usize);
+    assert_eq!(kept(active, 4), count as usize);
     assert!(kept(idle, 1) < count as usize);
 }
 

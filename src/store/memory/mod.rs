@@ -7,7 +7,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use self::shards::{SHARDS, Shards};
-use self::slot::Fingerprint;
 use self::together::Together;
 use super::{Answer, Check, Store};
 use crate::decision::Decisions;
@@ -120,7 +119,7 @@ impl MemoryStore {
     }
 
     fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decisions, StoreError> {
-        let fingerprint = Fingerprint::of(check);
+        let fingerprint = self.0.shards.fingerprint(check);
         let home = Shards::home(fingerprint);
         let mut shard = self.0.shards.lock(home);
         let decision = shard.ask(check, fingerprint, now);

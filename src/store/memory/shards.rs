@@ -4,7 +4,8 @@ use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::shard::Shard;
-use super::slot::Fingerprint;
+use super::slot::{Fingerprint, Scatter};
+use crate::store::Check;
 use crate::time::Micros;
 
 /// Enough that two threads rarely want the same one.
@@ -14,7 +15,10 @@ const SHARD_BITS: u32 = 6;
 /// How many buckets are swept at a time.
 const STEPS_A_ROUND: usize = 32;
 
-pub(super) struct Shards(Box<[Aligned]>);
+pub(super) struct Shards {
+    scatter: Scatter,
+    shards: Box<[Aligned]>,
+}
 
 /// On cache lines of its own, which some processors fetch in pairs: taking one lock must not slow
 /// down its neighbours.
@@ -25,7 +29,15 @@ impl Shards {
     /// Shards of at most `bound` keys each.
     pub(super) fn new(bound: usize) -> Self {
         let shard = || Aligned(Mutex::new(Shard::new(bound)));
-        Self(iter::repeat_with(shard).take(SHARDS).collect())
+        Self {
+            scatter: Scatter::new(),
+            shards: iter::repeat_with(shard).take(SHARDS).collect(),
+        }
+    }
+
+    /// What a check's key is found by here.
+    pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
+        self.scatter.fingerprint(check)
     }
 
     /// The position of the shard that a key lives in.
@@ -36,13 +48,13 @@ impl Shards {
     pub(super) fn lock(&self, home: usize) -> MutexGuard<'_, Shard> {
         // Every step under the lock leaves whole slots behind, so a panic of another thread spoils
         // nothing for this one.
-        let lock = self.0[home].0.lock();
+        let lock = self.shards[home].0.lock();
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves a shard's broom on, unless somebody is at work there.
     pub(super) fn sweep(&self, home: usize, now: Micros) {
-        if let Ok(mut shard) = self.0[home].0.try_lock() {
+        if let Ok(mut shard) = self.shards[home].0.try_lock() {
             shard.sweep(STEPS_A_ROUND, now, &[]);
         }
     }

@@ -1,5 +1,8 @@
 //! One key's place in the table, and the number it is found by.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
 use crate::algorithm::{Action, State};
 use crate::decision::{Decision, Outcome};
 use crate::store::Check;
@@ -11,26 +14,41 @@ const MOST_CHANCES: u8 = 3;
 /// How far a clock may step back without a state being missed that was over before.
 const GRACE: Micros = Micros::new(1_000_000);
 
-/// What a key is found by: the hash of the subject, the policy's name and the algorithm's number.
-///
-/// Uniformly distributed, because the subject is. It is taken apart rather than hashed again: the
-/// highest bits choose the shard, the lowest the bucket.
+/// What a key is found by: the hash of the subject, the policy's name and the algorithm's number, as a store
+/// [scatters](Scatter) it. The highest bits choose the shard, those behind them the bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(u128);
 
-impl Fingerprint {
-    pub(super) fn of(check: &Check<'_>) -> Self {
-        Self(check.state_fingerprint())
+/// What scatters the keys of one store. Anybody can compute their hashes, and would say else which of them
+/// live side by side: by names that he makes up he could fill a subject's shard, and have it not counted.
+///
+/// Multiplication by an odd number makes no two of them equal, and the highest bits of a product by a random
+/// one are universal hashes (Dietzfelbinger and others, "A Reliable Randomized Algorithm for the Closest-Pair
+/// Problem", 1997).
+pub(super) struct Scatter(u128);
+
+impl Scatter {
+    pub(super) fn new() -> Self {
+        // Each `RandomState` has other keys: no crate is needed for numbers of which nobody has to know.
+        let random = RandomState::new();
+        let half = |which: u8| u128::from(random.hash_one(which));
+        Self(half(0) << 64 | half(1) | 1)
     }
 
+    pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
+        Fingerprint(check.state_fingerprint().wrapping_mul(self.0))
+    }
+}
+
+impl Fingerprint {
     /// Its shard, below 2^`bits`.
     pub(super) fn shard(self, bits: u32) -> usize {
         (self.0 >> (u128::BITS - bits)) as usize
     }
 
-    /// Its hash within the shard.
+    /// Its hash within the shard. The lowest bits of a product hang on those of the factors alone.
     pub(super) fn hash(self) -> u64 {
-        self.0 as u64
+        (self.0 >> 48) as u64
     }
 }
 
@@ -178,7 +196,7 @@ pub(super) mod tests {
     pub(crate) fn slot(key: u64) -> Slot {
         let policy = PolicyId::new("api");
         let check = check(&policy, key, &LIMIT, Action::take(1));
-        let mut slot = Slot::new(Fingerprint::of(&check), check.algorithm.untouched());
+        let mut slot = Slot::new(Scatter(1).fingerprint(&check), check.algorithm.untouched());
         check.algorithm.ask(&mut slot.state, NOW, &check.action);
         slot
     }

@@ -30,7 +30,10 @@ pub(super) struct Together<'a> {
 
 impl<'a> Together<'a> {
     pub(super) fn lock(shards: &'a Shards, checks: &'a [Check<'a>], now: Micros) -> Self {
-        let fingerprints: SmallVec<[Fingerprint; 4]> = checks.iter().map(Fingerprint::of).collect();
+        let fingerprints: SmallVec<[Fingerprint; 4]> = checks
+            .iter()
+            .map(|check| shards.fingerprint(check))
+            .collect();
         // In one order for all questions, so that no two of them wait for each other.
         let mut homes: SmallVec<[usize; 4]> =
             fingerprints.iter().map(|&key| Shards::home(key)).collect();
@@ -230,7 +233,7 @@ mod tests {
             is_shadow: false,
             on_store_failure: FailureMode::Deny,
         };
-        let home = |key: u64| Shards::home(Fingerprint::of(&check(key)));
+        let home = |key: u64| Shards::home(shards.fingerprint(&check(key)));
         let exhausted = 0;
         let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
         let elsewhere = (1..).find(|&key| home(key) != home(exhausted)).unwrap();
@@ -259,7 +262,7 @@ mod tests {
             is_shadow,
             on_store_failure: FailureMode::Deny,
         };
-        let home = |key: u64| Shards::home(Fingerprint::of(&check(key, false)));
+        let home = |key: u64| Shards::home(shards.fingerprint(&check(key, false)));
         let ask = |checks: &[Check<'_>]| {
             let decisions = Together::lock(&shards, checks, NOW).ask().unwrap();
             let outcomes = decisions.iter().map(Decision::outcome);
