@@ -144,22 +144,25 @@ impl Server {
     ) -> Result<Q::Decided, StoreError> {
         loop {
             let told = match SharedTrips::enter(self, question) {
-                // Boxed, as the future of those who wait has room for it, too.
                 Turn::Go(trip, question) => {
-                    return Box::pin(question.ask_alone(self, trip)).await;
+                    // Boxed, as the future of those who wait has room for it, too.
+                    let told = Box::pin(question.ask_alone(self)).await;
+                    // Others need not wait while it is asked otherwise.
+                    drop(trip);
+                    told?
                 }
-                Turn::Wait(turned) => turned.told(self).await,
+                Turn::Wait(turned) => {
+                    let told = turned.told(self).await;
+                    told.map_err(|gone| StoreError::with_source(StoreErrorKind::Interrupted, gone))?
+                }
             };
             question = match told {
-                Ok(Told::Decided(decided)) => return Ok(decided),
-                Ok(Told::OtherForm(question)) => {
+                Told::Decided(decided) => return Ok(decided),
+                Told::OtherForm(question) => {
                     return Box::pin(question.ask_otherwise(self)).await;
                 }
-                Ok(Told::Failed(error)) => return Err(error),
-                Ok(Told::NotAsked(question)) => question,
-                Err(gone) => {
-                    return Err(StoreError::with_source(StoreErrorKind::Interrupted, gone));
-                }
+                Told::Failed(error) => return Err(error),
+                Told::NotAsked(question) => question,
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::store::Check;
 use crate::store::deny_cache::noted::Noted;
 use crate::store::redis::keys::{Prefix, are_together, fingerprint_of_key, is_same_limit};
 use crate::store::redis::server::Server;
-use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Trip};
+use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Told};
 use crate::time::Micros;
 
 mod alone;
@@ -95,18 +95,9 @@ impl Sharing for PlainPack {
         Together::of(packs, prefix)
     }
 
-    async fn ask_alone(
-        self: Box<Self>,
-        server: &Server,
-        trip: Trip<Self>,
-    ) -> Result<Decisions, StoreError> {
-        match self.owed(server).await? {
-            Some(owed) => Ok(self.decided(owed)),
-            None => {
-                drop(trip);
-                self.ask_otherwise(server).await
-            }
-        }
+    async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
+        let owed = self.owed(server).await?;
+        Ok(Told::by(self, owed))
     }
 
     async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {

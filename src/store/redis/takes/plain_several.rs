@@ -9,7 +9,7 @@ use crate::store::Check;
 use crate::store::deny_cache::noted::Noted;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::server::Server;
-use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Trip};
+use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Told};
 use crate::time::Micros;
 
 mod states;
@@ -89,19 +89,10 @@ impl Sharing for PlainSeveral {
         Together::of(questions, prefix)
     }
 
-    async fn ask_alone(
-        self: Box<Self>,
-        server: &Server,
-        trip: Trip<Self>,
-    ) -> Result<Decisions, StoreError> {
+    async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
         let alone = Together::of(&[&self], server.prefix());
-        match server.ask_one(alone).await? {
-            Some(owed) => Ok(self.decided(owed)),
-            None => {
-                drop(trip);
-                self.ask_otherwise(server).await
-            }
-        }
+        let owed = server.ask_one(alone).await?;
+        Ok(Told::by(self, owed))
     }
 
     async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {

@@ -18,7 +18,7 @@ use crate::store::redis::keys::{Prefix, fingerprint_of_state, shares_its_key};
 use crate::store::redis::reply::bad;
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::server::{Server, told};
-use crate::store::redis::trips::{AskedTogether, Passenger, Readings, SharedTrips, Sharing, Trip};
+use crate::store::redis::trips::{AskedTogether, Passenger, Readings, SharedTrips, Sharing, Told};
 use crate::time::Micros;
 
 /// A take by one check. Whether that is in shadow makes no difference, as there is nothing beside it.
@@ -108,15 +108,9 @@ impl Sharing for Take {
         }
     }
 
-    async fn ask_alone(
-        self: Box<Self>,
-        server: &Server,
-        trip: Trip<Self>,
-    ) -> Result<Decision, StoreError> {
+    async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
         let Some(plain) = self.plain else {
-            let answer = self.ask_otherwise(server).await;
-            drop(trip);
-            return answer;
+            return self.ask_otherwise(server).await.map(Told::Decided);
         };
         let question = Alone::of(&self, plain, server.prefix());
         let debt = match server.send(&question, self.check().subject).await {
@@ -124,13 +118,7 @@ impl Sharing for Take {
             Err(Failed::Answer(error)) if is_other_form(&error) => None,
             Err(failed) => return Err(failed.into()),
         };
-        match debt {
-            Some(debt) => Ok(self.decided(plain.read(debt))),
-            None => {
-                drop(trip);
-                self.ask_otherwise(server).await
-            }
-        }
+        Ok(Told::by(self, debt.map(|debt| plain.read(debt))))
     }
 
     async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decision, StoreError> {

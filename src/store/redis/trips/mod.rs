@@ -8,6 +8,6 @@ mod stop;
 
 pub(super) use fingerprints::{ByFingerprint, FingerprintMap};
 pub(super) use places::Places;
-pub(super) use shared_trips::{SharedTrips, Told, Trip, Turn};
+pub(super) use shared_trips::{SharedTrips, Told, Turn};
 pub(super) use sharing::{AskedTogether, Readings, Sharing};
 pub(super) use stop::Passenger;

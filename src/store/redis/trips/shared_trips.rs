@@ -20,8 +20,7 @@ use crate::store::redis::server::{Server, Servers};
 
 mod trip;
 
-pub(in crate::store::redis) use trip::Trip;
-use trip::spawn_all;
+use trip::{Trip, spawn_all};
 
 const SHARDS: usize = 32;
 
@@ -69,6 +68,16 @@ pub(in crate::store::redis) enum Told<Q: Sharing> {
     Failed(StoreError),
     /// The trip never began.
     NotAsked(Box<Q>),
+}
+
+impl<Q: Sharing> Told<Q> {
+    /// What was read of it; `None` when its key has another form.
+    pub(in crate::store::redis) fn by(question: Box<Q>, read: Option<Q::Read>) -> Self {
+        match read {
+            Some(read) => Self::Decided(question.decided(read)),
+            None => Self::OtherForm(question),
+        }
+    }
 }
 
 /// How a question goes on.

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::shared_trips::{SharedTrips, Trip};
+use super::shared_trips::{SharedTrips, Told};
 use super::stop::Passenger;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -50,8 +50,7 @@ pub(in crate::store::redis) trait Sharing:
     fn ask_alone(
         self: Box<Self>,
         server: &Server,
-        trip: Trip<Self>,
-    ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Told<Self>, StoreError>> + Send;
 
     /// Asks it by the script for everything.
     fn ask_otherwise(

@@ -160,7 +160,7 @@ fn to_be_told<Q: Sharing>(
     let each = waiting.into_iter().map(|waiting| {
         let Waiting { question, told, .. } = waiting;
         let what = match (readings.next(), &failed) {
-            (Some(Ok(Some(read))), _) => Told::Decided(question.decided(read)),
+            (Some(Ok(read)), _) => Told::by(question, read),
             (Some(Err(error)), _) => Told::Failed(error),
             (None, Some((kind, error))) if !question.goes_on_after(*kind) => {
                 Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
