@@ -59,7 +59,8 @@ local function read_pack(text)
   end
   for field, state in pairs(found) do
     local expires = type(state) == "table" and state[2] or state
-    if type(field) ~= "string" or type(expires) ~= "number" then
+    local is_ours = type(field) == "string" and type(expires) == "number" and expires - now < too_much
+    if not is_ours then
       error("foreign value")
     elseif expires + 3600000000 > now then
       pack[field], latest = state, max(latest, expires)

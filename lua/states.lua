@@ -40,7 +40,8 @@ local function read(key, field)
       state, expires = entry[1], entry[2]
     end
     local is_state = type(state) == "number" or type(state) == "string"
-    if type(field) ~= "string" or not is_state or type(expires) ~= "number" then
+    local is_expiry = type(expires) == "number" and expires < 9007199254740992
+    if type(field) ~= "string" or not is_state or not is_expiry then
       error("foreign value")
     end
   end
