@@ -1,5 +1,6 @@
 -- plain_batch: judge plain takes that came together, of one key or of many, first come first served.
--- KEYS[n]        state keys   strings, distinct: paid_us, as plain has it
+-- KEYS[n]        state keys   strings, distinct: paid_us, as plain has it; or a pack, see states, with that under the
+--                             empty field: of a limit that had further rates, or has them in other processes
 -- ARGV[1]        now_us       integer; 0 asks the server's clock
 -- ARGV[row]      cost_us      integer > 0; what each of some equal takes costs in time; row = 2, then row + 4
 -- ARGV[row + 1]  room_us      integer >= 0; the most debt with which one fits
@@ -8,9 +9,9 @@
 -- Returns  for each key of each row debt_us, before the first of its takes; each take fits when what is
 --          owed by then is no more than its room. -1 of a foreign value, and an error of a key that the
 --          server does not write: such a key fails alone, and is left as it is
--- Writes   each key of which any fits, as plain does
+-- Writes   each key of which any fits, as plain does, or a pack as states does
 -- Mirrors  src/algorithm/plain.rs
-local call, floor, ceil = redis.call, math.floor, math.ceil
+local call, floor, ceil, max = redis.call, math.floor, math.ceil, math.max
 local unpack = table.unpack or unpack
 local now = ARGV[1] + 0
 if now == 0 then
@@ -33,9 +34,13 @@ local function text_of(number)
 end
 
 -- Nobody owes so much: a reply has no room for much more.
+local too_late = now + 2 ^ 52
 local function is_foreign(text)
-  return type(text) == "string" and (not string.find(text, "^[1-9]%d*$") or text - now >= 2 ^ 52)
+  return type(text) == "string" and (not string.find(text, "^[1-9]%d*$") or text + 0 >= too_late)
 end
+
+-- Of each key whose state is in a pack what writes it there.
+local writers = {}
 
 -- Raises an error at a key that fails; called again, it goes on behind that.
 local function judge()
@@ -59,11 +64,15 @@ local function judge()
       if debt <= room then
         local sum, sum_text = cost, cost_text
         if takes > 1 then
-          sum = cost * math.min(takes, floor((room - math.max(debt, 0)) / cost) + 1)
+          sum = cost * math.min(takes, floor((room - max(debt, 0)) / cost) + 1)
           sum_text = text_of(sum)
         end
         local paid
-        if debt > 0 then
+        if writers[at] then
+          debt = max(debt, 0)
+          paid = now + debt + sum
+          writers[at](paid)
+        elseif debt > 0 then
           paid = call("INCRBY", key, sum_text)
           if (paid - 1) % 1000000 < sum then
             call("PEXPIREAT", key, text_of(ceil(paid / 1000000) * 1000))
@@ -91,7 +100,43 @@ repeat
     if not left then
       error(why)
     end
-    debts[answers] = is_foreign(texts[at]) and -1 or type(why) == "table" and why or {err = why}
+    -- Has the state of a pack stand in `texts` as if it stood alone. Most trips meet none, and to small ones it
+    -- makes a difference whether they make this.
+    local function open_pack()
+      local behind, pack = cmsgpack.unpack_one(texts[at])
+      -- None of ours is empty, or has anything behind it.
+      if behind ~= -1 or next(pack) == nil then
+        error("foreign value")
+      end
+      local state, latest, is_alone = pack[""] or 0, 0, true
+      -- A state that is no whole number is for another script.
+      if type(state) ~= "number" or state % 1 ~= 0 then
+        error("another form")
+      end
+      for field, entry in pairs(pack) do
+        local expires = type(entry) == "table" and entry[2] or entry
+        if type(field) ~= "string" or type(expires) ~= "number" or not (expires < too_late) then
+          error("foreign value")
+        elseif expires + 3600000000 <= now then
+          pack[field] = nil
+        elseif field ~= "" then
+          latest, is_alone = max(latest, expires), false
+        end
+      end
+      local key = KEYS[at]
+      texts[at] = state
+      writers[at] = function(paid)
+        pack[""] = paid
+        local text = is_alone and text_of(paid) or cmsgpack.pack(pack)
+        call("SET", key, text, "PXAT", text_of(ceil(max(latest, paid) / 1000000) * 1000))
+      end
+    end
+    if is_foreign(texts[at]) and pcall(open_pack) then
+      -- Once more, as if it stood alone.
+      left, at, answers = left + 1, at - 1, answers - 1
+    else
+      debts[answers] = is_foreign(texts[at]) and -1 or type(why) == "table" and why or {err = why}
+    end
   end
 until is_over
 return debts

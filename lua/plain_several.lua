@@ -1,7 +1,7 @@
 -- plain_several: judge questions that came together, each of plain takes of several keys: all that are enforced
 -- are taken, or none; first come first served. Stands in place of decide, and of shadow, where it can.
 -- KEYS[n]           state keys  strings, distinct: state n, which is paid_us, as plain has it; or a pack, see
---                               states
+--                               states, where state n is under the empty field
 -- ARGV[1]           now_us      integer; 0 asks the server's clock
 -- ARGV[2]           states      of each take of each question its state: the number, in two bytes. Empty: the
 --                               next one
@@ -18,7 +18,8 @@
 --          time when none owes more than its room by then, and with them those in shadow that fit. In place of
 --          that -1 of a foreign value: nothing is taken, and another script is to be asked; and of the first take
 --          the error of a server that does not write, when something would be taken
--- Writes   each key that is taken of, as plain does; whatever fails, does so before the first write
+-- Writes   each key that is taken of, as plain does, or a pack as states does; whatever fails, does so before the
+--          first write
 -- Mirrors  src/algorithm/plain.rs
 local call, floor, ceil, max = redis.call, math.floor, math.ceil, math.max
 local unpack = table.unpack or unpack
@@ -68,9 +69,9 @@ local function read_pack(text)
   end
   return pack, latest
 end
-local packed = ARGV[3] ~= "" and cmsgpack.unpack(ARGV[3]) or {}
-for entry = 1, #packed, 2 do
-  local at, field, state = packed[entry], packed[entry + 1], #KEYS + (entry + 1) / 2
+
+-- What a state owes that is under this field of a pack; false of a foreign value.
+local function owed_in_pack(at, field, state)
   if not packs[at] then
     local is_read, pack, latest = pcall(read_pack, texts[at])
     is_read = is_read and not is_foreign(at)
@@ -81,7 +82,13 @@ for entry = 1, #packed, 2 do
   local paid = packs[at].held and (packs[at].held[field] or 0)
   -- A state that is no whole number is for another script.
   local is_plain = type(paid) == "number" and paid % 1 == 0 and paid - now < too_much
-  owed[state] = is_plain and paid - now
+  return is_plain and paid - now
+end
+
+local packed = ARGV[3] ~= "" and cmsgpack.unpack(ARGV[3]) or {}
+for entry = 1, #packed, 2 do
+  local state = #KEYS + (entry + 1) / 2
+  owed[state] = owed_in_pack(packed[entry], packed[entry + 1], state)
 end
 
 local are_whole = string.find(table.concat(texts), "^%d*$")
@@ -89,8 +96,9 @@ for at = 1, #KEYS do
   local text, debt = texts[at], 0
   if text ~= "" then
     -- INCRBY takes none that begins with a zero, and would say so after others were written.
-    local is_ours = (are_whole or string.find(text, "^%d+$")) and string.byte(text) ~= 48
-    debt = is_ours and text - now
+    local is_alone = (are_whole or string.find(text, "^%d+$")) and string.byte(text) ~= 48
+    -- Of a limit that had further rates, or has them in other processes, it is in a pack.
+    debt = is_alone and text - now or owed_in_pack(at, "", at)
   elseif is_foreign(at) then
     debt = false
   end
@@ -178,17 +186,19 @@ local function write_pack(at, pack, debts)
     end
   end
   if is_taken then
-    call("SET", KEYS[at], cmsgpack.pack(pack.held), "PXAT", text_of(ceil(latest / 1000000) * 1000))
+    local first, state = next(pack.held)
+    local is_alone = first == "" and next(pack.held, first) == nil
+    local text = is_alone and text_of(state) or cmsgpack.pack(pack.held)
+    call("SET", KEYS[at], text, "PXAT", text_of(ceil(latest / 1000000) * 1000))
   end
 end
 
 local function write(debts)
-  for at, pack in pairs(packs) do
-    write_pack(at, pack, debts)
-  end
   for at = 1, #KEYS do
-    local before, debt = owed[at], debts[at]
-    if debt and debt > 0 and debt > before then
+    local before, debt, pack = owed[at], debts[at], packs[at]
+    if pack then
+      write_pack(at, pack, debts)
+    elseif debt and debt > 0 and debt > before then
       local key, paid = KEYS[at], now + debt
       local ends = ceil(paid / 1000000) * 1000
       if before <= 0 then

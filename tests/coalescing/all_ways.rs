@@ -53,9 +53,16 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
         questions(),
         alone,
         prop::collection::vec(prop::bool::weighted(0.7), 200),
+        prop::collection::vec(prop::bool::weighted(0.7), 200),
     )
-        .prop_map(|(several, alone, is_final)| {
+        .prop_map(|(several, alone, is_final, knows_all_rates)| {
             let mut asked: Vec<_> = several.into_iter().chain(alone).zip(is_final).collect();
+            for ((question, _), knows_all_rates) in asked.iter_mut().zip(knows_all_rates) {
+                // As by a process that has another one of the limit's rates not yet, or no more.
+                if !knows_all_rates {
+                    question.states.retain(|(state, _)| *state != RATES[1]);
+                }
+            }
             // Those of a kind do not stand together.
             asked.sort_by_key(|(question, _)| question.cost);
             asked

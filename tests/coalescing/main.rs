@@ -23,6 +23,7 @@ mod mixed;
 mod model;
 mod others;
 mod packs;
+mod rates;
 mod several;
 mod shadows;
 mod ten_states;

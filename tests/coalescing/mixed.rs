@@ -40,15 +40,33 @@ fn left(decisions: &[Decision]) -> [u32; 2] {
 }
 
 /// Puts a msgpack map into a key, written in Lua.
-fn plant(stage: &Stage, key: &str, map: &str) {
+pub(super) fn plant(stage: &Stage, key: &str, map: &str) {
     let script = format!("redis.call('SET', KEYS[1], cmsgpack.pack({map}), 'PX', 3600000)");
     query::<Value>(stage, "EVAL", &[&script, "1", key]);
 }
 
 /// What stands under a field of such a map.
-fn state(stage: &Stage, key: &str, field: &str) -> Option<u64> {
+pub(super) fn state(stage: &Stage, key: &str, field: &str) -> Option<u64> {
     let script = "return cmsgpack.unpack(redis.call('GET', KEYS[1]))[ARGV[1]]";
     query(stage, "EVAL", &[script, "1", key, field])
+}
+
+/// Maps that are no packs of ours.
+pub(super) fn foreign_maps(now: Micros) -> [String; 9] {
+    let far = now.get() + 1_000_000;
+    [
+        // No server keeps a key for so long, and it says so at the write.
+        format!("{{[''] = {far}, other = 1e300}}"),
+        "{}".to_owned(),
+        "{1, 2}".to_owned(),
+        format!("{{[''] = {far}, [7] = {far}}}"),
+        format!("{{[''] = {far}, other = '{far}'}}"),
+        format!("{{[''] = {far}, other = true}}"),
+        format!("{{[''] = {far} + 0.5}}"),
+        // With something behind it.
+        format!("{{[''] = {far}}}, 7"),
+        "'text'".to_owned(),
+    ]
 }
 
 #[tokio::test]
@@ -72,20 +90,6 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let foreign = key("client-20", "alice");
-    let far = stage.clock.now().get() + 1_000_000;
-    let maps = [
-        // No server keeps a key for so long, and it says so at the write.
-        format!("{{[''] = {far}, other = 1e300}}"),
-        "{}".to_owned(),
-        "{1, 2}".to_owned(),
-        format!("{{[''] = {far}, [7] = {far}}}"),
-        format!("{{[''] = {far}, other = '{far}'}}"),
-        format!("{{[''] = {far}, other = true}}"),
-        format!("{{[''] = {far} + 0.5}}"),
-        // With something behind it.
-        format!("{{[''] = {far}}}, 7"),
-        "'text'".to_owned(),
-    ];
     type Plant<'a> = Box<dyn Fn(&Stage) + 'a>;
     let key = &foreign;
     let plant_map = |map: String| -> Plant<'_> { Box::new(move |stage| plant(stage, key, &map)) };
@@ -96,7 +100,7 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
     };
     let texts = ["hello", "", "-7"].map(|text| run("SET", text));
     let others = [run("RPUSH", "hello")];
-    for (case, put) in maps
+    for (case, put) in foreign_maps(stage.clock.now())
         .map(plant_map)
         .into_iter()
         .chain(texts)

@@ -1,0 +1,269 @@
+//! A limit that had further rates, or has them in some processes only: while a deployment goes on, and as long
+//! as what those rates have counted is kept. Its takes share trips as all others do.
+
+use futures_util::future::join_all;
+use redis::Value;
+use tower_throttle::{Clock as _, DAY, HOUR, Limit, Micros, PolicyId, StoreErrorKind};
+
+use super::mixed::{foreign_maps, plant, state};
+use super::model::{Answered, answer, check, is_allowed};
+use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, query, taken_by};
+use super::{SLOW, Stage};
+
+/// Of each client.
+const HOURLY: Limit = Limit::gcra(1, HOUR).burst(3);
+/// The rate that comes and goes.
+const DAILY: Limit = Limit::gcra(1_000, DAY);
+const DAILY_FIELD: &str = "+86400s";
+
+/// What a process asks of a client.
+#[derive(Clone, Copy)]
+struct Asks {
+    hourly: Limit,
+    /// Whether it knows of that rate.
+    daily: bool,
+    /// Whether a policy for all clients judges the request, too.
+    with_others: bool,
+}
+
+/// Of the one rate, by one policy and by two.
+const OF_ONE_RATE: [Asks; 2] = [
+    Asks {
+        hourly: HOURLY,
+        daily: false,
+        with_others: false,
+    },
+    Asks {
+        hourly: HOURLY,
+        daily: false,
+        with_others: true,
+    },
+];
+
+async fn take(stage: &Stage, client: &str, asks: Asks, cost: u32) -> Answered {
+    let policy = PolicyId::new(client);
+    let further = policy.with_further_rate(Micros::from(DAY));
+    let all = PolicyId::new("all");
+    let mut checks = vec![check(&policy, "alice", asks.hourly, cost, false)];
+    if asks.daily {
+        checks.push(check(&further, "alice", DAILY, cost, false));
+    }
+    if asks.with_others {
+        checks.push(check(&all, "all", PLENTY, cost, false));
+    }
+    answer(stage, &checks).await
+}
+
+/// What each of so many clients is answered, when they come together.
+async fn take_one_each(stage: &Stage, asks: Asks, clients: usize) -> Vec<Answered> {
+    let names: Vec<_> = (0..clients)
+        .map(|client| format!("client-{client}"))
+        .collect();
+    join_all(names.iter().map(|name| take(stage, name, asks, 1))).await
+}
+
+/// By both rates, as long as the limit had both.
+async fn take_by_both(stage: &Stage, asks: Asks, clients: usize) {
+    let asks = Asks {
+        daily: true,
+        ..asks
+    };
+    for answer in take_one_each(stage, asks, clients).await {
+        assert!(is_allowed(&answer.unwrap()));
+    }
+}
+
+/// After so many days of it are spent.
+fn daily_state(stage: &Stage, taken: u64) -> Option<u64> {
+    Some(stage.clock.now().get() + taken * DAY.as_micros() as u64 / 1_000)
+}
+
+fn hourly_state(stage: &Stage, taken: u64) -> Option<u64> {
+    Some(stage.clock.now().get() + taken * HOUR.as_micros() as u64)
+}
+
+#[tokio::test]
+async fn a_hot_key_of_which_a_rate_was_taken_away_is_a_few_scripts() {
+    for asks in OF_ONE_RATE {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let asks = Asks {
+            hourly: HOURLY.burst(700),
+            ..asks
+        };
+        take_by_both(&stage, asks, 1).await;
+        let (mut taken, scripts) = (1, stage.scripts());
+        for _ in 0..4 {
+            let takes = (0..200).map(|number| {
+                let cost = [1, 1, 2, 3][number % 4];
+                let take = take(&stage, "client-0", asks, cost);
+                async move { (cost, take.await.unwrap()) }
+            });
+            let answers = join_all(takes).await.into_iter();
+            let let_in = answers.filter(|(_, decisions)| is_allowed(decisions));
+            taken += let_in.map(|(cost, _)| cost).sum::<u32>();
+        }
+        let scripts = stage.scripts() - scripts;
+        assert!(scripts <= 40, "{scripts} scripts");
+        // A cost of one always fills it up.
+        assert_eq!(taken, 700);
+        let key = key("client-0", "alice");
+        let states = ["", DAILY_FIELD].map(|field| state(&stage, &key, field));
+        assert_eq!(states, [hourly_state(&stage, 700), daily_state(&stage, 1)]);
+        assert_expires_with(&stage, &key, hourly_state(&stage, 700).unwrap());
+        assert_eq!(
+            taken_by(&stage, "all"),
+            if asks.with_others { 700 } else { 0 }
+        );
+    }
+}
+
+#[tokio::test]
+async fn five_hundred_keys_of_which_a_rate_was_taken_away_are_a_few_scripts() {
+    for asks in OF_ONE_RATE {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        take_by_both(&stage, asks, 500).await;
+        let scripts = stage.scripts();
+        for round in 0..4 {
+            for answer in take_one_each(&stage, asks, 500).await {
+                let decisions = answer.unwrap();
+                assert_eq!(is_allowed(&decisions), round < 2);
+                assert_eq!(decisions[0].remaining(), if round == 0 { 1 } else { 0 });
+            }
+        }
+        let scripts = stage.scripts() - scripts;
+        assert!(scripts <= 50, "{scripts} scripts");
+        for client in 0..500 {
+            let key = key(&format!("client-{client}"), "alice");
+            let states = ["", DAILY_FIELD].map(|field| state(&stage, &key, field));
+            assert_eq!(states, [hourly_state(&stage, 3), daily_state(&stage, 1)]);
+            assert_expires_with(&stage, &key, hourly_state(&stage, 3).unwrap());
+        }
+    }
+}
+
+/// Some by one policy, some by two, some by one rate, some by both: each permit is had once.
+#[tokio::test]
+async fn while_a_rate_comes_and_goes_nothing_is_lost_and_nothing_is_had_twice() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let ways = [[false, false], [false, true], [true, false], [true, true]];
+    let ways = ways.map(|[daily, with_others]| Asks {
+        hourly: HOURLY.burst(300),
+        daily,
+        with_others,
+    });
+    let takes = (0..600).map(|number| take(&stage, "client", ways[number % 4], 1));
+    let answers = join_all(takes).await.into_iter().map(Result::unwrap);
+    let is_let_in: Vec<_> = answers.map(|decisions| is_allowed(&decisions)).collect();
+    let let_in = |way: usize| {
+        let of_way = is_let_in.iter().skip(way).step_by(4);
+        of_way.filter(|is_let_in| **is_let_in).count() as u64
+    };
+    let [one, beside_all, both, both_beside_all] = [0, 1, 2, 3].map(let_in);
+    assert_eq!(one + beside_all + both + both_beside_all, 300);
+    let key = key("client", "alice");
+    let states = ["", DAILY_FIELD].map(|field| state(&stage, &key, field));
+    let daily = daily_state(&stage, both + both_beside_all);
+    assert_eq!(states, [hourly_state(&stage, 300), daily]);
+    assert_eq!(taken_by(&stage, "all"), beside_all + both_beside_all);
+}
+
+#[tokio::test]
+async fn a_state_stands_alone_again_once_the_others_have_long_expired() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for asks in OF_ONE_RATE {
+        let key = key("client-20", "alice");
+        let hour = hourly_state(&stage, 1).unwrap();
+        let long_ago = stage.clock.now().get() - HOUR.as_micros() as u64;
+        let others = format!("['+60s'] = {long_ago}, ['+7s'] = {{'text', {long_ago}}}");
+        plant(&stage, &key, &format!("{{[''] = {hour}, {others}}}"));
+        for (position, answer) in take_one_each(&stage, asks, 40).await.iter().enumerate() {
+            let left = if position == 20 { 1 } else { 2 };
+            assert_eq!(answer.as_ref().unwrap()[0].remaining(), left, "{position}");
+        }
+        let paid_us: u64 = query(&stage, "GET", &[&key]);
+        assert_eq!(Some(paid_us), hourly_state(&stage, 2));
+        assert_expires_with(&stage, &key, paid_us);
+        query::<Value>(&stage, "FLUSHALL", &[]);
+    }
+}
+
+/// Under fields that no process knows any more, in any form that any algorithm has.
+#[tokio::test]
+async fn other_states_stay_until_they_have_long_expired() {
+    for asks in OF_ONE_RATE {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let key = key("client-20", "alice");
+        let now = stage.clock.now().get();
+        let (far, long_ago) = (
+            now + 2 * DAY.as_micros() as u64,
+            now - HOUR.as_micros() as u64,
+        );
+        // Without one of its own.
+        let others = format!(
+            "{{one = {far}, two = {{'text', {far}}}, three = {long_ago}, four = {}}}",
+            long_ago + 1
+        );
+        plant(&stage, &key, &others);
+        for answer in take_one_each(&stage, asks, 40).await {
+            assert_eq!(answer.unwrap()[0].remaining(), 2);
+        }
+        let states = ["one", "three", "four", ""].map(|field| state(&stage, &key, field));
+        let expected = [Some(far), None, Some(long_ago + 1), hourly_state(&stage, 1)];
+        assert_eq!(states, expected);
+        let text = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).two[1]";
+        assert_eq!(query::<String>(&stage, "EVAL", &[text, "1", &key]), "text");
+        assert_expires_with(&stage, &key, far);
+    }
+}
+
+#[tokio::test]
+async fn a_map_that_is_no_pack_of_ours_fails_its_questions_alone_and_is_left_as_it_is() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let foreign = key("client-20", "alice");
+    for asks in OF_ONE_RATE {
+        for map in foreign_maps(stage.clock.now()) {
+            plant(&stage, &foreign, &map);
+            let take_one_each =
+                async |stage: &Stage, clients| take_one_each(stage, asks, clients).await;
+            if asks.with_others {
+                let taken = || [taken_by(&stage, "all")];
+                assert_fails_alone(&stage, &foreign, taken, take_one_each, &map).await;
+            } else {
+                assert_fails_alone(&stage, &foreign, || [], take_one_each, &map).await;
+            }
+        }
+    }
+}
+
+/// Whoever needs no write is answered, as if nobody had asked who does.
+#[tokio::test]
+async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
+    for asks in OF_ONE_RATE {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        take_by_both(&stage, asks, 40).await;
+        for _ in 0..2 {
+            take_one_each(&stage, asks, 20).await;
+        }
+        let all = taken_by(&stage, "all");
+        stage.server.set_full(true);
+        let answers = take_one_each(&stage, asks, 40).await;
+        for (position, answer) in answers.into_iter().enumerate() {
+            match position {
+                0..20 => assert!(!answer.unwrap()[0].is_allowed(), "{position}"),
+                _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
+            }
+        }
+        assert_eq!(taken_by(&stage, "all"), all);
+        stage.server.set_full(false);
+        for answer in take_one_each(&stage, asks, 40).await.split_off(20) {
+            assert_eq!(answer.unwrap()[0].remaining(), 1);
+        }
+    }
+}
