@@ -52,7 +52,10 @@ impl AccessList {
     ) -> Result<Self, ConfigError> {
         by.validate()?;
         let ranges = AddressRanges::read("addresses", ranges)?;
-        self.addresses.push((Arc::new(by), ranges));
+        // Of nobody: no request has to say where it comes from for that.
+        if !ranges.are_none() {
+            self.addresses.push((Arc::new(by), ranges));
+        }
         Ok(self)
     }
 
@@ -66,18 +69,20 @@ impl AccessList {
         self
     }
 
-    /// Whether the address that a request comes from is listed. The error says what the server
-    /// does not provide.
+    /// Looks for the address that a request comes from. The error says what the server does not
+    /// provide.
     #[inline]
-    pub(crate) fn has_address_of(&self, request: &RequestHead<'_>) -> Result<bool, String> {
+    pub(crate) fn find_address_of(&self, request: &RequestHead<'_>) -> Result<Found, String> {
+        let mut found = Found::Nowhere;
         for (by, ranges) in &self.addresses {
             match by.address(request) {
-                Ok(address) if ranges.contain(address) => return Ok(true),
+                Ok(address) if ranges.contain(address) => return Ok(Found::Listed),
                 Ok(_) | Err(KeyError::Missing) => {}
+                Err(KeyError::Malformed) => found = Found::Unreadable,
                 Err(KeyError::Misconfigured(text)) => return Err(text.into_owned()),
             }
         }
-        Ok(false)
+        Ok(found)
     }
 
     #[inline]
@@ -89,6 +94,17 @@ impl AccessList {
         // Most lists have none, and hashing a key takes time.
         self.has_keys() && self.keys.contains(key)
     }
+}
+
+/// What a list says of the address that a request comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is listed.
+    Listed,
+    /// It is not, or nobody said where the request comes from.
+    Nowhere,
+    /// What says where the request comes from cannot be read: it may be anybody's.
+    Unreadable,
 }
 
 /// Shows nobody.

@@ -172,6 +172,8 @@ impl fmt::Display for DecisionResult {
 pub enum RefusalReason {
     /// The client is on the list of those who are refused.
     Listed,
+    /// What says where the request comes from cannot be read, and addresses are denied.
+    BadAddress,
     /// The request does not say whose it is, and the policy insists.
     MissingKey,
     /// The request states a cost that cannot be read.
@@ -182,8 +184,9 @@ pub enum RefusalReason {
 
 impl RefusalReason {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Listed,
+        Self::BadAddress,
         Self::MissingKey,
         Self::BadCost,
         Self::Misconfigured,
@@ -193,6 +196,7 @@ impl RefusalReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Listed => "listed",
+            Self::BadAddress => "bad_address",
             Self::MissingKey => "missing_key",
             Self::BadCost => "bad_cost",
             Self::Misconfigured => "misconfigured",

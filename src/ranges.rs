@@ -34,6 +34,10 @@ impl AddressRanges {
         })
     }
 
+    pub(crate) fn are_none(&self) -> bool {
+        self.v4.0.is_empty() && self.v6.0.is_empty()
+    }
+
     /// Whether this address lies in one of the ranges, an IPv4-mapped one as the IPv4 one that it is.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
         match address.to_canonical() {

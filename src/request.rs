@@ -136,8 +136,9 @@ pub trait AddressExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`KeyError::Missing`] when nobody knows: then it is in no list.
-    /// [`KeyError::Misconfigured`] when the server does not provide what it takes: such a request
+    /// [`KeyError::Missing`] when nobody said: then it is in no list. [`KeyError::Malformed`] when
+    /// what was said cannot be read, by which a client could hide: where addresses are denied, such
+    /// a request is answered with 400. [`KeyError::Misconfigured`] when the server does not provide what it takes: such a request
     /// is answered with 500.
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
 
@@ -167,6 +168,9 @@ where
 pub enum KeyError {
     /// The request does not say whose it is.
     Missing,
+    /// What says from which address the request comes breaks its syntax. Only an
+    /// [`AddressExtractor`] says so; of a key it is the same as [`Missing`](Self::Missing).
+    Malformed,
     /// The server does not provide what the extractor needs; the text says what to do.
     Misconfigured(Cow<'static, str>),
 }
@@ -175,6 +179,9 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("the request does not say whose it is"),
+            Self::Malformed => {
+                f.write_str("the address that the request comes from cannot be read")
+            }
             Self::Misconfigured(text) => f.write_str(text),
         }
     }

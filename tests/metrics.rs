@@ -225,6 +225,7 @@ fn refusals_are_counted_by_reason_and_by_policy_where_there_is_one() {
     assert_eq!(count(&[("reason", "listed")]), 1.0);
     assert_eq!(count(&[("reason", "misconfigured")]), 1.0);
     assert_eq!(count(&[("reason", "bad_cost")]), 0.0);
+    assert_eq!(count(&[("reason", "bad_address")]), 0.0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::Limiter;
 use super::judged::{Asked, AskedPolicy, Judged};
 use super::refusal::{Refusal, Unjudged};
 use super::taken::{Taken, TakenByRequest};
-use crate::access::AccessList;
+use crate::access::{AccessList, Found};
 use crate::algorithm::{Action, LeaseId, Take};
 use crate::decision::Decisions;
 use crate::mode::Mode;
@@ -47,17 +47,20 @@ impl Limiter {
             return Ok(Judging::by_nobody(read));
         }
         let rules = self.0.rules.load();
-        let is_listed = |list: &AccessList| {
-            let found = list.has_address_of(request);
+        let find_in = |list: &AccessList| {
+            let found = list.find_address_of(request);
             found.map_err(|text| Refusal::of_nobody(Unjudged::Misconfigured(text)))
         };
-        if is_listed(&rules.denied)? {
-            return Err(Refusal::of_nobody(Unjudged::Listed));
+        match find_in(&rules.denied)? {
+            Found::Listed => return Err(Refusal::of_nobody(Unjudged::Listed)),
+            // Or whoever is listed would only have to write what nobody can read.
+            Found::Unreadable => return Err(Refusal::of_nobody(Unjudged::BadAddress)),
+            Found::Nowhere => {}
         }
         if is_exempt || rules.is_exempt(request) {
             return Ok(Judging::by_nobody(read));
         }
-        if is_listed(&rules.allowed)? {
+        if find_in(&rules.allowed)? == Found::Listed {
             return match rules.refuses_key_of(request) {
                 Some(policy) => Err(Refusal::by(policy, Unjudged::Listed)),
                 None => Ok(Judging::by_nobody(read)),

@@ -16,6 +16,8 @@ pub(crate) struct Refusal {
 pub(crate) enum Unjudged {
     /// The client is on the list of those who are refused.
     Listed,
+    /// What says where it comes from cannot be read, and there are those who are refused by that.
+    BadAddress,
     /// It does not say whose it is, and the policy insists.
     NoKey,
     /// It states a cost that cannot be read.
@@ -44,6 +46,7 @@ impl Unjudged {
     pub(super) fn in_a_word(&self) -> RefusalReason {
         match self {
             Self::Listed => RefusalReason::Listed,
+            Self::BadAddress => RefusalReason::BadAddress,
             Self::NoKey => RefusalReason::MissingKey,
             Self::BadCost(_) => RefusalReason::BadCost,
             Self::Misconfigured(_) => RefusalReason::Misconfigured,

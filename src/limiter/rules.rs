@@ -58,6 +58,10 @@ impl Rules {
     /// counted: by address every request of theirs, exempt ones too; by key those that a policy
     /// with such keys is about and that is not [off](crate::Mode::Off). Who is on both lists is
     /// refused.
+    ///
+    /// Where the list has addresses, a request whose address cannot be read
+    /// ([`KeyError::Malformed`](crate::KeyError::Malformed)) is answered with 400, or
+    /// `INVALID_ARGUMENT`: it may come from one of them.
     pub fn deny(mut self, clients: AccessList) -> Self {
         self.denied = clients;
         self

@@ -18,14 +18,14 @@ impl ReadyPolicy {
     /// Whose quota a request uses that the policy is about; `None` when it has no key and the
     /// policy does not mind.
     pub(crate) fn key(&self, request: &RequestHead<'_>) -> Result<Option<Key>, Unreadable> {
-        match (self.policy.key.extract(request), self.policy.on_missing_key) {
-            (Ok(key), _) => Ok(Some(key)),
-            (Err(KeyError::Missing), OnMissingKey::Shared) => Ok(Some(Key::missing())),
-            (Err(KeyError::Missing), OnMissingKey::Skip) => Ok(None),
-            (Err(KeyError::Missing), OnMissingKey::Reject) => Err(Unreadable::NoKey),
-            (Err(KeyError::Misconfigured(text)), _) => {
-                Err(Unreadable::Misconfigured(text.into_owned()))
-            }
+        match self.policy.key.extract(request) {
+            Ok(key) => Ok(Some(key)),
+            Err(KeyError::Missing | KeyError::Malformed) => match self.policy.on_missing_key {
+                OnMissingKey::Shared => Ok(Some(Key::missing())),
+                OnMissingKey::Skip => Ok(None),
+                OnMissingKey::Reject => Err(Unreadable::NoKey),
+            },
+            Err(KeyError::Misconfigured(text)) => Err(Unreadable::Misconfigured(text.into_owned())),
         }
     }
 

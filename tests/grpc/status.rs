@@ -1,5 +1,6 @@
 //! What a tonic client is told: the code, the details, and when to come back.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tonic::transport::Server;
@@ -7,8 +8,8 @@ use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_types::StatusExt;
 use tower_throttle::{
-    AccessList, FailureMode, Key, Limit, Limiter, MINUTE, OnMissingKey, Policy, RateLimitLayer,
-    RequestHead, SECOND,
+    AccessList, AddressExtractor, FailureMode, Key, KeyError, Limit, Limiter, MINUTE, OnMissingKey,
+    Policy, RateLimitLayer, RequestHead, SECOND,
 };
 
 use crate::http_store::{TRIPS, TestStore, Trip};
@@ -128,6 +129,28 @@ async fn a_client_on_the_deny_list_is_denied_permission() {
         .expect("a sound policy");
     let refused = refused(RateLimitLayer::new(limiter)).await;
     assert_eq!(refused.code(), Code::PermissionDenied);
+    assert_eq!(refused.details(), b"");
+    assert_eq!(pushback(&refused), -1);
+}
+
+/// Of requests that say where they come from in a way that nobody can read.
+struct Garbled;
+
+impl AddressExtractor for Garbled {
+    fn address(&self, _: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        Err(KeyError::Malformed)
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_address_cannot_be_read_is_an_invalid_argument_where_addresses_are_denied() {
+    let denied = AccessList::new().addresses(Garbled, ["203.0.113.9"]);
+    let limiter = Limiter::builder(TestStore::new(Trip::Short))
+        .deny(denied.expect("a range"))
+        .build()
+        .expect("a sound list");
+    let refused = refused(RateLimitLayer::new(limiter)).await;
+    assert_eq!(refused.code(), Code::InvalidArgument);
     assert_eq!(refused.details(), b"");
     assert_eq!(pushback(&refused), -1);
 }

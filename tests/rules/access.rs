@@ -16,6 +16,7 @@ use super::{App, one_a_minute};
 const OK: StatusCode = StatusCode::OK;
 const REFUSED: StatusCode = StatusCode::FORBIDDEN;
 const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+const UNREADABLE: StatusCode = StatusCode::BAD_REQUEST;
 
 const PROXY: &str = "10.0.0.5:443";
 
@@ -230,6 +231,111 @@ async fn an_address_that_nobody_knows_is_on_no_list() {
     assert_eq!(status_from(&app, "203.0.113.9").await, OK);
     assert_eq!(status_from(&app, "unknown").await, OK);
     assert_eq!(status_from(&app, "unknown").await, DENIED);
+}
+
+/// What a proxy makes of the `Forwarded` that 203.0.113.9 has sent.
+fn appended(client: &str) -> String {
+    format!("{client}, for=203.0.113.9")
+}
+
+#[tokio::test]
+async fn a_quote_left_open_is_no_way_past_the_deny_list() {
+    let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
+    let list = |range| AccessList::new().addresses(client.clone(), [range]);
+    let denying = |range| builder().deny(list(range).unwrap()).build().unwrap();
+    let open = appended("for=\"x");
+    for (limiter, header, status) in [
+        (denying("203.0.113.0/24"), "for=203.0.113.9", REFUSED),
+        (denying("203.0.113.0/24"), &open, UNREADABLE),
+        // Who it is cannot be told, so that it may be any of those who are denied.
+        (denying("198.51.100.7"), &open, UNREADABLE),
+        (denying("203.0.113.0/24"), &appended("for=\"x\""), REFUSED),
+        (denying("203.0.113.0/24"), "for=unknown", OK),
+        (denying("203.0.113.0/24"), "for=10.0.0.7", OK),
+        (denying("203.0.113.0/24"), "", OK),
+        // Nobody is denied by address.
+        (builder().build().unwrap(), &open, OK),
+        (
+            builder().deny(users(&["mallory"])).build().unwrap(),
+            &open,
+            OK,
+        ),
+    ] {
+        let app = App::with_peer(&limiter, PROXY).await;
+        let response = app
+            .get("/", &[("x-user", "alice"), ("forwarded", header)])
+            .await;
+        assert_eq!(response.status(), status, "{header}");
+    }
+    let app = App::with_peer(&denying("203.0.113.0/24"), PROXY).await;
+    assert_eq!(app.status("alice").await, OK, "the header is absent");
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_read_is_not_on_the_allow_list() {
+    let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
+    let everywhere = AccessList::new().addresses(client, ["0.0.0.0/0", "::/0"]);
+    let limiter = builder().allow(everywhere.unwrap()).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    let headers = [
+        ("x-user", "alice"),
+        ("forwarded", "for=\"x, for=203.0.113.9"),
+    ];
+    for status in [OK, DENIED] {
+        assert_eq!(app.get("/", &headers).await.status(), status);
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_found_listed_is_refused_although_another_header_cannot_be_read() {
+    let quoted = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
+    let listed = AccessList::new().addresses(quoted, ["203.0.113.9"]);
+    let listed = listed.unwrap().addresses(PeerAddr, ["10.0.0.5"]).unwrap();
+    let limiter = builder().deny(listed).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    let response = app.get("/", &[("forwarded", "for=\"x")]).await;
+    assert_eq!(response.status(), REFUSED);
+}
+
+#[tokio::test]
+async fn a_header_of_one_address_that_came_twice_is_no_way_past_the_deny_list() {
+    let client = ClientAddr::header("x-real-ip", ["10.0.0.0/8"]).unwrap();
+    let denied = AccessList::new().addresses(client, ["203.0.113.9"]);
+    let limiter = builder().deny(denied.unwrap()).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    let proxys = ("x-real-ip", "203.0.113.9");
+    let twice = [("x-user", "alice"), ("x-real-ip", "198.51.100.7"), proxys];
+    assert_eq!(app.get("/", &twice).await.status(), UNREADABLE);
+    assert_eq!(app.get("/", &[proxys]).await.status(), REFUSED);
+}
+
+#[tokio::test]
+async fn a_list_of_no_addresses_asks_for_none() {
+    let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
+    let nobody = AccessList::new().addresses(client, [""; 0]).unwrap();
+    let limiter = builder().deny(nobody).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    let response = app.get("/", &[("forwarded", "for=\"x")]).await;
+    assert_eq!(response.status(), OK);
+}
+
+#[tokio::test]
+async fn a_refusal_for_an_address_that_cannot_be_read_says_so() {
+    let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
+    let denied = AccessList::new().addresses(client, ["203.0.113.9"]);
+    let limiter = builder().deny(denied.unwrap()).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    let response = app.get("/", &[("forwarded", "for=\"mallory")]).await;
+    let problem: serde_json::Value = response.json().await.unwrap();
+    assert_eq!(
+        problem,
+        serde_json::json!({
+            "type": "about:blank",
+            "title": "Bad Request",
+            "status": 400,
+            "detail": "the address that the request comes from cannot be read",
+        })
+    );
 }
 
 #[tokio::test]

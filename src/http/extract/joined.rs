@@ -17,8 +17,8 @@ fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key,
     for part in parts {
         match part {
             Ok(key) => keys.push(key),
-            Err(KeyError::Missing) => is_missing = true,
-            Err(misconfigured) => return Err(misconfigured),
+            Err(KeyError::Missing | KeyError::Malformed) => is_missing = true,
+            Err(misconfigured @ KeyError::Misconfigured(_)) => return Err(misconfigured),
         }
     }
     if is_missing {
@@ -161,12 +161,17 @@ mod tests {
             extract((part("a"), missing(), part("c"), part("d"))),
             Err(KeyError::Missing)
         );
+        let malformed = || Fixed(Err(KeyError::Malformed));
+        assert_eq!(extract((malformed(), part("b"))), Err(KeyError::Missing));
     }
 
     #[test]
     fn what_the_server_is_to_blame_for_goes_before_what_is_missing() {
         let misconfigured = KeyError::Misconfigured(Cow::Borrowed("no peer"));
         let found = extract((missing(), Fixed(Err(misconfigured.clone())), part("c")));
+        assert_eq!(found, Err(misconfigured.clone()));
+        let malformed = Fixed(Err(KeyError::Malformed));
+        let found = extract((malformed, Fixed(Err(misconfigured.clone()))));
         assert_eq!(found, Err(misconfigured));
     }
 

@@ -72,6 +72,9 @@ pub enum RejectionKind {
     /// The client is on the list of those who are refused
     /// ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)). HTTP 403, gRPC `PERMISSION_DENIED`.
     Refused,
+    /// Addresses are denied, and what says where the request comes from cannot be read, so that it
+    /// may come from one of them. HTTP 400, gRPC `INVALID_ARGUMENT`.
+    BadAddress,
     /// The request does not say whose it is. HTTP 400, gRPC `INVALID_ARGUMENT`.
     MissingKey,
     /// The request states a cost that cannot be read. HTTP 400, gRPC `INVALID_ARGUMENT`.
@@ -145,7 +148,9 @@ impl Rejection {
             }
             RejectionKind::StoreFailed(_) => StatusCode::SERVICE_UNAVAILABLE,
             RejectionKind::Refused => StatusCode::FORBIDDEN,
-            RejectionKind::MissingKey | RejectionKind::BadCost => StatusCode::BAD_REQUEST,
+            RejectionKind::BadAddress | RejectionKind::MissingKey | RejectionKind::BadCost => {
+                StatusCode::BAD_REQUEST
+            }
             RejectionKind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -190,6 +195,10 @@ impl From<Refusal> for Rejection {
             Unjudged::Listed => (
                 RejectionKind::Refused,
                 "requests of this client are refused".into(),
+            ),
+            Unjudged::BadAddress => (
+                RejectionKind::BadAddress,
+                "the address that the request comes from cannot be read".into(),
             ),
             Unjudged::NoKey => (
                 RejectionKind::MissingKey,

@@ -139,7 +139,7 @@ fn beginning(kind: RejectionKind) -> &'static str {
         RejectionKind::Refused => {
             r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#
         }
-        RejectionKind::MissingKey | RejectionKind::BadCost => {
+        RejectionKind::BadAddress | RejectionKind::MissingKey | RejectionKind::BadCost => {
             r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":""#
         }
         RejectionKind::Misconfigured => {

@@ -54,6 +54,7 @@ fn every_kind_has_its_status_and_type() {
         (RejectionKind::Banned, 429, "#quota-exceeded"),
         (failed, 503, "#temporary-reduced-capacity"),
         (RejectionKind::Refused, 403, "about:blank"),
+        (RejectionKind::BadAddress, 400, "about:blank"),
         (RejectionKind::MissingKey, 400, "about:blank"),
         (RejectionKind::BadCost, 400, "about:blank"),
         (RejectionKind::Misconfigured, 500, "about:blank"),

@@ -15,7 +15,7 @@ const GROUPS = [
   { name: "denied", label: "Denied", results: ["denied", "denied_from_memory"] },
   { name: "shadow", label: "Would deny", results: ["shadow_denied"] },
   { name: "failed", label: "Store failed", results: ["failed_open", "failed_closed"] },
-  { name: "refused", label: "Refused", results: ["listed", "missing_key", "bad_cost", "misconfigured"] },
+  { name: "refused", label: "Refused", results: ["listed", "bad_address", "missing_key", "bad_cost", "misconfigured"] },
 ];
 
 const $ = (id) => document.getElementById(id);

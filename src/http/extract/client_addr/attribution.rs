@@ -15,8 +15,22 @@ pub(super) const MAX_HOPS: usize = 64;
 pub(super) enum Attribution {
     /// This client.
     Client(IpAddr),
-    /// Nobody knows; this was the last hop that is trusted.
-    Unattributed(IpAddr),
+    /// Nobody knows, and why.
+    Unattributed {
+        /// The last hop that is trusted.
+        last_hop: IpAddr,
+        why: Unknown,
+    },
+}
+
+/// Why nobody knows who the client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// Nobody said it.
+    Unsaid,
+    /// What was said breaks the syntax. No proxy writes such a thing, but a client can make one of
+    /// what the proxy writes behind its own text.
+    Malformed,
 }
 
 /// How the header's text is cut into entries.
@@ -78,7 +92,9 @@ pub(super) fn attribute<'a>(
         }
         Syntax::Single => match (lines.next(), lines.next()) {
             (Some(line), None) => walk(peer, trust, std::iter::once(line), listed),
-            _ => Attribution::Unattributed(peer),
+            (None, _) => unattributed(peer, Unknown::Unsaid),
+            // Which of them is the proxy's, nobody can tell.
+            (Some(_), Some(_)) => unattributed(peer, Unknown::Malformed),
         },
     }
 }
@@ -111,8 +127,13 @@ fn walk<'a>(
             Entry::Address(proxy) if is_hop(proxy) => last_hop = proxy,
             Entry::Address(client) => return Attribution::Client(client),
             Entry::Unknown if trust.hops.is_some_and(|place| hops < place) => {}
-            Entry::Unknown | Entry::Malformed => return Attribution::Unattributed(last_hop),
+            Entry::Unknown => return unattributed(last_hop, Unknown::Unsaid),
+            Entry::Malformed => return unattributed(last_hop, Unknown::Malformed),
         }
     }
-    Attribution::Unattributed(last_hop)
+    unattributed(last_hop, Unknown::Unsaid)
+}
+
+fn unattributed(last_hop: IpAddr, why: Unknown) -> Attribution {
+    Attribution::Unattributed { last_hop, why }
 }

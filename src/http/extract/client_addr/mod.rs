@@ -15,7 +15,7 @@ mod attribution;
 mod forwarded;
 mod node;
 
-use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, attribute};
+use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute};
 
 /// The client's address behind proxies: read from the one header that they are known to write,
 /// and from it only what they have written.
@@ -78,7 +78,8 @@ impl ClientAddr {
     /// From `Forwarded` (RFC 7239), written by proxies in these ranges.
     ///
     /// A header line that leaves a quote open is no list of addresses at all: nobody can tell the
-    /// proxy's part from what the client wrote, so the request is unattributed.
+    /// proxy's part from what the client wrote, so the request is unattributed. It is answered with
+    /// 400 where addresses are denied, lest a quote be the way past the list.
     ///
     /// # Errors
     ///
@@ -90,7 +91,8 @@ impl ClientAddr {
     }
 
     /// From a header that holds one address (`CF-Connecting-IP`, `Fly-Client-IP`), set by proxies
-    /// in these ranges. Sent more than once, it says nothing.
+    /// in these ranges. Sent more than once, it says nothing, and the request is answered with 400
+    /// where addresses are denied.
     ///
     /// # Errors
     ///
@@ -167,7 +169,7 @@ impl KeyExtractor for ClientAddr {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         Ok(match self.attribute(request)? {
             Attribution::Client(address) => Key::address(self.ipv6_prefix.canonical(address)),
-            Attribution::Unattributed(last_hop) => {
+            Attribution::Unattributed { last_hop, .. } => {
                 Key::unattributed(self.ipv6_prefix.canonical(last_hop))
             }
         })
@@ -197,12 +199,15 @@ impl KeyExtractor for ClientAddr {
 }
 
 /// The whole address, whatever the prefix by which clients are told apart. An unattributed request
-/// has none.
+/// has none: [`KeyError::Malformed`] where the header breaks its syntax, so that it may be anybody's.
 impl AddressExtractor for ClientAddr {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         match self.attribute(request)? {
             Attribution::Client(address) => Ok(embedded(address)),
-            Attribution::Unattributed(_) => Err(KeyError::Missing),
+            Attribution::Unattributed { why, .. } => Err(match why {
+                Unknown::Unsaid => KeyError::Missing,
+                Unknown::Malformed => KeyError::Malformed,
+            }),
         }
     }
 

@@ -66,7 +66,9 @@ fn code(kind: RejectionKind) -> u16 {
         }
         RejectionKind::StoreFailed(_) => UNAVAILABLE,
         RejectionKind::Refused => PERMISSION_DENIED,
-        RejectionKind::MissingKey | RejectionKind::BadCost => INVALID_ARGUMENT,
+        RejectionKind::BadAddress | RejectionKind::MissingKey | RejectionKind::BadCost => {
+            INVALID_ARGUMENT
+        }
         RejectionKind::Misconfigured => INTERNAL,
     }
 }

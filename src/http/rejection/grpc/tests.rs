@@ -57,6 +57,7 @@ fn every_kind_has_its_code_its_details_and_its_pushback() {
         ),
         (failed, second, Code::Unavailable, None),
         (RejectionKind::Refused, None, Code::PermissionDenied, None),
+        (RejectionKind::BadAddress, None, Code::InvalidArgument, None),
         (RejectionKind::MissingKey, None, Code::InvalidArgument, None),
         (RejectionKind::BadCost, None, Code::InvalidArgument, None),
         (RejectionKind::Misconfigured, None, Code::Internal, None),
