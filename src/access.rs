@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::ranges::AddressRanges;
+use crate::ranges::{AddressRanges, read_range};
 use crate::request::{AddressExtractor, KeyError, RequestHead};
+
+const OF_NOBODY: &str = "lies within the trusted proxies, so no client has it";
 
 /// Clients, by address or by key: those that are refused whatever they ask for
 /// ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)), or those that are let through uncounted
@@ -44,14 +46,33 @@ impl AccessList {
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or what is wrong with `by`.
+    /// Names the range that cannot be read or that lies within the proxies which `by` trusts, so that
+    /// no client has it; or what is wrong with `by`.
     pub fn addresses(
+        self,
+        by: impl AddressExtractor,
+        ranges: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        self.addresses_of_field("addresses", by, ranges)
+    }
+
+    /// The same; `field` is what an error calls the ranges.
+    pub(crate) fn addresses_of_field(
         mut self,
+        field: &'static str,
         by: impl AddressExtractor,
         ranges: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
         by.validate()?;
-        let ranges = AddressRanges::read("addresses", ranges)?;
+        let read = |range: &str| {
+            let addresses = read_range(field, range)?;
+            if by.are_proxies(&addresses) {
+                return Err(ConfigError::malformed(field, range, OF_NOBODY));
+            }
+            Ok(addresses)
+        };
+        let ranges = ranges.into_iter().map(|range| read(range.as_ref()));
+        let ranges: AddressRanges = ranges.collect::<Result<_, _>>()?;
         // Of nobody: no request has to say where it comes from for that.
         if !ranges.are_none() {
             self.addresses.push((Arc::new(by), ranges));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use crate::error::ConfigError;
 
@@ -21,17 +21,10 @@ impl AddressRanges {
         field: &'static str,
         ranges: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for range in ranges {
-            match read_range(field, range.as_ref())? {
-                IpNet::V4(range) => v4.push(range.network()..=range.broadcast()),
-                IpNet::V6(range) => v6.push(range.network()..=range.broadcast()),
-            }
-        }
-        Ok(Self {
-            v4: Sorted::new(v4),
-            v6: Sorted::new(v6),
-        })
+        let ranges = ranges.into_iter();
+        ranges
+            .map(|range| read_range(field, range.as_ref()))
+            .collect()
     }
 
     pub(crate) fn are_none(&self) -> bool {
@@ -43,6 +36,34 @@ impl AddressRanges {
         match address.to_canonical() {
             IpAddr::V4(address) => self.v4.contain(&address),
             IpAddr::V6(address) => self.v6.contain(&address),
+        }
+    }
+
+    /// Whether one of the ranges has all of these addresses.
+    pub(crate) fn contain_all(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
+        let ends = [addresses.start(), addresses.end()];
+        match ends.map(IpAddr::to_canonical) {
+            [IpAddr::V4(first), IpAddr::V4(last)] => self.v4.contain_all(&first, &last),
+            [IpAddr::V6(first), IpAddr::V6(last)] => self.v6.contain_all(&first, &last),
+            _ => false,
+        }
+    }
+}
+
+/// Both ends of each are of one family.
+impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
+    fn from_iter<I: IntoIterator<Item = RangeInclusive<IpAddr>>>(ranges: I) -> Self {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for range in ranges {
+            match range.into_inner() {
+                (IpAddr::V4(first), IpAddr::V4(last)) => v4.push(first..=last),
+                (IpAddr::V6(first), IpAddr::V6(last)) => v6.push(first..=last),
+                _ => {}
+            }
+        }
+        Self {
+            v4: Sorted::new(v4),
+            v6: Sorted::new(v6),
         }
     }
 }
@@ -61,23 +82,35 @@ impl<A: Copy + Ord> Sorted<A> {
         Self(ranges)
     }
 
-    /// Only the last that begins no later can hold an address.
     fn contain(&self, address: &A) -> bool {
-        let begun = self.0.partition_point(|range| range.start() <= address);
+        self.contain_all(address, address)
+    }
+
+    /// Only the last that begins no later can hold an address, and all up to another one.
+    fn contain_all(&self, first: &A, last: &A) -> bool {
+        let begun = self.0.partition_point(|range| range.start() <= first);
         self.0[..begun]
             .last()
-            .is_some_and(|range| address <= range.end())
+            .is_some_and(|range| last <= range.end())
     }
 }
 
-fn read_range(field: &'static str, text: &str) -> Result<IpNet, ConfigError> {
-    parsed(text).map(unmapped).ok_or_else(|| {
-        ConfigError::malformed(
-            field,
-            text,
-            "right is a range as 10.0.0.0/8 or 2001:db8::/32, or one address",
-        )
-    })
+/// Reads one CIDR range or address, an IPv4-mapped one as the IPv4 one that it is: addresses are
+/// compared in IPv4 where they can be, so it would never match.
+pub(crate) fn read_range(
+    field: &'static str,
+    text: &str,
+) -> Result<RangeInclusive<IpAddr>, ConfigError> {
+    let range = parsed(text).map(|range| range.network()..=range.broadcast());
+    range
+        .map(|range| rewritten(range, |address| address.to_canonical()))
+        .ok_or_else(|| {
+            ConfigError::malformed(
+                field,
+                text,
+                "right is a range as 10.0.0.0/8 or 2001:db8::/32, or one address",
+            )
+        })
 }
 
 /// The standard parser reads the address: that of `ipnet` takes `010.0.0.0` for `10.0.0.0`, where
@@ -91,13 +124,16 @@ fn parsed(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, bits).ok()
 }
 
-/// Addresses are compared in IPv4 where they can be, so an IPv4-mapped range would never match.
-fn unmapped(range: IpNet) -> IpNet {
-    match (range.addr().to_canonical(), range.prefix_len()) {
-        (IpAddr::V4(v4), bits @ 96..) if matches!(range, IpNet::V6(_)) => {
-            Ipv4Net::new(v4, bits - 96).map_or(range, IpNet::V4)
-        }
-        _ => range,
+/// A range in another form, where all of its addresses have one: then its ends do.
+fn rewritten(
+    range: RangeInclusive<IpAddr>,
+    form: impl Fn(&IpAddr) -> IpAddr,
+) -> RangeInclusive<IpAddr> {
+    let (first, last) = (form(range.start()), form(range.end()));
+    if first.is_ipv4() == last.is_ipv4() {
+        first..=last
+    } else {
+        range
     }
 }
 

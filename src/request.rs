@@ -4,6 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
@@ -141,6 +142,14 @@ pub trait AddressExtractor: Send + Sync + 'static {
     /// a request is answered with 400. [`KeyError::Misconfigured`] when the server does not provide what it takes: such a request
     /// is answered with 500.
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
+
+    /// Whether all of these addresses are those of proxies that it trusts, so that no request is
+    /// ever found to come from one of them. A list that has them would be about nobody, and is
+    /// refused.
+    fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
+        let _ = addresses;
+        false
+    }
 
     /// Whether the extractor itself makes sense.
     ///

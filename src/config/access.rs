@@ -7,6 +7,7 @@ use super::key::UserId;
 use super::proxies::Proxies;
 use crate::access::AccessList;
 use crate::key::Key;
+use crate::ranges::read_range;
 
 const FIELDS: Known = &["key", "values"];
 
@@ -31,16 +32,15 @@ pub(super) fn read(
             continue;
         }
         let range = item.text(EXPECTED)?;
-        let sound = AccessList::new().addresses(client.clone(), [range]);
-        sound.map_err(|_| item.expected(EXPECTED))?;
+        read_range(field.name(), range).map_err(|_| item.expected(EXPECTED))?;
+        let sound = AccessList::new().addresses_of_field(field.name(), client.clone(), [range]);
+        // Its text names the field.
+        sound.map_err(|error| item.here(error))?;
         ranges.push(range);
     }
-    if ranges.is_empty() {
-        return Ok(list);
-    }
     // All at once, so that the address of a request is read once, however long the list.
-    let with_ranges = list.addresses(client, ranges);
-    with_ranges.map_err(|error| field.refuse(error))
+    let with_ranges = list.addresses_of_field(field.name(), client, ranges);
+    with_ranges.map_err(|error| field.here(error))
 }
 
 /// `{ key = "header:x-user", values = ["mallory"] }`.

@@ -31,6 +31,10 @@ impl<'t> Field<'t> {
         }
     }
 
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
     pub(super) fn text(&self, expected: impl fmt::Display) -> Result<&'t str, FileError> {
         self.value.as_str().ok_or_else(|| self.expected(expected))
     }

@@ -76,7 +76,8 @@
 //! deny = ["203.0.113.0/24", "2001:db8::1", { key = "header:x-user", values = ["mallory"] }]
 //! ```
 //!
-//! An address or a range is that of the client, as `key = "client-addr"` reads it. Values are those
+//! An address or a range is that of the client, as `key = "client-addr"` reads it: one within the
+//! `trusted_proxies` is refused without `trusted_hops`, since no client has it. Values are those
 //! of a key that a policy has, `"header:<name>"` or `"user"`; they are looked up for requests that
 //! this policy is about. [`Rules::deny`] and [`Rules::allow`] say what becomes of them.
 //!

@@ -82,6 +82,37 @@ fn a_range_within_another_is_not_kept() {
     assert_eq!((given.v4.0.len(), given.v6.0.len()), (2, 1));
 }
 
+#[test]
+fn a_range_lies_within_others_when_one_of_them_has_all_of_it() {
+    let ranges = [
+        "10.0.0.0/8",
+        "192.0.2.0/25",
+        "192.0.2.192/26",
+        "2001:db8::/32",
+    ];
+    let ranges = AddressRanges::read("trusted_proxies", ranges).unwrap();
+    for (range, expected) in [
+        ("10.1.2.3", true),
+        ("10.0.0.0/8", true),
+        ("10.255.0.0/16", true),
+        ("::ffff:10.3.0.0/112", true),
+        ("10.0.0.0/7", false),
+        ("11.0.0.0/8", false),
+        ("0.0.0.0/0", false),
+        ("192.0.2.0/24", false),
+        ("192.0.2.128/26", false),
+        ("192.0.2.192/27", true),
+        ("2001:db8:7::/48", true),
+        ("2001:db8::/31", false),
+        ("::/0", false),
+        ("::/1", false),
+        ("64:ff9b::10.0.0.7", false),
+    ] {
+        let read = read_range("addresses", range).unwrap();
+        assert_eq!(ranges.contain_all(&read), expected, "{range}");
+    }
+}
+
 /// An address of which is known how often it is compared with another.
 #[derive(Clone, Copy)]
 struct Compared<'a> {
@@ -148,6 +179,17 @@ fn range() -> impl Strategy<Value = String> {
     })
 }
 
+/// By the numbers: the first 96 bits are those of all IPv4-mapped addresses.
+fn unmapped(range: IpNet) -> IpNet {
+    match range {
+        IpNet::V6(v6) if v6.prefix_len() >= 96 && v6.addr().to_bits() >> 32 == 0xffff => {
+            let address = Ipv4Addr::from_bits(v6.addr().to_bits() as u32);
+            IpNet::new(address.into(), v6.prefix_len() - 96).unwrap()
+        }
+        other => other,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -163,6 +205,9 @@ proptest! {
             let canonical = address.to_canonical();
             let expected = each.iter().any(|range| range.contains(&canonical));
             prop_assert_eq!(ranges.contain(address), expected, "{} in {:?}", address, texts);
+        }
+        for range in &texts {
+            prop_assert!(ranges.contain_all(&read_range("addresses", range).unwrap()), "{}", range);
         }
     }
 }

@@ -107,6 +107,87 @@ async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
     }
 }
 
+#[test]
+fn an_address_on_a_list_that_is_always_taken_for_a_proxy_is_refused_in_its_line() {
+    for list in ["deny", "allow"] {
+        for range in ["10.1.2.3", "10.3.0.0/16"] {
+            let lists = format!(
+                "trusted_proxies = [\"10.0.0.0/8\"]\n{list} = [\n\"203.0.113.9\",\n{range:?}]"
+            );
+            assert_eq!(
+                refusal(&file(&lists, "everybody")),
+                format!(
+                    "line 5: {list}: got {range:?}: lies within the trusted proxies, so no client \
+                     has it"
+                )
+            );
+            read(&file(&format!("{lists}\ntrusted_hops = 1"), "everybody"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_address_on_a_list_may_be_like_those_of_proxies_where_these_are_counted() {
+    let lists = "trusted_proxies = [\"10.0.0.0/8\"]\ntrusted_hops = 1\ndeny = [\"10.3.0.0/16\"]";
+    let layer = layer(&file(lists, "everybody"));
+    for (told, status) in [("10.3.7.7", 403), ("10.4.7.7", 200)] {
+        let mut request = from(get("/"), "10.0.0.1");
+        let header = told.parse().unwrap();
+        request.headers_mut().insert("x-forwarded-for", header);
+        assert_eq!(answers(&layer, request).await.status(), status, "{told}");
+    }
+}
+
+/// An entry that matches nobody would be copied, and believed in.
+#[tokio::test]
+async fn whatever_the_documented_file_has_on_its_lists_is_about_somebody() {
+    let page = include_str!("../../docs/configuration.md");
+    let (_, page) = page.split_once("```toml\n").unwrap();
+    let (file, _) = page.split_once("```").unwrap();
+    let own = |line: &&str| !line.starts_with("store =") && !line.starts_with("secret =");
+    let lines: Vec<_> = file.lines().filter(own).collect();
+    let file = format!("store = \"memory\"\n{}", lines.join("\n"));
+    let layer = layer(&file);
+    let limited_is_told = async |header: &str, value: &str| {
+        let mut request = from(get("/"), "10.0.0.1");
+        let header: http::HeaderName = header.parse().unwrap();
+        request.headers_mut().insert(header, value.parse().unwrap());
+        let response = answers(&layer, request).await;
+        let is_told = response.headers().contains_key("ratelimit");
+        (response.status().as_u16(), is_told)
+    };
+    assert_eq!(
+        limited_is_told("x-forwarded-for", "192.0.2.1").await,
+        (200, true)
+    );
+    let file: toml::Table = file.parse().unwrap();
+    let mut entries = 0;
+    for (list, answer) in [("deny", (403, false)), ("allow", (200, false))] {
+        for entry in file[list].as_array().unwrap() {
+            let (header, values) = match entry.as_str() {
+                Some(range) => ("x-forwarded-for", vec![range.split('/').next().unwrap()]),
+                None => {
+                    let header = entry["key"].as_str().unwrap().strip_prefix("header:");
+                    let values = entry["values"].as_array().unwrap().iter();
+                    (
+                        header.unwrap(),
+                        values.map(|value| value.as_str().unwrap()).collect(),
+                    )
+                }
+            };
+            for value in values {
+                assert_eq!(
+                    limited_is_told(header, value).await,
+                    answer,
+                    "{list}: {value}"
+                );
+                entries += 1;
+            }
+        }
+    }
+    assert!(entries >= 3);
+}
+
 #[tokio::test]
 async fn tenants_are_told_apart_by_their_hosts_wherever_these_stand() {
     let layer = layer(&file("", "host"));

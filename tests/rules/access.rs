@@ -224,6 +224,38 @@ async fn preflights_of_a_refused_address_are_refused_also_where_they_are_skipped
 }
 
 #[tokio::test]
+async fn addresses_that_are_always_taken_for_proxies_are_refused_in_a_list() {
+    let client = ClientAddr::x_forwarded_for(["10.0.0.0/8", "2001:db8:7::/48"]).unwrap();
+    for range in [
+        "10.1.2.3",
+        "10.3.0.0/16",
+        "::ffff:10.1.2.3",
+        "10.0.0.0/8",
+        "2001:db8:7::1",
+    ] {
+        let refused = AccessList::new().addresses(client.clone(), ["203.0.113.9", range]);
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            format!(
+                "addresses: got {range:?}: lies within the trusted proxies, so no client has it"
+            )
+        );
+    }
+    for range in ["10.0.0.0/7", "0.0.0.0/0", "2001:db8::/32", "203.0.113.9"] {
+        let taken = AccessList::new().addresses(client.clone(), [range]);
+        assert!(taken.is_ok(), "{range}");
+    }
+    // Nobody is behind these.
+    assert!(AccessList::new().addresses(PeerAddr, ["10.1.2.3"]).is_ok());
+
+    let counted = AccessList::new().addresses(client.trusted_hops(1), ["10.1.2.3"]);
+    let limiter = builder().deny(counted.unwrap()).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    assert_eq!(status_from(&app, "10.1.2.3").await, REFUSED);
+    assert_eq!(status_from(&app, "10.1.2.4").await, OK);
+}
+
+#[tokio::test]
 async fn an_address_that_nobody_knows_is_on_no_list() {
     let everywhere = forwarded(&["0.0.0.0/0", "::/0"]);
     let limiter = builder().allow(everywhere).build().unwrap();

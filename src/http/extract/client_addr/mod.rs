@@ -1,6 +1,7 @@
 //! `ClientAddr`: the client's address behind proxies.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use crate::error::ConfigError;
 use crate::http::field::Field;
@@ -209,6 +210,11 @@ impl AddressExtractor for ClientAddr {
                 Unknown::Malformed => KeyError::Malformed,
             }),
         }
+    }
+
+    /// Where proxies are counted instead, the client may have an address like theirs.
+    fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
+        self.trusted_hops.is_none() && self.trusted.contain_all(addresses)
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
