@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::ranges::{AddressRanges, read_range};
+use crate::ranges::{AddressRanges, embedded, embedded_range, read_range};
 use crate::request::{AddressExtractor, KeyError, RequestHead};
 
 const OF_NOBODY: &str = "lies within the trusted proxies, so no client has it";
@@ -26,7 +26,8 @@ const OF_NOBODY: &str = "lies within the trusted proxies, so no client has it";
 /// ```
 #[derive(Clone, Default)]
 pub struct AccessList {
-    /// Each with where the address is read that is looked up in it.
+    /// Each with where the address is read that is looked up in it: in IPv4, on either side, where
+    /// that is embedded in IPv6.
     addresses: Vec<(Arc<dyn AddressExtractor>, AddressRanges)>,
     keys: HashSet<Key>,
 }
@@ -39,7 +40,8 @@ impl AccessList {
 
     /// Adds clients by their addresses, single ones and ranges, as `by` reads them from requests:
     /// the address whole, not by the prefix that an IPv6 client's key has. Everybody is `0.0.0.0/0`
-    /// and `::/0`.
+    /// and `::/0`. An IPv4 address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same
+    /// client as without, whichever is listed: `64:ff9b::/96` is everybody who has one of IPv4.
     ///
     /// A long list costs a request little if one call is given all of it: the address is looked up
     /// by halves, once for each call.
@@ -69,7 +71,7 @@ impl AccessList {
             if by.are_proxies(&addresses) {
                 return Err(ConfigError::malformed(field, range, OF_NOBODY));
             }
-            Ok(addresses)
+            Ok(embedded_range(addresses))
         };
         let ranges = ranges.into_iter().map(|range| read(range.as_ref()));
         let ranges: AddressRanges = ranges.collect::<Result<_, _>>()?;
@@ -97,7 +99,7 @@ impl AccessList {
         let mut found = Found::Nowhere;
         for (by, ranges) in &self.addresses {
             match by.address(request) {
-                Ok(address) if ranges.contain(address) => return Ok(Found::Listed),
+                Ok(address) if ranges.contain(embedded(address)) => return Ok(Found::Listed),
                 Ok(_) | Err(KeyError::Missing) => {}
                 Err(KeyError::Malformed) => found = Found::Unreadable,
                 Err(KeyError::Misconfigured(text)) => return Err(text.into_owned()),

@@ -124,12 +124,31 @@ fn parsed(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, bits).ok()
 }
 
+/// The IPv4 address inside of an IPv4-mapped one (RFC 4291) or one behind NAT64 (RFC 6052).
+pub(crate) fn embedded(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = v6.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        other => other,
+    }
+}
+
+/// A range of clients: [`embedded`] in the place of each of its addresses.
+///
+/// Not to be used of whom to trust: a NAT64 address is that of a client, whatever the IPv4 address in
+/// it, and with `10.0.0.0/8` trusted `64:ff9b::10.0.0.7` is nobody who may say who others are.
+pub(crate) fn embedded_range(range: RangeInclusive<IpAddr>) -> RangeInclusive<IpAddr> {
+    rewritten(range, embedded)
+}
+
 /// A range in another form, where all of its addresses have one: then its ends do.
 fn rewritten(
     range: RangeInclusive<IpAddr>,
-    form: impl Fn(&IpAddr) -> IpAddr,
+    form: impl Fn(IpAddr) -> IpAddr,
 ) -> RangeInclusive<IpAddr> {
-    let (first, last) = (form(range.start()), form(range.end()));
+    let (first, last) = (form(*range.start()), form(*range.end()));
     if first.is_ipv4() == last.is_ipv4() {
         first..=last
     } else {

@@ -133,7 +133,7 @@ where
 /// [`AccessList`](crate::AccessList): [`PeerAddr`](crate::PeerAddr),
 /// [`ClientAddr`](crate::ClientAddr), or a closure.
 pub trait AddressExtractor: Send + Sync + 'static {
-    /// The client's address, an IPv4 one as such.
+    /// The client's address. An IPv4 one inside of an IPv6 one is looked up as such.
     ///
     /// # Errors
     ///

@@ -113,6 +113,33 @@ fn a_range_lies_within_others_when_one_of_them_has_all_of_it() {
     }
 }
 
+#[test]
+fn a_range_is_one_of_ipv4_where_all_of_it_is_embedded() {
+    for (range, form) in [
+        ("64:ff9b::203.0.113.9", "203.0.113.9"),
+        ("64:ff9b::cb00:0/112", "203.0.0.0/16"),
+        ("64:ff9b::/96", "0.0.0.0/0"),
+        ("64:ff9b::/95", "64:ff9b::/95"),
+        ("64:ff9b:1::/96", "64:ff9b:1::/96"),
+        ("::ffff:203.0.113.0/120", "203.0.113.0/24"),
+        ("::fffe:0:0/95", "::fffe:0:0/95"),
+        ("203.0.113.0/24", "203.0.113.0/24"),
+        ("2001:db8::/32", "2001:db8::/32"),
+        ("::/0", "::/0"),
+    ] {
+        let read = |text| read_range("addresses", text).unwrap();
+        assert_eq!(embedded_range(read(range)), read(form), "{range}");
+        let trusted = AddressRanges::read("trusted_proxies", [range]).unwrap();
+        let is_nat64 = range.starts_with("64:ff9b::") && form.contains('.');
+        let first = *read(form).start();
+        assert_eq!(
+            trusted.contain(first),
+            !is_nat64,
+            "{range} as it is trusted"
+        );
+    }
+}
+
 /// An address of which is known how often it is compared with another.
 #[derive(Clone, Copy)]
 struct Compared<'a> {

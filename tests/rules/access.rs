@@ -1,14 +1,14 @@
 //! Clients that are refused, and clients that are let through.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     AccessList, ClientAddr, Header, HeaderCost, Key, Limit, Limiter, LimiterBuilder, MINUTE,
-    MemoryStore, Mode, OnMissingKey, Outcome, PeerAddr, Policy, RateLimitLayer, Route,
+    MemoryStore, Mode, OnMissingKey, Outcome, PeerAddr, Policy, RateLimitLayer, RequestHead, Route,
 };
 
 use super::{App, one_a_minute};
@@ -42,21 +42,61 @@ async fn status_from(app: &App, address: &str) -> StatusCode {
 
 #[tokio::test]
 async fn an_address_on_the_deny_list_is_refused_before_anything_is_counted() {
-    let denied = forwarded(&["203.0.113.0/24", "2001:db8:bad::/48"]);
+    for range in [
+        "203.0.113.0/24",
+        "203.0.113.9",
+        "::ffff:203.0.113.0/120",
+        "64:ff9b::203.0.113.9",
+        "64:ff9b::cb00:7100/120",
+        "64:ff9b::cb00:0/112",
+    ] {
+        let denied = forwarded(&[range, "2001:db8:bad::/48"]);
+        let limiter = builder().deny(denied).build().unwrap();
+        let app = App::with_peer(&limiter, PROXY).await;
+        for address in [
+            "203.0.113.9",
+            "::ffff:203.0.113.9",
+            "64:ff9b::203.0.113.9",
+            "2001:db8:bad:7::1",
+            "198.51.100.1, 203.0.113.9",
+        ] {
+            let status = status_from(&app, address).await;
+            assert_eq!(status, REFUSED, "{address} of {range}");
+        }
+        for (address, status) in [("203.1.113.9", OK), ("203.0.113.9, 198.51.100.1", DENIED)] {
+            let found = status_from(&app, address).await;
+            assert_eq!(found, status, "{address} of {range}");
+        }
+    }
+}
+
+/// Whoever has read it.
+#[tokio::test]
+async fn an_address_that_a_closure_reads_is_looked_up_in_the_same_form() {
+    for range in ["203.0.113.0/24", "64:ff9b::cb00:7100/120"] {
+        for address in ["203.0.113.9", "::ffff:203.0.113.9", "64:ff9b::203.0.113.9"] {
+            let address: IpAddr = address.parse().unwrap();
+            let read = move |_: &RequestHead<'_>| Some(address);
+            let denied = AccessList::new().addresses(read, [range]).unwrap();
+            let limiter = builder().deny(denied).build().unwrap();
+            let app = App::behind(&limiter).await;
+            assert_eq!(app.status("alice").await, REFUSED, "{address} of {range}");
+        }
+    }
+}
+
+/// NAT64 is how clients come: it makes no proxy of one whose IPv4 address is like those of proxies.
+#[tokio::test]
+async fn a_listed_nat64_address_may_embed_one_of_a_proxy() {
+    let denied = forwarded(&["64:ff9b::10.0.0.7"]);
     let limiter = builder().deny(denied).build().unwrap();
     let app = App::with_peer(&limiter, PROXY).await;
-    for address in [
-        "203.0.113.9",
-        "::ffff:203.0.113.9",
-        "64:ff9b::203.0.113.9",
-        "2001:db8:bad:7::1",
-        "198.51.100.1, 203.0.113.9",
-    ] {
-        assert_eq!(status_from(&app, address).await, REFUSED, "{address}");
-    }
-    for (address, status) in [("203.0.112.9", OK), ("203.0.113.9, 198.51.100.1", DENIED)] {
-        assert_eq!(status_from(&app, address).await, status, "{address}");
-    }
+    assert_eq!(status_from(&app, "64:ff9b::10.0.0.7").await, REFUSED);
+    assert_eq!(
+        status_from(&app, "198.51.100.1, 64:ff9b::10.0.0.7").await,
+        REFUSED
+    );
+    assert_eq!(status_from(&app, "198.51.100.1, 10.0.0.7").await, OK);
 }
 
 #[tokio::test]

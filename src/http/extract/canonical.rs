@@ -1,8 +1,9 @@
 //! The canonical form of an address: all the ways to write one client are one key.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use crate::error::ConfigError;
+use crate::ranges::embedded;
 
 /// How many bits of an IPv6 address make a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,17 +47,6 @@ impl Ipv6Prefix {
         let host_bits = 128_u32.saturating_sub(self.0.into());
         let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
         Ipv6Addr::from_bits(address.to_bits() & mask)
-    }
-}
-
-/// The IPv4 address inside of an IPv4-mapped one (RFC 4291) or one behind NAT64 (RFC 6052).
-pub(super) fn embedded(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
-            let [.., a, b, c, d] = v6.octets();
-            Ipv4Addr::new(a, b, c, d).into()
-        }
-        other => other,
     }
 }
 

@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use crate::error::ConfigError;
 use crate::http::field::Field;
 use crate::key::Key;
-use crate::ranges::AddressRanges;
+use crate::ranges::{AddressRanges, embedded};
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead, is_equal};
 
-use super::canonical::{Ipv6Prefix, embedded};
+use super::canonical::Ipv6Prefix;
 use super::peer::Peer;
 
 mod attribution;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::super::canonical::embedded;
+use crate::ranges::embedded;
 
 /// Reads IPv4, IPv4:port, IPv6, \[IPv6\] or \[IPv6\]:port, with no blanks around.
 ///

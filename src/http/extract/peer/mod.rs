@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::error::ConfigError;
 use crate::key::Key;
+use crate::ranges::embedded;
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead, is_equal};
 
-use super::canonical::{Ipv6Prefix, embedded};
+use super::canonical::Ipv6Prefix;
 
 #[cfg(feature = "tonic")]
 mod by_tonic;
