@@ -49,14 +49,8 @@ local function sliding_counter(state, at, now)
   end
   local used = used_of(current, previous)
   local denied = verb == "take" and cost > 0 and used + cost > limit
-  if length ~= window_us and not denied then
-    -- The length was changed: nobody knows the spread, so all counts as taken in this window. Who is
-    -- denied changes nothing, and so waits by the windows that were.
-    length, opened, current, previous = window_us, at_us - at_us % window_us, used, 0
-  end
-
-  local ends = opened + length
   local function gone_in(count)
+    local ends = opened + length
     return (count > 0 and ends + length or ends) - now
   end
   local function keep(this, last)
@@ -65,25 +59,44 @@ local function sliding_counter(state, at, now)
       return false
     end
     this, last = math.min(this, most), math.min(last, most)
-    return string.format("%.0f:%.0f:%.0f:%.0f", opened, window_us, this, last), now + gone_in(this)
+    return string.format("%.0f:%.0f:%.0f:%.0f", opened, length, this, last), now + gone_in(this)
   end
+  local function count_anew()
+    -- The length was changed: nobody knows the spread, so all counts as taken in this window.
+    if length ~= window_us then
+      current, previous = used_of(current, previous), 0
+      length, opened = window_us, at_us - at_us % window_us
+    end
+  end
+
   if verb == "credit" then
-    -- Those of this window first, unless it is known when they were taken; those of a window
-    -- before the last one have come back.
+    -- In the windows that the permits were counted in: others may have taken permits by other rules since.
+    -- Those of this window first, unless it is known when they were taken; those of a window before the
+    -- last one have come back.
     local taken, back, back_last = tonumber(ARGV[at + 5]), 0, 0
+    if length ~= window_us and taken > 0 then
+      -- How many of them still count by these rules: at least as many did when they were counted anew.
+      local gone = taken - taken % window_us + 2 * window_us
+      cost = multiply_divide(cost, math.max(math.min(gone - now, window_us), 0), window_us)
+    end
     if taken == 0 or taken >= opened then
       back = math.min(current, cost)
     end
-    if taken == 0 or (taken >= opened - window_us and taken < opened) then
+    if taken == 0 or (taken >= opened - length and taken < opened) then
       back_last = math.min(previous, cost - back)
     end
-    if back + back_last == 0 then
-      return true, 0, used_of(current, previous), gone_in(current)
-    end
     current, previous = current - back, previous - back_last
-    return true, 0, used_of(current, previous), gone_in(current), keep(current, previous)
+    used = used_of(current, previous)
+    local kept, expires
+    if back + back_last > 0 then
+      kept, expires = keep(current, previous)
+    end
+    count_anew()
+    return true, 0, used, gone_in(current), kept, expires
   end
   if denied then
+    -- Who is denied changes nothing, and so waits by the windows that were.
+    local ends = opened + length
     local counted, room = previous, limit - current - cost
     local from = ends
     if room < 0 then
@@ -95,6 +108,7 @@ local function sliding_counter(state, at, now)
     return false, from - math.min(overlap, length) - now, used, gone_in(current)
   end
 
+  count_anew()
   if cost == 0 then
     return true, 0, used, gone_in(current)
   end

@@ -7,7 +7,8 @@
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- Returns       fits, wait_us, used, empty_in_us
--- Writes        KEYS[i] in its commit; expires when the newest entry lapses
+-- Writes        KEYS[i] in its commit; expires when the newest entry lapses by the window it was
+--                charged with
 -- Mirrors       src/algorithm/sliding_log.rs
 local function sliding_log(key, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
@@ -44,25 +45,32 @@ local function sliding_log(key, at, now)
   end
 
   local length = redis.call("LLEN", key)
-  local expires, total, newest, live, base, used = 0, 0, now, 0, 0, 0
+  local count, expires, total, newest = (length - 2) / 2, 0, 0, now
   if length > 0 then
     expires, total, newest = number(0), number(1), number(2)
   end
+  -- The entries that count at an instant in windows of this length, the running total before them, and
+  -- what was taken with them.
+  local function counted(within_us, at_us)
+    local live = first(count, function(entry)
+      return instant(entry) + within_us <= at_us
+    end)
+    local base = number(2 * live + 1)
+    return live, base, taken(base, total)
+  end
   -- A clock that stepped back to before the newest entry stands still until it is passed.
-  local at_us = now
+  local at_us, live, base, used = now, 0, 0, 0
   if now < expires then
     at_us = math.max(now, newest)
-    live = first((length - 2) / 2, function(entry)
-      return instant(entry) + window_us <= at_us
-    end)
-    base = number(2 * live + 1)
-    used = taken(base, total)
+    live, base, used = counted(window_us, at_us)
   end
   local empty_in = used > 0 and newest + window_us - now or 0
 
   if verb == "credit" then
-    local taken_us, back = tonumber(ARGV[at + 5]), math.min(used, cost)
-    if back == 0 or (taken_us > 0 and taken_us + window_us <= at_us) then
+    -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
+    -- the log keeps the window it was charged with.
+    local taken_us, back, charged_us = tonumber(ARGV[at + 5]), math.min(used, cost), expires - newest
+    if back == 0 or (taken_us > 0 and taken_us + math.min(window_us, charged_us) <= at_us) then
       return true, 0, used, empty_in
     end
     local function used_with(entry)
@@ -76,7 +84,10 @@ local function sliding_log(key, at, now)
     if own == newest_ones then
       -- Nobody knows which, or many others were taken since: the oldest, as those that stay lapse no
       -- earlier than those given back would have.
-      return true, 0, used - back, back < used and empty_in or 0, function()
+      local counting
+      live, base, counting = counted(math.max(window_us, charged_us), at_us)
+      local left = math.min(used, counting - back)
+      return true, 0, left, left > 0 and empty_in or 0, function()
         local kept = first(live, function(entry)
           return used_with(entry) <= back
         end)
@@ -98,19 +109,24 @@ local function sliding_log(key, at, now)
     -- Of the entry before those there is something left, unless they make it up.
     local is_cut = used_with(kept) < left
     kept = is_cut and kept - 1 or kept
-    local newest_left = own > 0 and newest or kept < live and instant(kept) or now
-    return true, 0, used - back, back < used and newest_left + window_us - now or 0, function()
-      if used == back then
-        return redis.call("DEL", key)
+    local newest_left = own > 0 and newest or kept < count and instant(kept)
+    expires = newest_left and newest_left + charged_us or 0
+    if expires <= now then
+      return true, 0, 0, 0, function()
+        redis.call("DEL", key)
       end
-      expires = math.min(expires, newest_left + window_us)
+    end
+    -- A clock that stands still may stand earlier now, where more counts.
+    local _, _, counting = counted(window_us, math.max(now, newest_left))
+    local left_used = counting - back
+    return true, 0, left_used, left_used > 0 and newest_left + window_us - now or 0, function()
       local newer = {}
       for entry = own - 1, 0, -1 do
         newer[#newer + 1] = instant(entry)
         newer[#newer + 1] = taken(back, number(2 * entry + 1))
       end
       newer[#newer + 1] = expires
-      redis.call("LTRIM", key, 2 * kept + 1, 2 * live + 1)
+      redis.call("LTRIM", key, 2 * kept + 1, -1)
       if is_cut then
         redis.call("LSET", key, 0, taken(0, base + left))
       end
@@ -138,7 +154,7 @@ local function sliding_log(key, at, now)
       end
       redis.call("RPUSH", key, 0, 0)
       total = 0
-    elseif live < (length - 2) / 2 then
+    elseif live < count then
       redis.call("LTRIM", key, 0, 2 * live + 1)
     end
     redis.call("LSET", key, 0, at_us)

@@ -14,66 +14,73 @@ local function sliding_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local window_us, slice_us = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 6])
 
-  -- The slices that still count: their ends, their counts, and how many they are.
-  local ends, counts, live, used = {}, {}, 0, 0
+  -- All slices: their ends, their counts, and how many they are; those up to `lapsed` count no more.
+  local ends, counts, last, lapsed, used, charged_us = {}, {}, 0, 0, 0, window_us
   if state then
     local expires, slices = string.match(state, "^(%d+)(:[%d:]+)$")
     if not expires then
       error("foreign value")
     end
     for slice, count in string.gmatch(now < tonumber(expires) and slices or "", ":(%d+):?(%d*)") do
-      slice, count = tonumber(slice), tonumber(count) or error("foreign value")
-      if slice + window_us > now then
-        live = live + 1
-        ends[live], counts[live], used = slice, count, used + count
+      last = last + 1
+      ends[last], counts[last] = tonumber(slice), tonumber(count) or error("foreign value")
+      charged_us = tonumber(expires) - ends[last]
+      if ends[last] + window_us > now then
+        used = used + counts[last]
+      else
+        lapsed = last
       end
     end
   end
   local function end_of_slice(instant)
     return instant - instant % slice_us + slice_us
   end
-  local function keep()
-    local expires = ends[live] + window_us
+  local function keep(first, within_us)
+    local expires = ends[last] + within_us
     local text = {string.format("%.0f", expires)}
-    for slice = 1, live do
+    for slice = first, last do
       if counts[slice] > 0 then
         text[#text + 1] = string.format("%.0f:%.0f", ends[slice], counts[slice])
       end
     end
     return table.concat(text, ":"), expires
   end
-  local empty_in = live > 0 and ends[live] + window_us - now or 0
+  local empty_in = last > lapsed and ends[last] + window_us - now or 0
 
   if verb == "credit" then
+    -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
+    -- the state keeps the window it was charged with.
     local taken_us, back = tonumber(ARGV[at + 5]), math.min(used, cost)
-    if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + window_us <= now) then
+    local shorter_us = math.min(window_us, charged_us)
+    if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + shorter_us <= now) then
       return true, 0, used, empty_in
     end
     -- Those of the slice that they were taken in, and then of those before it; where it is not known, the
     -- oldest, as those that stay lapse no earlier than those given back would have.
-    local from, to, step = 0, 1, -1
-    while taken_us > 0 and from < live and ends[from + 1] <= end_of_slice(taken_us) do
+    local from, to, step = lapsed, lapsed + 1, -1
+    while taken_us > 0 and from < last and ends[from + 1] <= end_of_slice(taken_us) do
       from = from + 1
     end
-    if from == 0 then
-      from, to, step = 1, live, 1
+    if from == lapsed then
+      from, to, step = lapsed + 1, last, 1
     end
     local rest = back
     for slice = from, to, step do
       local given = math.min(rest, counts[slice])
       counts[slice], rest = counts[slice] - given, rest - given
     end
-    while live > 0 and counts[live] == 0 do
-      live = live - 1
+    while last > 0 and counts[last] == 0 do
+      last = last - 1
     end
-    if live == 0 then
+    if last == 0 or ends[last] + charged_us <= now then
       return true, 0, 0, 0, false
     end
-    return true, 0, used - back + rest, ends[live] + window_us - now, keep()
+    empty_in = last > lapsed and ends[last] + window_us - now or 0
+    return true, 0, used - back + rest, empty_in, keep(1, charged_us)
   end
   if verb == "take" and cost > 0 and used + cost > limit then
     local freed, wait_us = 0, window_us
-    for slice = 1, live do
+    for slice = lapsed + 1, last do
       freed = freed + counts[slice]
       if freed >= used + cost - limit then
         wait_us = ends[slice] + window_us - now
@@ -88,11 +95,11 @@ local function sliding_window(state, at, now)
     return true, 0, used, empty_in
   end
   -- Into the newest slice also on a clock that stepped back, and where slices were made shorter.
-  if live > 0 and ends[live] >= end_of_slice(now) then
-    counts[live] = counts[live] + added
+  if last > lapsed and ends[last] >= end_of_slice(now) then
+    counts[last] = counts[last] + added
   else
-    live = live + 1
-    ends[live], counts[live] = end_of_slice(now), added
+    last = last + 1
+    ends[last], counts[last] = end_of_slice(now), added
   end
-  return true, 0, used, empty_in, keep()
+  return true, 0, used, empty_in, keep(lapsed + 1, window_us)
 end

@@ -76,6 +76,15 @@ impl SlidingCounter {
         }
     }
 
+    /// How many of the permits that were taken at that instant, in windows of this limit's length, still
+    /// count: at least as many did when they were counted anew.
+    fn still_count(&self, permits: u64, taken_at: Micros, now: Micros) -> u64 {
+        let window = self.window;
+        let ends = start_of_window(taken_at, window).saturating_add(window);
+        let overlap = ends.saturating_add(window).saturating_sub(now).min(window);
+        multiply_divide(permits, overlap.get(), window.get()).0
+    }
+
     /// The instant from which `cost` fits, which it does not yet.
     fn fits_from(&self, counts: &Counts, cost: u32) -> Micros {
         let window = counts.window;
@@ -185,10 +194,16 @@ impl Twin for SlidingCounter {
         *state = counts.into();
     }
 
+    /// Gives back in the windows that the permits were counted in: others may have taken permits by other
+    /// rules since.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
-        let mut counts = self.counts(state, now);
+        let mut counts = state.counts(now);
         let (permits, taken_at) = (u64::from(action.permits()), action.taken_at());
-        let before = counts.opened.saturating_sub(self.window);
+        let permits = match taken_at {
+            Some(at) if counts.window != self.window => self.still_count(permits, at, now),
+            _ => permits,
+        };
+        let before = counts.opened.saturating_sub(counts.window);
         // Those of the current window first, unless it is known when they were taken; those of a
         // window before the previous one have come back.
         let mut back = [0, 0];

@@ -141,29 +141,32 @@ impl Twin for SlidingLog {
     /// Gives back the permits that were taken at that instant, as if they had never been; where it is not
     /// known, or many others were taken since, the oldest ones: those that stay lapse no earlier than those
     /// that were given back would have.
+    ///
+    /// Whoever gives back may know other rules than those by which others have taken permits since. What
+    /// has lapsed by its own window alone stays, and the log keeps the window it was charged with.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let live = self.live(state, now);
         let taken_at = action.taken_at();
-        let has_lapsed = taken_at.is_some_and(|at| at.saturating_add(self.window) <= live.now);
+        let charged = state.window();
+        let shorter = self.window.min(charged);
+        let has_lapsed = taken_at.is_some_and(|at| at.saturating_add(shorter) <= live.now);
         let back = live.used.min(action.permits().into());
         if has_lapsed || back == 0 {
             return;
         }
-        state.entries.drain(..live.first);
-        state.base = live.base;
         let known = taken_at.and_then(|at| state.taken_at(at));
-        match known {
-            Some(entry) => state.give_back_of(entry, back),
-            None => state.give_back_oldest(back),
-        }
-        state.expires = match state.entries.back() {
-            None => Micros::ZERO,
-            Some(newest) if known.is_some() => {
-                let lapses = newest.at.saturating_add(self.window);
-                state.expires.min(lapses)
+        match known.filter(|entry| *entry >= live.first) {
+            Some(entry) => {
+                let up_to = taken(live.base, state.entries[entry].total);
+                state.give_back_of(entry, back.min(up_to));
             }
-            Some(_) => state.expires,
-        };
+            None => {
+                let window = self.window.max(charged);
+                let live = Self { window, ..*self }.live(state, now);
+                state.give_back_oldest(live.base, back);
+            }
+        }
+        state.end_with_newest(charged, now);
     }
 
     fn expires_at(state: &State) -> Micros {

@@ -58,11 +58,6 @@ impl SlidingWindow {
         state.slices.drain(..lapsed);
     }
 
-    fn set_expiry(&self, state: &mut State) {
-        let lapse = |newest: &Slice| newest.ends.saturating_add(self.window);
-        state.expires = state.slices.back().map_or(Micros::ZERO, lapse);
-    }
-
     /// The end of the slice that an instant belongs to.
     fn end_of_slice(&self, at: Micros) -> Micros {
         let into = at.get() % self.slice.get();
@@ -85,6 +80,20 @@ impl SlidingWindow {
             // Only a cost above the limit outlasts every slice.
             None => self.window,
         }
+    }
+}
+
+impl State {
+    /// The window that the newest slice was charged with.
+    fn window(&self) -> Micros {
+        let window = |newest: &Slice| self.expires.saturating_sub(newest.ends);
+        self.slices.back().map_or(Micros::ZERO, window)
+    }
+
+    /// Has it expire when its newest slice lapses by this window.
+    fn end_with_newest(&mut self, window: Micros) {
+        let lapse = |newest: &Slice| newest.ends.saturating_add(window);
+        self.expires = self.slices.back().map_or(Micros::ZERO, lapse);
     }
 }
 
@@ -127,34 +136,40 @@ impl Twin for SlidingWindow {
                 used: permits,
             }),
         }
-        self.set_expiry(state);
+        state.end_with_newest(self.window);
     }
 
     /// Gives back permits of the slice that they were taken in, and then of those before it; where it is not
-    /// known, the oldest ones, as the sliding log does.
+    /// known, the oldest ones, as the sliding log does. Like the log, the state keeps the window it was
+    /// charged with, and what has lapsed by this window alone.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
-        let taken_at = action.taken_at();
-        let has_lapsed = |taken_at| self.lapses_in(self.end_of_slice(taken_at), now).is_zero();
+        let taken_in = action.taken_at().map(|at| self.end_of_slice(at));
+        let charged = state.window();
+        let shorter = self.window.min(charged);
+        let has_lapsed = taken_in.is_some_and(|ends| ends.saturating_add(shorter) <= now);
         let mut back = self.used(state, now).min(action.permits().into());
-        if back == 0 || taken_at.is_some_and(has_lapsed) {
+        if back == 0 || has_lapsed {
             return;
         }
-        self.drop_lapsed(state, now);
         let mut give_back = |slice: &mut Slice| {
             let given = back.min(slice.used);
             slice.used -= given;
             back -= given;
         };
-        let ends = taken_at.map_or(Micros::ZERO, |at| self.end_of_slice(at));
+        let first = state.slices.len() - self.live(state, now).count();
+        let ends = taken_in.unwrap_or(Micros::ZERO);
         match state.slices.partition_point(|slice| slice.ends <= ends) {
-            0 => state.slices.iter_mut().for_each(&mut give_back),
+            up_to if up_to <= first => state.slices.range_mut(first..).for_each(&mut give_back),
             up_to => {
-                let up_to = state.slices.range_mut(..up_to);
+                let up_to = state.slices.range_mut(first..up_to);
                 up_to.rev().for_each(&mut give_back);
             }
         }
         state.slices.retain(|slice| slice.used > 0);
-        self.set_expiry(state);
+        state.end_with_newest(charged);
+        if state.expires <= now {
+            *state = State::default();
+        }
     }
 
     fn expires_at(state: &State) -> Micros {

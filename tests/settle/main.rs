@@ -6,6 +6,7 @@ mod costs;
 mod crowd;
 mod held_up;
 mod late;
+mod replaced;
 mod unsettled;
 
 #[path = "../support/mod.rs"]

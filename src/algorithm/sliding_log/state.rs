@@ -36,12 +36,28 @@ impl State {
         found.map(|(position, _)| position)
     }
 
-    /// Gives back so many permits of this entry, and then of those before it.
+    /// The window that the newest entry was charged with.
+    pub(super) fn window(&self) -> Micros {
+        let newest = self.entries.back();
+        newest.map_or(Micros::ZERO, |newest| {
+            self.expires.saturating_sub(newest.at)
+        })
+    }
+
+    /// Has the log expire when its newest entry lapses by this window, which may be another entry than
+    /// before; forgets a log that has.
+    pub(super) fn end_with_newest(&mut self, window: Micros, now: Micros) {
+        let newest = self.entries.back();
+        self.expires = newest.map_or(Micros::ZERO, |newest| newest.at.saturating_add(window));
+        if self.expires <= now {
+            *self = Self::default();
+        }
+    }
+
+    /// Gives back so many permits of this entry, and then of those before it; there are as many.
     pub(super) fn give_back_of(&mut self, entry: usize, back: u64) {
         let base = self.base;
-        let up_to = taken(base, self.entries[entry].total);
-        let back = back.min(up_to);
-        let left = up_to - back;
+        let left = taken(base, self.entries[entry].total) - back;
         let whole = self
             .entries
             .partition_point(|entry| taken(base, entry.total) <= left);
@@ -60,13 +76,15 @@ impl State {
         self.entries.drain(first..=entry);
     }
 
-    pub(super) fn give_back_oldest(&mut self, back: u64) {
+    /// Gives back so many permits of those behind this running total, and forgets those before it.
+    pub(super) fn give_back_oldest(&mut self, total: u64, back: u64) {
         let base = self.base;
+        let gone = taken(base, total) + back;
         let whole = self
             .entries
-            .partition_point(|entry| taken(base, entry.total) <= back);
+            .partition_point(|entry| taken(base, entry.total) <= gone);
         self.entries.drain(..whole);
-        self.base = (base + back) % TOTALS;
+        self.base = (base + gone) % TOTALS;
     }
 }
 

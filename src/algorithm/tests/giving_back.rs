@@ -297,3 +297,46 @@ fn what_was_taken_at_the_epoch_is_not_credited_as_if_nobody_knew_when() {
         assert_ne!(taken_us, 0, "{limit:?}: a script takes zero for not known");
     }
 }
+
+/// Permits of this limit are taken, then others of that one, and then those are given back by the first.
+fn refunded_by_old_rules(old: Limit, new: Limit, [first, second]: [u32; 2], wait_us: u64) -> u32 {
+    let mut subject = Subject::of(old);
+    let receipt = subject.ask(first).receipt();
+    subject.now += wait_us;
+    subject.change(new);
+    assert!(subject.ask(second).is_allowed());
+    subject.change(old);
+    subject.act(Action::Refund {
+        permits: first,
+        receipt,
+    });
+    subject.change(new);
+    subject.look(subject.now).remaining()
+}
+
+#[test]
+fn what_came_back_by_old_rules_is_not_given_back_of_what_others_took_by_new_ones() {
+    let pairs = |limit: fn(u32, Duration) -> Limit, new| (limit(10, SECOND), limit(10, new));
+    for (old, new) in [
+        pairs(Limit::fixed_window, 60 * SECOND),
+        pairs(
+            |limit, window| Limit::fixed_window(limit, window).aligned(),
+            60 * SECOND,
+        ),
+        pairs(Limit::sliding_log, 60 * SECOND),
+        pairs(Limit::sliding_window, 60 * SECOND),
+        pairs(Limit::sliding_counter, 60 * SECOND),
+    ] {
+        let left = refunded_by_old_rules(old, new, [4, 3], 3_000_000);
+        assert_eq!(left, 7, "{old:?}");
+    }
+    // Half of what was taken in the window before.
+    let (old, new) = pairs(Limit::sliding_counter, 60 * SECOND);
+    assert_eq!(refunded_by_old_rules(old, new, [8, 2], 1_500_000), 8);
+}
+
+#[test]
+fn what_lapsed_by_new_rules_is_not_given_back_of_what_others_took_by_them() {
+    let [old, new] = [60 * SECOND, SECOND].map(|window| Limit::sliding_log(10, window));
+    assert_eq!(refunded_by_old_rules(old, new, [4, 3], 2_000_000), 7);
+}

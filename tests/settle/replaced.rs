@@ -1,0 +1,75 @@
+//! Rules that are replaced while a request is under way: it is settled by those that it was judged by, and
+//! what others have used by the new ones stays used.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tower_throttle::{HOUR, Limit, Limiter, MINUTE, Policy, Rules};
+
+use super::{alice, is_unauthorized, status};
+use crate::support::bench::Bench;
+use crate::support::on_every_store;
+use crate::support::web::{Service, eventually};
+
+on_every_store! {
+    what_was_used_by_a_longer_window_outlasts_the_refund_by_a_shorter_one
+}
+
+type OfWindow = fn(u32, Duration) -> Limit;
+
+async fn what_was_used_by_a_longer_window_outlasts_the_refund_by_a_shorter_one(bench: &Bench) {
+    let each: [OfWindow; 3] = [
+        Limit::sliding_log,
+        Limit::sliding_window,
+        Limit::sliding_counter,
+    ];
+    for limit in each {
+        let name = format!("{:?}", limit(5, HOUR));
+        assert_eq!(failures_let_through(bench, limit, false).await, 4, "{name}");
+        assert_eq!(failures_let_through(bench, limit, true).await, 5, "{name}");
+    }
+}
+
+/// Of a limit of five: how many failures an hour lets through in which a success is under way when the
+/// window is set to an hour from a minute, and comes to its end or is given up.
+async fn failures_let_through(bench: &Bench, limit: OfWindow, ends: bool) -> u32 {
+    bench.align(HOUR);
+    let login = |window| {
+        let login = Policy::new("login", limit(5, window)).by(alice);
+        login.count_if(is_unauthorized)
+    };
+    let limiter = bench.limiter([login(MINUTE)]);
+    let service = Service::closed();
+    let url = service.behind(limiter.clone()).await;
+    let success = tokio::spawn(status(format!("{url}/200/0")));
+    service.inside(1).await;
+    limiter
+        .replace(Rules::new().policies([login(HOUR)]))
+        .unwrap();
+
+    let mut failures = fail(&limiter, 9).await;
+    assert_eq!(failures, 4);
+    if ends {
+        service.let_out(1);
+        assert_eq!(success.await.unwrap(), StatusCode::OK);
+        eventually(&limiter, "login", "alice", |looked| looked.remaining() == 1).await;
+    } else {
+        success.abort();
+    }
+    for _ in 0..4 {
+        bench.advance(14 * MINUTE);
+        failures += fail(&limiter, 9).await;
+    }
+    limiter.reset("login", "alice").await.unwrap();
+    failures
+}
+
+/// How many of so many attempts are let through, each of which fails.
+async fn fail(limiter: &Limiter, attempts: u32) -> u32 {
+    let mut failures = 0;
+    for _ in 0..attempts {
+        let decision = limiter.check("login", "alice").await.unwrap();
+        failures += u32::from(decision.is_allowed());
+    }
+    failures
+}
