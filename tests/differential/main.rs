@@ -4,6 +4,7 @@
 //! `HISTORIES` sets how many histories are run, 10 000 unless it is set.
 
 mod histories;
+mod replaced;
 mod shadow;
 #[path = "../support/mod.rs"]
 mod support;

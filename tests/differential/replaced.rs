@@ -1,0 +1,192 @@
+//! A limit that is replaced between taking permits and giving them back, which is done by the rules they
+//! were taken by: what others have used by the new ones falls by what is given back, and never by more.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Check, Clock as _, Decision, FailureMode, HOUR, Key, Limit, MINUTE, ManualClock, MemoryStore,
+    Micros, PolicyId, RedisStore, SECOND, Subject,
+};
+
+use super::support::redis::Server;
+use super::{Twins, answer, wanted};
+
+const PERMITS: u32 = 10_000;
+
+#[derive(Clone, Debug)]
+struct Replacing {
+    old: Limit,
+    new: Limit,
+    /// The length of their windows.
+    windows: [Duration; 2],
+    /// What others take, before by the old rules and afterwards by the new ones, when in thousandths of
+    /// the time there is, and how much.
+    others: [Vec<(u64, u32)>; 2],
+    /// What is taken by the old rules, when of the window, and how much of it is given back, and when.
+    taken: (u64, u32),
+    back: (u64, u32),
+    /// When it is looked what is left, in thousandths of the longer window.
+    looks: Vec<u64>,
+}
+
+fn replacing() -> impl Strategy<Value = Replacing> {
+    // Each divides the next, so that all begin together.
+    let window = || prop_oneof![Just(6 * SECOND), Just(MINUTE), Just(HOUR)];
+    let moment = 0_u64..1_000;
+    let others = |many: Range<usize>| {
+        let other = (moment.clone(), 1_u32..12);
+        prop::collection::vec(other, many).prop_map(|mut others| {
+            others.sort_unstable();
+            others
+        })
+    };
+    // More than the newest of a log, among which it looks for what is given back.
+    let others = (others(0..12), others(1..60)).prop_map(|(before, since)| [before, since]);
+    let slices = prop_oneof![Just(1_u32), Just(3), Just(10)];
+    let looks = prop::collection::vec(moment.clone(), 1..6).prop_map(|mut looks| {
+        looks.sort_unstable();
+        looks
+    });
+    let taken = (moment.clone(), 1_u32..12, moment.clone(), 1_u32..12);
+    (0..4, window(), window(), slices, others, taken, looks).prop_map(
+        |(algorithm, old, new, slices, others, (at, cost, back_at, back), looks)| {
+            let limit = |window| match algorithm {
+                0 => Limit::sliding_log(PERMITS, window),
+                1 => Limit::sliding_window(PERMITS, window).slices(slices),
+                2 => Limit::sliding_counter(PERMITS, window),
+                _ => Limit::fixed_window(PERMITS, window),
+            };
+            Replacing {
+                old: limit(old),
+                new: limit(new),
+                windows: [old, new],
+                others,
+                taken: (at, cost),
+                back: (back_at, back.min(cost)),
+                looks,
+            }
+        },
+    )
+}
+
+/// Where it is told: two keys, of which only the first is given back to, and all who must answer alike.
+struct Place {
+    clock: ManualClock,
+    redis: RedisStore,
+    memory: MemoryStore,
+    twins: Twins,
+    number: u64,
+}
+
+impl Place {
+    /// Does something with a key, or both.
+    async fn act(&mut self, limit: &Limit, action: Action, keys: &[u64]) -> Vec<Decision> {
+        let policy = PolicyId::new("replaced");
+        let mut decisions = Vec::new();
+        for key in keys {
+            let check = Check {
+                policy: &policy,
+                subject: Subject::from(&Key::all([self.number, *key].map(Key::from))),
+                algorithm: Algorithm::try_from(limit).unwrap(),
+                action,
+                is_shadow: false,
+                on_store_failure: FailureMode::Allow,
+            };
+            let expected = self.twins.ask(&[check], self.clock.now());
+            assert_eq!(answer(&self.memory, &[check]).await, expected, "{action:?}");
+            assert_eq!(answer(&self.redis, &[check]).await, expected, "{action:?}");
+            decisions.push(expected[0]);
+        }
+        decisions
+    }
+
+    /// How much less of the first key is used than of the second.
+    async fn given_back(&mut self, limit: &Limit) -> i64 {
+        let looked = self.act(limit, Action::look(), &[0, 1]).await;
+        let [first, second] = [0, 1].map(|key: usize| i64::from(looked[key].remaining()));
+        first - second
+    }
+
+    async fn tell(&mut self, replacing: &Replacing) {
+        let Replacing { old, new, .. } = replacing;
+        let [old_us, new_us] = replacing.windows.map(|window| Micros::from(window).get());
+        let longest = old_us.max(new_us);
+        let start = ManualClock::new().now().get() / longest * longest + longest;
+        let clock = self.clock.clone();
+        let set = |range: Range<u64>, thousandths: u64| {
+            let after = (range.end - range.start) * thousandths / 1_000;
+            clock.set(Micros::new(range.start + after));
+        };
+
+        let [before, since] = &replacing.others;
+        let (taken, cost) = replacing.taken;
+        let taken_us = start + old_us + old_us * taken / 1_000;
+        for (at, cost) in before {
+            set(start..taken_us, *at);
+            self.act(old, Action::take(*cost), &[0, 1]).await;
+        }
+        clock.set(Micros::new(taken_us));
+        let receipt = self.act(old, Action::take(cost), &[0, 1]).await[0].receipt();
+        // While it counts in full by the rules that it was taken by.
+        let meanwhile = taken_us..start + 2 * old_us;
+        for (at, cost) in since {
+            set(meanwhile.clone(), *at);
+            self.act(new, Action::take(*cost), &[0, 1]).await;
+        }
+        let (back, permits) = replacing.back;
+        set(
+            meanwhile,
+            since.last().map_or(back, |(at, _)| back.max(*at)),
+        );
+        self.act(old, Action::Refund { permits, receipt }, &[0])
+            .await;
+
+        let permits = i64::from(permits);
+        // A fixed window may have ended, and a window that was made shorter, too.
+        let is_fixed = Algorithm::try_from(old).unwrap().name() == "fixed_window";
+        let given_back = self.given_back(new).await;
+        if old_us <= new_us && !is_fixed {
+            assert_eq!(given_back, permits, "at once");
+        }
+        let now = clock.now().get();
+        for look in &replacing.looks {
+            set(now..now + 2 * longest, *look);
+            let given_back = self.given_back(new).await;
+            assert!((0..=permits).contains(&given_back), "later: {given_back}");
+        }
+    }
+}
+
+#[test]
+fn what_others_used_by_new_rules_outlasts_what_is_given_back_by_the_old_ones() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (server, clock) = (Server::start(), ManualClock::new());
+    let redis = runtime.block_on(server.builder().clock_for_tests(clock.clone()).connect());
+    let (redis, number) = (redis.unwrap().without_deny_cache(), Cell::new(0));
+    let config = Config {
+        cases: u32::try_from(wanted().div_ceil(20)).unwrap(),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let told = TestRunner::new(config).run(&replacing(), |replacing| {
+        number.set(number.get() + 1);
+        let mut place = Place {
+            redis: redis.clone(),
+            memory: MemoryStore::builder().clock(clock.clone()).build(),
+            twins: Twins::default(),
+            clock: clock.clone(),
+            number: number.get(),
+        };
+        runtime.block_on(place.tell(&replacing));
+        Ok(())
+    });
+    told.unwrap();
+}
