@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     DAY, FailureMode, HOUR, Limit, Limiter, Policy, RateLimitLayer, RedisStore, RequestHead,
-    ResponseBody, SECOND,
+    ResponseBody, SECOND, StoreErrorKind,
 };
 
 use super::places::{POLICY, patient, until};
@@ -27,23 +27,30 @@ struct Pair {
     limiter: Limiter,
     /// Who has places.
     subject: &'static str,
+    /// Who has no permit left.
+    other: &'static str,
     /// The positions of the two nodes.
     places: usize,
     full: usize,
 }
 
 impl Pair {
-    async fn new() -> Self {
+    async fn new(full_on_store_failure: FailureMode) -> Self {
         let cluster = Cluster::behind_proxies();
         let store = cluster.patient().connect().await.unwrap();
         let subjects = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
         let [(subject, places), (other, full)] = cluster.apart(&store, &subjects).await;
-        let limiter = limiter(store, [subject, other]);
+        let full_on_store_failure = (other, full_on_store_failure);
+        let limiter = limiter(
+            store,
+            [(subject, FailureMode::Allow), full_on_store_failure],
+        );
         assert!(limiter.check("full", other).await.unwrap().is_allowed());
         Self {
             cluster,
             limiter,
             subject,
+            other,
             places,
             full,
         }
@@ -87,14 +94,14 @@ impl Pair {
     }
 }
 
-fn limiter(store: RedisStore, [places, full]: [&'static str; 2]) -> Limiter {
+fn limiter(store: RedisStore, [places, full]: [(&'static str, FailureMode); 2]) -> Limiter {
     let policies = [
         (POLICY, Limit::concurrency(PLACES).lease(HOUR), places),
         ("full", Limit::fixed_window(1, DAY), full),
     ];
-    let policies = policies.map(|(name, limit, subject)| {
+    let policies = policies.map(|(name, limit, (subject, mode))| {
         let policy = Policy::new(name, limit).by(move |_: &RequestHead<'_>| Some(subject));
-        policy.on_store_failure(FailureMode::Allow)
+        policy.on_store_failure(mode)
     });
     // Every question is to reach the servers.
     patient(store.without_deny_cache(), policies)
@@ -111,7 +118,7 @@ async fn request(limiter: Limiter) -> Response<ResponseBody<Body>> {
 
 #[tokio::test]
 async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_denies_the_request() {
-    let pair = Pair::new().await;
+    let pair = Pair::new(FailureMode::Allow).await;
     for is_back in [false, true] {
         let before = pair.taken();
         for _ in 0..10 {
@@ -127,4 +134,26 @@ async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_denies_t
         }
         assert!(pair.taken() > before, "none was taken");
     }
+}
+
+#[tokio::test]
+async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_is_gone() {
+    let pair = Pair::new(FailureMode::Deny).await;
+    pair.cluster.proxies[pair.full].set(Way::Refuse);
+    until("it is known to be gone", async || {
+        let decision = pair.limiter.check("full", pair.other).await.unwrap();
+        decision.store_failure() == Some(StoreErrorKind::Unreachable)
+    })
+    .await;
+    let before = pair.taken();
+    for _ in 0..10 {
+        let response = pair.request_without_an_answer(false).await;
+        assert_eq!(response.status(), 503);
+        pair.cluster.proxies[pair.places].set(Way::Pass);
+        until("it is given back", async || pair.all_are_free().await).await;
+        if pair.taken() > before {
+            return;
+        }
+    }
+    panic!("none was taken");
 }

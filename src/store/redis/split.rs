@@ -54,7 +54,7 @@ async fn take(server: Server, parts: Vec<Part>) -> Answer {
     let mut enforced = enforced.into_iter();
     while let Some(part) = enforced.next() {
         match part.ask(&server).await {
-            Err(error) if !part.may_fail() => return Err(error),
+            Err(error) if !part.may_fail() => return Err(taken.answers.failure_beside(error)),
             Ok(answer) if part.denies(&answer) => {
                 let others = ask_denied(&server, taken.keep(), enforced.chain(shadows));
                 let mut answers = vec![(part, answer)];
@@ -139,7 +139,7 @@ fn give_back(server: &Server, part: &Part, answer: &Decisions) -> Option<JoinHan
 struct Answers {
     each: Vec<(Part, Decisions)>,
     is_any_good: bool,
-    /// Why the first failed that did.
+    /// Why one failed, if any did: one that may have counted before any other, as who asked ends leases then.
     failure: Option<StoreError>,
 }
 
@@ -152,11 +152,19 @@ impl Answers {
             }
             Err(error) => {
                 let answer = part.failed(error.kind());
-                self.failure.get_or_insert(error);
+                self.failure = Some(self.failure_beside(error));
                 answer
             }
         };
         self.each.push((part, answer));
+    }
+
+    /// What to tell of what has failed.
+    fn failure_beside(&mut self, error: StoreError) -> StoreError {
+        match self.failure.take() {
+            Some(before) if before.kind().may_have_counted() => before,
+            _ => error,
+        }
     }
 
     /// The same, while nothing that goes wrong concerns anybody else.
