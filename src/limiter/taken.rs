@@ -137,20 +137,22 @@ impl Taken {
 
     /// Charges, or gives back, what the request turned out to cost more, or less.
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
+        let rules = self.limiter.0.rules.load();
         let mut actual = 0;
-        let settle = |entry: &Entry| {
+        let checks = self.entries.iter().filter_map(|entry| {
+            let quota = &entry.quota;
             // Asked once for all rates.
-            if entry.quota.rate == 0 {
-                actual = entry.quota.policy.settled_cost(response, entry.cost);
+            if quota.rate == 0 {
+                actual = quota.policy.settled_cost(response, entry.cost);
             }
             let receipt = entry.receipt?;
             match actual.cmp(&entry.cost) {
-                Ordering::Greater => Some(Action::Charge(actual - entry.cost)),
-                Ordering::Less => Some(entry.unused(entry.cost - actual, receipt)),
+                Ordering::Greater => Some(quota.charge(actual - entry.cost, &rules)),
+                Ordering::Less => Some(quota.check(entry.unused(entry.cost - actual, receipt))),
                 Ordering::Equal => None,
             }
-        };
-        if let Some(Answer::Pending(answer)) = self.ask(&self.entries, settle) {
+        });
+        if let Some(Answer::Pending(answer)) = self.ask(checks) {
             self.spawn(answer);
         }
     }
@@ -158,7 +160,11 @@ impl Taken {
     /// Gives back what each entry says, without waiting for the answer. What would stay taken for
     /// the rest of a lease's life is tried until the store has done it.
     fn give_back(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) {
-        let Some(answer) = self.ask(entries, action) else {
+        let checks = entries.iter().filter_map(|entry| {
+            let action = action(entry)?;
+            Some(entry.quota.check(action))
+        });
+        let Some(answer) = self.ask(checks) else {
             return;
         };
         // A question without an answer may come to the store after this one, by a connection that
@@ -193,19 +199,9 @@ impl Taken {
         }
     }
 
-    /// Asks for the action that each entry has, if any has one.
-    fn ask(
-        &self,
-        entries: &[Entry],
-        mut action: impl FnMut(&Entry) -> Option<Action>,
-    ) -> Option<Answer> {
-        let checks: SmallVec<[Check<'_>; 4]> = entries
-            .iter()
-            .filter_map(|entry| {
-                let action = action(entry)?;
-                Some(entry.quota.check(action))
-            })
-            .collect();
+    /// Asks, if there is anything to ask.
+    fn ask<'a>(&self, checks: impl Iterator<Item = Check<'a>>) -> Option<Answer> {
+        let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
         let is_to_ask = !checks.is_empty();
         is_to_ask.then(|| self.limiter.0.store.ask(&checks))
     }

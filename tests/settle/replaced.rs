@@ -1,18 +1,19 @@
-//! Rules that are replaced while a request is under way: it is settled by those that it was judged by, and
-//! what others have used by the new ones stays used.
+//! Rules that are replaced while a request is under way: it gives back by those that it was judged by, is charged
+//! by those in force, and what others have used by the new ones stays used.
 
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use tower_throttle::{HOUR, Limit, Limiter, MINUTE, Policy, Rules};
 
-use super::{alice, is_unauthorized, status};
+use super::{alice, is_unauthorized, rows, status};
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
 use crate::support::web::{Service, eventually};
 
 on_every_store! {
     what_was_used_by_a_longer_window_outlasts_the_refund_by_a_shorter_one
+    what_was_used_by_a_longer_window_outlasts_the_charge_of_a_request_from_before
 }
 
 type OfWindow = fn(u32, Duration) -> Limit;
@@ -27,6 +28,40 @@ async fn what_was_used_by_a_longer_window_outlasts_the_refund_by_a_shorter_one(b
         let name = format!("{:?}", limit(5, HOUR));
         assert_eq!(failures_let_through(bench, limit, false).await, 4, "{name}");
         assert_eq!(failures_let_through(bench, limit, true).await, 5, "{name}");
+    }
+}
+
+async fn what_was_used_by_a_longer_window_outlasts_the_charge_of_a_request_from_before(
+    bench: &Bench,
+) {
+    let each: [OfWindow; 5] = [
+        Limit::fixed_window,
+        |limit, window| Limit::fixed_window(limit, window).aligned(),
+        Limit::sliding_log,
+        Limit::sliding_window,
+        Limit::sliding_counter,
+    ];
+    for limit in each {
+        bench.align(HOUR);
+        let [short, long] = [MINUTE, HOUR].map(|window| rows(limit(20, window)));
+        let limiter = bench.limiter([short]);
+        let service = Service::closed();
+        let url = service.behind(limiter.clone()).await;
+        let dear = tokio::spawn(status(format!("{url}/200/6")));
+        service.inside(1).await;
+        limiter.replace(Rules::new().policies([long])).unwrap();
+        // What it has taken comes back, and others come.
+        bench.advance(2 * MINUTE);
+        let others = limiter.check_cost("rows", "alice", 10).await.unwrap();
+        assert!(others.is_allowed());
+
+        bench.advance(2 * MINUTE);
+        service.let_out(1);
+        assert_eq!(dear.await.unwrap(), StatusCode::OK);
+        eventually(&limiter, "rows", "alice", |looked| looked.remaining() != 10).await;
+        let left = limiter.peek("rows", "alice").await.unwrap().remaining();
+        assert_eq!(left, 9, "{:?}", limit(20, HOUR));
+        limiter.reset("rows", "alice").await.unwrap();
     }
 }
 
