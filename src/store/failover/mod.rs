@@ -62,7 +62,13 @@ impl<S: Store> Failover<S> {
                 if let Some(decisions) = usable_at_once(&answer, checks) {
                     return Ok(read(decisions));
                 }
-                self.later_or_otherwise(checks, Admission::Pass(pass), answer)?
+                let admission = Admission::Pass(pass);
+                match answer {
+                    Answer::Pending(answer) => {
+                        return Err(self.on_its_way(checks, admission, answer));
+                    }
+                    answer => self.later_or_otherwise(checks, admission, answer)?,
+                }
             }
             None => self.ask_with_care(checks)?,
         };
@@ -125,6 +131,7 @@ impl<S: Store> Failover<S> {
         Ok(self.decided(checks, why))
     }
 
+    #[inline(never)]
     fn on_its_way(
         &self,
         checks: &[Check<'_>],

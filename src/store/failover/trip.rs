@@ -39,10 +39,11 @@ impl Trip {
     ) -> Poll<T> {
         let mut this = self.project();
         let asked = *this.asked.get_or_insert_with(Instant::now);
-        let why = match this.answer.as_mut().poll(cx) {
+        let answer = this.answer.as_mut().poll(cx);
+        let why = match &answer {
             Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {
-                this.ticket.decided(asked, &decisions);
-                return Poll::Ready(read(&decisions));
+                this.ticket.decided(asked, decisions);
+                return Poll::Ready(read(decisions));
             }
             Poll::Ready(Ok(_)) => StoreErrorKind::BadReply,
             Poll::Ready(Err(error)) => error.kind(),

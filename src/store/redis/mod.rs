@@ -248,7 +248,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let ask = |noted| Answer::Pending(Box::pin(self.server.query(checks, noted).answer()));
+        let ask = |noted| Answer::Pending(self.server.query(checks, noted).answer());
         match &self.denials {
             None => ask(None),
             Some(denials) => Denials::recall_or(denials, checks, ask),

@@ -11,13 +11,13 @@ use super::keys::Prefix;
 use super::script::Scripted;
 use super::split::{self, Part};
 use super::takes::{PlainPack, PlainSeveral, Take};
-use super::trips::{Places, SharedTrips};
+use super::trips::{Places, SharedTrips, Sharing};
 use super::whole::Whole;
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::deny_cache::noted::Noted;
-use crate::store::{Check, Recovered};
+use crate::store::{Check, PendingAnswer, Recovered};
 use crate::time::{Clock, Micros};
 
 /// The servers, without a memory of denials. Clones share the connections.
@@ -167,16 +167,41 @@ impl Server {
     }
 }
 
+impl Server {
+    /// The answer to a question that may share a trip, which nearly all may: by a future of its own, from which
+    /// it is not moved on through others.
+    fn answer_in_place<Q>(self, question: Box<Q>) -> PendingAnswer
+    where
+        Q: Sharing<Decided: Into<Decisions>>,
+    {
+        Box::pin(async move {
+            let _place = self.0.places.take()?;
+            Ok(self.answer_shared(question).await?.into())
+        })
+    }
+}
+
 impl Query {
     /// The answer. The future may be dropped at any time.
-    pub(super) async fn answer(self) -> Result<Decisions, StoreError> {
-        let (server, noted) = (&self.server, self.noted);
-        let _place = server.0.places.take()?;
-        let answer = match self.asked {
-            Asked::Whole(whole) => server.answer(whole).await,
-            Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
-        };
-        told(noted.map(|noted| *noted), answer)
+    pub(super) fn answer(self) -> PendingAnswer {
+        let Self {
+            server,
+            asked,
+            noted,
+        } = self;
+        match asked {
+            Asked::Whole(Whole::Take(take)) => server.answer_in_place(take),
+            Asked::Whole(Whole::PlainPack(pack)) => server.answer_in_place(pack),
+            Asked::Whole(Whole::PlainSeveral(several)) => server.answer_in_place(several),
+            asked => Box::pin(async move {
+                let _place = server.0.places.take()?;
+                let answer = match asked {
+                    Asked::Whole(whole) => server.answer(whole).await,
+                    Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
+                };
+                told(noted.map(|noted| *noted), answer)
+            }),
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// A question that may share a trip with others.
-    async fn answer_shared<Q: Sharing>(
+    pub(super) async fn answer_shared<Q: Sharing>(
         &self,
         mut question: Box<Q>,
     ) -> Result<Q::Decided, StoreError> {
