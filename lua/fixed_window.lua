@@ -6,6 +6,8 @@
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- ARGV[at + 6]  aligned          0: a window opens with a request; 1: at multiples of its length
+-- ARGV[at + 7]  taken_in_us      integer >= 0; credit: the end of the window in which the permits were taken,
+--                                0 when not known
 -- Returns       fits, wait_us, used, ends_in_us; the state to keep, if any, which expires when the window
 --                ends
 -- Mirrors       src/algorithm/fixed_window.rs
@@ -13,38 +15,50 @@ local function fixed_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local window_us, aligned = tonumber(ARGV[at + 4]), ARGV[at + 6] == "1"
 
-  local opened, ends, used = 0, 0, 0
+  local opened, ends, used, charged_ends = 0, 0, 0, 0
   if state then
-    opened, ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
+    opened, charged_ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
     if not opened then
       error("foreign value")
     end
-    opened, used = tonumber(opened), tonumber(used)
+    opened, charged_ends, used = tonumber(opened), tonumber(charged_ends), tonumber(used)
     -- A window that was made shorter ends earlier at once.
-    ends = math.min(tonumber(ends), opened + window_us)
+    ends = math.min(charged_ends, opened + window_us)
   end
-  if now >= ends then
-    opened = aligned and now - now % window_us or now
-    ends, used = opened + window_us, 0
+  local function keep(until_us, count)
+    return string.format("%.0f:%.0f:%.0f", opened, until_us, count), until_us
   end
 
-  local function keep(count)
-    return string.format("%.0f:%.0f:%.0f", opened, ends, count), ends
+  local function open()
+    if now >= ends then
+      opened = aligned and now - now % window_us or now
+      ends, used = opened + window_us, 0
+    end
   end
+
   if verb == "credit" then
-    -- What was taken in an earlier window has come back with its end.
-    local taken = tonumber(ARGV[at + 5])
-    local back = (taken == 0 or taken >= opened) and math.min(used, cost) or 0
-    if back > 0 and back == used then
-      -- Nobody has used this window: the next one opens with who does.
-      local ends_in = aligned and window_us - now % window_us or window_us
-      return true, 0, 0, ends_in, false
+    -- In the window that the permits were counted in, which ends as it did: others may have taken permits by
+    -- other rules since. What was taken in an earlier window has come back with its end.
+    local taken, taken_in = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 7])
+    local was_taken_in_it = taken == 0 or taken >= opened
+    if taken_in > 0 then
+      was_taken_in_it = taken_in == charged_ends
     end
-    if back == 0 then
-      return true, 0, used, ends - now
+    local back = was_taken_in_it and now < charged_ends and math.min(used, cost) or 0
+    local kept, expires
+    if back > 0 then
+      used = used - back
+      kept, expires = keep(charged_ends, used)
+      if used == 0 then
+        -- Nobody has used this window: the next one opens with who does.
+        kept, ends = false, 0
+      end
     end
-    return true, 0, used - back, ends - now, keep(used - back)
+    open()
+    return true, 0, used, ends - now, kept, expires
   end
+
+  open()
   if verb == "take" and cost > 0 and used + cost > limit then
     return false, ends - now, used, ends - now
   end
@@ -52,5 +66,5 @@ local function fixed_window(state, at, now)
   if cost == 0 then
     return true, 0, used, ends - now
   end
-  return true, 0, used, ends - now, keep(math.min(used + cost, 4294967295))
+  return true, 0, used, ends - now, keep(ends, math.min(used + cost, 4294967295))
 end

@@ -46,7 +46,7 @@ pub struct Receipt {
     /// When they were taken, on the store's clock.
     pub(crate) at: Micros,
     /// For an algorithm that lets callers wait: the state that taking them has left, by which it
-    /// is seen whether anybody has taken permits since.
+    /// is seen whether anybody has taken permits since. For a fixed window: its end.
     pub(crate) mark: [u64; 2],
     pub(crate) taken_of: Origin,
 }

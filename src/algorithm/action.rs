@@ -159,7 +159,6 @@ impl Action {
     }
 
     /// The receipt of what it gives back, where it has one.
-    #[cfg(feature = "memory")]
     pub(crate) fn receipt(&self) -> Option<&Receipt> {
         match self {
             Self::Refund { receipt, .. } | Self::Cancel { receipt, .. } => Some(receipt),

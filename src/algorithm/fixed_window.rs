@@ -73,24 +73,24 @@ impl Twin for FixedWindow {
         state.used = added(state.used, permits);
     }
 
+    /// Gives back in the window that the permits were counted in, which ends as it did: others may have
+    /// taken permits by other rules since.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
-        let current = self.current(state, now);
-        // What was taken in an earlier window has come back with its end.
-        if action
-            .taken_at()
-            .is_none_or(|taken| taken >= current.opened)
-        {
-            let back = current.used.min(action.permits().into());
-            if back == 0 {
-                return;
+        let was_taken_in_it = match action {
+            Action::Refund { receipt, .. } | Action::Cancel { receipt, .. } => {
+                receipt.mark == mark(state.ends)
             }
-            let used = current.used - back;
-            // Nobody has used this window: the next one opens with who does.
-            *state = if used == 0 {
-                State::default()
-            } else {
-                State { used, ..current }
-            };
+            action => action.taken_at().is_none_or(|taken| taken >= state.opened),
+        };
+        // What was taken in an earlier window has come back with its end.
+        let back = state.used.min(action.permits().into());
+        if back == 0 || !was_taken_in_it || now >= state.ends {
+            return;
+        }
+        state.used -= back;
+        // Nobody has used this window: the next one opens with who does.
+        if state.used == 0 {
+            *state = State::default();
         }
     }
 
@@ -120,6 +120,7 @@ impl Twin for FixedWindow {
         Left {
             renews_after: Micros::new(ends_in),
             renews_whole: true,
+            mark: mark(reading.at.saturating_add(Micros::new(ends_in))),
             ..Left::all_after(remaining(self.limit, used), Micros::new(reset_after))
         }
     }
@@ -131,7 +132,8 @@ impl Twin for FixedWindow {
             self.window.get(),
             action.taken_us(),
             self.aligned.into(),
-            0,
+            // Zero is for who has no receipt, and no window ends at one.
+            action.receipt().map_or(0, |receipt| receipt.mark[0].max(1)),
             0,
             0,
         ]
@@ -158,6 +160,11 @@ impl Twin for FixedWindow {
             at: reading.at.saturating_add(elapsed),
         })
     }
+}
+
+/// What permits are known by that were taken in the window that ends then.
+fn mark(ends: Micros) -> [u64; 2] {
+    [ends.get(), 0]
 }
 
 /// What is left of a limit, which may have been lowered below what was used.

@@ -340,3 +340,38 @@ fn what_lapsed_by_new_rules_is_not_given_back_of_what_others_took_by_them() {
     let [old, new] = [60 * SECOND, SECOND].map(|window| Limit::sliding_log(10, window));
     assert_eq!(refunded_by_old_rules(old, new, [4, 3], 2_000_000), 7);
 }
+
+#[test]
+fn others_windows_end_when_they_did_whatever_is_given_back_by_old_rules() {
+    let unaligned = Limit::fixed_window(10, 60 * SECOND);
+    let aligned = |seconds: u32| Limit::fixed_window(10, seconds * SECOND).aligned();
+    // Seconds after the hour: when the window is opened by the old rules, when permits are taken in it, and
+    // when others take all there are by the new ones, as it is over.
+    let cases = [
+        (unaligned, aligned(3_600), [19, 62, 80]),
+        (aligned(40), aligned(60), [79, 79, 81]),
+    ];
+    for (old, new, [opened, taken, others]) in cases {
+        let mut subject = Subject::of(old);
+        let hour = subject.now.next_multiple_of(us(3_600 * SECOND));
+        subject.now = hour + us(opened * SECOND);
+        subject.ask(1);
+        subject.now = hour + us(taken * SECOND);
+        let receipt = subject.ask(1).receipt();
+        subject.change(new);
+        subject.now = hour + us(others * SECOND);
+        let theirs = subject.ask(10);
+        assert!(theirs.is_allowed());
+        subject.change(old);
+        subject.act(Action::Refund {
+            permits: 1,
+            receipt,
+        });
+        subject.change(new);
+        assert_eq!(subject.look(subject.now).remaining(), 0, "{old:?}");
+        assert_eq!(
+            subject.look(subject.now).reset_after(),
+            theirs.reset_after()
+        );
+    }
+}

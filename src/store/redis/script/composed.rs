@@ -40,7 +40,7 @@ const SOURCES: [Source; 9] = [
         name: "fixed_window",
         text: include_str!("../../../../lua/fixed_window.lua"),
         builds_on: "",
-        arguments: 6,
+        arguments: 7,
     },
     Source {
         name: "sliding_log",
