@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use bytes::Bytes;
-use http::{HeaderName, Request, Response};
+use http::{HeaderName, Method, Request, Response};
 use http_body::Body;
 use http_body_util::Empty;
 use hyper::body::Incoming;
@@ -25,15 +25,17 @@ use tower_throttle::PlainText;
 use crate::http_store::{TRIPS, Trip};
 use crate::stage::{Counted, layer, listen};
 
-/// What a raw HTTP/2 client gets for a call with this content type.
-async fn raw(address: SocketAddr, content_type: &str) -> Response<Incoming> {
+/// What a raw HTTP/2 client gets for a request with this method and content type.
+async fn raw(address: SocketAddr, method: Method, content_type: &str) -> Response<Incoming> {
     let stream = TcpStream::connect(address).await.expect("a connection");
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await
             .expect("HTTP/2");
     tokio::spawn(connection);
-    let request = Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("http://{address}/grpc.health.v1.Health/Check"))
         .header("content-type", content_type)
         .header("te", "trailers")
         .body(Empty::<Bytes>::new())
@@ -41,31 +43,53 @@ async fn raw(address: SocketAddr, content_type: &str) -> Response<Incoming> {
     sender.send_request(request).await.expect("a response")
 }
 
-#[tokio::test]
-async fn grpc_never_gets_429_whatever_the_builder_makes() {
+/// Content types that make a call of a `POST`, each with the one in which it is answered.
+const CONTENT_TYPES: [(&str, &str); 6] = [
+    ("application/grpc", "application/grpc"),
+    ("application/grpc+proto", "application/grpc"),
+    ("application/grpc;charset=utf-8", "application/grpc"),
+    ("application/grpc-web", "application/grpc-web"),
+    ("application/grpc-web+proto", "application/grpc-web+proto"),
+    ("application/grpc-web-text", "application/grpc-web-text"),
+];
+
+/// A server whose only permit has been spent, on a path that nobody serves.
+async fn spent() -> SocketAddr {
     let layer = layer(Trip::None, 1).on_rejection(PlainText);
     let (incoming, address) = listen().await;
     let app = Router::new().layer(layer);
     let server = Server::builder().add_routes(app.into());
     tokio::spawn(server.serve_with_incoming(incoming));
+    raw(address, Method::POST, "application/json").await;
+    address
+}
 
-    // Spends the only permit on a path that nobody serves.
-    raw(address, "application/json").await;
-    for (asked, answered) in [
-        ("application/grpc", "application/grpc"),
-        ("application/grpc+proto", "application/grpc"),
-        ("application/grpc;charset=utf-8", "application/grpc"),
-        ("application/grpc-web", "application/grpc-web"),
-        ("application/grpc-web+proto", "application/grpc-web+proto"),
-        ("application/grpc-web-text", "application/grpc-web-text"),
-    ] {
-        let denied = raw(address, asked).await;
+#[tokio::test]
+async fn grpc_never_gets_429_whatever_the_builder_makes() {
+    let address = spent().await;
+    for (asked, answered) in CONTENT_TYPES {
+        let denied = raw(address, Method::POST, asked).await;
         assert_eq!(denied.status(), 200, "{asked}");
         assert_eq!(denied.headers()["content-type"], answered);
         assert_eq!(denied.headers()["grpc-status"], "8");
+        assert_eq!(denied.headers()["cache-control"], "no-store");
         assert!(denied.body().is_end_stream());
     }
-    assert_eq!(raw(address, "application/json").await.status(), 429);
+    let denied = raw(address, Method::POST, "application/json").await;
+    assert_eq!(denied.status(), 429);
+}
+
+#[tokio::test]
+async fn nobody_turns_a_denial_into_a_success_by_a_content_type() {
+    let address = spent().await;
+    for (asked, _) in CONTENT_TYPES {
+        for method in [Method::GET, Method::HEAD, Method::PUT] {
+            let denied = raw(address, method, asked).await;
+            assert_eq!(denied.status(), 429, "{asked}");
+            assert_eq!(denied.headers()["retry-after"], "60");
+            assert_eq!(denied.headers()["cache-control"], "no-store");
+        }
+    }
 }
 
 /// What a gRPC-Web client, over HTTP/1.1 as from a browser, is told by its second call.

@@ -29,7 +29,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 ///
 /// # Over gRPC and gRPC-Web
 ///
-/// A call is answered trailers-only, in HTTP always 200, with
+/// A call, which is a `POST` with the content type of one, is answered trailers-only, in HTTP
+/// always 200, with
 ///
 /// - `grpc-status`, as each [`RejectionKind`] says, and the sentence as `grpc-message`, which ends
 ///   with `...` where it is longer than 256 bytes;
@@ -161,10 +162,16 @@ impl Rejection {
         request: &RequestHead<'_>,
         on_rejection: &dyn OnRejection,
     ) -> Response<Bytes> {
-        let mut response = match grpc::Dialect::of(request.headers) {
+        let mut response = match grpc::Dialect::of(request) {
             Some(dialect) => grpc::response(dialect, &self),
             None => self.over_http(request, on_rejection),
         };
+        // RFC 6585, section 4: a cache must not store a 429. Nor should it any other rejection, as
+        // what it stores goes to clients that are not rejected. A redirect is the builder's own.
+        if !response.status().is_redirection() {
+            let headers = response.headers_mut();
+            headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        }
         response.extensions_mut().insert(self);
         response
     }
@@ -176,13 +183,10 @@ impl Rejection {
     ) -> Response<Bytes> {
         let mut response = on_rejection.respond(request, self);
         // On a redirect, `Retry-After` would mean the wait before following it.
-        if response.status().is_redirection() {
-            return response;
-        }
-        let headers = response.headers_mut();
-        // RFC 6585, section 4: a cache must not store a 429.
-        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
-        if let Some(secs) = self.retry_after_secs {
+        if let Some(secs) = self.retry_after_secs
+            && !response.status().is_redirection()
+        {
+            let headers = response.headers_mut();
             headers.entry(RETRY_AFTER).or_insert(secs.into());
         }
         response

@@ -1,4 +1,5 @@
-use http::{Extensions, HeaderMap, Method, Uri};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,16 +15,23 @@ fn rejection(kind: RejectionKind, secs: Option<u64>) -> Rejection {
 }
 
 fn answered(rejection: Rejection, builder: &dyn OnRejection) -> Response<Bytes> {
-    let (method, uri) = (Method::GET, Uri::from_static("/"));
-    let (headers, extensions) = (HeaderMap::new(), Extensions::new());
-    let request = RequestHead {
-        method: &method,
-        uri: &uri,
-        headers: &headers,
-        extensions: &extensions,
-    };
-    rejection.response(&request, builder)
+    rejection.response(&RequestHead::of(&Request::new(())), builder)
 }
+
+const FAILED: RejectionKind = RejectionKind::StoreFailed(StoreErrorKind::TimedOut);
+
+/// Each kind with its status and the end of its type.
+const KINDS: [(RejectionKind, u16, &str); 9] = [
+    (RejectionKind::QuotaExceeded, 429, "#quota-exceeded"),
+    (RejectionKind::NeverFits, 429, "#quota-exceeded"),
+    (RejectionKind::Banned, 429, "#quota-exceeded"),
+    (FAILED, 503, "#temporary-reduced-capacity"),
+    (RejectionKind::Refused, 403, "about:blank"),
+    (RejectionKind::BadAddress, 400, "about:blank"),
+    (RejectionKind::MissingKey, 400, "about:blank"),
+    (RejectionKind::BadCost, 400, "about:blank"),
+    (RejectionKind::Misconfigured, 500, "about:blank"),
+];
 
 fn problem(rejection: Rejection) -> Value {
     let response = answered(rejection, &ProblemJson);
@@ -47,18 +55,7 @@ fn a_problem_survives_every_name_and_text() {
 
 #[test]
 fn every_kind_has_its_status_and_type() {
-    let failed = RejectionKind::StoreFailed(StoreErrorKind::TimedOut);
-    for (kind, status, fragment) in [
-        (RejectionKind::QuotaExceeded, 429, "#quota-exceeded"),
-        (RejectionKind::NeverFits, 429, "#quota-exceeded"),
-        (RejectionKind::Banned, 429, "#quota-exceeded"),
-        (failed, 503, "#temporary-reduced-capacity"),
-        (RejectionKind::Refused, 403, "about:blank"),
-        (RejectionKind::BadAddress, 400, "about:blank"),
-        (RejectionKind::MissingKey, 400, "about:blank"),
-        (RejectionKind::BadCost, 400, "about:blank"),
-        (RejectionKind::Misconfigured, 500, "about:blank"),
-    ] {
+    for (kind, status, fragment) in KINDS {
         let problem = problem(rejection(kind, None));
         assert_eq!(problem["status"], status);
         assert!(problem["type"].as_str().unwrap().ends_with(fragment));
@@ -68,6 +65,52 @@ fn every_kind_has_its_status_and_type() {
             "{kind:?}"
         );
         assert_eq!(problem.get("retry-after-secs"), None);
+    }
+}
+
+/// The answer to a request for which nothing but these two differs.
+fn answered_to(method: Method, content_type: &str, rejection: Rejection) -> Response<Bytes> {
+    let request = Request::builder()
+        .method(method)
+        .header(CONTENT_TYPE, content_type)
+        .body(())
+        .expect("a content type");
+    rejection.response(&RequestHead::of(&request), &ProblemJson)
+}
+
+const GRPC: [&str; 4] = [
+    "application/grpc",
+    "application/grpc+proto",
+    "application/grpc-web",
+    "application/grpc-web-text;charset=utf-8",
+];
+
+#[test]
+fn a_content_type_alone_makes_no_rejection_a_success_that_caches_may_store() {
+    for (kind, status, _) in KINDS {
+        for content_type in GRPC {
+            for method in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
+                let asked = format!("{kind:?} {method} {content_type}");
+                let rejection = rejection(kind, Some(7));
+                let response = answered_to(method, content_type, rejection);
+                assert_eq!(response.status(), status, "{asked}");
+                assert_eq!(response.headers()[RETRY_AFTER], "7", "{asked}");
+                assert_eq!(response.headers()[CACHE_CONTROL], "no-store", "{asked}");
+                assert!(!response.headers().contains_key("grpc-status"), "{asked}");
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_over_grpc_are_answered_with_200_which_is_not_stored_either() {
+    for (kind, ..) in KINDS {
+        for content_type in GRPC {
+            let response = answered_to(Method::POST, content_type, rejection(kind, Some(7)));
+            assert_eq!(response.status(), 200, "{kind:?} {content_type}");
+            assert!(response.headers().contains_key("grpc-status"));
+            assert_eq!(response.headers()[CACHE_CONTROL], "no-store", "{kind:?}");
+        }
     }
 }
 

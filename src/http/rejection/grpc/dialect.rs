@@ -1,7 +1,9 @@
 //! Which requests speak gRPC.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderValue, Method};
+
+use crate::request::RequestHead;
 
 /// Which gRPC a request speaks, as far as the answer depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,10 +16,17 @@ pub(in crate::http::rejection) enum Dialect {
 
 impl Dialect {
     /// `None` when the request is no gRPC.
-    pub(in crate::http::rejection) fn of(headers: &HeaderMap) -> Option<Self> {
+    ///
+    /// The content type alone does not make it one: by the protocol, a call is a `POST`. Any client
+    /// can put it on a `GET`, and the denial of that must not become a 200, a success to whatever
+    /// looks at it on its way.
+    pub(in crate::http::rejection) fn of(request: &RequestHead<'_>) -> Option<Self> {
         const GRPC: &[u8] = b"application/grpc";
         const WEB: &[u8] = b"-web";
-        let content_type = headers.get(CONTENT_TYPE)?;
+        if *request.method != Method::POST {
+            return None;
+        }
+        let content_type = request.headers.get(CONTENT_TYPE)?;
         let rest = after(content_type.as_bytes(), GRPC)?;
         if ends_or_goes_on(rest) {
             return Some(Self::Grpc);
@@ -41,12 +50,13 @@ fn ends_or_goes_on(rest: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
-    fn dialect(content_type: &'static str) -> Option<Dialect> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        Dialect::of(&headers)
+    fn dialect(content_type: &str) -> Option<Dialect> {
+        let request = Request::post("/").header(CONTENT_TYPE, content_type);
+        Dialect::of(&RequestHead::of(&request.body(()).unwrap()))
     }
 
     #[test]
@@ -68,7 +78,8 @@ mod tests {
         ] {
             assert_eq!(dialect(content_type), None, "{content_type}");
         }
-        assert_eq!(Dialect::of(&HeaderMap::new()), None);
+        let without = Request::post("/").body(()).unwrap();
+        assert_eq!(Dialect::of(&RequestHead::of(&without)), None);
     }
 
     #[test]
