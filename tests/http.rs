@@ -373,11 +373,34 @@ async fn the_layers_outside_see_the_reason() {
 
 #[tokio::test]
 async fn a_denied_head_request_has_no_body_and_says_how_long_it_were() {
-    let url = serve_with_hyper(layer(Trip::None, 1)).await;
-    let client = reqwest::Client::new();
-    assert_eq!(statuses(&client, &url).await, [200]);
-    let denied = client.head(&url).send().await.expect("a response");
-    assert_eq!(denied.status(), 429);
-    assert_ne!(denied.headers()["content-length"], "0");
-    assert!(denied.bytes().await.expect("a body").is_empty());
+    let page = |_: &RequestHead<'_>, rejection: &Rejection| {
+        let mut response = Response::new("a page of your own");
+        *response.status_mut() = rejection.status();
+        response
+    };
+    for trip in TRIPS {
+        for layer in [
+            layer(trip, 1),
+            layer(trip, 1).on_rejection(PlainText),
+            layer(trip, 1).on_rejection(page),
+        ] {
+            let on_hyper = serve_with_hyper(layer.clone()).await;
+            let on_axum = serve(hello().layer(layer)).await;
+            assert_eq!(fetch(&on_hyper).await.status(), 200);
+            for url in [on_hyper, on_axum] {
+                for client in clients() {
+                    let page = client.get(&url).send().await.expect("a response");
+                    let page = page.bytes().await.expect("a body");
+                    assert!(!page.is_empty());
+
+                    let denied = client.head(&url).send().await.expect("a response");
+                    assert_eq!(denied.status(), 429);
+                    assert_eq!(denied.headers()["retry-after"], "60");
+                    let length = denied.headers()["content-length"].to_str();
+                    assert_eq!(length.expect("a number"), page.len().to_string());
+                    assert_eq!(denied.bytes().await.expect("no body"), "");
+                }
+            }
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
+use http::{HeaderValue, Method, Response, StatusCode};
 
 use super::headers::retry_after_secs;
 use crate::decision::Outcome;
@@ -172,6 +172,9 @@ impl Rejection {
             let headers = response.headers_mut();
             headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
         }
+        if *request.method == Method::HEAD {
+            withhold_body(&mut response);
+        }
         response.extensions_mut().insert(self);
         response
     }
@@ -190,6 +193,17 @@ impl Rejection {
             headers.entry(RETRY_AFTER).or_insert(secs.into());
         }
         response
+    }
+}
+
+/// Leaves the body out, and tells its length instead: the answer to `HEAD`. Not every server does so
+/// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
+fn withhold_body(response: &mut Response<Bytes>) {
+    let length = std::mem::take(response.body_mut()).len();
+    // The length of nothing goes without saying, and beside a 204 it must: RFC 9110, section 8.6.
+    if length > 0 {
+        let headers = response.headers_mut();
+        headers.entry(CONTENT_LENGTH).or_insert(length.into());
     }
 }
 

@@ -1,4 +1,4 @@
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -151,6 +151,20 @@ fn a_redirect_is_not_delayed() {
     };
     let response = answered(rejection(RejectionKind::QuotaExceeded, Some(7)), &elsewhere);
     assert_eq!(response.headers().get(RETRY_AFTER), None);
+}
+
+#[test]
+fn a_length_that_the_builder_says_itself_is_left_alone_also_for_head() {
+    // As one does that spares itself the page that nobody gets to see.
+    let own = |_: &RequestHead<'_>, _: &Rejection| {
+        let response = Response::builder().header(CONTENT_LENGTH, "1000");
+        response.body("").expect("valid headers")
+    };
+    let request = Request::head("/").body(()).expect("a valid path");
+    let rejection = rejection(RejectionKind::QuotaExceeded, Some(7));
+    let response = rejection.response(&RequestHead::of(&request), &own);
+    assert_eq!(response.headers()[CONTENT_LENGTH], "1000");
+    assert!(response.body().is_empty());
 }
 
 #[test]
