@@ -161,7 +161,8 @@ impl Decision {
     }
 
     /// How long to wait before going on; of a denial, how long that would have been for a caller
-    /// who was ready to wait, though not for so long. Zero for all others.
+    /// who was ready to wait, though not for so long. Zero for all others, and so of a policy that allows
+    /// a request which another one denies: nobody goes on.
     ///
     /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) do the waiting. Who asks a
     /// leaky bucket that is a queue by [`check`](crate::Limiter::check) waits for themselves.
@@ -310,6 +311,23 @@ impl Decisions {
             .filter(|(_, decision)| !decision.is_allowed())
             .max_by_key(|(_, decision)| decision.wait())
             .map(|(position, _)| position)
+    }
+
+    /// The same without the waits that a denial among them makes vain: nobody goes on who is denied.
+    /// `None` when there are none, as with almost all requests.
+    pub(crate) fn without_vain_waits(&self) -> Option<Self> {
+        let would_wait = |decision: &Decision| decision.is_allowed() && !decision.delay.is_zero();
+        if !self.iter().any(would_wait) || self.all_allow() {
+            return None;
+        }
+        let each = self.iter().map(|decision| match would_wait(decision) {
+            true => Decision {
+                delay: Micros::ZERO,
+                ..*decision
+            },
+            false => *decision,
+        });
+        Some(each.collect())
     }
 }
 

@@ -80,7 +80,8 @@ pub struct DecisionEvent<'a> {
     pub mode: Mode,
     /// Whose quota it is, hashed.
     pub subject: Subject,
-    /// What it decided, by itself: a request that one policy allows may be denied by another.
+    /// What it decided, by itself: a request that one policy allows may be denied by another, and is
+    /// held up by none then.
     pub decision: &'a Decision,
 }
 

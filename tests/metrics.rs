@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder
 use support::prometheus::Scrape;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    AccessList, AlwaysAllow, BreakerState, FailureMode, Header, Limit, Limiter, MINUTE,
+    AccessList, AlwaysAllow, BreakerState, FailureMode, HOUR, Header, Limit, Limiter, MINUTE,
     ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer, PeerAddr, Policy,
     QuotaLease, RateLimitLayer, StoreErrorKind,
 };
@@ -178,6 +178,29 @@ fn a_memory_store_that_is_full_is_told_by_the_decisions_it_could_not_take() {
         full,
         value(DECISIONS, &[("policy", "api"), ("result", "failed_open")])
     );
+}
+
+/// Of whom another policy denies, nobody waits.
+#[test]
+fn only_those_who_go_on_are_counted_as_held_up() {
+    let scrape = recorded(|| {
+        let store = MemoryStore::builder().clock(ManualClock::new()).build();
+        let limiter = Limiter::builder(store)
+            .policy(Policy::new("queue", Limit::gcra(1, MINUTE)).max_wait(HOUR))
+            .policy(Policy::new("few", Limit::gcra(1, HOUR)))
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        assert_eq!(send(&limiter, &[], None), 200);
+        assert_eq!(send(&limiter, &[], None), 429);
+    });
+    let waited = [("policy", "queue"), ("result", "waited")];
+    assert_eq!(scrape.value(DECISIONS, &waited), Some(0.0));
+    for of in ["count", "sum"] {
+        let delays = format!("tower_throttle_delay_seconds_{of}");
+        let of_queue = scrape.value(&delays, &[("policy", "queue")]);
+        assert_eq!(of_queue.unwrap_or_default(), 0.0, "{}", scrape.text());
+    }
 }
 
 type Body = Empty<Bytes>;

@@ -17,7 +17,7 @@ use support::{on_every_store, web};
 use tokio::sync::Semaphore;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    AccessList, Answer, Check, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter,
+    AccessList, Answer, Check, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter,
     LimiterBuilder, MINUTE, MemoryStore, Mode, Observer, OnMissingKey, Outcome, Policy,
     RateLimitLayer, RefusalReason, Store, per_minute,
 };
@@ -259,6 +259,46 @@ async fn a_request_that_is_held_up_is_told_once_when_it_is_decided(bench: &Bench
     notes.assert_decisions(&[("queue", Allowed), ("queue", Waited)]);
 }
 
+/// Nobody goes on who is denied: there is nothing to wait for. What is in shadow denies nobody.
+async fn who_is_denied_by_another_policy_is_held_up_by_none(bench: &Bench) {
+    let queue = Limit::gcra(60_000, MINUTE).burst(1);
+    let queues = [
+        Policy::new("leaky bucket", Limit::leaky_bucket(5, per_minute(60_000))),
+        Policy::new("one rate", queue).max_wait(MINUTE),
+        Policy::new("two rates", queue.and(3_000_000, HOUR)).max_wait(MINUTE),
+    ];
+    for queue in queues {
+        let name = format!("{queue:?}");
+        let few = Policy::new("few", Limit::sliding_log(1, MINUTE));
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&notes);
+        let limiter = bench
+            .builder([queue, few])
+            .on_decision(move |event: &DecisionEvent<'_>| {
+                let is_held_up = !event.decision.delay().is_zero();
+                noted.lock().unwrap().push((event.result(), is_held_up));
+            })
+            .build()
+            .unwrap();
+        limiter.reset("few", Key::everybody()).await.unwrap();
+        let app = App::behind(limiter.clone()).await;
+        let notes_of_next = async |status: u16| {
+            assert_eq!(app.get(&[]).await, status, "{name}");
+            std::mem::take(&mut *notes.lock().unwrap())
+        };
+        notes_of_next(200).await;
+        let [of_queue, of_few] = notes_of_next(429).await[..] else {
+            panic!("{name}: not two decisions");
+        };
+        assert_ne!(of_queue.0, Waited, "{name}");
+        assert!(!of_queue.1, "{name}");
+        assert_eq!(of_few, (Denied, false), "{name}");
+        limiter.set_mode("few", Mode::Shadow).unwrap();
+        let expected = [(Waited, true), (ShadowDenied, false)];
+        assert_eq!(notes_of_next(200).await, expected, "{name}");
+    }
+}
+
 async fn a_refusal_is_told_with_the_policy_that_could_not_be_asked(bench: &Bench) {
     let limit = Limit::gcra(100, MINUTE);
     let policies = [
@@ -288,6 +328,7 @@ mod over_http {
     on_every_store! {
         over_http_each_policy_is_told_once_for_each_request
         a_request_that_is_held_up_is_told_once_when_it_is_decided
+        who_is_denied_by_another_policy_is_held_up_by_none
         a_refusal_is_told_with_the_policy_that_could_not_be_asked
     }
 }

@@ -66,6 +66,8 @@ impl Asked {
     ) -> T {
         let of_policies = self.of_policies(answers);
         let decisions = of_policies.as_ref().unwrap_or(answers);
+        let without_vain_waits = decisions.without_vain_waits();
+        let decisions = without_vain_waits.as_ref().unwrap_or(decisions);
         if let Some(taken) = &mut taken {
             taken.answered(self.of_rates(decisions, answers));
         }
