@@ -71,7 +71,8 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// TLS needs the feature `redis-tls`. It trusts the certificates that the system trusts, or those
 /// of [`ca_certificate`](RedisStoreBuilder). Its cryptography is that of the process,
-/// `rustls::crypto::CryptoProvider`; where the application has installed none, it installs ring's.
+/// `rustls::crypto::CryptoProvider`; where the application has installed none before the first connection,
+/// that installs ring's.
 ///
 /// # Clusters
 ///

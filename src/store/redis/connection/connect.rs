@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::sentinel::Masters;
+use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{of_connecting, of_silence};
 
@@ -37,7 +38,9 @@ const WRITE_QUEUE: usize = crate::store::redis::trips::Places::USUAL;
 
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {
-    /// To one server, or wherever a user's pool leads.
+    /// To one server.
+    Server { pool: Pool, is_over_tls: bool },
+    /// Wherever a user's pool leads.
     Pool(Pool),
     /// To the master that Sentinel names.
     Sentinel(Masters),
@@ -48,6 +51,7 @@ pub(in crate::store::redis) enum Connector {
 impl Connector {
     pub(in crate::store::redis) fn to(server: ConnectionInfo) -> Result<Self, StoreError> {
         let server = server.set_tcp_settings(tcp_settings());
+        let is_over_tls = is_over_tls(&server);
         let manager = Manager::new_with_config(server, config()).map_err(of_connecting)?;
         Pool::builder(manager)
             .max_size(MOST_ATTEMPTS)
@@ -56,7 +60,7 @@ impl Connector {
             .create_timeout(Some(CONNECT_TIMEOUT))
             .recycle_timeout(Some(CONNECT_TIMEOUT))
             .build()
-            .map(Self::Pool)
+            .map(|pool| Self::Server { pool, is_over_tls })
             .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
     }
 
@@ -95,20 +99,36 @@ impl Connector {
     }
 
     /// Whether it is a user's pool that has given away all that it may have: that says nothing of the
-    /// server. One for a URL keeps no connection.
+    /// server.
     fn is_used_up(&self) -> bool {
         let status = match self {
             Self::Pool(pool) => pool.status(),
-            Self::Sentinel(_) => return false,
+            Self::Server { .. } | Self::Sentinel(_) => return false,
             #[cfg(feature = "deadpool-sentinel")]
             Self::SentinelPool(pool) => pool.status(),
         };
         status.available == 0 && status.size == status.max_size
     }
 
+    /// A user's pool may be, too, but its cryptography is the user's business, as all else of it.
+    fn is_over_tls(&self) -> bool {
+        match self {
+            Self::Server { is_over_tls, .. } => *is_over_tls,
+            Self::Sentinel(masters) => masters.are_over_tls(),
+            Self::Pool(_) => false,
+            #[cfg(feature = "deadpool-sentinel")]
+            Self::SentinelPool(_) => false,
+        }
+    }
+
     async fn make(&self) -> Result<MultiplexedConnection, StoreError> {
+        if self.is_over_tls() {
+            choose_cryptography();
+        }
         let mut connection = match self {
-            Self::Pool(pool) => Connection::take(pool.get().await.map_err(of_pool)?),
+            Self::Server { pool, .. } | Self::Pool(pool) => {
+                Connection::take(pool.get().await.map_err(of_pool)?)
+            }
             Self::Sentinel(masters) => masters.connect().await?,
             #[cfg(feature = "deadpool-sentinel")]
             Self::SentinelPool(pool) => super::sentinel::from_pool(pool).await?,

@@ -46,6 +46,11 @@ impl Masters {
         })
     }
 
+    /// And so are the Sentinels.
+    pub(super) fn are_over_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
         let master = self.find().await?;
         let client = Client::open(master).map_err(of_connecting)?;

@@ -1,8 +1,26 @@
-//! TLS: whose certificates are trusted, and which one is shown.
+//! TLS: whose certificates are trusted, which one is shown, and whose cryptography it is.
 
-use redis::ConnectionInfo;
+use redis::{ConnectionAddr, ConnectionInfo};
 
 use crate::error::{StoreError, StoreErrorKind};
+
+pub(super) fn is_over_tls(server: &ConnectionInfo) -> bool {
+    matches!(server.addr(), ConnectionAddr::TcpTls { .. })
+}
+
+/// Chooses ring's cryptography for a process that has chosen none: the client takes what the process has
+/// chosen, and panics where nothing is.
+///
+/// Who chooses first wins, so this is for the moment of connecting: an application that has only read
+/// an address so far, as that in a configuration, can still make its own choice, which then stands.
+#[cfg(feature = "redis-tls")]
+pub(super) fn choose_cryptography() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// No URL leads here.
+#[cfg(not(feature = "redis-tls"))]
+pub(super) fn choose_cryptography() {}
 
 /// The certificates of a store, in PEM.
 #[derive(Clone, Default)]
@@ -26,8 +44,7 @@ impl Certificates {
         &self,
         server: ConnectionInfo,
     ) -> Result<ConnectionInfo, StoreError> {
-        let is_tls = matches!(server.addr(), redis::ConnectionAddr::TcpTls { .. });
-        match (is_tls, self.is_empty()) {
+        match (is_over_tls(&server), self.is_empty()) {
             (false, true) => Ok(server),
             (false, false) => Err(StoreError::with_source(
                 StoreErrorKind::Configuration,
@@ -41,9 +58,6 @@ impl Certificates {
     fn over_tls(&self, server: ConnectionInfo) -> Result<ConnectionInfo, StoreError> {
         use crate::store::redis::error::of_connecting;
 
-        // The client takes what the process has chosen, and panics where nothing is. Who chooses
-        // first wins; an application's own choice stands.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         if self.is_empty() {
             return Ok(server);
         }
