@@ -202,8 +202,11 @@ impl StoreError {
 }
 
 impl StoreErrorKind {
-    /// All of them.
-    pub const ALL: [Self; Self::BadReply as usize + 1] = [
+    /// All of them; later versions may have more.
+    pub const ALL: &'static [Self] = &Self::EACH;
+
+    /// The same with their number, for what is kept of each.
+    pub(crate) const EACH: [Self; Self::BadReply as usize + 1] = [
         Self::Configuration,
         Self::Unreachable,
         Self::Interrupted,

@@ -22,8 +22,8 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Enforce, Self::Shadow, Self::Off];
+    /// All of them; later versions may have more.
+    pub const ALL: &'static [Self] = &[Self::Enforce, Self::Shadow, Self::Off];
 
     /// The word for it in configuration files, metrics and logs.
     pub const fn as_str(self) -> &'static str {
@@ -46,7 +46,7 @@ impl FromStr for Mode {
     type Err = ConfigError;
 
     fn from_str(word: &str) -> Result<Self, ConfigError> {
-        let mut modes = Self::ALL.into_iter();
+        let mut modes = Self::ALL.iter().copied();
         modes.find(|mode| mode.as_str() == word).ok_or_else(|| {
             ConfigError::out_of_range(
                 "mode",

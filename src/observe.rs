@@ -132,8 +132,11 @@ pub enum DecisionResult {
 }
 
 impl DecisionResult {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
+    /// All of them; later versions may have more.
+    pub const ALL: &'static [Self] = &Self::EACH;
+
+    /// The same with their number, for what is kept of each.
+    pub(crate) const EACH: [Self; 9] = [
         Self::Allowed,
         Self::NearLimit,
         Self::Waited,
@@ -184,8 +187,11 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
+    /// All of them; later versions may have more.
+    pub const ALL: &'static [Self] = &Self::EACH;
+
+    /// The same with their number, for what is kept of each.
+    pub(crate) const EACH: [Self; 5] = [
         Self::Listed,
         Self::BadAddress,
         Self::MissingKey,
@@ -322,9 +328,9 @@ mod tests {
 
     #[test]
     fn every_result_has_a_word_of_its_own() {
-        let mut words = DecisionResult::ALL.map(DecisionResult::as_str).to_vec();
+        let mut words = DecisionResult::EACH.map(DecisionResult::as_str).to_vec();
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), DecisionResult::ALL.len());
+        assert_eq!(words.len(), DecisionResult::EACH.len());
     }
 }

@@ -275,7 +275,7 @@ fn how_long_the_store_takes_and_how_it_fails_is_recorded_by_kind() {
     let failures = |kind| scrape.value("tower_throttle_store_failures_total", &[("kind", kind)]);
     assert_eq!(failures("full"), Some(2.0));
     assert_eq!(failures("timed_out"), Some(1.0));
-    for kind in StoreErrorKind::ALL {
+    for &kind in StoreErrorKind::ALL {
         assert!(
             failures(kind.as_str()).is_some(),
             "{kind:?} is not there from the start"

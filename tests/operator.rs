@@ -291,7 +291,7 @@ async fn the_switch_turns_limiting_off_and_on() {
 #[tokio::test]
 async fn a_mode_is_set_and_holds_from_the_next_request() {
     let site = Site::of([ten("api")]).await;
-    for mode in Mode::ALL {
+    for &mode in Mode::ALL {
         let wanted = json!({ "policy": "api", "mode": mode.as_str() });
         assert_eq!(site.told("mode", wanted.clone()).await, wanted);
         assert_eq!(site.limiter.mode("api"), Ok(mode));

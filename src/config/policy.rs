@@ -57,7 +57,8 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         policy = policy.count_if(move |response: &ResponseHead<'_>| counted.has(response));
     }
     if let Some(field) = fields.get("mode") {
-        policy = policy.mode(field.choice(&Mode::ALL.map(|mode| (mode.as_str(), mode)))?);
+        let modes = Mode::ALL.iter().map(|mode| (mode.as_str(), *mode));
+        policy = policy.mode(field.choice(&modes.collect::<Vec<_>>())?);
     }
     if let Some(field) = fields.get("max_wait") {
         policy = policy.max_wait(rate::time(&field)?);

@@ -24,9 +24,9 @@ const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
 /// What is counted for one policy. All of it is registered with the first: a rate of what begins
 /// at 1 would be too low.
 pub(super) struct OfPolicy {
-    decisions: [Counter; DecisionResult::ALL.len()],
+    decisions: [Counter; DecisionResult::EACH.len()],
     leased: Counter,
-    unanswered: [Counter; StoreErrorKind::ALL.len()],
+    unanswered: [Counter; StoreErrorKind::EACH.len()],
     refusals: OfRefusals,
     delay: Histogram,
 }
@@ -39,9 +39,9 @@ impl OfPolicy {
         let of_kind =
             |kind: StoreErrorKind| counter!(UNANSWERED, and(&labels, "kind", kind.as_str()));
         Self {
-            decisions: DecisionResult::ALL.map(of_result),
+            decisions: DecisionResult::EACH.map(of_result),
             leased: counter!(LEASED, labels.clone()),
-            unanswered: StoreErrorKind::ALL.map(of_kind),
+            unanswered: StoreErrorKind::EACH.map(of_kind),
             refusals: OfRefusals::new(&labels),
             delay: histogram!(DELAY, labels),
         }
@@ -66,13 +66,13 @@ impl OfPolicy {
     }
 }
 
-pub(super) struct OfRefusals([Counter; RefusalReason::ALL.len()]);
+pub(super) struct OfRefusals([Counter; RefusalReason::EACH.len()]);
 
 impl OfRefusals {
     pub(super) fn new(labels: &[Label]) -> Self {
         let of_reason =
             |reason: RefusalReason| counter!(REFUSALS, and(labels, "reason", reason.as_str()));
-        Self(RefusalReason::ALL.map(of_reason))
+        Self(RefusalReason::EACH.map(of_reason))
     }
 
     pub(super) fn count(&self, reason: RefusalReason) {
@@ -82,7 +82,7 @@ impl OfRefusals {
 
 pub(super) struct OfStore {
     answered: Histogram,
-    failed: [(Histogram, Counter); StoreErrorKind::ALL.len()],
+    failed: [(Histogram, Counter); StoreErrorKind::EACH.len()],
 }
 
 impl OfStore {
@@ -96,7 +96,7 @@ impl OfStore {
         };
         Self {
             answered: histogram!(STORE_DURATION, and(labels, "result", "ok")),
-            failed: StoreErrorKind::ALL.map(of_kind),
+            failed: StoreErrorKind::EACH.map(of_kind),
         }
     }
 
@@ -145,18 +145,18 @@ pub(super) fn memory_keys(labels: &[Label]) -> Gauge {
 // What is counted is found by its place in the list.
 const _: () = {
     let mut place = 0;
-    while place < DecisionResult::ALL.len() {
-        assert!(DecisionResult::ALL[place] as usize == place);
+    while place < DecisionResult::EACH.len() {
+        assert!(DecisionResult::EACH[place] as usize == place);
         place += 1;
     }
     let mut place = 0;
-    while place < RefusalReason::ALL.len() {
-        assert!(RefusalReason::ALL[place] as usize == place);
+    while place < RefusalReason::EACH.len() {
+        assert!(RefusalReason::EACH[place] as usize == place);
         place += 1;
     }
     let mut place = 0;
-    while place < StoreErrorKind::ALL.len() {
-        assert!(StoreErrorKind::ALL[place] as usize == place);
+    while place < StoreErrorKind::EACH.len() {
+        assert!(StoreErrorKind::EACH[place] as usize == place);
         place += 1;
     }
 };

@@ -13,7 +13,7 @@ pub(super) struct Tally {
     since: Instant,
     total: ByResult,
     policies: ByPolicy<OfPolicy>,
-    refusals: [AtomicU64; RefusalReason::ALL.len()],
+    refusals: [AtomicU64; RefusalReason::EACH.len()],
     answers: AtomicU64,
     failures: AtomicU64,
     answering_us: AtomicU64,
@@ -27,9 +27,9 @@ struct OfPolicy {
     leased: AtomicU64,
 }
 
-/// Decisions by how they came out, in the order of [`DecisionResult::ALL`].
+/// Decisions by how they came out, in the order of [`DecisionResult::EACH`].
 #[derive(Default)]
-struct ByResult([AtomicU64; DecisionResult::ALL.len()]);
+struct ByResult([AtomicU64; DecisionResult::EACH.len()]);
 
 impl ByResult {
     fn count(&self, result: DecisionResult) {
@@ -39,7 +39,7 @@ impl ByResult {
     }
 
     fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let names = DecisionResult::ALL.map(DecisionResult::as_str);
+        let names = DecisionResult::EACH.map(DecisionResult::as_str);
         names.into_iter().zip(self.0.iter().map(read))
     }
 }
@@ -102,7 +102,7 @@ impl Tally {
     }
 
     pub(super) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let names = RefusalReason::ALL.map(RefusalReason::as_str);
+        let names = RefusalReason::EACH.map(RefusalReason::as_str);
         names.into_iter().zip(self.refusals.iter().map(read))
     }
 
@@ -143,14 +143,14 @@ mod tests {
 
     #[test]
     fn every_result_and_every_reason_is_counted_under_its_own_name() {
-        for result in DecisionResult::ALL {
+        for result in DecisionResult::EACH {
             let tally = Tally::new();
             tally.count("api", result, false);
             assert_eq!(counted(tally.total()), [(result.as_str(), 1)]);
             assert_eq!(counted(tally.of("api").0), [(result.as_str(), 1)]);
             assert_eq!(counted(tally.of("other").0), []);
         }
-        for reason in RefusalReason::ALL {
+        for reason in RefusalReason::EACH {
             let tally = Tally::new();
             tally.count_refusal(reason);
             assert_eq!(counted(tally.refusals()), [(reason.as_str(), 1)]);

@@ -14,7 +14,7 @@ impl Mutable {
 
     pub(super) fn get(&self) -> Mode {
         let number = self.0.load(Ordering::Relaxed);
-        let mut modes = Mode::ALL.into_iter();
+        let mut modes = Mode::ALL.iter().copied();
         modes.find(|mode| *mode as u8 == number).unwrap_or_default()
     }
 

@@ -33,7 +33,7 @@ fn from(mut request: Request<()>, peer: &str) -> Request<()> {
 
 #[tokio::test]
 async fn a_policy_has_the_mode_that_the_file_says() {
-    for mode in Mode::ALL {
+    for &mode in Mode::ALL {
         let config = read(&with_field(&format!("mode = \"{mode}\"")));
         let limiter = config.connect().await.unwrap();
         assert_eq!(limiter.mode("client").unwrap(), mode);
