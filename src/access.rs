@@ -86,6 +86,10 @@ impl AccessList {
     /// [`Key::header("x-user", b"mallory")`](Key::header) of `Header::new("x-user")`, and the value
     /// itself, or whatever else converts into the same key, of an
     /// [`Extension`](crate::Extension). Every policy's key is looked up.
+    ///
+    /// An address belongs in [`addresses`](Self::addresses). As a key it is compared as it is with
+    /// the keys of policies by address, in which an IPv6 client has its whole network; and a request
+    /// whose address cannot be read has another key, and passes.
     #[must_use]
     pub fn keys(mut self, keys: impl IntoIterator<Item = impl Into<Key>>) -> Self {
         self.keys.extend(keys.into_iter().map(Into::into));

@@ -59,7 +59,7 @@ impl Rules {
     /// with such keys is about and that is not [off](crate::Mode::Off). Who is on both lists is
     /// refused.
     ///
-    /// Where the list has addresses, a request whose address cannot be read
+    /// Where the list has [addresses](AccessList::addresses), a request whose address cannot be read
     /// ([`KeyError::Malformed`](crate::KeyError::Malformed)) is answered with 400, or
     /// `INVALID_ARGUMENT`: it may come from one of them.
     pub fn deny(mut self, clients: AccessList) -> Self {

@@ -80,7 +80,8 @@ impl ClientAddr {
     ///
     /// A header line that leaves a quote open is no list of addresses at all: nobody can tell the
     /// proxy's part from what the client wrote, so the request is unattributed. It is answered with
-    /// 400 where addresses are denied, lest a quote be the way past the list.
+    /// 400 where [addresses](crate::AccessList::addresses) are denied, lest a quote be the way past
+    /// the list.
     ///
     /// # Errors
     ///
