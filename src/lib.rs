@@ -129,6 +129,7 @@ mod error;
 mod key;
 mod limit;
 mod mode;
+mod random;
 mod ranges;
 mod time;
 mod trace;

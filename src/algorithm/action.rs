@@ -1,11 +1,10 @@
 //! What can be done with the permits of a key.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::Receipt;
+use crate::random::random;
 use crate::time::Micros;
 
 /// What a check does with its key.
@@ -218,7 +217,7 @@ impl LeaseId {
     pub fn new() -> Self {
         static START: OnceLock<u64> = OnceLock::new();
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let start = START.get_or_init(|| RandomState::new().hash_one("a lease"));
+        let start = START.get_or_init(random);
         let id = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         // Zero stands for none.
         Self(id.max(1))

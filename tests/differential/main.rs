@@ -12,14 +12,16 @@ mod support;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use histories::{Course, History, histories, receipts, shrink};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
+use support::redis::Server;
+use tokio::runtime::{Builder, Runtime};
 use tower_throttle::algorithm::{Ask, State, committed, decide};
 use tower_throttle::{
     Answer, Check, Clock as _, Decision, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros,
-    Outcome, RedisStore, SECOND, Store, StoreError, Subject,
+    Outcome, RedisStore, SECOND, Store, Subject,
 };
 
 /// The specification: a map of states, and the twins over it.
@@ -63,6 +65,24 @@ impl Twins {
 struct Timed {
     store: RedisStore,
     clock: ManualClock,
+}
+
+impl Timed {
+    async fn on(server: &Server) -> Self {
+        let clock = ManualClock::new();
+        let store = server.builder().clock_for_tests(clock.clone());
+        // It is the scripts that are put to the test.
+        let store = store.connect().await.unwrap().without_deny_cache();
+        Self { store, clock }
+    }
+
+    /// One by itself, and where to ask it.
+    fn alone() -> (Runtime, Server, Self) {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let server = Server::start();
+        let timed = runtime.block_on(Self::on(&server));
+        (runtime, server, timed)
+    }
 }
 
 async fn answer(store: &impl Store, checks: &[Check<'_>]) -> Decisions {
@@ -185,21 +205,15 @@ fn wanted() -> u64 {
 #[test]
 fn twins_memory_and_redis_decide_every_history_alike() {
     let wanted = wanted();
-    let server = support::redis::Server::start();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let server = Server::start();
+    let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
     const AT_ONCE: u64 = 32;
-    let stores = runtime.block_on(try_join_all((0..AT_ONCE).map(|_| async {
-        let clock = ManualClock::new();
-        let store = server.builder().clock_for_tests(clock.clone());
-        // It is the scripts that are put to the test.
-        let store = store.connect().await?.without_deny_cache();
-        Ok::<_, StoreError>(Arc::new(Timed { store, clock }))
-    })));
-    let stores = stores.unwrap();
+    let stores = (0..AT_ONCE).map(|_| async { Arc::new(Timed::on(&server).await) });
+    let stores = runtime.block_on(join_all(stores));
 
     let mut runner = TestRunner::default();
     let mut done = 0;

@@ -13,8 +13,7 @@ use tower_throttle::{
     Micros, PolicyId, RedisStore, SECOND, Subject,
 };
 
-use super::support::redis::Server;
-use super::{Twins, answer, wanted};
+use super::{Timed, Twins, answer, wanted};
 
 const PERMITS: u32 = 10_000;
 const LONGEST: Duration = HOUR;
@@ -178,13 +177,8 @@ impl Place {
 
 #[test]
 fn what_others_used_by_new_rules_outlasts_what_is_given_back_by_the_old_ones() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let (server, clock) = (Server::start(), ManualClock::new());
-    let redis = runtime.block_on(server.builder().clock_for_tests(clock.clone()).connect());
-    let (redis, number) = (redis.unwrap().without_deny_cache(), Cell::new(0));
+    let (runtime, _server, Timed { store, clock }) = Timed::alone();
+    let number = Cell::new(0);
     let config = Config {
         cases: u32::try_from(wanted().div_ceil(20)).unwrap(),
         failure_persistence: None,
@@ -193,7 +187,7 @@ fn what_others_used_by_new_rules_outlasts_what_is_given_back_by_the_old_ones() {
     let told = TestRunner::new(config).run(&replacing(), |replacing| {
         number.set(number.get() + 1);
         let mut place = Place {
-            redis: redis.clone(),
+            redis: store.clone(),
             memory: MemoryStore::builder().clock(clock.clone()).build(),
             twins: Twins::default(),
             clock: clock.clone(),

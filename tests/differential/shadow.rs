@@ -9,8 +9,7 @@ use tower_throttle::{
 };
 
 use super::histories::{Course, History, POLICIES, histories, policy_of, receipts};
-use super::support::redis::Server;
-use super::{answer, wanted};
+use super::{Timed, answer, wanted};
 
 /// How a history is told: which policies are asked, and which of them in shadow.
 #[derive(Clone, Copy, Debug)]
@@ -88,13 +87,7 @@ async fn tell_twice(
 
 /// Tells histories twice on each store; `tellings` says how.
 fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let (server, clock) = (Server::start(), ManualClock::new());
-    let redis = runtime.block_on(server.builder().clock_for_tests(clock.clone()).connect());
-    let redis = redis.unwrap().without_deny_cache();
+    let (runtime, _server, Timed { store, clock }) = Timed::alone();
     let mut runner = TestRunner::default();
     let mut compared = 0;
     for number in 0..wanted().div_ceil(20) {
@@ -110,7 +103,7 @@ fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
         let told = runtime.block_on(async {
             Ok::<_, String>([
                 tell_twice(&history, tellings, number, &memory, &clock, SECOND).await?,
-                tell_twice(&history, tellings, number, &redis, &clock, remembers).await?,
+                tell_twice(&history, tellings, number, &store, &clock, remembers).await?,
             ])
         });
         compared += told.unwrap_or_else(|how| panic!("history {number}, {how}"))[1];

@@ -4,8 +4,6 @@
 //! clock. Only the answers of trips and the probes take its lock.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,6 +14,7 @@ use super::circuit::{Circuit, Health, Pass, is_answered};
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, Observer as _, Observers};
+use crate::random::random;
 
 mod telling;
 
@@ -55,8 +54,7 @@ pub(super) enum Admission {
 impl Breaker {
     /// That of a store which fails as a whole, or in parts.
     pub(super) fn new(has_parts: bool, observers: Observers) -> Self {
-        let seed = RandomState::new().hash_one("jitter");
-        Self::seeded(seed, has_parts, observers)
+        Self::seeded(random(), has_parts, observers)
     }
 
     fn seeded(seed: u64, has_parts: bool, observers: Observers) -> Self {

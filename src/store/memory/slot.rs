@@ -1,10 +1,8 @@
 //! One key's place in the table, and the number it is found by.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-
 use crate::algorithm::{Action, State};
 use crate::decision::{Decision, Outcome};
+use crate::random::random;
 use crate::store::Check;
 use crate::time::Micros;
 
@@ -29,10 +27,8 @@ pub(super) struct Scatter(u128);
 
 impl Scatter {
     pub(super) fn new() -> Self {
-        // Each `RandomState` has other keys: no crate is needed for numbers of which nobody has to know.
-        let random = RandomState::new();
-        let half = |which: u8| u128::from(random.hash_one(which));
-        Self(half(0) << 64 | half(1) | 1)
+        let [high, low] = [random(), random()].map(u128::from);
+        Self(high << 64 | low | 1)
     }
 
     pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {

@@ -2,11 +2,11 @@
 //!
 //! See <https://github.com/grpc/proposal/blob/master/A6-client-retries.md>, "Pushback".
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::time::Duration;
 
 use http::HeaderValue;
+
+use crate::random::random;
 
 /// Above it a call had better fail: its deadline would hardly let it live to see the answer.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -16,11 +16,7 @@ const NEVER: HeaderValue = HeaderValue::from_static("-1");
 
 pub(super) fn after(wait: Option<Duration>) -> HeaderValue {
     match wait {
-        Some(wait) if wait <= LONGEST => {
-            // Each `RandomState` has other keys: no crate is needed for numbers of which nobody has
-            // anything when they are guessed.
-            millis(wait, RandomState::new().hash_one("jitter")).into()
-        }
+        Some(wait) if wait <= LONGEST => millis(wait, random()).into(),
         _ => NEVER,
     }
 }

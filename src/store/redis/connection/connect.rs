@@ -1,7 +1,5 @@
 //! Connections: made by deadpool-redis, with all timeouts set, or as Sentinel says.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +13,7 @@ use tokio::time::Instant;
 use super::sentinel::Masters;
 use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::random::random;
 use crate::store::redis::error::{of_connecting, of_silence};
 
 /// How long a connection attempt may take; far longer than a decision, which does not wait for it
@@ -142,7 +141,7 @@ impl Connector {
 /// [`RECONNECT_PAUSE`], or up to a fifth longer: a fleet that lost its server in one moment does not
 /// come back to it in one.
 pub(in crate::store::redis) fn pause() -> Duration {
-    let scatter = RandomState::new().hash_one(()) % 1_000;
+    let scatter = random() % 1_000;
     RECONNECT_PAUSE + RECONNECT_PAUSE / 5_000 * scatter as u32
 }
 
