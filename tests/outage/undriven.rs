@@ -1,5 +1,5 @@
 //! A process of which one runtime is driven only while a thread blocks on it, and what that one has begun
-//! when it stands still.
+//! when it stands still, or goes.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::{FailureMode, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND};
+use tower_throttle::{
+    FailureMode, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND, StoreErrorKind,
+};
 
 use crate::back;
 use crate::support::cluster::Cluster;
@@ -119,6 +121,38 @@ fn the_only_one_who_waits_sees_that_a_trip_stands_still() {
     let _on_the_trip = asked_on!(idle, is_decided(&limiter, "alice"));
     busy.block_on(others);
     busy.block_on(is_decided(&limiter, "alice"));
+}
+
+/// Nobody serves it any more, which says nothing of the server.
+#[test]
+fn a_connection_whose_runtime_is_gone_costs_no_decision() {
+    let (server, cluster) = (Server::start(), Cluster::start());
+    for url in [server.url(), cluster.url()] {
+        for make in [runtime, with_threads] {
+            let limiter = limiter(&url, LATE);
+            for _ in 0..10 {
+                make().block_on(is_decided(&limiter, "alice"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
+    let lasting = runtime();
+    for make in [runtime, with_threads] {
+        let server = Server::start();
+        let limiter = limiter(&server.url(), LATE);
+        let passing = make();
+        passing.block_on(is_decided(&limiter, "alice"));
+        server.signal("STOP");
+        let asked = asked_on!(lasting, limiter.check("api", "bob"));
+        drop(passing);
+        let failure = lasting.block_on(asked).unwrap().store_failure();
+        assert_eq!(failure, Some(StoreErrorKind::Interrupted));
+        server.signal("CONT");
+        lasting.block_on(is_decided(&limiter, "bob"));
+    }
 }
 
 /// What is begun on it is ended at once.

@@ -1,5 +1,6 @@
 //! A held connection: what goes over it, and how it is seen that nothing comes back any more.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
@@ -36,6 +37,8 @@ pub(super) struct Held {
     unanswered: AtomicU32,
     /// Whether the runtime that it is served on goes on by itself.
     is_always_served: bool,
+    /// Closed when that runtime is gone.
+    served: oneshot::Sender<Infallible>,
     /// Told when the script that does nothing has run.
     beaten: Notify,
 }
@@ -49,6 +52,7 @@ impl Held {
             answered_ms: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
             is_always_served: goes_on_by_itself_here(),
+            served: as_long_as_this_runtime(),
             beaten: Notify::new(),
         }
     }
@@ -139,13 +143,18 @@ impl Held {
 
     /// Whether it can be asked as it is.
     pub(super) fn is_lively(&self) -> bool {
-        !self.is_dead() && !self.is_idle() && !self.should_be_served_here()
+        self.is_well_served() && !self.is_dead() && !self.is_idle()
     }
 
-    /// Whether this runtime goes on by itself, and the one that serves it only while somebody blocks on
-    /// that: until then nothing is written and nothing read.
-    pub(super) fn should_be_served_here(&self) -> bool {
-        !self.is_always_served && goes_on_by_itself_here()
+    /// Whether it is served, and as well as this runtime would. One that goes on only while somebody blocks
+    /// on it writes nothing and reads nothing until then.
+    pub(super) fn is_well_served(&self) -> bool {
+        self.is_served() && (self.is_always_served || !goes_on_by_itself_here())
+    }
+
+    /// Whether the runtime that serves it is there.
+    pub(super) fn is_served(&self) -> bool {
+        !self.served.is_closed()
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -169,6 +178,14 @@ impl Held {
 
 fn goes_on_by_itself_here() -> bool {
     Handle::try_current().is_ok_and(|runtime| goes_on_by_itself(&runtime))
+}
+
+/// Closed when this runtime is gone, which drops its tasks then: also that of the client, of which nobody
+/// can tell. Dropped, it ends its task.
+fn as_long_as_this_runtime() -> oneshot::Sender<Infallible> {
+    let (here, at_the_task) = oneshot::channel();
+    tokio::spawn(at_the_task);
+    here
 }
 
 /// An error among them is that of a part; only that a server which was demoted is none to ask at all.

@@ -200,11 +200,12 @@ impl Shared {
         loop {
             let current = link.borrow_and_update().clone();
             match current {
+                // Whatever became of it says nothing of the server.
+                Link::Up(held) if !held.is_well_served() => self.let_go(&held, None),
                 Link::Up(held) if held.is_dead() => {
                     self.doubt();
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
-                Link::Up(held) if held.should_be_served_here() => self.let_go(&held, None),
                 Link::Up(held) => return Ok(held),
                 Link::Down(Some(failure)) if Instant::now() < failure.until => {
                     let kind = failure.error.kind();
@@ -229,8 +230,9 @@ impl Shared {
     /// Lets go of a connection that is of no use any more.
     fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
         // A server that takes every connection and serves none is not to be asked for a new one by
-        // every question.
-        let failure = (lost.age() < RECONNECT_PAUSE).then(|| Failure {
+        // every question. That one was lost with its runtime says nothing of the server.
+        let is_servers = lost.is_served() && lost.age() < RECONNECT_PAUSE;
+        let failure = is_servers.then(|| Failure {
             until: Instant::now() + pause(),
             error: Arc::new(why),
         });
