@@ -1,6 +1,7 @@
 //! A process of which one runtime is driven only while a thread blocks on it, and what that one has begun
 //! when it stands still, or goes.
 
+use std::future::pending;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -158,26 +159,40 @@ fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
 /// What is begun on it is ended at once.
 #[test]
 fn a_runtime_that_is_shut_down_while_somebody_asks_ends() {
-    for runtime in [with_threads(), runtime()] {
-        let server = Server::start();
-        let limiter = limiter(&server.url(), SECOND);
-        runtime.block_on(is_decided(&limiter, "alice"));
-        // Long enough to be made anew at once.
-        thread::sleep(SECOND);
-        let here = runtime.handle().clone();
-        let (failed, has_failed) = mpsc::channel();
-        runtime.spawn_blocking(move || {
-            let ask = || here.block_on(limiter.check("api", "alice")).unwrap();
-            while ask().store_failure().is_none() {}
-            ask();
-            failed.send(()).unwrap();
-        });
-        let (ended, has_ended) = mpsc::channel();
-        thread::spawn(move || {
-            drop(runtime);
-            ended.send(()).unwrap();
-        });
-        has_failed.recv_timeout(LATE).unwrap();
-        has_ended.recv_timeout(LATE).unwrap();
+    let (server, cluster) = (Server::start(), Cluster::start());
+    for url in [server.url(), cluster.url()] {
+        for has_asked in [false, true] {
+            for runtime in [with_threads(), runtime()] {
+                let limiter = limiter(&url, SECOND);
+                if has_asked {
+                    runtime.block_on(is_decided(&limiter, "alice"));
+                }
+                ends_while_asked(runtime, limiter);
+            }
+        }
     }
+}
+
+fn ends_while_asked(runtime: Runtime, limiter: Limiter) {
+    let here = runtime.handle().clone();
+    runtime.spawn(pending::<()>());
+    let (asks, does_ask) = mpsc::channel();
+    runtime.spawn_blocking(move || {
+        asks.send(()).unwrap();
+        while here.metrics().num_alive_tasks() > 0 {
+            thread::yield_now();
+        }
+        let ask = || here.block_on(limiter.check("api", "alice")).unwrap();
+        while ask().store_failure().is_none() {}
+        ask();
+        asks.send(()).unwrap();
+    });
+    does_ask.recv_timeout(LATE).unwrap();
+    let (ended, has_ended) = mpsc::channel();
+    thread::spawn(move || {
+        drop(runtime);
+        ended.send(()).unwrap();
+    });
+    does_ask.recv_timeout(LATE).expect("it has an answer");
+    has_ended.recv_timeout(LATE).unwrap();
 }

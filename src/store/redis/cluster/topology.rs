@@ -16,6 +16,8 @@ use crate::store::claim::Claim;
 use crate::store::redis::connection::{Connector, Lane};
 
 mod attempt;
+#[cfg(test)]
+mod tests;
 
 use attempt::{Attempt, TURN};
 
@@ -68,7 +70,9 @@ impl Topology {
     }
 
     async fn first_slots(self: &Arc<Self>) -> Result<Arc<SlotMap>, StoreError> {
+        let asked = Instant::now();
         let mut view = self.view.subscribe();
+        let mut has_begun = false;
         loop {
             let current = view.borrow_and_update().clone();
             if !current.slots.is_empty() {
@@ -76,38 +80,43 @@ impl Topology {
             }
             if !current.is_refreshing()
                 && let Some((at, Some(error))) = current.last
-                && at.elapsed() < REFRESH_PAUSE
+                && (at > asked || at.elapsed() < REFRESH_PAUSE)
             {
                 return Err(StoreError::with_source(error.kind(), error));
             }
-            self.refresh();
+            // The runtime is being shut down: it would be begun, and ended, without end.
+            if has_begun && current.attempt.is_none() {
+                return Err(StoreError::new(StoreErrorKind::Unreachable));
+            }
+            has_begun = self.refresh();
             changed(&mut view).await;
         }
     }
 
-    /// Waits for a slot map that was asked for after now.
+    /// Waits for a slot map that was asked for after now, unless this runtime is being shut down.
     pub(super) async fn refreshed(self: &Arc<Self>) {
         let asked = Instant::now();
         let mut view = self.view.subscribe();
+        let mut has_begun = false;
         loop {
             let current = view.borrow_and_update().clone();
             match current.last {
                 Some((at, _)) if at > asked && !current.is_refreshing() => return,
+                _ if has_begun && current.attempt.is_none() => return,
                 Some((at, _)) if !current.is_refreshing() && at.elapsed() < REFRESH_PAUSE => {
                     tokio::time::sleep_until(at + REFRESH_PAUSE).await;
-                    self.refresh();
+                    has_begun = self.refresh();
                 }
-                _ if !current.is_refreshing() => self.refresh(),
-                _ => {}
+                _ => has_begun = self.refresh(),
             }
             changed(&mut view).await;
         }
     }
 
-    /// Asks for the slot map without waiting for it, unless that was just done.
-    pub(super) fn refresh(self: &Arc<Self>) {
+    /// Asks for the slot map without waiting for it, unless that was just done; whether it has begun to.
+    pub(super) fn refresh(self: &Arc<Self>) -> bool {
         let Ok(runtime) = Handle::try_current() else {
-            return;
+            return false;
         };
         let claim = Claim::until(Instant::now() + TURN);
         let mine = self.view.send_if_modified(|view| {
@@ -125,6 +134,7 @@ impl Topology {
             };
             runtime.spawn(attempt.run());
         }
+        mine
     }
 
     /// The lane to a node.
