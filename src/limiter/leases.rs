@@ -13,15 +13,10 @@ use super::quota::Quota;
 use super::renewals::Renewals;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
-use crate::store::{Check, Store as _};
-use crate::time::SECOND;
+use crate::store::{Check, Store as _, TRIES_IN_A_LIFE, Tries};
 
 /// A lease is renewed when a third of its life is over.
 const RENEWALS_IN_A_LIFE: u32 = 3;
-
-/// What the store did not do is asked of it again after a twelfth of the life: of a renewal that
-/// fails, seven more tries come in time.
-const TRIES_IN_A_LIFE: u32 = 12;
 
 /// A lease that is known to be taken, and what it holds permits of.
 #[derive(Clone)]
@@ -201,12 +196,9 @@ impl Limiter {
     /// Ends leases that the store did not end at once: asks again, soon and then less often, until
     /// it has or they have lapsed.
     pub(super) async fn end(self, leases: SmallVec<[Lease; 1]>) {
-        let longest = |time: fn(&Lease) -> Duration| leases.iter().map(time).max();
-        let lapsed = Instant::now() + longest(Lease::life).unwrap_or_default();
-        let longest_pause = longest(Lease::tried_every).unwrap_or_default();
-        let mut pause = longest_pause.min(SECOND);
-        while Instant::now() + pause < lapsed {
-            tokio::time::sleep(pause).await;
+        let life = leases.iter().map(Lease::life).max();
+        let mut tries = Tries::to_end_leases(life.unwrap_or_default());
+        while tries.next().await {
             let answer = {
                 let checks = leases.iter();
                 let checks = checks.map(|lease| lease.check(Action::Release));
@@ -215,7 +207,6 @@ impl Limiter {
             if failure(answer).await.is_none() {
                 return;
             }
-            pause = longest_pause.min(pause * 2);
         }
     }
 }

@@ -25,6 +25,7 @@ mod owned;
 mod quota;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod tries;
 
 pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
@@ -34,6 +35,7 @@ pub(crate) use quota::Leased;
 pub use quota::QuotaLease;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
+pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};
 
 /// Counts permits, in one process or for a whole fleet.
 ///

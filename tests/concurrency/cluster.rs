@@ -92,6 +92,32 @@ impl Pair {
         other.signal("CONT");
         asking.await.unwrap()
     }
+
+    /// A request that has taken a place, whose node cannot be reached any more when the other one answers.
+    async fn request_that_is_cut_off_its_place(
+        &self,
+        others_way: Way,
+    ) -> Response<ResponseBody<Body>> {
+        let way = &self.cluster.proxies[self.places];
+        let other = &self.cluster.masters[self.full];
+        self.cluster.proxies[self.full].set(others_way);
+        other.signal("STOP");
+        let before = self.taken();
+        let asking = tokio::spawn(request(self.limiter.clone()));
+        until("it is taken", async || self.taken() > before).await;
+        // By the same connection, so that the answer before it has come, too.
+        assert!(!self.all_are_free().await);
+        way.set(Way::Refuse);
+        until("its node is gone", async || {
+            let decision = self.limiter.peek(POLICY, self.subject).await.unwrap();
+            decision.store_failure().is_some()
+        })
+        .await;
+        other.signal("CONT");
+        let response = asking.await.unwrap();
+        way.set(Way::Pass);
+        response
+    }
 }
 
 fn limiter(store: RedisStore, [places, full]: [(&'static str, FailureMode); 2]) -> Limiter {
@@ -156,4 +182,21 @@ async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_is_gone(
         }
     }
     panic!("none was taken");
+}
+
+#[tokio::test]
+async fn a_place_is_given_back_also_where_its_node_is_gone_when_another_one_denies_the_request() {
+    let pair = Pair::new(FailureMode::Allow).await;
+    let response = pair.request_that_is_cut_off_its_place(Way::Pass).await;
+    assert_eq!(response.status(), 429);
+    until("it is given back", async || pair.all_are_free().await).await;
+}
+
+#[tokio::test]
+async fn a_place_is_given_back_also_where_its_node_is_gone_when_another_one_fails() {
+    let pair = Pair::new(FailureMode::Deny).await;
+    let loading = Way::Garble(b"-LOADING it has only begun\r\n");
+    let response = pair.request_that_is_cut_off_its_place(loading).await;
+    assert_eq!(response.status(), 503);
+    until("it is given back", async || pair.all_are_free().await).await;
 }

@@ -9,18 +9,18 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::connection::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
+use super::connection::RESPONSE_TIMEOUT;
 use super::server::Server;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 
+mod giving_back;
 mod part;
 mod together;
 
+use self::giving_back::GivingBack;
 pub(super) use self::part::{Part, parts};
 use self::together::Together;
 
@@ -90,7 +90,7 @@ fn end_of_wait(server: &Server, begun: Instant) -> Instant {
 fn ask_denied(server: &Server, taken: Answers, not_asked: impl Iterator<Item = Part>) -> Together {
     let mut others = Together::new(server);
     for (part, answer) in taken.each {
-        let given_back = give_back(server, &part, &answer);
+        let given_back = GivingBack::new(server, &part, &answer).begin();
         others.ask(part.after(&answer), |part, server| async move {
             if let Some(given_back) = given_back {
                 let _ = given_back.await;
@@ -122,16 +122,6 @@ async fn do_each(server: &Server, parts: Vec<Part>) -> Answer {
     let end = Instant::now() + RESPONSE_TIMEOUT;
     ask_at_once(server, parts).heard_until(end, heard).await;
     answers.in_order()
-}
-
-/// Gives back what a part has taken, also when who asked does not wait for it. Of what has not been sent by
-/// the time that an attempt to connect may take, and without a runtime, it lapses.
-fn give_back(server: &Server, part: &Part, answer: &Decisions) -> Option<JoinHandle<()>> {
-    let runtime = Handle::try_current().ok()?;
-    let (server, part, answer) = (server.clone(), part.clone(), answer.clone());
-    Some(runtime.spawn(async move {
-        let _ = timeout(CONNECT_TIMEOUT, part.give_back(&server, &answer)).await;
-    }))
 }
 
 /// What has been answered so far.
@@ -202,7 +192,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         for (part, answer) in self.keep().each {
-            give_back(&self.server, &part, &answer);
+            GivingBack::new(&self.server, &part, &answer).begin();
         }
     }
 }

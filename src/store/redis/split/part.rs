@@ -145,22 +145,16 @@ impl Part {
         each.collect()
     }
 
-    /// Gives back what was taken. What cannot be given back lapses.
-    pub(super) async fn give_back(&self, server: &Server, answer: &Decisions) {
+    /// The checks that give back what was taken.
+    pub(super) fn given_back(&self, answer: &Decisions) -> SmallVec<[OwnedCheck; 2]> {
         let each = self.checks.iter().zip(&**answer);
         let each = each.zip(self.carried_out(answer));
         let taken = each.filter_map(|(each, is_carried_out)| is_carried_out.then_some(each));
-        let checks = taken.filter_map(|(check, decision)| {
+        let back = taken.filter_map(|(check, decision)| {
             let action = undo(check, decision)?;
-            Some(Check {
-                action,
-                ..check.check()
-            })
+            Some(check.with_action(action))
         });
-        let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
-        if !checks.is_empty() {
-            let _ = server.ask_any(&checks).await;
-        }
+        back.collect()
     }
 
     /// Which checks took what they asked for. What fits has not always done so: a limit in shadow takes
