@@ -7,15 +7,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(feature = "redis")]
-use tokio::runtime::{Handle, RuntimeFlavor};
-
-/// Whether a runtime has threads of its own. Any other one goes on only while somebody blocks on it.
-#[cfg(feature = "redis")]
-pub(super) fn goes_on_by_itself(runtime: &Handle) -> bool {
-    runtime.runtime_flavor() == RuntimeFlavor::MultiThread
-}
-
 /// Among what a lock protects; a [`Duty`](super::duty::Duty) needs none. By a clock whose instants are `I`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<I> {

@@ -14,6 +14,7 @@ mod connection;
 mod error;
 mod keys;
 mod reply;
+mod runtimes;
 mod script;
 mod self_test;
 mod server;

@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
-use crate::store::claim::goes_on_by_itself;
 use crate::store::redis::error::{is_demoted, is_no_script};
+use crate::store::redis::runtimes::{as_long_as_this_runtime, goes_on_by_itself_here};
 use crate::store::redis::script::Scripted;
 
 /// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
@@ -174,18 +173,6 @@ impl Held {
     fn age_ms(&self) -> u64 {
         u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-fn goes_on_by_itself_here() -> bool {
-    Handle::try_current().is_ok_and(|runtime| goes_on_by_itself(&runtime))
-}
-
-/// Closed when this runtime is gone, which drops its tasks then: also that of the client, of which nobody
-/// can tell. Dropped, it ends its task.
-fn as_long_as_this_runtime() -> oneshot::Sender<Infallible> {
-    let (here, at_the_task) = oneshot::channel();
-    tokio::spawn(at_the_task);
-    here
 }
 
 /// An error among them is that of a part; only that a server which was demoted is none to ask at all.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Departing, Told, Waiting};
 use crate::error::StoreError;
-use crate::store::claim::goes_on_by_itself;
+use crate::store::redis::runtimes::goes_on_by_itself;
 use crate::store::redis::server::Server;
 use crate::store::redis::trips::sharing::{Readings, Sharing};
 use crate::store::redis::trips::stop::Others;
