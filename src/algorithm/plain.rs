@@ -45,15 +45,16 @@ impl PlainTake {
     /// The same behind so many of its like, of which as many are let in as fit.
     #[cfg(feature = "redis")]
     pub(crate) fn read_behind(self, debt_us: u64, others: u32) -> Reading {
-        self.read_after(debt_us, self.fitting(debt_us).min(others.into()))
+        self.read_after(debt_us, self.fitting(debt_us, others.into()))
     }
 
-    /// How many of its like fit, one after the other, when the key owes so much before.
+    /// How many of these others of its like fit, one after the other, when the key owes so much before.
     #[cfg(feature = "redis")]
-    pub(crate) fn fitting(self, debt_us: u64) -> u64 {
+    pub(crate) fn fitting(self, debt_us: u64, others: u64) -> u64 {
         match self.room_us.checked_sub(debt_us) {
-            Some(room_us) => room_us / self.cost_us + 1,
-            None => 0,
+            // Before most there is none, and a division takes long.
+            Some(room_us) if others > 0 => others.min(room_us / self.cost_us + 1),
+            _ => 0,
         }
     }
 

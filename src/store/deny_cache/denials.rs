@@ -128,16 +128,14 @@ impl Denials {
     fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
         let all_in_shadow = checks.iter().all(|check| check.is_shadow);
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
-        let mut decisions: SmallVec<[Option<Decision>; 8]> = SmallVec::new();
+        let mut readings: SmallVec<[Option<Reading>; 8]> = SmallVec::new();
         for check in checks {
-            let recalled = match self.recall_one(check, now) {
+            readings.push(match self.recall_one(check, now) {
                 None if !is_deciding(check) => None,
                 recalled => recalled?,
-            };
-            decisions.push(recalled.map(|reading| remember(check, &reading)));
+            });
         }
-        let is_denied =
-            |position: usize| matches!(decisions[position], Some(known) if !known.is_allowed());
+        let is_denied = |position: usize| matches!(readings[position], Some(known) if !known.fits);
         let is_penalty = |check: &Check<'_>| check.algorithm.is_penalty();
         let mut deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
         let changes_nothing = |position: usize| {
@@ -146,13 +144,15 @@ impl Denials {
             let has_to_be_denied = is_penalty(&checks[position]) || (all_in_shadow && !is_guarded);
             !has_to_be_denied || limit.any(is_denied)
         };
-        let is_known = deciding.clone().all(changes_nothing) && deciding.any(is_denied);
+        let is_known = deciding.clone().any(is_denied) && deciding.all(changes_nothing);
         is_known.then(|| {
             self.table.hit();
-            let decisions = decisions.iter().zip(checks);
-            decisions
-                .map(|(decision, check)| decision.unwrap_or_else(|| not_asked(&check.algorithm)))
-                .collect()
+            let each = readings.iter().zip(checks);
+            let decide = |(reading, check): (&Option<Reading>, &Check<'_>)| match reading {
+                Some(reading) => remember(check, reading),
+                None => not_asked(&check.algorithm),
+            };
+            each.map(decide).collect()
         })
     }
 

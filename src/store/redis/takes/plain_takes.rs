@@ -127,16 +127,15 @@ impl PlainTakes {
     /// What they are answered, when this was read. Tells the memory of denials.
     pub(super) fn decided(self, owed: Owed) -> Decisions {
         let each = || self.takes.iter().zip(&owed.debts);
-        let holding_up = each().filter(|(take, _)| !take.is_by_itself);
-        let fitting = holding_up
-            .map(|(take, debt)| take.plain.fitting(*debt))
-            .min();
-        let (fitting, behind) = (fitting.unwrap_or(u64::MAX), owed.behind.into());
-        let (let_in, is_let_in) = (fitting.min(behind), fitting > behind);
+        let holding_up = || each().filter(|(take, _)| !take.is_by_itself);
+        let behind = owed.behind.into();
+        let let_in = holding_up().map(|(take, debt)| take.plain.fitting(*debt, behind));
+        let let_in = let_in.min().unwrap_or(behind);
+        let is_let_in = holding_up().all(|(take, debt)| take.plain.read_after(*debt, let_in).fits);
         let decisions = each().map(|(take, debt)| {
             let Take { check, plain, .. } = take;
             // Of those by themselves as many as fit, of those that were let in.
-            let before = let_in.min(plain.fitting(*debt));
+            let before = plain.fitting(*debt, let_in);
             let reading = plain.read_after(*debt, before);
             let is_taken = is_let_in && reading.fits;
             check.algorithm.decide(&reading, &check.action, is_taken)
