@@ -5,8 +5,9 @@
 --                                      equal costs; at = 2 + (i - 1) * (stride + 1); its arguments
 --                                      follow, see there, and what states has of them
 -- ARGV[at + stride]     takes          integer > 0; how many takes are in the run
--- Returns       four integers a take, as decide has them, up to the first of its run that is denied: those
---               behind it are denied alike; then now_us
+-- Returns       for each run rows of four integers, then now_us: of a take as decide has them, up to the first
+--               that is denied, behind which all of the run are denied alike; or 2, takes, 0, 0, where so
+--               many go on behind the take before, each with as much more taken as those before it take
 -- Writes        KEYS[1] when any fits, as states has it
 -- Mirrors       src/algorithm/mod.rs
 -- Before it stands states.
@@ -17,17 +18,77 @@ if now == 0 then
 end
 
 local reply, unwritten = {}, nil
+local function add(...)
+  for _, integer in ipairs({ ... }) do
+    reply[#reply + 1] = integer
+  end
+end
+local function carry_out(at, verdict)
+  if verdict.kept ~= nil then
+    -- A sliding log is written at once, and read again for the next take.
+    unwritten = keep(1, at, verdict.kept, verdict.expires)
+  end
+end
+
+-- The cost of these is a time, with a part of a microsecond.
+local is_debt = { gcra = true, token_bucket = true, leaky_bucket = true }
+
 for at = 2, #ARGV, stride + 1 do
-  for _ = 1, tonumber(ARGV[at + stride]) do
-    local fits, wait_us, level, more, kept, expires = judge(1, ARGV[at], at, now)
-    local row = #reply
-    reply[row + 1], reply[row + 2] = fits and 1 or 0, wait_us
-    reply[row + 3], reply[row + 4] = level, more
-    if not fits then
+  local cost, left, judged = tonumber(ARGV[at + 2]), tonumber(ARGV[at + stride]), 0
+  local most_cost, part, scale = tonumber(ARGV[at + 3]), 0, 1
+  if is_debt[ARGV[at]] then
+    most_cost, part, scale = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 6])
+  end
+
+  local function ask(takes)
+    local carried = math.floor(takes * part / scale)
+    ARGV[at + 2] = string.format("%.0f", takes * cost + carried)
+    if is_debt[ARGV[at]] then
+      ARGV[at + 3] = string.format("%.0f", takes * part - carried * scale)
+    end
+    local verdict = {}
+    verdict.fits, verdict.wait_us, verdict.level, verdict.more, verdict.kept, verdict.expires =
+      judge(1, ARGV[at], at, now)
+    return verdict
+  end
+  local function fit_at_once(takes)
+    if takes * cost > most_cost then
+      return false
+    end
+    local verdict = ask(takes)
+    return verdict.fits and verdict.wait_us == 0
+  end
+  -- The most takes that fit at once, which mostly are all.
+  local function most()
+    local fit, too_many, takes = 0, left + 1, left
+    while too_many - fit > 1 do
+      if fit_at_once(takes) then
+        fit = takes
+      else
+        too_many = takes
+      end
+      takes = math.floor((fit + too_many) / 2)
+    end
+    return fit
+  end
+
+  while left > 0 do
+    local verdict = ask(1)
+    add(verdict.fits and 1 or 0, verdict.wait_us, verdict.level, verdict.more)
+    if not verdict.fits then
       break
-    elseif kept ~= nil then
-      -- A sliding log is written at once, and read again for the next take.
-      unwritten = keep(1, at, kept, expires)
+    end
+    carry_out(at, verdict)
+    left, judged = left - 1, judged + 1
+    -- The first may open a window. Behind the second each finds only more taken, unless it waits: whatever
+    -- their number, they are one step.
+    if judged == 2 and left > 1 and ARGV[at + 1] == "take" and verdict.wait_us == 0 then
+      local takes = most()
+      if takes > 0 then
+        carry_out(at, ask(takes))
+        add(2, takes, 0, 0)
+        left = left - takes
+      end
     end
   end
 end

@@ -241,6 +241,15 @@ impl Twin for Debt {
         }
     }
 
+    #[cfg(feature = "redis")]
+    fn behind(&self, reading: &Reading, permits: u32) -> Reading {
+        let debt = self.debt_read(reading, permits);
+        Reading {
+            level: [debt.us, debt.part.into()],
+            ..*reading
+        }
+    }
+
     #[inline]
     fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
         match self.plain_take(action) {

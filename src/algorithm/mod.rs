@@ -151,6 +151,15 @@ trait Twin: Sized {
     /// What is left once `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> Left;
     fn arguments(&self, action: &Action) -> Arguments;
+    /// The same reading behind so many permits that were taken at its instant.
+    #[cfg(feature = "redis")]
+    fn behind(&self, reading: &Reading, permits: u32) -> Reading {
+        let [used, back_in] = reading.level;
+        Reading {
+            level: [used.saturating_add(permits.into()), back_in],
+            ..*reading
+        }
+    }
     /// The level that was read, by the decision that was made of it and has taken nothing.
     fn level(&self, decision: &Decision) -> [u64; 2] {
         let (limit, _) = self.quota();
@@ -307,6 +316,13 @@ impl Algorithm {
     /// which it is only when every check of the request fits.
     pub(crate) fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
         twin!(self, twin => twin.decide(reading, action, committed))
+    }
+
+    /// What is read behind so many permits that were taken at the same instant, of a take that fits at once
+    /// then as it did before, and is not the first.
+    #[cfg(feature = "redis")]
+    pub(crate) fn behind(&self, reading: &Reading, permits: u32) -> Reading {
+        twin!(self, twin => twin.behind(reading, permits))
     }
 
     /// Whether waiting does not help, whatever the state.

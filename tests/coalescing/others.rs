@@ -108,7 +108,14 @@ async fn their_answers_are_those_of_some_order_and_few_scripts() {
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
     for case in 0..60 {
-        let takes = || prop::collection::vec(takes(), 1..60);
+        let runs = || prop::collection::vec((takes(), 1..20_usize), 1..12);
+        let takes = || {
+            runs().prop_map(|runs| {
+                let runs = runs.into_iter();
+                runs.flat_map(|(take, times)| [take].repeat(times))
+                    .collect::<Vec<_>>()
+            })
+        };
         let (limit, first, second) = (limits(), takes(), takes())
             .new_tree(&mut runner)
             .unwrap()
@@ -146,6 +153,22 @@ async fn their_answers_are_those_of_some_order_and_few_scripts() {
         scripts <= 60 * 7 + 30,
         "{scripts} scripts for {asked} takes"
     );
+}
+
+/// However many wait, those who ask the same are a few steps.
+#[tokio::test]
+async fn a_hot_key_is_written_a_few_times_for_each_trip() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::sliding_log(200, HOUR);
+    let writes = stage.server.calls("lpush");
+    let decisions = stage.take_all("hot", limit, &[1; 400]).await;
+    let left = decisions.iter().filter(|decision| decision.is_allowed());
+    let mut left: Vec<_> = left.map(Decision::remaining).collect();
+    left.sort_unstable();
+    assert!(left.into_iter().eq(0..200));
+    let writes = stage.server.calls("lpush") - writes;
+    assert!(writes <= 12, "{writes} writes");
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tower_throttle::{DAY, Limit, SECOND};
+
 use crate::load::{Keys, Load};
 use crate::peers::Allowance;
 use crate::peers::bare::{Bare, TEXTBOOK};
@@ -15,6 +17,8 @@ const AT_ONCE: usize = 256;
 
 const OURS: &str = "RedisStore";
 const LEASED: &str = "RedisStore with leases of quota";
+const WINDOW: &str = "RedisStore, a sliding window";
+const LOG: &str = "RedisStore, a sliding log";
 const BARE_OURS: &str = "its script by a bare client";
 const BARE_TEXTBOOK: &str = "the textbook script by a bare client";
 
@@ -45,6 +49,12 @@ pub fn run(effort: Effort) -> Table {
         None,
         each(Round::server_cpu_us, BARE_TEXTBOOK),
     );
+    for (limit, other) in [("a sliding window", WINDOW), ("a sliding log", LOG)] {
+        let ratios = standings.iter();
+        let ratios = ratios.map(|one| one.ratio(Round::per_second, other, BARE_TEXTBOOK));
+        let what = format!("decisions a second by {limit}, against the textbook script");
+        table.row(what, None, ratios.collect::<Vec<_>>());
+    }
     let leased = standings.iter();
     let leased = leased.map(|one| one.ratio(Round::per_second, LEASED, BARE_OURS));
     table.row(
@@ -58,10 +68,12 @@ pub fn run(effort: Effort) -> Table {
 fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> Standings {
     let runtime = flavor.runtime();
     let allowance = Allowance::BOUNDLESS;
-    let (ours, leased, as_ours, textbook) = runtime.block_on(async {
+    let (ours, leased, window, log, as_ours, textbook) = runtime.block_on(async {
         (
             Arc::new(Ours::over(redis, allowance).await),
             Arc::new(Ours::leased(redis, allowance).await),
+            Arc::new(Ours::limited(redis, Limit::sliding_window(u32::MAX, DAY)).await),
+            Arc::new(Ours::limited(redis, Limit::sliding_log(u32::MAX, SECOND)).await),
             Arc::new(Bare::as_ours(redis, allowance).await),
             Arc::new(Bare::script(redis, TEXTBOOK, allowance).await),
         )
@@ -75,6 +87,8 @@ fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> Standings {
     let contestants = [
         redis.contestant(OURS, &runtime, &ours, load),
         redis.contestant(LEASED, &runtime, &leased, load),
+        redis.contestant(WINDOW, &runtime, &window, load),
+        redis.contestant(LOG, &runtime, &log, load),
         redis.contestant(BARE_OURS, &runtime, &as_ours, load),
         redis.contestant(BARE_TEXTBOOK, &runtime, &textbook, load),
     ];

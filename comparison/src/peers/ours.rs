@@ -29,6 +29,11 @@ impl Ours {
         Self::of(redis.store_with_prefix("leased").await, policy)
     }
 
+    /// With another limit, which no single integer tells all of.
+    pub async fn limited(redis: &RedisServer, limit: Limit) -> Self {
+        Self::of(redis.store().await, Policy::new(POLICY, limit))
+    }
+
     pub fn with(store: impl Store, allowance: Allowance) -> Self {
         Self::of(store, policy(POLICY, allowance))
     }

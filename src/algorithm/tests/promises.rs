@@ -236,3 +236,37 @@ fn do_everything(subject: &mut Subject, number: u32) {
         assert!(decision.is_allowed(), "{action:?}");
     }
 }
+
+#[cfg(feature = "redis")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// As many of one cost as fit at one instant are one step for a server: what each of them would have
+    /// been told is known from what the second was.
+    #[test]
+    fn behind_the_second_of_equal_takes_each_finds_only_more_taken(
+        numbers in numbers(ALL), history in histories(), cost in 1_u32..12, others in 1_u32..40,
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        prop_assume!(subject.algorithm.lease().is_none());
+        for (pause, cost) in history {
+            subject.now += pause;
+            subject.act(Action::take(cost));
+        }
+        let (now, action) = (Micros::new(subject.now), Action::take(cost));
+        let fits_at_once = |reading: &Reading| reading.fits && reading.wait.is_zero();
+        let read = |subject: &Subject| subject.algorithm.read(&subject.state, now, &action);
+        subject.act(action);
+        let second = read(&subject);
+        prop_assume!(fits_at_once(&second));
+        subject.act(action);
+        for taken in 1..=others {
+            let found = read(&subject);
+            if !fits_at_once(&found) {
+                break;
+            }
+            prop_assert_eq!(found, subject.algorithm.behind(&second, cost * taken));
+            subject.act(action);
+        }
+    }
+}

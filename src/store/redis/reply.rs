@@ -139,19 +139,28 @@ pub(super) fn by_key(
     left.is_empty().then_some(by_key).ok_or_else(another_length)
 }
 
-/// The readings that a reply consists of, however many.
+/// What is said of takes that are judged one after the other.
+pub(super) enum Judged {
+    /// What was read of the next one.
+    One(Reading),
+    /// So many go on behind the one before, each with as much more taken as those before it take.
+    Alike(u64),
+}
+
+/// What a reply says of takes that are judged one after the other, however many.
 ///
 /// # Errors
 ///
 /// A reply of any other shape.
-pub(super) fn rows(reply: &Value) -> Result<Vec<Reading>, StoreError> {
+pub(super) fn judged(reply: &Value) -> Result<Vec<Judged>, StoreError> {
     let (rows, at) = integers(reply)?;
     if !rows.len().is_multiple_of(INTEGERS_A_CHECK) {
         return Err(bad("an array of another length"));
     }
     rows.chunks_exact(INTEGERS_A_CHECK)
         .map(|row| match row[0] {
-            fits @ (0 | 1) => Ok(reading(fits == 1, row, at)),
+            fits @ (0 | 1) => Ok(Judged::One(reading(fits == 1, row, at))),
+            2 => Ok(Judged::Alike(row[1])),
             _ => Err(bad("neither yes nor no")),
         })
         .collect()

@@ -1,14 +1,17 @@
-//! Takes of one key that share a trip, judged one after the other by the script for everything.
+//! Takes of one key that share a trip, judged one after the other by the script for everything; those that are
+//! alike by a few steps, however many they are.
+
+use std::vec;
 
 use redis::{Cmd, Value};
 
 use super::take::Take;
-use crate::algorithm::Reading;
+use crate::algorithm::{Algorithm, Reading};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::Check;
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::reply::rows;
+use crate::store::redis::reply::{Judged, bad, judged};
 use crate::store::redis::script::{Composed, Row, Script, Scripted, queue_script};
 use crate::store::redis::trips::{AskedTogether, Readings};
 use crate::time::Micros;
@@ -17,6 +20,8 @@ use crate::time::Micros;
 struct Run {
     row: Row,
     takes: usize,
+    algorithm: Algorithm,
+    cost: u32,
 }
 
 /// The takes of one trip, in the order in which they came.
@@ -43,6 +48,8 @@ impl Queue {
                 None => runs.push(Run {
                     row: Row::of(&check, script, false),
                     takes: 1,
+                    algorithm: check.algorithm,
+                    cost: check.action.takes(),
                 }),
             }
             last = asked;
@@ -73,26 +80,46 @@ impl AskedTogether for Queue {
     }
 
     fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
-        let mut rows = rows(reply)?.into_iter();
+        let mut judged = judged(reply)?.into_iter();
         let mut readings = Vec::new();
         for run in &self.runs {
-            let mut denied = None;
-            for _ in 0..run.takes {
-                // Behind one that is denied all of the run are, alike.
-                let reading = match denied {
-                    Some(denied) => denied,
-                    None => rows
-                        .next()
-                        .ok_or_else(|| crate::store::redis::reply::bad("too few rows"))?,
-                };
-                denied = (!reading.fits).then_some(reading);
-                readings.push(Ok(Some(reading)));
-            }
+            readings.extend(
+                run.read(&mut judged)?
+                    .into_iter()
+                    .map(|reading| Ok(Some(reading))),
+            );
         }
-        match rows.next() {
+        match judged.next() {
             None => Ok(readings),
-            Some(_) => Err(crate::store::redis::reply::bad("too many rows")),
+            Some(_) => Err(bad("too many rows")),
         }
+    }
+}
+
+impl Run {
+    fn read(&self, judged: &mut vec::IntoIter<Judged>) -> Result<Vec<Reading>, StoreError> {
+        let mut readings: Vec<Reading> = Vec::with_capacity(self.takes);
+        while readings.len() < self.takes {
+            let before = readings.last().copied();
+            let left = self.takes - readings.len();
+            match (before, judged.as_slice().first()) {
+                // Behind one that is denied all of the run are, alike.
+                (Some(denied), _) if !denied.fits => {
+                    readings.resize(self.takes, denied);
+                    break;
+                }
+                (_, Some(Judged::One(reading))) => readings.push(*reading),
+                (Some(before), Some(&Judged::Alike(takes)))
+                    if (1..=left as u64).contains(&takes) =>
+                {
+                    let taken = (1..=takes).map(|takes| self.cost.saturating_mul(takes as u32));
+                    readings.extend(taken.map(|taken| self.algorithm.behind(&before, taken)));
+                }
+                _ => return Err(bad("other rows than there are takes")),
+            }
+            judged.next();
+        }
+        Ok(readings)
     }
 }
 
