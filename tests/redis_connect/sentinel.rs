@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tower_throttle::{RedisStore, StoreErrorKind};
+use tower_throttle::{Limiter, RedisStore, StoreErrorKind};
 
 use crate::load::{Load, taken};
-use crate::support::sentinel::{Watched, until};
-use crate::{assert_counts, limiter, told};
+use crate::support::redis::{Server, free_port};
+use crate::support::sentinel::{NAME, Sentinel, Watched, until};
+use crate::{GENEROUS, assert_counts, limiter, take, told};
 
 #[tokio::test]
 async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() {
@@ -38,7 +39,7 @@ async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() 
 async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
     let watched = Watched::start_with(&[], "");
     let port = watched.sentinel_port();
-    let gone = crate::support::redis::free_port();
+    let gone = free_port();
     let url = |name: &str| format!("redis-sentinel://127.0.0.1:{gone},127.0.0.1:{port}/{name}");
     assert_counts(RedisStore::connect(&url("main")).await.unwrap()).await;
     let error = RedisStore::connect(&url("other")).await.unwrap_err();
@@ -55,6 +56,80 @@ async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
         "{}",
         told(&error)
     );
+}
+
+/// As one does that is cut off from the others, or was started anew from its first file.
+async fn assert_passed_over(stale: &Sentinel, watched: &Watched) {
+    let url = stale_first(stale, watched);
+    assert_counts(RedisStore::connect(&url).await.unwrap()).await;
+    assert_counts(RedisStore::builder(&url).connect_lazy().unwrap()).await;
+}
+
+fn stale_first(stale: &Sentinel, watched: &Watched) -> String {
+    let (stale, good) = (stale.port(), watched.sentinel_port());
+    format!("redis-sentinel://127.0.0.1:{stale},127.0.0.1:{good}/{NAME}")
+}
+
+#[tokio::test]
+async fn a_sentinel_that_names_a_server_that_is_gone_for_good_is_passed_over() {
+    let watched = Watched::start_with(&[], "");
+    let stale = Sentinel::watching(free_port(), "");
+    assert_passed_over(&stale, &watched).await;
+}
+
+#[tokio::test]
+async fn so_is_one_that_names_a_server_that_hangs() {
+    let watched = Watched::start_with(&[], "");
+    let hung = Server::start();
+    let stale = Sentinel::watching(hung.port(), "");
+    hung.signal("STOP");
+    assert_passed_over(&stale, &watched).await;
+    hung.signal("CONT");
+}
+
+#[tokio::test]
+async fn so_is_one_that_names_a_replica() {
+    let watched = Watched::start_with(&[], "");
+    let stale = Sentinel::watching(watched.replica.port(), "");
+    assert_passed_over(&stale, &watched).await;
+    let alone = format!("redis-sentinel://127.0.0.1:{}/{NAME}", stale.port());
+    let error = RedisStore::connect(&alone).await.unwrap_err();
+    assert!(told(&error).contains("CKQUORUM"), "{}", told(&error));
+}
+
+#[tokio::test]
+async fn the_sentinel_that_named_the_master_is_the_first_to_be_asked_again() {
+    let watched = Watched::start_with(&[], "");
+    let stale = Sentinel::watching(free_port(), "");
+    let store = RedisStore::connect(&stale_first(&stale, &watched)).await;
+    let limiter = limiter(store.unwrap(), GENEROUS);
+    take(&limiter).await;
+    let before = stale.connections();
+    for _ in 0..6 {
+        lose_connection(&limiter, &watched.master).await;
+    }
+    // By turns it would be half of them. One that takes half a second has another one begun beside it, which
+    // asks the other Sentinel.
+    let asked = stale.connections() - before - 1;
+    assert!(asked < 3, "{asked} times");
+}
+
+/// And waits for another one.
+async fn lose_connection(limiter: &Limiter, server: &Server) {
+    let mut list = redis::cmd("CLIENT");
+    list.arg("LIST");
+    let clients: String = server.query(list);
+    let ours = clients
+        .lines()
+        .find(|client| client.contains(" cmd=eval"))
+        .unwrap();
+    let id = ours.split(' ').find_map(|word| word.strip_prefix("id="));
+    let mut kill = redis::cmd("CLIENT");
+    kill.arg("KILL").arg("ID").arg(id);
+    server.query::<u8>(kill);
+    while take(limiter).await.store_failure().is_some() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Kills or stops the master under load; the successor has no more than was asked for.

@@ -1,5 +1,6 @@
 //! A Sentinel of a test's own over a master and a replica.
 
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,14 @@ pub const NAME: &str = "main";
 pub struct Watched {
     pub master: Server,
     pub replica: Server,
+    sentinel: Sentinel,
+}
+
+/// A Sentinel that knows of no other.
+pub struct Sentinel {
     port: u16,
     password: Option<String>,
-    _sentinel: Process,
+    _process: Process,
     _directory: TempDir,
 }
 
@@ -32,19 +38,14 @@ impl Watched {
                 .info("replication")
                 .contains("master_link_status:up")
         });
-        let (sentinel, port, directory) = sentinel(master.port(), lines);
         let watched = Self {
+            sentinel: Sentinel::watching(master.port(), lines),
             master,
             replica,
-            port,
-            password: lines
-                .split_once("requirepass ")
-                .map(|(_, word)| word.to_owned()),
-            _sentinel: sentinel,
-            _directory: directory,
         };
         until("the sentinel knows the replica", || {
             watched
+                .sentinel
                 .info("sentinel")
                 .is_ok_and(|info| info.contains("slaves=1"))
         });
@@ -52,14 +53,61 @@ impl Watched {
     }
 
     pub fn url(&self) -> String {
-        format!("redis-sentinel://127.0.0.1:{}/{NAME}", self.port)
+        format!("redis-sentinel://127.0.0.1:{}/{NAME}", self.sentinel.port)
     }
 
     pub fn sentinel_port(&self) -> u16 {
-        self.port
+        self.sentinel.port
     }
 
     /// How many connections the Sentinel has had by now, with the one that this takes.
+    pub fn connections(&self) -> usize {
+        self.sentinel.connections()
+    }
+}
+
+impl Sentinel {
+    /// Of what is taken for the master, with further lines of its configuration.
+    pub fn watching(master: u16, lines: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let file = directory.path().join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\nsentinel monitor {NAME} 127.0.0.1 {master} 1\n\
+             sentinel down-after-milliseconds {NAME} 300\nsentinel failover-timeout {NAME} 3000\n{lines}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let process = PROGRAMS.iter().find_map(|program| {
+            Command::new(program)
+                .arg(&file)
+                .arg("--sentinel")
+                .arg("--dir")
+                .arg(directory.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .ok()
+        });
+        let process = process.expect("the program that runs the servers runs sentinels too");
+        let sentinel = Self {
+            port,
+            password: lines
+                .split_once("requirepass ")
+                .map(|(_, word)| word.to_owned()),
+            _process: Process::of(process),
+            _directory: directory,
+        };
+        until("the sentinel is there", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        sentinel
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many connections it has had by now, with the one that this takes.
     pub fn connections(&self) -> usize {
         connections_in(&self.info("stats").unwrap())
     }
@@ -71,30 +119,6 @@ impl Watched {
         let mut connection = client.get_connection()?;
         redis::cmd("INFO").arg(part).query(&mut connection)
     }
-}
-
-fn sentinel(master: u16, lines: &str) -> (Process, u16, TempDir) {
-    let directory = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let file = directory.path().join("sentinel.conf");
-    let text = format!(
-        "port {port}\nbind 127.0.0.1\nsentinel monitor {NAME} 127.0.0.1 {master} 1\n\
-         sentinel down-after-milliseconds {NAME} 300\nsentinel failover-timeout {NAME} 3000\n{lines}\n"
-    );
-    std::fs::write(&file, text).unwrap();
-    let process = PROGRAMS.iter().find_map(|program| {
-        Command::new(program)
-            .arg(&file)
-            .arg("--sentinel")
-            .arg("--dir")
-            .arg(directory.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()
-    });
-    let process = process.expect("the program that runs the servers runs sentinels too");
-    (Process::of(process), port, directory)
 }
 
 /// Waits for something that takes a few seconds at most.

@@ -66,9 +66,10 @@ pub use reply::fuzzing::redis_reply;
 /// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes; `rediss-cluster://` over TLS |
 ///
 /// Characters of a user or password that mean something in a URL are written with percent signs,
-/// as `%40` for `@`. Sentinels are asked in their order, without a login unless the URL ends in
+/// as `%40` for `@`. Sentinels are asked one after the other, without a login unless the URL ends in
 /// `?sentinel_user=u&sentinel_password=p`, and anew for every connection: a master that was demoted
-/// is left at its first refusal, and the question it refused is asked once more.
+/// is left at its first refusal, and the question it refused is asked once more. A Sentinel that names a
+/// server that is gone or a replica, as one does that is cut off from the others, is passed over.
 ///
 /// TLS needs the feature `redis-tls`. It trusts the certificates that the system trusts, or those
 /// of [`ca_certificate`](RedisStoreBuilder). Its cryptography is that of the process,

@@ -1,13 +1,17 @@
 //! Which server is the master: Sentinel is asked anew for every connection, so that a master that
 //! was demoted is left for its successor.
 //!
-//! The master is not asked for its role: the first script that writes learns it, from an error that
-//! says that nothing ran.
+//! A Sentinel may be cut off from the others, or started from an old file, and not know it: it names for
+//! ever what was the master once. So the others are asked, too, before an attempt to connect fails.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, RedisResult};
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisResult, Value,
+};
 
 use super::address::Sentinels;
 use super::connect::{config, tcp_settings};
@@ -22,6 +26,8 @@ const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Finds the master.
 pub(in crate::store::redis) struct Masters {
     sentinels: Vec<ConnectionInfo>,
+    /// The Sentinel that the next attempt asks first.
+    first: AtomicUsize,
     name: String,
     login: RedisConnectionInfo,
     /// The certificates for the master, if it is spoken to over TLS.
@@ -40,6 +46,7 @@ impl Masters {
         let sentinels = sentinels.map(|sentinel| certificates.apply(sentinel));
         Ok(Self {
             sentinels: sentinels.collect::<Result<_, _>>()?,
+            first: AtomicUsize::new(0),
             name: named.master,
             login: named.login,
             tls: named.is_tls.then(|| certificates.clone()),
@@ -51,30 +58,49 @@ impl Masters {
         self.tls.is_some()
     }
 
+    /// To the first server that a Sentinel names and that is there and is no replica. None is connected to
+    /// twice, however many Sentinels name it.
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        let master = self.find().await?;
-        let client = Client::open(master).map_err(of_connecting)?;
-        client
-            .get_multiplexed_async_connection_with_config(&config())
-            .await
-            .map_err(of_connecting)
-    }
-
-    /// The master, as the first Sentinel says that gives an answer.
-    async fn find(&self) -> Result<ConnectionInfo, StoreError> {
-        let mut why = None;
-        for sentinel in &self.sentinels {
-            match tokio::time::timeout(SENTINEL_TIMEOUT, self.ask(sentinel)).await {
-                Ok(Ok(Some((host, port)))) => return self.master_at(host, port),
-                Ok(Ok(None)) => why = Some(self.unknown()),
-                Ok(Err(error)) => why = why.or(Some(of_sentinel(error))),
-                Err(elapsed) => why = why.or(Some(of_silence(elapsed))),
+        // Attempts beside this one ask another one first: the server that this one names may hang.
+        let first = self.first.fetch_add(1, Ordering::Relaxed);
+        let mut tried = Vec::new();
+        let (mut of_sentinels, mut of_servers) = (None, None);
+        for nth in 0..self.sentinels.len() {
+            let place = first.wrapping_add(nth) % self.sentinels.len();
+            let named = match self.ask(&self.sentinels[place]).await {
+                Ok(named) => named,
+                Err(error) => {
+                    of_sentinels = telling(of_sentinels, error);
+                    continue;
+                }
+            };
+            if tried.contains(&named) {
+                continue;
             }
+            match self.connect_to(&named).await {
+                Ok(connection) => {
+                    self.first.store(place, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(error) => of_servers = telling(of_servers, error),
+            }
+            tried.push(named);
         }
+        let why = of_servers.or(of_sentinels);
         Err(why.unwrap_or(StoreError::new(StoreErrorKind::Configuration)))
     }
 
-    async fn ask(&self, sentinel: &ConnectionInfo) -> RedisResult<Option<(String, u16)>> {
+    /// Where the master is, as this Sentinel says.
+    async fn ask(&self, sentinel: &ConnectionInfo) -> Result<(String, u16), StoreError> {
+        match tokio::time::timeout(SENTINEL_TIMEOUT, self.query(sentinel)).await {
+            Ok(Ok(Some(named))) => Ok(named),
+            Ok(Ok(None)) => Err(self.unknown()),
+            Ok(Err(error)) => Err(of_sentinel(error)),
+            Err(elapsed) => Err(of_silence(elapsed)),
+        }
+    }
+
+    async fn query(&self, sentinel: &ConnectionInfo) -> RedisResult<Option<(String, u16)>> {
         let sentinel = sentinel.clone().set_tcp_settings(tcp_settings());
         let mut connection = Client::open(sentinel)?
             .get_multiplexed_async_connection_with_config(&config())
@@ -84,7 +110,26 @@ impl Masters {
         question.query_async(&mut connection).await
     }
 
-    fn master_at(&self, host: String, port: u16) -> Result<ConnectionInfo, StoreError> {
+    async fn connect_to(
+        &self,
+        (host, port): &(String, u16),
+    ) -> Result<MultiplexedConnection, StoreError> {
+        let client = Client::open(self.server_at(host.clone(), *port)?).map_err(of_connecting)?;
+        let config = config();
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connecting.await.map_err(of_connecting)?;
+        match is_replica(&mut connection).await {
+            Ok(false) => Ok(connection),
+            Ok(true) => Err(StoreError::with_source(
+                StoreErrorKind::Unreachable,
+                "a sentinel names a replica: see whether the sentinels know of each other, \
+                 SENTINEL CKQUORUM",
+            )),
+            Err(error) => Err(of_connecting(error)),
+        }
+    }
+
+    fn server_at(&self, host: String, port: u16) -> Result<ConnectionInfo, StoreError> {
         let address = match self.tls {
             None => ConnectionAddr::Tcp(host, port),
             Some(_) => ConnectionAddr::TcpTls {
@@ -115,6 +160,29 @@ impl Masters {
     }
 }
 
+/// Of two reasons the one that tells more: that a server cannot be reached is told only where nothing else is.
+fn telling(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
+    let is_silence = |error: &StoreError| error.kind() == StoreErrorKind::Unreachable;
+    match before {
+        Some(before) if !is_silence(&before) || is_silence(&now) => Some(before),
+        _ => Some(now),
+    }
+}
+
+/// Whether it leads to a replica. Every user may say HELLO; to ask for the role by itself takes a right.
+async fn is_replica(connection: &mut MultiplexedConnection) -> RedisResult<bool> {
+    let about: RedisResult<HashMap<String, Value>> =
+        redis::cmd("HELLO").query_async(connection).await;
+    match about {
+        Ok(about) => Ok(about.get("role") == Some(&Value::BulkString(b"replica".into()))),
+        // Whatever is wrong, the first question learns it, too, and is told what to do about it.
+        Err(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// A connection of a user's pool, which hands out what it has: also connections to a master that
 /// was demoted since.
 #[cfg(feature = "deadpool-sentinel")]
@@ -127,11 +195,8 @@ pub(super) async fn from_pool(
     for _ in 0..=pool.status().max_size {
         let connection = pool.get().await.map_err(super::connect::of_pool)?;
         let mut connection = deadpool_redis::sentinel::Connection::take(connection);
-        let role: redis::Value = redis::cmd("ROLE")
-            .query_async(&mut connection)
-            .await
-            .map_err(of_lost_connection)?;
-        if is_master(&role) {
+        let is_replica = is_replica(&mut connection).await;
+        if !is_replica.map_err(of_lost_connection)? {
             return Ok(connection);
         }
     }
@@ -139,12 +204,4 @@ pub(super) async fn from_pool(
         StoreErrorKind::Unreachable,
         "the pool has only connections to replicas",
     ))
-}
-
-#[cfg(feature = "deadpool-sentinel")]
-fn is_master(role: &redis::Value) -> bool {
-    let redis::Value::Array(parts) = role else {
-        return false;
-    };
-    matches!(parts.first(), Some(redis::Value::BulkString(name)) if name == b"master")
 }
