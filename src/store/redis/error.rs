@@ -10,7 +10,7 @@ mod advice;
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 24] = [
+const CODES: [(&str, StoreErrorKind); 25] = [
     ("foreign value", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
@@ -29,6 +29,7 @@ const CODES: [(&str, StoreErrorKind); 24] = [
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
     ("unknown command", StoreErrorKind::Configuration),
+    ("syntax error", StoreErrorKind::Configuration),
     ("cluster support disabled", StoreErrorKind::Configuration),
     ("DB index is out of range", StoreErrorKind::Configuration),
     ("BUSY", StoreErrorKind::Busy),
@@ -214,6 +215,19 @@ mod tests {
             assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
             let advice = of_question(error).source().unwrap().to_string();
             assert!(advice.contains("lacks a right"), "{advice}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_too_old_is_known_by_the_option_that_it_lacks() {
+        for line in [
+            "ERR syntax error",
+            "ERR Error running script (call to f_0123): @user_script:1: ERR syntax error",
+        ] {
+            let error = answered(line);
+            assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
+            let advice = of_question(error).source().unwrap().to_string();
+            assert!(advice.contains("older than Redis 6.2"), "{advice}");
         }
     }
 

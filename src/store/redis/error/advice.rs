@@ -9,7 +9,7 @@ use super::{is_about_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// About what servers answer, first match first.
-const ADVICE: [(&str, &str); 14] = [
+const ADVICE: [(&str, &str); 15] = [
     (
         "NOAUTH",
         "the server wants a password: put user:password@ or :password@ into the URL",
@@ -35,8 +35,13 @@ const ADVICE: [(&str, &str); 14] = [
     ),
     (
         "unknown command",
-        "the server does not run scripts, or is older than Redis 6.2: use Redis 6.2 or newer, or \
-         Valkey; or it is a Sentinel: use redis-sentinel://",
+        "the server does not run scripts: use Redis 6.2 or newer, or Valkey; or it is a Sentinel: use \
+         redis-sentinel://",
+    ),
+    // Of SET, which knows PXAT since then. All commands that are called are older.
+    (
+        "syntax error",
+        "the server is older than Redis 6.2: use Redis 6.2 or newer, or Valkey",
     ),
     (
         "DB index is out of range",
