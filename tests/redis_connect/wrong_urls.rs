@@ -59,6 +59,41 @@ async fn a_sentinel_and_a_server_are_told_apart() {
     }
 }
 
+/// The login in front of the servers is the master's.
+#[tokio::test]
+async fn a_login_that_a_sentinel_wants_is_told_by_its_options() {
+    let watched = Watched::start_with(&[], "requirepass other");
+    let url = watched.url();
+    for options in ["", "?sentinel_password=hunter2"] {
+        let error = RedisStore::connect(&format!("{url}{options}")).await;
+        let error = error.unwrap_err();
+        let told = told(&error);
+        assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
+        assert!(
+            told.contains("sentinel_user=u&sentinel_password=p"),
+            "{told}"
+        );
+        assert!(!told.contains("user:password@"), "{told}");
+    }
+}
+
+/// Its URL has nothing that a login could stand in front of.
+#[tokio::test]
+async fn a_login_that_is_wanted_on_a_socket_is_told_by_its_options() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let path = socket.to_str().unwrap();
+    let _server = Server::start_with(&["--unixsocket", path, "--requirepass", "hunter2"]);
+    for login in ["", ":hunter2@"] {
+        let connected = RedisStore::connect(&format!("redis+unix://{login}{path}")).await;
+        let told = told(&connected.unwrap_err());
+        assert!(told.contains("?user=u&pass=p"), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    let followed = RedisStore::connect(&format!("redis+unix://{path}?pass=hunter2")).await;
+    assert!(followed.is_ok());
+}
+
 /// As a server does in protected mode, or one that speaks TLS, or a balancer without any.
 #[tokio::test]
 async fn what_closes_every_connection_is_told() {

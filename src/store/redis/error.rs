@@ -58,10 +58,10 @@ pub(super) fn of_connecting(error: RedisError) -> StoreError {
 
 /// An error of whoever was taken for a Sentinel.
 pub(super) fn of_sentinel(error: RedisError) -> StoreError {
-    if says(&error, "unknown command") {
-        return advice::given(kind(&error), advice::NO_SENTINEL, error);
+    match advice::for_sentinel(&error) {
+        Some(advice) => advice::given(kind(&error), advice, error),
+        None => of_connecting(error),
     }
-    of_connecting(error)
 }
 
 /// That time is up, and nothing was heard of a server.

@@ -3,8 +3,10 @@
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 const EXPECTED: &str = "redis://[user:password@]host[:port][/database], rediss:// for TLS, \
-                        redis+unix:///path/to.sock, redis-cluster://host:port,host:port or \
-                        redis-sentinel://host:port,host:port/master-name";
+                        redis+unix:///path/to.sock[?user=u&pass=p], \
+                        redis-cluster://[user:password@]host:port,host:port or \
+                        redis-sentinel://[user:password@]host:port,host:port/master-name\
+                        [?sentinel_user=u&sentinel_password=p]";
 
 /// The port that a Sentinel listens on unless told otherwise.
 const SENTINEL_PORT: &str = "26379";

@@ -12,7 +12,8 @@ use crate::error::{StoreError, StoreErrorKind};
 const ADVICE: [(&str, &str); 15] = [
     (
         "NOAUTH",
-        "the server wants a password: put user:password@ or :password@ into the URL",
+        "the server wants a password: put user:password@ or :password@ into the URL; that of a socket \
+         ends in ?user=u&pass=p or ?pass=p",
     ),
     (
         "WRONGPASS",
@@ -62,8 +63,24 @@ const GRANT_RIGHTS: &str =
     "the server's user lacks a right, see the documentation of RedisStore for those it needs";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
 
-pub(super) const NO_SENTINEL: &str = "the server is no Sentinel: name Sentinels, which listen on \
-     port 26379 unless told otherwise, or use redis:// for one server, redis-cluster:// for a cluster";
+/// About what is answered by who was taken for a Sentinel, before all else. Its login is not the master's.
+const OF_SENTINELS: [(&str, &str); 3] = [
+    (
+        "NOAUTH",
+        "the sentinel wants a password of its own: end the URL in ?sentinel_password=p or \
+         ?sentinel_user=u&sentinel_password=p",
+    ),
+    (
+        "WRONGPASS",
+        "the sentinel refuses the user or the password at the end of the URL, \
+         ?sentinel_user=u&sentinel_password=p",
+    ),
+    (
+        "unknown command",
+        "the server is no Sentinel: name Sentinels, which listen on port 26379 unless told otherwise, or \
+         use redis:// for one server, redis-cluster:// for a cluster",
+    ),
+];
 
 // A server that speaks TLS may do any of these to who does not, and the other way round. Each has other
 // causes, too, which the client cannot tell apart.
@@ -107,13 +124,22 @@ pub(super) fn given(
 
 /// About what a server has answered, or shown.
 pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
+    first_match(&ADVICE, error)
+}
+
+/// About what a Sentinel has answered, as far as it is not the same for servers.
+pub(super) fn for_sentinel(error: &RedisError) -> Option<&'static str> {
+    first_match(&OF_SENTINELS, error)
+}
+
+fn first_match(advice: &[(&str, &'static str)], error: &RedisError) -> Option<&'static str> {
     // The client keeps the words of a refused login to itself.
     let refused = error.kind() == ErrorKind::AuthenticationFailed;
     let untrusted = is_about_certificates(error);
     let matches = |text: &str| {
         says(error, text) || refused && text == "WRONGPASS" || untrusted && text == "certificate"
     };
-    let mut advice = ADVICE.iter();
+    let mut advice = advice.iter();
     advice.find_map(|(text, advice)| matches(text).then_some(*advice))
 }
 
