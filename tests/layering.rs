@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The modules of each floor, the lowest first.
 const FLOORS: [&[&str]; 7] = [
     &[
-        "time", "limit", "key", "mode", "decision", "error", "ranges", "trace",
+        "time", "limit", "key", "mode", "decision", "error", "ranges", "random", "trace",
     ],
     &["algorithm"],
     &["store", "observe"],
