@@ -89,7 +89,7 @@ pub enum Outcome {
     /// was known already; whether this one would have denied it too is not known. Nothing was taken.
     NotAsked,
     /// It would have been denied if the policy were [enforced](crate::Mode::Enforce), or would have had
-    /// to wait for permits that are [acquired](crate::Limiter::acquire).
+    /// to wait.
     ShadowDenied,
     /// Nobody was asked, and nothing is counted: limiting or the policy is off, or the subject is
     /// on the list of those who are let through.

@@ -16,6 +16,10 @@ pub enum Mode {
     Enforce,
     /// Requests are counted as if they were limited, and none is ever denied or held up: to see
     /// what a limit would do before it does. Observers are told, clients are not.
+    ///
+    /// What would have to wait, in a queue or by [`Policy::max_wait`](crate::Policy::max_wait), is
+    /// told as what would be [denied](crate::Outcome::ShadowDenied), and not counted: nobody waits for
+    /// it when the policy is enforced, and it brings no ban.
     Shadow,
     /// Nothing is counted and nothing is denied.
     Off,

@@ -122,8 +122,7 @@ pub enum DecisionResult {
     DeniedFromMemory,
     /// Not asked, since another policy is known to deny the request.
     NotAsked,
-    /// Would have been denied, or would have had to wait for what it acquires, if the policy were
-    /// enforced.
+    /// Would have been denied, or held up, if the policy were enforced.
     ShadowDenied,
     /// Let through uncounted, since the store gave no answer.
     FailedOpen,

@@ -9,5 +9,7 @@ mod acquire;
 mod held_up;
 #[path = "waiting/places.rs"]
 mod places;
+#[path = "waiting/shadow.rs"]
+mod shadow;
 #[path = "waiting/stores.rs"]
 mod stores;

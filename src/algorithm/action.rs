@@ -194,11 +194,10 @@ impl Take {
 }
 
 impl Patience {
-    /// The same of one who goes on at once: what would have to wait does not fit.
-    pub(crate) fn without_waiting(self) -> Self {
+    /// The same of one who goes on at once: what would have to wait does not fit, not even into a queue.
+    pub(super) fn without_waiting(self) -> Self {
         match self {
-            Self::None => Self::None,
-            Self::UntilItFits(_) => Self::UntilItFits(Micros::ZERO),
+            Self::None | Self::UntilItFits(_) => Self::UntilItFits(Micros::ZERO),
             Self::UntilPaid(_) => Self::UntilPaid(Micros::ZERO),
         }
     }

@@ -395,6 +395,26 @@ impl Algorithm {
         matches!(&self.0, Which::LeakyBucket(bucket) if bucket.queues())
     }
 
+    /// Whether who asks this would rather be held up than denied.
+    #[inline]
+    pub(crate) fn may_hold_up(&self, action: &Action) -> bool {
+        match action {
+            Action::Take(take) => take.patience != Patience::None || self.delays(),
+            _ => false,
+        }
+    }
+
+    /// The same question of one who is not going to wait.
+    pub(crate) fn without_waiting(&self, action: Action) -> Action {
+        match action {
+            Action::Take(take) if self.may_hold_up(&action) => Action::Take(Take {
+                patience: take.patience.without_waiting(),
+                ..take
+            }),
+            _ => action,
+        }
+    }
+
     /// How long a lease lives unless it is renewed; `None` of an algorithm that has no leases.
     pub fn lease(&self) -> Option<Micros> {
         match &self.0 {

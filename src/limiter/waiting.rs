@@ -14,7 +14,6 @@ use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
 use crate::store::{Check, Store as _};
 use crate::time::Micros;
@@ -170,16 +169,9 @@ impl Limiter {
         patience: Patience,
     ) -> Held {
         let mode = policy.mode();
-        // Nobody slows down for what only counts. Counted all the same, what should have waited would be
-        // paid back by those who come when the policy is enforced; counted as denials, it would ban them.
-        let should_wait = mode == Mode::Shadow && patience != Patience::None;
         let take = Take {
             cost,
-            patience: if should_wait {
-                patience.without_waiting()
-            } else {
-                patience
-            },
+            patience,
             lease: policy.algorithm.lease().map(|_| LeaseId::new()),
             is_final: false,
         };
@@ -193,12 +185,7 @@ impl Limiter {
         let answer = {
             let judges = policy.judges();
             let checks = policy.checks(subject, &judges, action, mode);
-            let mut checks: SmallVec<[Check<'_>; 4]> = checks.collect();
-            for check in &mut checks {
-                if should_wait && check.algorithm.is_penalty() {
-                    check.action = Action::look();
-                }
-            }
+            let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
             taken.add(&policy, checks.iter().take(policy.count_rates()));
             self.0.store.ask(&checks)
         };

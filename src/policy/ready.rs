@@ -241,6 +241,8 @@ impl ReadyPolicy {
         self.check_of(id, subject, algorithm, action, is_shadow)
     }
 
+    /// In shadow nobody slows down for it. Counted all the same, what should have waited would be paid
+    /// back by those who come when the policy is enforced: so it does not fit.
     fn check_of<'a>(
         &self,
         policy: &'a PolicyId,
@@ -249,6 +251,10 @@ impl ReadyPolicy {
         action: Action,
         is_shadow: bool,
     ) -> Check<'a> {
+        let action = match is_shadow {
+            true => algorithm.without_waiting(action),
+            false => action,
+        };
         Check {
             policy,
             subject,
@@ -272,10 +278,12 @@ impl ReadyPolicy {
         let check =
             move |id, algorithm, action| self.check_of(id, subject, algorithm, action, is_shadow);
         let rates = judges.each(&self.id, &self.further_rates);
+        // Who would have waited is not one whom the policy, enforced, would have denied.
+        let is_denial = !(is_shadow && judges.first.may_hold_up(&action));
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,
-                Action::Take(take) => Action::take(take.cost.min(1)),
+                Action::Take(take) if is_denial => Action::take(take.cost.min(1)),
                 _ => Action::look(),
             };
             check(&self.id, penalty, action)
