@@ -4,6 +4,8 @@ mod support;
 
 #[path = "throttle/bans.rs"]
 mod bans;
+#[path = "throttle/replaced.rs"]
+mod replaced;
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};

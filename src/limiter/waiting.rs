@@ -103,9 +103,10 @@ impl Limiter {
     /// takes it.
     ///
     /// Of the policy that now has the name; of the one that was found by it, when none has it now.
+    /// If it is one by now that nobody can wait for, it denies what does not fit, and bans nobody for it.
     pub(crate) fn reserve(&self, policy: &Waitable, key: Key, cost: Option<u32>) -> Reserving {
-        let now = self.waitable(policy.0.id.name());
-        let Waitable(policy) = now.unwrap_or_else(|_| policy.clone());
+        let now = self.named(policy.0.id.name());
+        let policy = now.unwrap_or_else(|_| Arc::clone(&policy.0));
         let cost = cost.unwrap_or_else(|| policy.default_cost());
         let longest = Micros::from(Duration::MAX);
         // A queue lets one out at a time whoever waits, and would deny those that find it full.

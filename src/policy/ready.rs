@@ -278,8 +278,10 @@ impl ReadyPolicy {
         let check =
             move |id, algorithm, action| self.check_of(id, subject, algorithm, action, is_shadow);
         let rates = judges.each(&self.id, &self.further_rates);
-        // Who would have waited is not one whom the policy, enforced, would have denied.
-        let is_denial = !(is_shadow && judges.first.may_hold_up(&action));
+        // Who would have waited is not one whom the policy, enforced, would have denied; and one who is
+        // ready to wait comes back when a limit says so that lets nobody wait.
+        let is_held_up = judges.first.may_hold_up(&action);
+        let is_denial = !is_held_up || !is_shadow && judges.first.can_wait();
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,

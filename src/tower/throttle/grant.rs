@@ -37,7 +37,8 @@ impl Source {
     }
 
     /// The permits for one request, as soon as they are there. One trip, unless they are refused:
-    /// by a store that fails, by a ban, or because they would take years.
+    /// by a store that fails, by a ban, because they would take years, or by a limit that nobody can wait
+    /// for, which has taken the place of one that could be.
     async fn grant(self: Arc<Self>) -> Held {
         loop {
             let key = self.key.clone();

@@ -53,6 +53,15 @@ use crate::limiter::Limiter;
 /// one that is lifted is waited for no more than a minute: after a [reset](crate::Limiter::reset),
 /// wherever that was, or when the policy has no penalty any more or is [off](crate::Mode::Off).
 ///
+/// # What if the policy is replaced?
+///
+/// By [`Limiter::replace`](crate::Limiter::replace). Then the one that has its name is held to, in the
+/// mode that it is in; if none has it any more, the one that the layer was made for. If its limit is one
+/// that nobody can wait for, the store is asked again when it says that there are permits, once a minute
+/// at least: all who wait at the same time, so that their order is not kept. Under a
+/// [`concurrency`](crate::Limit::concurrency) limit a place is given back when its request is sent. What
+/// costs more than there ever is at once is not sent.
+///
 /// # What if the store fails?
 ///
 /// Under [`FailureMode::Allow`](crate::FailureMode::Allow), the default, requests are sent

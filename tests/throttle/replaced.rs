@@ -1,0 +1,69 @@
+//! A policy whose limit is replaced, while services are held to it, by one that nobody can wait for.
+
+use tower::Layer;
+use tower_throttle::{HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules, SECOND};
+
+use super::support::virtual_time::ms;
+use super::{Partner, Watched, after, layer, send, send_all};
+
+/// Puts this policy in the place of the one that the services were made for.
+fn replace(limiter: &Limiter, policy: Policy) {
+    let rules = Rules::new().policies([policy]);
+    limiter.replace(rules).unwrap();
+}
+
+/// A limiter of one a minute, of which one is taken.
+async fn one_a_minute() -> Limiter {
+    let limiter = Watched::new().limiter(Limit::gcra(1, MINUTE));
+    send(&mut layer(&limiter).layer(Partner::new())).await;
+    limiter
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_in_force_decides_though_nobody_can_wait_for_it() {
+    let limiter = one_a_minute().await;
+    let service = layer(&limiter).layer(Partner::new());
+    replace(
+        &limiter,
+        Policy::new("partner", Limit::fixed_window(2, 10 * SECOND)),
+    );
+    let sent = send_all(service, 5).await;
+    assert_eq!(sent, after([0, 0, 10_000, 10_000, 20_000]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_mode_can_be_changed() {
+    let limiter = one_a_minute().await;
+    let mut service = layer(&limiter).layer(Partner::new());
+    replace(
+        &limiter,
+        Policy::new("partner", Limit::sliding_log(1, MINUTE)),
+    );
+    assert_eq!(send(&mut service).await, ms(0));
+    for mode in [Mode::Off, Mode::Shadow] {
+        limiter.set_mode("partner", mode).unwrap();
+        assert_eq!(send_all(service.clone(), 3).await, after([0, 0, 0]));
+    }
+    limiter.set_mode("partner", Mode::Enforce).unwrap();
+    assert_eq!(send(&mut service).await, ms(60_000));
+}
+
+/// Nobody is denied here: who asks again has waited as they were told to.
+#[tokio::test(start_paused = true)]
+async fn being_told_to_wait_brings_no_ban() {
+    let limiter = one_a_minute().await;
+    let service = layer(&limiter).layer(Partner::new());
+    let policy = Policy::new("partner", Limit::fixed_window(1, SECOND));
+    replace(&limiter, policy.penalty(Penalty::after(1, MINUTE, HOUR)));
+    assert_eq!(send_all(service, 4).await, after([0, 1_000, 2_000, 3_000]));
+    let shown = limiter.peek("partner", Key::everybody()).await.unwrap();
+    assert_eq!(shown.banned_for(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_gone_holds_services_as_it_did() {
+    let limiter = one_a_minute().await;
+    let mut service = layer(&limiter).layer(Partner::new());
+    replace(&limiter, Policy::new("other", Limit::gcra(1, SECOND)));
+    assert_eq!(send(&mut service).await, ms(60_000));
+}
