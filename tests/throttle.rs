@@ -4,6 +4,8 @@ mod support;
 
 #[path = "throttle/bans.rs"]
 mod bans;
+#[path = "throttle/outage.rs"]
+mod outage;
 #[path = "throttle/replaced.rs"]
 mod replaced;
 

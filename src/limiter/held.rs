@@ -1,9 +1,17 @@
 //! `Held`: permits that are given back when it is dropped.
 
 use std::fmt;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
+use tokio::time::sleep;
+
+use super::delay::Delay;
+use super::reserving::Reserving;
 use super::taken::Taken;
 use crate::decision::Decision;
+use crate::time::SECOND;
 
 /// The answer to [`Limiter::hold`](crate::Limiter::hold), and the permits that it has taken, if it
 /// has.
@@ -31,17 +39,54 @@ impl Held {
         &self.decision
     }
 
-    /// Waits until the permits are there; dropped before, it gives them back.
-    pub(crate) async fn waited(mut self) -> Decision {
-        self.until_there().await;
-        self.go_on();
-        self.decision
+    /// Waits until the permits are there, and holds them then; dropped before, it gives them back. Those
+    /// that this process gave for want of an answer are asked for anew when the store answers by then.
+    pub(super) async fn once_there(mut self, ask_anew: impl Fn() -> Reserving + Sync) -> Self {
+        while let Some(anew) = self.until_there(&ask_anew).await {
+            self = anew;
+        }
+        self
     }
 
-    /// Waits until the permits are there, and still holds them then.
-    pub(crate) async fn until_there(&self) {
-        if self.decision.is_allowed() && !self.decision.delay.is_zero() {
-            self.taken.limiter().delay(self.decision.delay()).await;
+    /// Waits until the permits are there, or the store has decided anew. Of a small share they may take so
+    /// long that all who come after the store's return would overtake who waits.
+    async fn until_there(&self, ask_anew: &(impl Fn() -> Reserving + Sync)) -> Option<Self> {
+        if !self.decision.is_allowed() || self.decision.delay.is_zero() {
+            return None;
+        }
+        let mut there = self.taken.limiter().delay(self.decision.delay());
+        if !self.decision.is_local() {
+            there.await;
+            return None;
+        }
+        while self.does_store_answer_before(&mut there).await {
+            let anew = ask_anew().await;
+            // A store that is full answers those who look, and fails those who take: the place in the
+            // share's queue is kept until there is another.
+            if anew.decision.store_failure().is_none() {
+                return Some(anew);
+            }
+        }
+        None
+    }
+
+    async fn does_store_answer_before(&self, there: &mut Delay) -> bool {
+        let mut answered = pin!(self.until_store_answers());
+        poll_fn(|cx| match there.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(false),
+            Poll::Pending => answered.as_mut().poll(cx).map(|()| true),
+        })
+        .await
+    }
+
+    /// Looks for the store's return every second. It may be that all who would ask wait here, so that
+    /// nobody else finds out; and a part of a store comes back without a word of the circuit breaker.
+    async fn until_store_answers(&self) {
+        loop {
+            sleep(SECOND).await;
+            if self.taken.does_store_answer().await {
+                return;
+            }
         }
     }
 

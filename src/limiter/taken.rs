@@ -125,6 +125,15 @@ impl Taken {
         is_queued.then(here)?
     }
 
+    /// Whether the store answers about whose permits these are.
+    pub(super) async fn does_store_answer(&self) -> bool {
+        let entries = self.entries.iter();
+        match self.ask(entries.map(|entry| entry.quota.check(Action::look()))) {
+            Some(answer) => failure(answer).await.is_none(),
+            None => false,
+        }
+    }
+
     /// The request is let through: from now on what it has taken is used.
     pub(crate) fn go_on(&mut self) {
         self.stage = Stage::Running;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::reply::Terms;
 use super::reserving::Reserving;
@@ -81,9 +82,16 @@ impl Limiter {
     ) -> Result<Decision, CheckError> {
         let key = key.into();
         let Waitable(policy) = self.waitable(policy)?;
-        let patience = Patience::UntilPaid(Micros::from(timeout));
-        let reserving = self.reserve_with(policy, key, cost, patience);
-        Ok(reserving.await.waited().await)
+        let ask = |timeout| {
+            let patience = Patience::UntilPaid(Micros::from(timeout));
+            self.reserve_with(Arc::clone(&policy), key.clone(), cost, patience)
+        };
+        let start = Instant::now();
+        let held = ask(timeout).await;
+        let ask_anew = || ask(timeout.saturating_sub(start.elapsed()));
+        let mut held = held.once_there(ask_anew).await;
+        held.go_on();
+        Ok(*held.decision())
     }
 
     /// The policy of this name, if its permits can be waited for.
@@ -97,14 +105,18 @@ impl Limiter {
         Ok(Waitable(found))
     }
 
-    /// Takes one request's permits (the policy's cost unless said), which may be used when the
-    /// decision's delay is over, and does not wait. The limit holds at every instant, but for a
-    /// cost that is above all it ever has at once: that is taken as [`acquire`](Self::acquire)
-    /// takes it.
+    /// Takes one request's permits (the policy's cost unless said), and waits for them. The limit
+    /// holds at every instant, but for a cost that is above all it ever has at once: that is taken as
+    /// [`acquire`](Self::acquire) takes it.
     ///
     /// Of the policy that now has the name; of the one that was found by it, when none has it now.
     /// If it is one by now that nobody can wait for, it denies what does not fit, and bans nobody for it.
-    pub(crate) fn reserve(&self, policy: &Waitable, key: Key, cost: Option<u32>) -> Reserving {
+    pub(crate) async fn reserve(&self, policy: &Waitable, key: &Key, cost: Option<u32>) -> Held {
+        let ask = || self.ask_for(policy, key.clone(), cost);
+        ask().await.once_there(ask).await
+    }
+
+    fn ask_for(&self, policy: &Waitable, key: Key, cost: Option<u32>) -> Reserving {
         let now = self.named(policy.0.id.name());
         let policy = now.unwrap_or_else(|_| Arc::clone(&policy.0));
         let cost = cost.unwrap_or_else(|| policy.default_cost());

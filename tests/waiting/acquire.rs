@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,7 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, DAY, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore,
-    Mode, Outcome, Policy, RateLimitLayer, RedisStore, SECOND, Store, per_second,
+    Mode, Outcome, Policy, RateLimitLayer, RedisStore, SECOND, Store, StoreError, StoreErrorKind,
+    per_second,
 };
 
 use crate::support::redis::Server;
@@ -328,4 +330,66 @@ async fn a_request_that_goes_away_before_the_answer_gives_back_what_it_has_taken
     answers.next().await;
     let next = limiter.try_acquire("api", Key::everybody(), 1, Duration::ZERO);
     assert!(next.await.unwrap().is_allowed(), "nobody is before it");
+}
+
+/// Fails as often as it was told to.
+struct Failing {
+    store: MemoryStore,
+    failures: AtomicU32,
+}
+
+impl Store for Failing {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let one_less = |left: u32| left.checked_sub(1);
+        let relaxed = Ordering::Relaxed;
+        match self.failures.fetch_update(relaxed, relaxed, one_less) {
+            Ok(_) => Answer::Ready(Err(StoreError::new(StoreErrorKind::Unreachable))),
+            Err(_) => self.store.ask(checks),
+        }
+    }
+}
+
+/// One a minute: of the store, and of the share that is used while it has failed twice.
+fn one_a_minute_after_two_failures() -> Limiter {
+    let failing = Failing {
+        store: virtual_time::store(),
+        failures: 2.into(),
+    };
+    let local = FailureMode::Local { share: 1.0 };
+    let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(local);
+    Limiter::new(failing, [policy]).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_local_share_is_asked_about_anew_when_the_store_answers() {
+    let limiter = one_a_minute_after_two_failures();
+    let mut told = Vec::new();
+    // Of two permits, the next one waits for the one that is borrowed.
+    for _ in 0..3 {
+        let (acquired, waited) = timed(limiter.acquire("api", "us", 2)).await;
+        let acquired = acquired.unwrap();
+        assert!(acquired.is_allowed());
+        told.push((acquired.is_local(), waited));
+    }
+    // The store has given none yet when it answers.
+    assert_eq!(told, [(true, ms(0)), (false, SECOND), (false, MINUTE)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_anew_takes_no_longer_than_the_timeout_in_all() {
+    for (timeout, is_allowed) in [(ms(60_500), true), (ms(60_499), false)] {
+        let limiter = one_a_minute_after_two_failures();
+        limiter.acquire("api", "us", 2).await.unwrap();
+        let acquire = timed(limiter.try_acquire("api", "us", 2, timeout));
+        let others = async {
+            sleep(ms(500)).await;
+            limiter.acquire("api", "us", 2).await
+        };
+        let ((acquired, waited), other) = tokio::join!(acquire, others);
+        assert!(other.unwrap().is_allowed());
+        assert_eq!(acquired.unwrap().is_allowed(), is_allowed, "{timeout:?}");
+        // The other one has taken the store's permit half a second before.
+        let expected = if is_allowed { ms(60_500) } else { SECOND };
+        assert_eq!(waited, expected, "{timeout:?}");
+    }
 }

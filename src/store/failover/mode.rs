@@ -40,6 +40,11 @@ pub enum FailureMode {
     /// [`is_local`](crate::Decision::is_local) that it was taken so, and its quota headers show
     /// the share. A subject for which the memory store has no room is refused.
     ///
+    /// Who [acquires](crate::Limiter::acquire) permits and waits for those of the share looks for the
+    /// store every second, as does a [`ThrottleLayer`](crate::ThrottleLayer). When it answers, it is asked
+    /// for them anew, within what is left of a [timeout](crate::Limiter::try_acquire). Requests that the
+    /// layer holds up wait for what they were told.
+    ///
     /// [`concurrency`]: crate::Limit::concurrency
     #[cfg(feature = "memory")]
     Local {

@@ -41,10 +41,9 @@ impl Source {
     /// for, which has taken the place of one that could be.
     async fn grant(self: Arc<Self>) -> Held {
         loop {
-            let key = self.key.clone();
-            let held = self.limiter.reserve(&self.policy, key, self.cost).await;
+            let reserving = self.limiter.reserve(&self.policy, &self.key, self.cost);
+            let held = reserving.await;
             if held.is_allowed() {
-                held.until_there().await;
                 return held;
             }
             let refused = held.decision().retry_after().unwrap_or(SECOND);
