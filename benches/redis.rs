@@ -49,7 +49,7 @@ impl Asked {
     async fn decide(&self, policy: &str, key: u64) {
         let decision = self.limiter.check(policy, key).await.unwrap();
         assert_eq!(decision.store_failure(), None);
-        black_box(decision);
+        let _ = black_box(decision);
     }
 
     async fn touch_floor(&self, key: u64) {

@@ -14,6 +14,7 @@ mod rates;
 
 /// The answer to one check: whether the request may pass, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it may be denied, or not have been carried out"]
 pub struct Decision {
     pub(crate) outcome: Outcome,
     /// Whether it was allowed, and a tenth or less is left of what there ever is at once.

@@ -34,7 +34,7 @@ mod instruments;
 ///     .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
 ///     .observe(metrics.clone())
 ///     .build()?;
-/// limiter.check("api", "alice").await?;
+/// assert!(limiter.check("api", "alice").await?.is_allowed());
 ///
 /// metrics.collect();
 /// let text = prometheus.render();

@@ -169,7 +169,7 @@ async fn a_decision_without_the_store_allocates_nothing_whatever_the_failure_mod
     };
     // Opens the breaker, and makes the key known.
     for _ in 0..10 {
-        ask("local");
+        let _ = ask("local");
     }
     let mut left_alone = 0;
     for name in ["open", "closed", "local"] {
@@ -234,7 +234,7 @@ async fn a_permit_of_a_batch_is_handed_out_without_an_allocation() {
         let policy = Policy::new("api", limit).quota_lease(QuotaLease::new());
         let limiter = Limiter::new(SameForAll(MemoryStore::new()), [policy]).unwrap();
         for _ in 0..2_000 {
-            limiter.check("api", "alice").await.unwrap();
+            let _ = limiter.check("api", "alice").await.unwrap();
             tokio::task::yield_now().await;
         }
         let mut in_hand = 0;
@@ -329,7 +329,7 @@ fn telling_of_a_decision_allocates_nothing_either() {
             clock.advance(SECOND);
             for _ in 0..20 {
                 for policy in ["api", "login"] {
-                    limiter
+                    let _ = limiter
                         .check(policy, "alice")
                         .now_or_never()
                         .unwrap()

@@ -150,7 +150,7 @@ async fn an_upgrade_keeps_the_permits_that_were_used(bench: &Bench) {
     for (name, at_once) in AT_ONCE {
         bench.align(MINUTE);
         let limiter = bench.limiter([tiers(at_once(4), at_once(7))]);
-        limiter.charge("user", key("alice"), 4).await.unwrap();
+        let _ = limiter.charge("user", key("alice"), 4).await.unwrap();
         let site = Site::behind(&limiter).await;
         assert_eq!(site.ask("alice", "basic").await.status(), 429, "{name}");
         // One more would be held up by the queue, and by the others it is known to be one of three.
@@ -169,7 +169,7 @@ async fn a_downgrade_keeps_the_permits_that_were_used(bench: &Bench) {
         bench.align(MINUTE);
         let limiter = bench.limiter([tiers(at_once(4), at_once(7))]);
         // By the limiter's own limit, which a charge may pass: as many as the better tier had.
-        limiter.charge("user", key("alice"), 6).await.unwrap();
+        let _ = limiter.charge("user", key("alice"), 6).await.unwrap();
         let site = Site::behind(&limiter).await;
         for _ in 0..3 {
             let downgraded = site.ask("alice", "basic").await;
@@ -199,7 +199,7 @@ async fn another_rate_keeps_the_time_until_all_is_back(bench: &Bench) {
         let (slow, fast) = (make(per_minute(7)), make(per_minute(1_000)));
         for [from, to] in [[slow, fast], [fast, slow]] {
             let limiter = bench.limiter([tiers(from, to)]);
-            limiter.charge("user", key("alice"), 3).await.unwrap();
+            let _ = limiter.charge("user", key("alice"), 3).await.unwrap();
             let owed = limiter.peek("user", key("alice")).await.unwrap();
             let changed = bench.limiter([tiers(to, from)]);
             let owes = changed.peek("user", key("alice")).await.unwrap();
@@ -207,7 +207,7 @@ async fn another_rate_keeps_the_time_until_all_is_back(bench: &Bench) {
             assert!(owes.reset_after() >= owed.reset_after(), "{from:?} {to:?}");
             let more = owes.reset_after() - owed.reset_after();
             assert!(more <= Duration::from_micros(1), "{from:?} {to:?}");
-            limiter.reset("user", key("alice")).await.unwrap();
+            let _ = limiter.reset("user", key("alice")).await.unwrap();
         }
     }
 }
@@ -262,7 +262,7 @@ async fn refusal(bench: &Bench, own: Limit, chosen: Limit) -> String {
     assert_eq!(site.ask("alice", "basic").await.status(), 200);
     let looked = limiter.peek("user", key("alice")).await.unwrap();
     assert_eq!(looked.remaining(), looked.limit() - 1);
-    limiter.reset("user", key("alice")).await.unwrap();
+    let _ = limiter.reset("user", key("alice")).await.unwrap();
     problem["detail"].as_str().unwrap().to_owned()
 }
 

@@ -218,9 +218,9 @@ async fn an_extension_is_the_key_that_its_own_type_is_outside_of_requests() {
         assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
         let left = limiter.peek("user", UserId(7)).await.unwrap().remaining();
         assert_eq!(left, 1);
-        limiter.charge("user", UserId(7), 1).await.unwrap();
+        let _ = limiter.charge("user", UserId(7), 1).await.unwrap();
         assert_eq!(status_of_user(&limiter, UserId(7)).await, 429);
-        limiter.reset("user", UserId(7)).await.unwrap();
+        let _ = limiter.reset("user", UserId(7)).await.unwrap();
         assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
 
         limiter.set_denied(AccessList::new().keys([UserId(7)]));
@@ -240,7 +240,7 @@ async fn what_an_extractor_reads_of_an_extension_is_the_key_as_it_is() {
     for _ in 0..2 {
         assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
         assert_eq!(status_of_user(&limiter, UserId(7)).await, 429);
-        limiter.reset("user", 7_u64).await.unwrap();
+        let _ = limiter.reset("user", 7_u64).await.unwrap();
     }
 }
 

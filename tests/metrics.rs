@@ -40,7 +40,7 @@ fn recorded(work: impl FnOnce()) -> Scrape {
 fn check(limiter: &Limiter, policy: &str, times: usize) {
     for _ in 0..times {
         let answer = limiter.check(policy, "alice").now_or_never();
-        answer.expect("a store in memory").unwrap();
+        let _ = answer.expect("a store in memory").unwrap();
     }
 }
 
@@ -168,7 +168,7 @@ fn a_memory_store_that_is_full_is_told_by_the_decisions_it_could_not_take() {
             .unwrap();
         // A quota that is used up is never driven out.
         for user in 0_u32..10_000 {
-            limiter.check("api", user).now_or_never().unwrap().unwrap();
+            let _ = limiter.check("api", user).now_or_never().unwrap().unwrap();
         }
     });
     let value = |name, labels| scrape.value(name, labels).unwrap();
@@ -328,7 +328,7 @@ fn keys_in_memory_are_read_when_they_are_asked_for() {
         let keys = || Scrape::parse(&recorder.handle().render()).value(KEYS, &[]);
         assert_eq!(keys(), Some(0.0));
         for user in 0_u32..7 {
-            limiter.check("api", user).now_or_never().unwrap().unwrap();
+            let _ = limiter.check("api", user).now_or_never().unwrap().unwrap();
         }
         assert_eq!(keys(), Some(0.0));
         metrics.collect();

@@ -103,9 +103,9 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
     ]);
     let (limiter, notes) = observed(builder);
 
-    limiter.check("api", "alice").await.unwrap();
-    limiter.check_cost("api", "alice", 1).await.unwrap();
-    limiter.check("api", "alice").await.unwrap();
+    let _ = limiter.check("api", "alice").await.unwrap();
+    let _ = limiter.check_cost("api", "alice", 1).await.unwrap();
+    let _ = limiter.check("api", "alice").await.unwrap();
     notes.assert_decisions(&[("api", Allowed), ("api", NearLimit), ("api", Denied)]);
 
     let held = limiter.hold("slots", "alice").await.unwrap();
@@ -116,10 +116,10 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
     // The clock stands still: the second takes its permit ahead of time, the third waits for it,
     // and the fourth will not.
     for _ in 0..3 {
-        limiter.acquire("queue", "alice", 1).await.unwrap();
+        let _ = limiter.acquire("queue", "alice", 1).await.unwrap();
     }
     let timeout = Duration::from_micros(1);
-    limiter
+    let _ = limiter
         .try_acquire("queue", "alice", 1, timeout)
         .await
         .unwrap();
@@ -133,13 +133,13 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
 
 async fn what_asks_for_nothing_is_not_told(bench: &Bench) {
     let (limiter, notes) = observed(bench.builder([Policy::new("api", Limit::gcra(2, MINUTE))]));
-    limiter.peek("api", "alice").await.unwrap();
-    limiter.check_cost("api", "alice", 0).await.unwrap();
-    limiter.charge("api", "alice", 5).await.unwrap();
-    limiter.credit("api", "alice", 1).await.unwrap();
-    limiter.reset("api", "alice").await.unwrap();
+    let _ = limiter.peek("api", "alice").await.unwrap();
+    let _ = limiter.check_cost("api", "alice", 0).await.unwrap();
+    let _ = limiter.charge("api", "alice", 5).await.unwrap();
+    let _ = limiter.credit("api", "alice", 1).await.unwrap();
+    let _ = limiter.reset("api", "alice").await.unwrap();
     assert_eq!(notes.new_ones(), []);
-    limiter.check("api", "alice").await.unwrap();
+    let _ = limiter.check("api", "alice").await.unwrap();
     assert_eq!(notes.new_ones().len(), 1);
 }
 
@@ -147,7 +147,7 @@ async fn a_shadow_policy_is_told_with_its_mode_and_whom_it_is_about(bench: &Benc
     let policy = Policy::new("trial", Limit::gcra(1, MINUTE)).mode(Mode::Shadow);
     let (limiter, notes) = observed(bench.builder([policy]));
     for result in [NearLimit, ShadowDenied] {
-        limiter.check("trial", "alice").await.unwrap();
+        let _ = limiter.check("trial", "alice").await.unwrap();
         let subject = limiter.subject_of("alice").to_string();
         let expected = Note::Decision("trial".to_owned(), Mode::Shadow, subject, result);
         assert_eq!(notes.new_ones(), [expected]);
@@ -161,10 +161,10 @@ async fn what_nobody_was_asked_about_is_not_told(bench: &Bench) {
     ];
     let friends = AccessList::new().keys([Key::from("friend")]);
     let (limiter, notes) = observed(bench.builder(policies).allow(friends));
-    limiter.check("off", "alice").await.unwrap();
-    limiter.check("on", "friend").await.unwrap();
+    let _ = limiter.check("off", "alice").await.unwrap();
+    let _ = limiter.check("on", "friend").await.unwrap();
     limiter.turn_off();
-    limiter.check("on", "alice").await.unwrap();
+    let _ = limiter.check("on", "alice").await.unwrap();
     assert_eq!(notes.new_ones(), []);
 }
 
@@ -185,8 +185,8 @@ async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
         assert_eq!(decision.unwrap().outcome(), Outcome::Refused);
     }
     assert_eq!(notes.new_ones(), [refused(), refused(), refused()]);
-    limiter.peek("queue", "mallory").await.unwrap();
-    limiter.charge("queue", "mallory", 1).await.unwrap();
+    let _ = limiter.peek("queue", "mallory").await.unwrap();
+    let _ = limiter.charge("queue", "mallory", 1).await.unwrap();
     assert_eq!(notes.new_ones(), []);
 }
 
@@ -284,7 +284,7 @@ async fn who_is_denied_by_another_policy_is_held_up_by_none(bench: &Bench) {
             })
             .build()
             .unwrap();
-        limiter.reset("few", Key::everybody()).await.unwrap();
+        let _ = limiter.reset("few", Key::everybody()).await.unwrap();
         let app = App::behind(limiter.clone()).await;
         let notes_of_next = async |status: u16| {
             assert_eq!(app.get(&[]).await, status, "{name}");
@@ -399,7 +399,7 @@ async fn all_observers_are_told_in_the_order_in_which_they_were_added() {
         .on_decision(note("second"))
         .build()
         .unwrap();
-    limiter.check("api", "alice").await.unwrap();
+    let _ = limiter.check("api", "alice").await.unwrap();
     assert_eq!(*order.lock().unwrap(), ["first", "second"]);
 }
 

@@ -65,12 +65,12 @@ async fn looking_takes_nothing_and_is_always_allowed(bench: &Bench) {
         assert_untouched(&untouched, 10, name);
         assert_eq!(bench.stored(), stored, "{name}: a look leaves no trace");
 
-        limiter.check_cost(name, "alice", 4).await.unwrap();
+        let _ = limiter.check_cost(name, "alice", 4).await.unwrap();
         let looked = limiter.peek(name, "alice").await.unwrap();
         assert_eq!(looked.remaining(), 6, "{name}");
         assert_eq!(limiter.peek(name, "alice").await.unwrap(), looked, "{name}");
 
-        limiter.check_cost(name, "alice", 6).await.unwrap();
+        let _ = limiter.check_cost(name, "alice", 6).await.unwrap();
         let looked = limiter.peek(name, "alice").await.unwrap();
         assert_eq!(looked.outcome(), Outcome::Allowed, "{name}");
         assert_eq!(looked.remaining(), 0, "{name}");
@@ -127,7 +127,7 @@ async fn a_credit_gives_back_no_more_than_was_taken(bench: &Bench) {
         assert_untouched(&credited, 10, name);
         assert_eq!(bench.stored(), stored, "{name}: nothing to give back");
 
-        limiter.check_cost(name, "alice", 6).await.unwrap();
+        let _ = limiter.check_cost(name, "alice", 6).await.unwrap();
         let credited = limiter.credit(name, "alice", 2).await.unwrap();
         assert_eq!(credited.outcome(), Outcome::Allowed, "{name}");
         assert_eq!(credited.remaining(), 6, "{name}");
@@ -140,9 +140,9 @@ async fn a_credit_gives_back_no_more_than_was_taken(bench: &Bench) {
 async fn a_credit_of_a_fraction_leaves_none(bench: &Bench) {
     for (name, limit) in in_time(7, MINUTE) {
         let limiter = limiter_of(bench, [(name, limit)]);
-        limiter.check_cost(name, "alice", 5).await.unwrap();
+        let _ = limiter.check_cost(name, "alice", 5).await.unwrap();
         for _ in 0..5 {
-            limiter.credit(name, "alice", 1).await.unwrap();
+            let _ = limiter.credit(name, "alice", 1).await.unwrap();
         }
         let looked = limiter.peek(name, "alice").await.unwrap();
         assert_untouched(&looked, 7, name);
@@ -154,7 +154,7 @@ async fn a_credit_makes_no_window_longer(bench: &Bench) {
     for (name, limit) in in_time(10, MINUTE) {
         bench.align(MINUTE);
         let limiter = limiter_of(bench, [(name, limit)]);
-        limiter.check_cost(name, "alice", 8).await.unwrap();
+        let _ = limiter.check_cost(name, "alice", 8).await.unwrap();
         bench.advance(5 * SECOND);
         let before = limiter.peek(name, "alice").await.unwrap();
         let credited = limiter.credit(name, "alice", 3).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_credit_makes_no_window_longer(bench: &Bench) {
 async fn a_credit_revives_no_window_that_has_ended(bench: &Bench) {
     for (name, limit) in every(10, MINUTE) {
         let limiter = limiter_of(bench, [(name, limit)]);
-        limiter.check_cost(name, "alice", 8).await.unwrap();
+        let _ = limiter.check_cost(name, "alice", 8).await.unwrap();
         bench.advance(3 * MINUTE);
         let credited = limiter.credit(name, "alice", 8).await.unwrap();
         assert_untouched(&credited, 10, name);
@@ -196,14 +196,14 @@ async fn a_reset_forgets_what_was_used(bench: &Bench) {
         let limiter = limiter_of(bench, [(name, limit)]);
         let reset = limiter.reset(name, "alice").await.unwrap();
         assert_untouched(&reset, 10, name);
-        limiter.charge(name, "alice", 25).await.unwrap();
+        let _ = limiter.charge(name, "alice", 25).await.unwrap();
         let reset = limiter.reset(name, "alice").await.unwrap();
         assert_untouched(&reset, 10, name);
         if let Some(server) = bench.server_if_any() {
             assert!(server.keys().is_empty(), "{name}");
         }
         assert_had(&limiter, name, 10).await;
-        limiter.reset(name, "alice").await.unwrap();
+        let _ = limiter.reset(name, "alice").await.unwrap();
     }
 }
 
@@ -214,7 +214,7 @@ async fn a_reset_lifts_a_ban_and_forgets_the_denials_before_it(bench: &Bench) {
         for round in 0..2 {
             assert!(limiter.check(name, "alice").await.unwrap().is_allowed());
             for _ in 0..3 {
-                limiter.check(name, "alice").await.unwrap();
+                let _ = limiter.check(name, "alice").await.unwrap();
             }
             let banned = limiter.check(name, "alice").await.unwrap();
             // Not doubled: the ban before was forgotten too.
@@ -223,18 +223,18 @@ async fn a_reset_lifts_a_ban_and_forgets_the_denials_before_it(bench: &Bench) {
             assert_eq!(reset.banned_for(), None, "{name}");
             assert_untouched(&reset, 1, name);
         }
-        limiter.check(name, "alice").await.unwrap();
+        let _ = limiter.check(name, "alice").await.unwrap();
         for _ in 0..2 {
             let denied = limiter.check(name, "alice").await.unwrap();
             assert_eq!(denied.outcome(), Outcome::Denied, "{name}");
         }
-        limiter.reset(name, "alice").await.unwrap();
-        limiter.check(name, "alice").await.unwrap();
+        let _ = limiter.reset(name, "alice").await.unwrap();
+        let _ = limiter.check(name, "alice").await.unwrap();
         let denied = limiter.check(name, "alice").await.unwrap();
         assert_eq!(denied.outcome(), Outcome::Denied, "{name}: the first");
         if let Some(server) = bench.server_if_any() {
             assert_eq!(server.keys().len(), 2);
-            limiter.reset(name, "alice").await.unwrap();
+            let _ = limiter.reset(name, "alice").await.unwrap();
             assert!(server.keys().is_empty(), "{name}");
         }
     }
@@ -244,7 +244,7 @@ async fn a_reset_ends_leases_that_others_hold(bench: &Bench) {
     let limiter = limiter_of(bench, [("exports", Limit::concurrency(1))]);
     let held = limiter.hold("exports", "alice").await.unwrap();
     assert!(held.is_allowed());
-    limiter.reset("exports", "alice").await.unwrap();
+    let _ = limiter.reset("exports", "alice").await.unwrap();
     let next = limiter.hold("exports", "alice").await.unwrap();
     assert!(next.is_allowed());
     // What the first one gives back now is nobody else's.
@@ -262,15 +262,15 @@ async fn operations_leave_other_keys_and_policies_alone(bench: &Bench) {
     let limit = Limit::gcra(10, MINUTE);
     let limiter = limiter_of(bench, [("a", limit), ("b", limit)]);
     for (policy, key) in [("a", "alice"), ("a", "bob"), ("b", "alice")] {
-        limiter.charge(policy, key, 4).await.unwrap();
+        let _ = limiter.charge(policy, key, 4).await.unwrap();
     }
-    limiter.charge("a", "alice", 1).await.unwrap();
-    limiter.credit("a", "alice", 2).await.unwrap();
+    let _ = limiter.charge("a", "alice", 1).await.unwrap();
+    let _ = limiter.credit("a", "alice", 2).await.unwrap();
     for (policy, key, left) in [("a", "alice", 7), ("a", "bob", 6), ("b", "alice", 6)] {
         let looked = limiter.peek(policy, key).await.unwrap();
         assert_eq!(looked.remaining(), left, "{policy} {key}");
     }
-    limiter.reset("a", "alice").await.unwrap();
+    let _ = limiter.reset("a", "alice").await.unwrap();
     for (policy, key, left) in [("a", "alice", 10), ("a", "bob", 6), ("b", "alice", 6)] {
         let looked = limiter.peek(policy, key).await.unwrap();
         assert_eq!(looked.remaining(), left, "{policy} {key}");
@@ -285,15 +285,15 @@ async fn a_secret_makes_keys_of_its_own(bench: &Bench) {
     };
     let (one, same, other) = (keyed("hunter2"), keyed("hunter2"), keyed("swordfish"));
     let plain = bench.limiter([policy.clone()]);
-    one.charge("api", "alice", 4).await.unwrap();
+    let _ = one.charge("api", "alice", 4).await.unwrap();
     for (limiter, left) in [(&one, 6), (&same, 6), (&other, 10), (&plain, 10)] {
         let looked = limiter.peek("api", "alice").await.unwrap();
         assert_eq!(looked.remaining(), left);
     }
-    other.reset("api", "alice").await.unwrap();
-    plain.credit("api", "alice", 4).await.unwrap();
+    let _ = other.reset("api", "alice").await.unwrap();
+    let _ = plain.credit("api", "alice", 4).await.unwrap();
     assert_eq!(one.peek("api", "alice").await.unwrap().remaining(), 6);
-    same.reset("api", "alice").await.unwrap();
+    let _ = same.reset("api", "alice").await.unwrap();
     assert_eq!(one.peek("api", "alice").await.unwrap().remaining(), 10);
 }
 

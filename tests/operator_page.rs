@@ -73,10 +73,10 @@ async fn it_shows_what_is_decided_while_it_is() {
     let browser = site.open().await;
     browser.until(&format!("{NUMBERS} === '0 0 0'")).await;
     for _ in 0..7 {
-        site.limiter.check("api", "alice").await.unwrap();
+        let _ = site.limiter.check("api", "alice").await.unwrap();
     }
     for _ in 0..3 {
-        site.limiter.check("beta", "alice").await.unwrap();
+        let _ = site.limiter.check("beta", "alice").await.unwrap();
     }
     // Another second may have brought a permit back.
     browser
@@ -111,7 +111,7 @@ async fn it_shows_groups_and_how_permits_are_leased() {
         .await;
     for _ in 0..1_000 {
         for policy in ["hot", "cold"] {
-            site.limiter.check(policy, "everybody").await.unwrap();
+            let _ = site.limiter.check(policy, "everybody").await.unwrap();
         }
     }
     // Some were asked about by trips, before there was a batch.
@@ -197,7 +197,7 @@ async fn the_kill_switch_asks_once_and_is_turned_back_at_once_by_keyboard_alone(
 async fn a_subject_is_looked_at_and_reset_there() {
     let site = Site::of([Policy::new("logins", Limit::sliding_log(5, HOUR))]).await;
     let alice = Key::header("x-user", b"alice");
-    site.limiter.check_cost("logins", &alice, 3).await.unwrap();
+    let _ = site.limiter.check_cost("logins", &alice, 3).await.unwrap();
     let browser = site.open().await;
     browser.click("#kind option[value=header]").await;
     browser.fill("#name", "x-user").await;
@@ -298,7 +298,7 @@ async fn the_store_and_its_breaker_are_shown() {
     let browser = site.open().await;
     assert_eq!(browser.text("#breaker").await, "closed");
     for _ in 0..20 {
-        site.limiter.check("api", "alice").await.unwrap();
+        let _ = site.limiter.check("api", "alice").await.unwrap();
     }
     browser
         .until("document.querySelector('#breaker').textContent === 'open'")
@@ -318,7 +318,7 @@ async fn nobody_else_is_reset_by_a_number_that_a_script_cannot_count() {
     let site = Site::of([Policy::new("logins", Limit::sliding_log(5, HOUR))]).await;
     let other = Key::user(9_007_199_254_740_992_u64);
     for key in [other.clone(), Key::all([other])] {
-        site.limiter.check_cost("logins", &key, 3).await.unwrap();
+        let _ = site.limiter.check_cost("logins", &key, 3).await.unwrap();
         let browser = site.open().await;
         for (kind, value) in [
             ("user-number", "9007199254740993"),

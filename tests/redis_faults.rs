@@ -83,12 +83,12 @@ async fn a_connection_that_swallows_everything_is_replaced() {
     let proxy = Proxy::to(server.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
     let limiter = limiter(store, Duration::from_millis(3));
-    recovers(&limiter).await;
+    let _ = recovers(&limiter).await;
     proxy.set(Way::Blackhole);
     assert_failed(&limiter, &[StoreErrorKind::TimedOut]).await;
     // New connections pass.
     proxy.set(Way::Pass);
-    recovers(&limiter).await;
+    let _ = recovers(&limiter).await;
 }
 
 /// A worker may be in less of a hurry than a request.
@@ -96,7 +96,7 @@ async fn a_connection_that_swallows_everything_is_replaced() {
 async fn a_long_deadline_is_waited_for() {
     let server = Server::start();
     let limiter = limiter(server.store().await, 60 * SECOND);
-    recovers(&limiter).await;
+    let _ = recovers(&limiter).await;
     let mut pause = redis::cmd("CLIENT");
     pause.arg("PAUSE").arg(5_500).arg("ALL");
     server.query::<()>(pause);

@@ -140,7 +140,7 @@ async fn beyond_the_places_for_questions_under_way_a_further_one_fails_at_once()
         let server = Server::start();
         let store = builder(server.builder()).connect().await.unwrap();
         let limiter = limiter(store);
-        limiter.check("gcra", "warm").await.unwrap();
+        let _ = limiter.check("gcra", "warm").await.unwrap();
         server.signal("STOP");
         let asked: Vec<_> = (0..1_500)
             .map(|_| {

@@ -194,7 +194,7 @@ async fn looking_leaves_no_trace(bench: &Bench) {
         assert!(looked.reset_after().is_zero());
         assert_eq!(bench.stored(), stored);
 
-        bench.ask(limit, 2).await;
+        let _ = bench.ask(limit, 2).await;
         let looked = bench.ask(limit, 0).await;
         assert_eq!(looked.remaining(), 1);
         assert_eq!(bench.ask(limit, 0).await, looked);

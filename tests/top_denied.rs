@@ -33,7 +33,7 @@ fn denying(top: &TopDenied, policies: &[&str]) -> Limiter {
 
 fn check(limiter: &Limiter, policy: &str, user: &str, times: usize) {
     for _ in 0..times {
-        limiter.check(policy, user).now_or_never().unwrap().unwrap();
+        let _ = limiter.check(policy, user).now_or_never().unwrap().unwrap();
     }
 }
 

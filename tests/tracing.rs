@@ -33,7 +33,7 @@ fn one_a_minute(name: &str) -> Policy {
 
 async fn check(limiter: &Limiter, policy: &str, times: usize) {
     for _ in 0..times {
-        limiter.check(policy, "alice").await.unwrap();
+        let _ = limiter.check(policy, "alice").await.unwrap();
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn through(
         while let Some((ends, lease)) = under_way.front().copied()
             && ends <= at
         {
-            client.act(ends, Action::Release(lease)).await?;
+            let _ = client.act(ends, Action::Release(lease)).await?;
             under_way.pop_front();
         }
         let lease = LeaseId::new();

@@ -275,7 +275,7 @@ fn about(action: Action, last: Receipt) -> Action {
 #[test]
 fn a_state_of_another_algorithm_reads_as_untouched() {
     let mut subject = Subject::of(Limit::gcra(1, SECOND));
-    subject.ask(1);
+    let _ = subject.ask(1);
     subject.change(Limit::sliding_log(2, SECOND));
     assert_eq!(subject.ask(1).remaining(), 1);
     assert_eq!(subject.ask(1).remaining(), 0);

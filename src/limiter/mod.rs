@@ -69,7 +69,7 @@ pub(crate) use self::waiting::Waitable;
 /// assert!(!denied.is_allowed());
 /// assert!(denied.retry_after().unwrap() <= MINUTE);
 ///
-/// limiter.credit("sms", phone, 1).await?;
+/// assert_eq!(limiter.credit("sms", phone, 1).await?.remaining(), 1);
 /// assert_eq!(limiter.peek("sms", phone).await?.remaining(), 1);
 /// # Ok(())
 /// # }

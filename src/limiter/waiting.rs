@@ -36,6 +36,52 @@ impl Limiter {
     /// In [shadow](crate::Mode::Shadow) nobody waits. What would have to is not counted then, and is
     /// [`ShadowDenied`](crate::Outcome::ShadowDenied).
     ///
+    /// # Denials
+    ///
+    /// They come at once: for a key that is banned or on the list of those who are refused, and under
+    /// [`FailureMode::Deny`](crate::FailureMode::Deny) while the store gives no answer. Who is denied
+    /// has no permits, and must not go on as if it had.
+    ///
+    /// ```
+    /// use tower_throttle::{AlwaysDeny, CheckError, Limit, Limiter, MINUTE, Policy, per_second};
+    ///
+    /// /// How many of them were sent.
+    /// async fn send(limiter: &Limiter, orders: &[&str]) -> Result<usize, CheckError> {
+    ///     for (sent, order) in orders.iter().enumerate() {
+    ///         if !limiter.acquire("partner", "us", 1).await?.is_allowed() {
+    ///             // Not again at once: it would be a loop without a pause.
+    ///             return Ok(sent);
+    ///         }
+    ///         println!("sending {order}");
+    ///     }
+    ///     Ok(orders.len())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = Limit::token_bucket(1, per_second(10));
+    /// let store = AlwaysDeny::for_another(MINUTE);
+    /// let limiter = Limiter::new(store, [Policy::new("partner", limit)])?;
+    /// assert_eq!(send(&limiter, &["coffee", "tea"]).await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The compiler warns of a decision that nobody looks at, which `?` alone does not:
+    ///
+    /// ```compile_fail
+    /// #![deny(unused_must_use)]
+    /// use tower_throttle::{CheckError, Limiter};
+    ///
+    /// async fn send(limiter: &Limiter, orders: &[&str]) -> Result<(), CheckError> {
+    ///     for order in orders {
+    ///         limiter.acquire("partner", "us", 1).await?;
+    ///         println!("sending {order}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// When there is no policy of this name, or its limit is one that nobody can wait for: see

@@ -30,7 +30,7 @@ const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 ///     .observe(top.clone())
 ///     .build()?;
 /// for _ in 0..10 {
-///     limiter.check("sms", "mallory").await?;
+///     let _ = limiter.check("sms", "mallory").await?;
 /// }
 /// let worst = &top.list()[0];
 /// assert_eq!((&*worst.policy, worst.denials), ("sms", 7));

@@ -38,7 +38,7 @@ impl List {
     fn deny(&self, times: usize) {
         for _ in 0..times {
             let asked = self.limiter.check("api", "mallory");
-            asked.now_or_never().unwrap().unwrap();
+            let _ = asked.now_or_never().unwrap().unwrap();
         }
     }
 

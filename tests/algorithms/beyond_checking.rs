@@ -41,7 +41,7 @@ async fn a_peek_takes_nothing_and_is_always_allowed(bench: &Bench) {
                 );
                 assert_eq!(looked.delay(), Duration::ZERO, "{limit:?}");
             }
-            bench.ask(limit, 1).await;
+            let _ = bench.ask(limit, 1).await;
         }
         bench.advance(2 * MINUTE);
     }
@@ -82,7 +82,7 @@ async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
         (Limit::sliding_counter(5, MINUTE), 98_181_819),
     ] {
         bench.align(MINUTE);
-        bench.act(limit, Action::Charge(11)).await;
+        let _ = bench.act(limit, Action::Charge(11)).await;
         let wait = bench.ask(limit, 1).await.retry_after();
         assert_eq!(wait, Some(Duration::from_micros(wait_us)), "{limit:?}");
     }
@@ -91,9 +91,9 @@ async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
 async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &Bench) {
     let limit = Limit::sliding_window(1, SECOND).slices(2);
     bench.align(SECOND);
-    bench.act(limit, Action::Charge(u32::MAX)).await;
+    let _ = bench.act(limit, Action::Charge(u32::MAX)).await;
     bench.advance(SECOND / 2);
-    bench.act(limit, Action::Charge(1)).await;
+    let _ = bench.act(limit, Action::Charge(1)).await;
     // Of the first slice alone.
     let looked = bench.act(limit, Action::look()).await;
     assert_eq!(looked.reset_after(), SECOND);
@@ -101,7 +101,7 @@ async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &B
 
 async fn a_credit_is_clamped_at_the_untouched_state(bench: &Bench) {
     for limit in every_algorithm(5, MINUTE) {
-        bench.act(limit, Action::Charge(4)).await;
+        let _ = bench.act(limit, Action::Charge(4)).await;
         assert_eq!(
             bench.act(limit, credit(1, None)).await.remaining(),
             2,
@@ -119,7 +119,7 @@ async fn a_credit_is_clamped_at_the_untouched_state(bench: &Bench) {
 
 async fn a_credit_of_what_was_taken_undoes_it(bench: &Bench) {
     for limit in every_algorithm(5, MINUTE) {
-        bench.ask(limit, 1).await;
+        let _ = bench.ask(limit, 1).await;
         bench.advance(SECOND);
         let before = bench.ask(limit, 0).await;
         let taken = bench.ask(limit, 3).await;
@@ -177,7 +177,7 @@ async fn no_more_is_credited_than_was_taken(bench: &Bench) {
 async fn a_credit_does_not_extend_what_is_left(bench: &Bench) {
     for limit in every_algorithm(9, MINUTE) {
         bench.align(MINUTE);
-        bench.ask(limit, 8).await;
+        let _ = bench.ask(limit, 8).await;
         bench.advance(SECOND);
         let before = bench.ask(limit, 0).await;
         let after = bench.act(limit, credit(2, None)).await;
@@ -254,7 +254,7 @@ async fn what_is_refunded_was_never_taken(bench: &Bench) {
                         permits: 1,
                         receipt: taken.receipt(),
                     };
-                    bench.act(limit, refund).await;
+                    let _ = bench.act(limit, refund).await;
                 }
                 seen.push(bench.act(limit, Action::look()).await.remaining());
             }
@@ -282,7 +282,7 @@ async fn what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little(bench:
             permits: 1,
             receipt: taken.receipt(),
         };
-        bench.act(limit, refund).await;
+        let _ = bench.act(limit, refund).await;
         // The first one has come back, and the second one, where it is still there, has not.
         bench.advance(MINUTE - 2 * SECOND);
         let kept = u32::from(others == 32);

@@ -67,9 +67,9 @@ async fn a_lease_holds_what_its_request_costs(bench: &Bench) {
 }
 
 async fn the_leases_of_a_server_that_crashed_lapse_by_themselves(bench: &Bench) {
-    start(bench, 1, 1).await;
+    let _ = start(bench, 1, 1).await;
     bench.advance(10 * SECOND);
-    start(bench, 2, 2).await;
+    let _ = start(bench, 2, 2).await;
     // The first lapse gives one, and two more come with the second.
     for (cost, wait) in [(1, 20), (2, 30), (3, 30)] {
         let denied = start(bench, 3, cost).await;
@@ -86,19 +86,19 @@ async fn the_leases_of_a_server_that_crashed_lapse_by_themselves(bench: &Bench) 
 }
 
 async fn a_lease_that_is_renewed_lives_on(bench: &Bench) {
-    start(bench, 1, 3).await;
+    let _ = start(bench, 1, 3).await;
     // Every third of its life.
     for _ in 0..12 {
         bench.advance(10 * SECOND);
         assert_eq!(renew(bench, 1).await.remaining(), 0);
         assert!(!start(bench, 2, 1).await.is_allowed());
     }
-    release(bench, 1).await;
+    let _ = release(bench, 1).await;
     assert!(start(bench, 2, 3).await.is_allowed());
 }
 
 async fn a_lease_never_outlives_its_renewal(bench: &Bench) {
-    start(bench, 1, 3).await;
+    let _ = start(bench, 1, 3).await;
     bench.advance(29 * SECOND);
     assert_eq!(renew(bench, 1).await.reset_after(), 30 * SECOND);
     bench.advance(30 * SECOND - Duration::from_micros(1));
@@ -109,7 +109,7 @@ async fn a_lease_never_outlives_its_renewal(bench: &Bench) {
 
 /// Renewed a moment too late, its permits may be others' by now.
 async fn a_lapsed_lease_is_not_revived(bench: &Bench) {
-    start(bench, 1, 2).await;
+    let _ = start(bench, 1, 2).await;
     bench.advance(30 * SECOND);
     assert_eq!(renew(bench, 1).await.remaining(), 3);
     for number in 2..=4 {
@@ -121,27 +121,27 @@ async fn a_lapsed_lease_is_not_revived(bench: &Bench) {
 
 /// Told twice that a request has ended, or long after its lease has lapsed.
 async fn a_release_is_idempotent(bench: &Bench) {
-    start(bench, 1, 1).await;
-    start(bench, 2, 1).await;
+    let _ = start(bench, 1, 1).await;
+    let _ = start(bench, 2, 1).await;
     for _ in 0..3 {
         assert_eq!(release(bench, 1).await.remaining(), 2);
     }
     bench.advance(30 * SECOND);
-    start(bench, 3, 3).await;
+    let _ = start(bench, 3, 3).await;
     assert_eq!(release(bench, 2).await.remaining(), 0);
     assert_eq!(release(bench, 9).await.remaining(), 0, "nobody's");
 }
 
 async fn a_release_of_nothing_leaves_nothing(bench: &Bench) {
-    release(bench, 1).await;
-    renew(bench, 1).await;
+    let _ = release(bench, 1).await;
+    let _ = renew(bench, 1).await;
     assert_eq!(bench.stored(), 0);
 }
 
 /// A credit is about what was taken without a lease; a lease is ended by its holder.
 async fn a_credit_ends_nobodys_lease(bench: &Bench) {
-    start(bench, 1, 1).await;
-    bench.act(LIMIT, Action::Charge(2)).await;
+    let _ = start(bench, 1, 1).await;
+    let _ = bench.act(LIMIT, Action::Charge(2)).await;
     let credit = Action::Credit {
         permits: 9,
         taken_at: None,
@@ -151,7 +151,7 @@ async fn a_credit_ends_nobodys_lease(bench: &Bench) {
 }
 
 async fn a_longer_lease_is_had_with_the_next_renewal(bench: &Bench) {
-    start(bench, 1, 1).await;
+    let _ = start(bench, 1, 1).await;
     let longer = Limit::concurrency(3).lease(90 * SECOND);
     let renewed = bench.act(longer, Action::Renew(lease(1))).await;
     assert_eq!(renewed.reset_after(), 90 * SECOND);

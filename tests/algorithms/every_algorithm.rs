@@ -230,7 +230,7 @@ async fn a_lowered_limit_does_not_stumble_over_a_state_above_it(bench: &Bench) {
 async fn a_raised_rate_forgives_nothing(bench: &Bench) {
     // Between rates with different fractions of a microsecond, the rounding is against the caller.
     let (slow, fast) = (Limit::gcra(3, SECOND), Limit::gcra(7, SECOND));
-    bench.ask(slow, 1).await;
+    let _ = bench.ask(slow, 1).await;
     let owed = bench.ask(slow, 0).await.reset_after();
     let under_new = bench.ask(fast, 0).await.reset_after();
     assert_eq!(owed, under_new);

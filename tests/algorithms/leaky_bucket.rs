@@ -85,7 +85,7 @@ async fn a_meter_lets_in_at_once_what_fits(bench: &Bench) {
 
 async fn a_queue_made_a_meter_keeps_its_water(bench: &Bench) {
     let queue = Limit::leaky_bucket(3, per_second(1));
-    bench.ask(queue, 2).await;
+    let _ = bench.ask(queue, 2).await;
     let meter = queue.without_delay();
     let decision = bench.ask(meter, 1).await;
     assert_eq!(
@@ -110,7 +110,7 @@ async fn the_capacity_is_not_frozen_at_the_first_request(bench: &Bench) {
 }
 
 async fn the_rate_is_not_frozen_at_the_first_request(bench: &Bench) {
-    bench.ask(Limit::leaky_bucket(3, per_second(1)), 1).await;
+    let _ = bench.ask(Limit::leaky_bucket(3, per_second(1)), 1).await;
     let slower = Limit::leaky_bucket(3, per_minute(1));
     // A second of the first, then a minute for each of these.
     assert_eq!(bench.ask(slower, 1).await.delay(), SECOND);

@@ -55,9 +55,9 @@ async fn counts_only_what_is_within_the_window(bench: &Bench) {
 /// Trimming the current window instead of what is older admits for ever.
 async fn keeps_what_is_within_the_window(bench: &Bench) {
     let limit = Limit::sliding_log(3, MINUTE);
-    bench.ask(limit, 1).await;
+    let _ = bench.ask(limit, 1).await;
     bench.advance(30 * SECOND);
-    bench.ask(limit, 2).await;
+    let _ = bench.ask(limit, 2).await;
     bench.advance(30 * SECOND);
     assert_eq!(bench.ask(limit, 0).await.remaining(), 1);
     assert_eq!(bench.drain(limit, 1).await, 1);
@@ -65,7 +65,7 @@ async fn keeps_what_is_within_the_window(bench: &Bench) {
 
 async fn window_of_a_year_does_not_overflow(bench: &Bench) {
     let limit = Limit::sliding_log(1, 366 * DAY);
-    bench.ask(limit, 1).await;
+    let _ = bench.ask(limit, 1).await;
     bench.advance(365 * DAY);
     let denied = bench.ask(limit, 1).await;
     assert_eq!(denied.retry_after(), Some(DAY));
@@ -75,9 +75,9 @@ async fn window_of_a_year_does_not_overflow(bench: &Bench) {
 
 async fn a_cost_of_n_occupies_n_permits(bench: &Bench) {
     let limit = Limit::sliding_log(10, MINUTE);
-    bench.ask(limit, 3).await;
+    let _ = bench.ask(limit, 3).await;
     bench.advance(10 * SECOND);
-    bench.ask(limit, 4).await;
+    let _ = bench.ask(limit, 4).await;
     bench.advance(10 * SECOND);
     assert_eq!(bench.ask(limit, 3).await.remaining(), 0);
     // Each further permit waits for the entry that gives the last one it needs.

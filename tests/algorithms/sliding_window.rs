@@ -48,7 +48,7 @@ async fn slices_come_back_one_by_one(bench: &Bench) {
     let limit = Limit::sliding_window(10, 10 * SECOND);
     bench.align(10 * SECOND);
     for _ in 0..5 {
-        bench.ask(limit, 2).await;
+        let _ = bench.ask(limit, 2).await;
         bench.advance(SECOND);
     }
     assert_eq!(bench.ask(limit, 0).await.remaining(), 0);
@@ -71,7 +71,7 @@ async fn of_one_slice_is_two_aligned_windows(bench: &Bench) {
     let limit = Limit::sliding_window(5, MINUTE).slices(1);
     bench.align(MINUTE);
     bench.advance(30 * SECOND);
-    bench.ask(limit, 3).await;
+    let _ = bench.ask(limit, 3).await;
     bench.advance(40 * SECOND);
     assert_eq!(bench.ask(limit, 2).await.remaining(), 0);
     // The first window counts until the second has ended, then the second alone.
@@ -114,7 +114,7 @@ async fn another_number_of_slices_forgives_nothing(bench: &Bench) {
 
 async fn denied_requests_are_not_counted(bench: &Bench) {
     let limit = Limit::sliding_window(5, MINUTE);
-    bench.ask(limit, 4).await;
+    let _ = bench.ask(limit, 4).await;
     for _ in 0..10 {
         bench.advance(SECOND);
         assert!(!bench.ask(limit, 2).await.is_allowed());

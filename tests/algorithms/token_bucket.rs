@@ -110,7 +110,7 @@ async fn idling_fills_it_to_the_brim_and_no_further(bench: &Bench) {
 async fn a_bucket_is_one_key(bench: &Bench) {
     let limit = Limit::token_bucket(3, per_second(3));
     for _ in 0..5 {
-        bench.ask(limit, 1).await;
+        let _ = bench.ask(limit, 1).await;
         assert_eq!(bench.stored(), 1);
     }
 }

@@ -60,7 +60,7 @@ async fn costs_1_1_2_4_8_1_at_one_a_second_wait_0_1_1_2_4_8_seconds(bench: &Benc
 async fn who_would_wait_too_long_is_denied_at_once_and_takes_nothing(bench: &Bench) {
     for limit in BUCKETS {
         bench.drain(limit, 1).await;
-        acquire(bench, limit, 9).await;
+        let _ = acquire(bench, limit, 9).await;
         let before = bench.ask(limit, 0).await;
         let denied = try_acquire(bench, limit, 1, 5 * SECOND).await;
         assert_eq!(denied.outcome(), Outcome::Denied);
@@ -126,7 +126,7 @@ async fn who_gives_up_gives_back_unless_somebody_waits_behind(bench: &Bench) {
         let stays = bench.act(limit, cancel(5, &first)).await;
         assert_eq!(stays.reset_after(), nobody_before + 6 * SECOND);
         // The one behind gives up, then the first can.
-        bench.act(limit, cancel(1, &second)).await;
+        let _ = bench.act(limit, cancel(1, &second)).await;
         let given_back = bench.act(limit, cancel(5, &first)).await;
         assert_eq!(given_back.reset_after(), nobody_before);
         let once = bench.act(limit, cancel(5, &first)).await;
@@ -151,7 +151,7 @@ async fn what_gives_no_permits_ahead_of_time_lets_nobody_wait(bench: &Bench) {
         Limit::sliding_counter(1, SECOND),
         Limit::concurrency(1).lease(SECOND),
     ] {
-        bench.ask(limit, 1).await;
+        let _ = bench.ask(limit, 1).await;
         let denied = try_acquire(bench, limit, 1, DAY).await;
         assert_eq!(denied.outcome(), Outcome::Denied, "{limit:?}");
         assert_eq!(denied.delay(), Duration::ZERO);

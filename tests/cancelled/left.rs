@@ -99,7 +99,7 @@ impl Before {
 /// The permits of those who waited are given back.
 async fn nobody_waits(limiter: &Limiter) {
     let is_so = |next: &Decision| next.retry_after().is_none_or(|wait| wait <= PAUSE);
-    eventually(limiter, "waiting", Key::everybody(), is_so).await;
+    let _ = eventually(limiter, "waiting", Key::everybody(), is_so).await;
 }
 
 fn leases(server: &Server) -> usize {

@@ -152,7 +152,7 @@ async fn while_time_goes_on_nothing_is_lost_and_nothing_is_had_twice() {
     let stage = Stage::start().await;
     let limit = Limit::gcra(1, SECOND).burst(100);
     let mut paid = stage.clock.now().get();
-    stage.take("api", limit, 50).await.unwrap();
+    let _ = stage.take("api", limit, 50).await.unwrap();
     paid += 50_000_000;
     let mut waits = 0;
     for wave in 0..200_u64 {

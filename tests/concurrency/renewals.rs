@@ -55,7 +55,7 @@ async fn a_lease_outlives_many_lives_of_its_own_and_is_not_missed_when_it_ends()
 async fn what_nobody_renews_lapses_after_30_s_unless_said() {
     let store = Watched::new();
     let limiter = patient(store.clone(), [policy(Limit::concurrency(1))]);
-    limiter.check(POLICY, EVERYBODY).await.unwrap();
+    let _ = limiter.check(POLICY, EVERYBODY).await.unwrap();
     let microsecond = Duration::from_micros(1);
     store.clock().advance(30 * SECOND - microsecond);
     assert_eq!(taken(&limiter).await, 1);

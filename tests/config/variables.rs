@@ -25,7 +25,7 @@ async fn a_secret_of_the_environment_hashes_the_subjects() {
         let subjects = Arc::new(Subjects::default());
         let config = read(&format!("{secret}{}", with_policy(policy)));
         let limiter = config.observe(Arc::clone(&subjects)).connect_lazy();
-        limiter.unwrap().check("client", "alice").await.unwrap();
+        let _ = limiter.unwrap().check("client", "alice").await.unwrap();
         let plain = Subject::from(&Key::from("alice"));
         assert_eq!(*subjects.0.lock().unwrap() == [plain], is_plain);
     }

@@ -34,7 +34,7 @@ async fn those_who_are_told_stay_the_same() {
         file.replace(&limit(&format!("{}/day", 3 + number)));
         reloads.recv().await.unwrap();
         let check = limits.limiter();
-        check.check("client", "somebody").await.unwrap();
+        let _ = check.check("client", "somebody").await.unwrap();
         assert_eq!(count.0.load(Ordering::SeqCst), number);
     }
 }

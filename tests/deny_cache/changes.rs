@@ -19,7 +19,7 @@ async fn what_gives_permits_back_through_this_process_is_seen_at_once() {
             bench.drain(limit).await;
             assert!(!bench.take(limit, 1).await.is_allowed());
             assert_eq!(bench.cache.hits(), 1, "{limit:?}");
-            bench.act(limit, action).await;
+            let _ = bench.act(limit, action).await;
             assert!(bench.take(limit, 1).await.is_allowed(), "{limit:?}");
         }
     }
@@ -109,7 +109,7 @@ async fn a_denial_that_overtakes_a_reset_is_forgotten_when_the_reset_is_done() {
 async fn permits_that_are_taken_through_this_process_lengthen_the_wait_at_once() {
     for limit in limits() {
         let bench = Bench::new();
-        bench.take(limit, 2).await;
+        let _ = bench.take(limit, 2).await;
         bench.clock.advance(SECOND);
         let before = bench.take(limit, 3).await.retry_after().unwrap();
         assert!(bench.take(limit, 1).await.is_allowed());

@@ -215,7 +215,7 @@ async fn a_higher_cost_waits_for_as_long_as_the_store_would_say() {
     for (limits, asked) in [(known_for_every_cost, 0), (known_for_its_own, 1)] {
         for limit in limits {
             let bench = Bench::new();
-            bench.take(limit, 4).await;
+            let _ = bench.take(limit, 4).await;
             assert!(!bench.take(limit, 3).await.is_allowed());
             let higher = async {
                 let four = bench.take(limit, 4).await;
@@ -234,7 +234,7 @@ async fn a_higher_cost_waits_for_as_long_as_the_store_would_say() {
 async fn who_is_ready_to_wait_is_answered_by_how_long() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
-    bench.take(limit, 1).await;
+    let _ = bench.take(limit, 1).await;
     let waiting = |longest: Duration| {
         Action::Take(Take {
             cost: 1,
@@ -282,7 +282,7 @@ async fn what_never_fits_is_remembered_for_this_cost_and_denies_no_other() {
 async fn what_the_store_cannot_answer_is_not_remembered() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
-    bench.take(limit, 1).await;
+    let _ = bench.take(limit, 1).await;
     drop(bench.begin(limit, Action::take(1)));
     let dropped = bench.trips(bench.take(limit, 0)).await;
     assert_eq!(dropped, 1);

@@ -35,8 +35,8 @@ impl Counted {
         let builder = Limiter::builder(store).policy(policy);
         let limiter = builder.timeout(timeout).build().unwrap();
         // So that the server knows the script.
-        limiter.check("api", "warm").await.unwrap();
-        limiter.reset("api", "warm").await.unwrap();
+        let _ = limiter.check("api", "warm").await.unwrap();
+        let _ = limiter.reset("api", "warm").await.unwrap();
         Self {
             server,
             proxy,
@@ -149,7 +149,7 @@ async fn a_question_whose_reply_is_no_answer_is_counted_once() {
             let store = RedisStore::connect(&proxy.url()).await.unwrap();
             let limiter = Limiter::builder(store).policy(policy.clone());
             let limiter = limiter.timeout(10 * SECOND).build().unwrap();
-            limiter.check(name, "warm").await.unwrap();
+            let _ = limiter.check(name, "warm").await.unwrap();
             proxy.set(Way::Garble(reply));
             let decision = limiter.check(name, subject).await.unwrap();
             proxy.set(Way::Pass);

@@ -193,7 +193,7 @@ async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
 async fn what_concerns_some_keys_only_opens_nothing() {
     let server = Server::start();
     let limiter = limiter(server.store().await, &Notes::default());
-    limiter.check("api", "alice").await.unwrap();
+    let _ = limiter.check("api", "alice").await.unwrap();
     let key = server.keys().pop().unwrap();
     let mut foreign = redis::cmd("SET");
     foreign.arg(&[&key, "not ours", "EX", "600"]);

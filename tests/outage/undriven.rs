@@ -184,7 +184,7 @@ fn ends_while_asked(runtime: Runtime, limiter: Limiter) {
         }
         let ask = || here.block_on(limiter.check("api", "alice")).unwrap();
         while ask().store_failure().is_none() {}
-        ask();
+        let _ = ask();
         asks.send(()).unwrap();
     });
     does_ask.recv_timeout(LATE).unwrap();

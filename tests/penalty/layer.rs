@@ -71,13 +71,13 @@ async fn a_banned_client_gets_429_until_the_ban_ends(bench: &Bench) {
         bench.advance(Duration::from_millis(90_500));
         bench.advance(2 * MINUTE);
         assert_eq!(reqwest::get(&url).await.unwrap().status(), 200, "{name}");
-        limiter.reset("login", "alice").await.unwrap();
+        let _ = limiter.reset("login", "alice").await.unwrap();
     }
 }
 
 async fn a_banned_call_over_grpc_is_resource_exhausted(bench: &Bench) {
     let limiter = bench.limiter([strict().by(alice)]);
-    ban(&limiter).await;
+    let _ = ban(&limiter).await;
     let url = Service::open().behind(limiter).await;
     let client = reqwest::Client::builder().http2_prior_knowledge();
     let call = client.build().unwrap().post(format!("{url}/200/0"));
@@ -107,7 +107,7 @@ async fn the_layers_outside_see_that_it_was_a_ban(bench: &Bench) {
         .layer(RateLimitLayer::new(limiter.clone()))
         .layer(axum::middleware::map_response(tell));
     let url = serve(app).await;
-    check(&limiter).await;
+    let _ = check(&limiter).await;
     for reason in ["QuotaExceeded", "QuotaExceeded", "Banned", "Banned"] {
         let denied = reqwest::get(&url).await.unwrap();
         assert_eq!(
@@ -189,7 +189,7 @@ async fn a_request_that_costs_nothing_passes_during_a_ban(bench: &Bench) {
         false => 1,
     };
     let limiter = bench.limiter([strict().by(alice).cost_by(stated)]);
-    ban(&limiter).await;
+    let _ = ban(&limiter).await;
     let url = Service::open().behind(limiter).await;
     for (cost, expected) in [(0, 200), (1, 429), (0, 200)] {
         let response = reqwest::get(format!("{url}/200/{cost}")).await.unwrap();
@@ -211,6 +211,6 @@ async fn each_request_is_one_script_call_with_a_penalty_too() {
         reqwest::get(&url).await.unwrap();
     }
     assert_eq!(server.calls("evalsha") - at_start, 8);
-    limiter.peek("login", "alice").await.unwrap();
+    let _ = limiter.peek("login", "alice").await.unwrap();
     assert_eq!(server.calls("evalsha") - at_start, 9);
 }

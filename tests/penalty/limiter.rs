@@ -93,7 +93,7 @@ async fn every_algorithm_can_have_a_penalty(bench: &Bench) {
 
 async fn denials_that_are_too_far_apart_bring_no_ban(bench: &Bench) {
     let limiter = bench.limiter([strict()]);
-    check(&limiter).await;
+    let _ = check(&limiter).await;
     for _ in 0..10 {
         assert_eq!(check(&limiter).await.outcome(), Outcome::Denied);
         bench.advance(MINUTE / 2);
@@ -116,14 +116,14 @@ async fn a_ban_ends_to_the_microsecond(bench: &Bench) {
     assert_eq!(banned.retry_after(), Some(Duration::from_micros(1)));
     bench.advance_us(1);
     // The denials before the ban are forgotten with it.
-    ban(&limiter).await;
+    let _ = ban(&limiter).await;
 }
 
 async fn hammering_makes_no_ban_longer(bench: &Bench) {
     let penalty = Penalty::after(3, MINUTE, HOUR).doubling_up_to(DAY);
     let policy = Policy::new("login", Limit::gcra(1, SECOND)).penalty(penalty);
     let limiter = bench.limiter([policy]);
-    ban(&limiter).await;
+    let _ = ban(&limiter).await;
     for minute in 1..60 {
         bench.advance(MINUTE);
         for _ in 0..5 {
@@ -184,7 +184,7 @@ async fn looking_counts_for_nothing_and_shows_a_ban(bench: &Bench) {
         assert_eq!((looked.remaining(), looked.banned_for()), (0, None));
     }
     for _ in 0..3 {
-        check(&limiter).await;
+        let _ = check(&limiter).await;
     }
     bench.advance(MINUTE);
     for _ in 0..5 {
@@ -202,7 +202,7 @@ async fn charges_and_credits_go_on_during_a_ban_and_show_it(bench: &Bench) {
     let policy =
         Policy::new("login", Limit::gcra(2, SECOND)).penalty(Penalty::after(1, MINUTE, HOUR));
     let limiter = bench.limiter([policy]);
-    limiter.charge("login", "alice", 2).await.unwrap();
+    let _ = limiter.charge("login", "alice", 2).await.unwrap();
     assert_eq!(check(&limiter).await.banned_for(), Some(HOUR));
     let charged = limiter.charge("login", "alice", 5).await.unwrap();
     assert_eq!(charged.outcome(), Outcome::Allowed);
@@ -215,7 +215,7 @@ async fn charges_and_credits_go_on_during_a_ban_and_show_it(bench: &Bench) {
     );
     // Only a reset lifts it.
     assert_eq!(check(&limiter).await.outcome(), Outcome::Banned);
-    limiter.reset("login", "alice").await.unwrap();
+    let _ = limiter.reset("login", "alice").await.unwrap();
     assert_eq!(check(&limiter).await.outcome(), Outcome::Allowed);
 }
 
@@ -237,7 +237,7 @@ async fn a_ban_is_one_subjects_and_one_policys(bench: &Bench) {
     let limit = Limit::gcra(2, MINUTE);
     let other = Policy::new("other", limit).penalty(Penalty::after(3, MINUTE, HOUR));
     let limiter = bench.limiter([strict(), other]);
-    ban(&limiter).await;
+    let _ = ban(&limiter).await;
     for (policy, key) in [("login", "bob"), ("other", "alice")] {
         let decision = limiter.check(policy, key).await.unwrap();
         assert_eq!(decision.outcome(), Outcome::Allowed, "{policy} {key}");

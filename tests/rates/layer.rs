@@ -102,7 +102,7 @@ async fn what_is_settled_is_given_back_under_every_rate(bench: &Bench) {
         };
         assert_eq!(status(200).await, 200, "{name}");
         let is_whole = |looked: &tower_throttle::Decision| looked.reset_after() == Duration::ZERO;
-        eventually(&limiter, name, "alice", is_whole).await;
+        let _ = eventually(&limiter, name, "alice", is_whole).await;
         assert_eq!(status(401).await, 401, "{name}");
         let looked = limiter.peek(name, "alice").await.unwrap();
         assert_eq!(looked.remaining(), 2, "{name}");
@@ -111,7 +111,7 @@ async fn what_is_settled_is_given_back_under_every_rate(bench: &Bench) {
             2,
             "{name}: once for each response"
         );
-        limiter.reset(name, "alice").await.unwrap();
+        let _ = limiter.reset(name, "alice").await.unwrap();
     }
 }
 

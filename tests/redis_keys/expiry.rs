@@ -97,7 +97,7 @@ async fn every_action_that_writes_sets_the_expiry() {
         ];
         for action in actions {
             bench.advance(Duration::from_micros(1_234_567));
-            bench.act(limit, action).await;
+            let _ = bench.act(limit, action).await;
             let reset = bench.ask(limit, 0).await.reset_after();
             let until = bench.clock.now().saturating_add(reset.into()).ceil_millis();
             let expires = expires_ms(bench.server());
@@ -117,7 +117,7 @@ async fn a_reservation_is_kept_until_it_is_paid() {
     let bench = Bench::redis().await;
     let limit = Limit::token_bucket(1, tower_throttle::per_second(1));
     let patience = Patience::UntilPaid(Micros::from(DAY));
-    bench.act(limit, take(3_600, patience, 1)).await;
+    let _ = bench.act(limit, take(3_600, patience, 1)).await;
     assert!(expires_in(&bench, HOUR));
 }
 
@@ -141,17 +141,17 @@ fn is_in(bench: &Bench, ahead: Duration, expires_ms: u64) -> bool {
 async fn a_key_of_which_everything_was_given_back_is_gone() {
     for (name, _, limit) in LIMITS {
         let bench = Bench::redis().await;
-        bench.act(limit, Action::Charge(3)).await;
+        let _ = bench.act(limit, Action::Charge(3)).await;
         let back = |permits| Action::Credit {
             permits,
             taken_at: None,
         };
-        bench.act(limit, back(2)).await;
+        let _ = bench.act(limit, back(2)).await;
         assert_eq!(bench.stored(), 1, "{name}");
-        bench.act(limit, back(2)).await;
+        let _ = bench.act(limit, back(2)).await;
         assert_eq!(bench.stored(), 0, "{name}");
-        bench.act(limit, Action::Charge(3)).await;
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Charge(3)).await;
+        let _ = bench.act(limit, Action::Reset).await;
         assert_eq!(bench.stored(), 0, "{name}");
     }
 }
@@ -160,15 +160,15 @@ async fn a_key_of_which_everything_was_given_back_is_gone() {
 async fn leases_expire_with_the_last_of_them() {
     let bench = Bench::redis().await;
     let limit = Limit::concurrency(9).lease(MINUTE);
-    bench.act(limit, take(1, Patience::None, 1)).await;
+    let _ = bench.act(limit, take(1, Patience::None, 1)).await;
     bench.advance(10 * SECOND);
-    bench.act(limit, take(1, Patience::None, 2)).await;
+    let _ = bench.act(limit, take(1, Patience::None, 2)).await;
     assert!(expires_in(&bench, MINUTE));
-    bench.act(limit, Action::Release(lease(2))).await;
+    let _ = bench.act(limit, Action::Release(lease(2))).await;
     assert!(expires_in(&bench, 50 * SECOND));
-    bench.act(limit, Action::Renew(lease(1))).await;
+    let _ = bench.act(limit, Action::Renew(lease(1))).await;
     assert!(expires_in(&bench, MINUTE));
-    bench.act(limit, Action::Release(lease(1))).await;
+    let _ = bench.act(limit, Action::Release(lease(1))).await;
     assert_eq!(bench.stored(), 0);
 }
 
@@ -232,7 +232,7 @@ async fn a_key_that_is_counted_up_never_expires_before_it_is_paid() {
         ),
         (Limit::leaky_bucket(1_000, RATE).without_delay(), 1),
     ] {
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
         let counted = bench.server().calls("incrby");
         for _ in 0..50 {
             let spent = bench.act(limit, Action::spend(cost)).await;
@@ -241,7 +241,7 @@ async fn a_key_that_is_counted_up_never_expires_before_it_is_paid() {
             bench.advance(Duration::from_micros(567));
         }
         assert!(bench.server().calls("incrby") - counted >= 40, "{limit:?}");
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 

@@ -23,7 +23,7 @@ async fn many_leases_that_lapsed_take_few_commands() {
         })
     };
     for number in 1..=LEASES {
-        bench.act(limit, take(number)).await;
+        let _ = bench.act(limit, take(number)).await;
     }
     bench.advance(30 * SECOND);
     assert!(bench.act(limit, take(LEASES + 1)).await.is_allowed());

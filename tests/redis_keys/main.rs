@@ -92,16 +92,16 @@ async fn a_denied_request_writes_nothing() {
     let server = Server::start();
     let limiter = limiter(&server, policies()).await;
     for (name, _, _) in LIMITS {
-        limiter.check_cost(name, "alice", 3).await.unwrap();
+        let _ = limiter.check_cost(name, "alice", 3).await.unwrap();
         let before = writes(&server);
         for _ in 0..10 {
             for (cost, outcome) in [(1, Outcome::Denied), (4, Outcome::NeverFits)] {
                 let decision = limiter.check_cost(name, "alice", cost).await.unwrap();
                 assert_eq!(decision.outcome(), outcome, "{name}");
             }
-            limiter.peek(name, "alice").await.unwrap();
-            limiter.peek(name, "nobody").await.unwrap();
-            limiter.credit(name, "nobody", 1).await.unwrap();
+            let _ = limiter.peek(name, "alice").await.unwrap();
+            let _ = limiter.peek(name, "nobody").await.unwrap();
+            let _ = limiter.credit(name, "nobody", 1).await.unwrap();
         }
         assert_eq!(writes(&server), before, "{name}");
     }
@@ -116,7 +116,7 @@ async fn a_banned_request_writes_nothing() {
     let limiter = limiter(&server, [policy]).await;
     for written in [1, 1, 1, 0, 0, 0] {
         let before = writes(&server);
-        limiter.check("login", "alice").await.unwrap();
+        let _ = limiter.check("login", "alice").await.unwrap();
         assert_eq!(writes(&server) - before, written);
     }
 }
@@ -136,7 +136,7 @@ async fn keys_name_prefix_layout_hash_and_policy_and_nothing_of_the_subject() {
         .into_iter()
         .chain([("banning", "gcra1"), ("banning", "penalty1")])
     {
-        limiter.check(name, "alice@example.org").await.unwrap();
+        let _ = limiter.check(name, "alice@example.org").await.unwrap();
         expected.push(format!("shop:eu:{layout}:{{{hash}}}:{name}"));
     }
     let mut found = server.keys();
@@ -164,7 +164,7 @@ async fn every_decision_after_the_first_is_one_short_command() {
     let limiter = limiter(&server, [Policy::new("api", Limit::gcra(100, SECOND))]).await;
     let [evals, evalshas] = ["eval", "evalsha"].map(|command| server.calls(command));
     for _ in 0..10 {
-        limiter.check("api", "alice").await.unwrap();
+        let _ = limiter.check("api", "alice").await.unwrap();
     }
     assert_eq!(server.calls("evalsha") - evalshas, 10);
     assert_eq!(server.calls("eval") - evals, 1, "after the one NOSCRIPT");
@@ -190,7 +190,7 @@ async fn every_question_asks_for_the_servers_clock() {
         entries.into_iter().map(|(_, _, _, words)| words)
     };
     for (name, _, _) in LIMITS {
-        limiter.check(name, "alice").await.unwrap();
+        let _ = limiter.check(name, "alice").await.unwrap();
         let asked = questions().find(|words| words[0].starts_with("EVAL") && words.len() > 5);
         let asked = asked.unwrap();
         // The script, how many keys, the key, and the instant: that of the server. A plain take says

@@ -43,7 +43,7 @@ async fn failures_are_counted_and_successes_given_back(bench: &Bench) {
                 answered,
                 "{name}"
             );
-            remains(left).await;
+            let _ = remains(left).await;
         }
         for answered in [200, 401] {
             assert_eq!(status(format!("{url}/{answered}/0")).await, 429, "{name}");
@@ -71,7 +71,7 @@ async fn no_more_failures_than_the_limit_reach_the_service_at_once(bench: &Bench
                 assert_eq!(clients.next().await, Some(answered), "{name}");
             }
             let left = if answered == 200 { LIMIT as u32 } else { 0 };
-            eventually(&limiter, name, "alice", |looked| looked.remaining() == left).await;
+            let _ = eventually(&limiter, name, "alice", |looked| looked.remaining() == left).await;
         }
         assert_eq!(service.calls(), 2 * LIMIT);
         let looked = limiter.peek(name, "alice").await.unwrap();
@@ -100,8 +100,8 @@ async fn what_an_estimate_was_too_high_by_is_given_back(bench: &Bench) {
             told.contains(";r=5;"),
             "{name}: what was left before, {told}"
         );
-        eventually(&limiter, "rows", "alice", |looked| looked.remaining() == 8).await;
-        limiter.reset("rows", "alice").await.unwrap();
+        let _ = eventually(&limiter, "rows", "alice", |looked| looked.remaining() == 8).await;
+        let _ = limiter.reset("rows", "alice").await.unwrap();
     }
 }
 
@@ -111,12 +111,12 @@ async fn what_an_estimate_was_too_low_by_is_charged_and_later_requests_wait(benc
         let limiter = bench.limiter([rows(limit)]);
         let url = Service::open().behind(limiter.clone()).await;
         assert_eq!(status(format!("{url}/200/9")).await, 200);
-        eventually(&limiter, "rows", "alice", |looked| looked.remaining() == 1).await;
-        limiter.reset("rows", "alice").await.unwrap();
+        let _ = eventually(&limiter, "rows", "alice", |looked| looked.remaining() == 1).await;
+        let _ = limiter.reset("rows", "alice").await.unwrap();
 
         // Over the limit, by more than a whole estimate.
         assert_eq!(status(format!("{url}/200/16")).await, 200);
-        eventually(&limiter, "rows", "alice", |looked| looked.remaining() == 0).await;
+        let _ = eventually(&limiter, "rows", "alice", |looked| looked.remaining() == 0).await;
         let denied = reqwest::get(format!("{url}/200/5")).await.unwrap();
         assert_eq!(denied.status(), 429, "{name}");
         let secs = denied.headers()["retry-after"].to_str().unwrap();
@@ -125,7 +125,7 @@ async fn what_an_estimate_was_too_low_by_is_charged_and_later_requests_wait(benc
         assert_eq!(status(format!("{url}/200/5")).await, 429, "{name}");
         bench.advance(SECOND);
         assert_eq!(status(format!("{url}/200/5")).await, 200, "{name}");
-        limiter.reset("rows", "alice").await.unwrap();
+        let _ = limiter.reset("rows", "alice").await.unwrap();
     }
 }
 
@@ -159,11 +159,11 @@ async fn what_many_have_cost_at_the_same_time_adds_up(bench: &Bench) {
         service.let_out(CLIENTS as usize);
         assert_eq!(responses.await.unwrap(), [200; CLIENTS as usize], "{name}");
         let left = 5 * CLIENTS - costs.sum::<u32>();
-        eventually(&limiter, "rows", "alice", |looked| {
+        let _ = eventually(&limiter, "rows", "alice", |looked| {
             looked.remaining() == left
         })
         .await;
-        limiter.reset("rows", "alice").await.unwrap();
+        let _ = limiter.reset("rows", "alice").await.unwrap();
     }
 }
 
@@ -178,7 +178,7 @@ async fn each_policy_settles_its_own_cost(bench: &Bench) {
     let url = Service::open().behind(limiter.clone()).await;
     assert_eq!(status(format!("{url}/200/7")).await, 200);
     for (policy, left) in [("rows", 3), ("failures", 10), ("requests", 9)] {
-        eventually(&limiter, policy, "alice", |looked| {
+        let _ = eventually(&limiter, policy, "alice", |looked| {
             looked.remaining() == left
         })
         .await;
@@ -194,7 +194,7 @@ async fn what_a_penalty_answers_settles_no_policy_behind_it(bench: &Bench) {
         let url = Service::open().behind(limiter.clone()).await;
         for _ in 0..3 {
             assert_eq!(status(format!("{url}/200/0")).await, 200, "{name}");
-            eventually(&limiter, name, "alice", |looked| looked.remaining() == 3).await;
+            let _ = eventually(&limiter, name, "alice", |looked| looked.remaining() == 3).await;
         }
     }
 }

@@ -131,7 +131,7 @@ async fn what_some_of_a_thousand_give_back_lets_in_exactly_as_many_again() {
             let [used, unused, denied] = crowded.let_out(requests, [401, 200, 429]).await;
             assert_eq!([used + unused, denied], [left, REQUESTS - left], "{name}");
             left = unused;
-            eventually(&crowded.limiter, name, "alice", |looked| {
+            let _ = eventually(&crowded.limiter, name, "alice", |looked| {
                 looked.remaining() as usize == left
             })
             .await;

@@ -57,11 +57,11 @@ async fn slow_then_another(bench: &Bench, limit: Limit, meanwhile: impl Fn(&Benc
     service.let_out(1);
     assert_eq!(another.await.unwrap(), 200);
     // Were it the other way round, it would be ten: the refunds are sent in this order.
-    eventually(&limiter, "rows", "alice", |looked| {
+    let _ = eventually(&limiter, "rows", "alice", |looked| {
         looked.remaining() == left
     })
     .await;
-    limiter.reset("rows", "alice").await.unwrap();
+    let _ = limiter.reset("rows", "alice").await.unwrap();
 }
 
 /// Else whoever has slow successes under way has as many failures more.

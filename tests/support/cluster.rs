@@ -190,7 +190,7 @@ impl Cluster {
             let decision = limiter.check("apart", *subject).await.unwrap();
             assert_eq!(decision.store_failure(), None);
             let (master, _) = self.master_of(":apart");
-            limiter.reset("apart", *subject).await.unwrap();
+            let _ = limiter.reset("apart", *subject).await.unwrap();
             let (_, other) = *first.get_or_insert((*subject, master));
             if other != master {
                 return [first.unwrap(), (*subject, master)];

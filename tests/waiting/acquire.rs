@@ -82,7 +82,7 @@ async fn callers_go_on_in_the_order_in_which_they_came() {
     let callers = [3, 1, 2, 1].map(|cost| {
         let limiter = &limiter;
         async move {
-            limiter.acquire("api", "us", cost).await.unwrap();
+            let _ = limiter.acquire("api", "us", cost).await.unwrap();
             start.elapsed()
         }
     });

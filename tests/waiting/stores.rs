@@ -68,13 +68,13 @@ async fn costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds(bench: &Ben
             assert_eq!(granted.delay(), seconds * SECOND, "{limit:?}, {cost}");
             bench.advance(granted.delay());
         }
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 
 async fn who_is_not_ready_to_wait_so_long_takes_nothing_and_is_told_how_long(bench: &Bench) {
     for limit in every_bucket() {
-        bench.act(limit, borrow(8, FOR_EVER)).await;
+        let _ = bench.act(limit, borrow(8, FOR_EVER)).await;
         let before = bench.ask(limit, 0).await;
         for patience in [Duration::ZERO, SECOND, 5 * SECOND - MICROSECOND] {
             let denied = bench.act(limit, borrow(1, patience)).await;
@@ -86,7 +86,7 @@ async fn who_is_not_ready_to_wait_so_long_takes_nothing_and_is_told_how_long(ben
         let granted = bench.act(limit, borrow(1, 5 * SECOND)).await;
         assert!(granted.is_allowed());
         assert_eq!(granted.delay(), 5 * SECOND);
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 
@@ -101,7 +101,7 @@ async fn who_waits_until_it_fits_never_passes_the_limit(bench: &Bench) {
         let denied = bench.act(limit, wait(1, 4 * SECOND)).await;
         assert_eq!(denied.outcome(), Outcome::Denied);
         assert_eq!(denied.delay(), 5 * SECOND);
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 
@@ -115,7 +115,7 @@ async fn a_cost_above_the_capacity_can_be_borrowed_and_never_fits_otherwise(benc
         assert_eq!(granted.delay(), Duration::ZERO);
         let next = bench.act(limit, borrow(1, FOR_EVER)).await;
         assert_eq!(next.delay(), 97 * SECOND);
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 
@@ -137,14 +137,14 @@ async fn a_denial_of_one_who_waits_is_exact_about_when_to_come_back(bench: &Benc
             let granted = bench.act(limit, action).await;
             assert!(granted.is_allowed(), "{limit:?}");
             assert_eq!(granted.delay(), SECOND, "{limit:?}");
-            bench.act(limit, Action::Reset).await;
+            let _ = bench.act(limit, Action::Reset).await;
         }
     }
 }
 
 async fn permits_that_nobody_has_queued_behind_are_given_back(bench: &Bench) {
     for limit in every_bucket() {
-        bench.act(limit, borrow(5, FOR_EVER)).await;
+        let _ = bench.act(limit, borrow(5, FOR_EVER)).await;
         let waiting = bench.act(limit, borrow(4, FOR_EVER)).await;
         assert_eq!(waiting.delay(), 2 * SECOND);
         bench.advance(SECOND);
@@ -152,7 +152,7 @@ async fn permits_that_nobody_has_queued_behind_are_given_back(bench: &Bench) {
         assert_eq!(left.reset_after(), 4 * SECOND, "{limit:?}");
         let next = bench.act(limit, borrow(1, FOR_EVER)).await;
         assert_eq!(next.delay(), SECOND, "{limit:?}");
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 
@@ -170,7 +170,7 @@ async fn permits_that_somebody_has_queued_behind_stay_taken(bench: &Bench) {
         // Nobody is behind the second any more.
         let left = bench.act(limit, cancel(1, &second)).await;
         assert_eq!(left.reset_after(), 5 * SECOND, "{limit:?}");
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 
@@ -178,10 +178,10 @@ async fn what_has_been_paid_meanwhile_is_not_given_back_once_more(bench: &Bench)
     for limit in every_bucket() {
         let taken = bench.act(limit, borrow(2, FOR_EVER)).await;
         bench.advance(MINUTE);
-        bench.act(limit, borrow(2, FOR_EVER)).await;
+        let _ = bench.act(limit, borrow(2, FOR_EVER)).await;
         let left = bench.act(limit, cancel(2, &taken)).await;
         assert_eq!(left.reset_after(), 2 * SECOND, "{limit:?}");
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }
 
@@ -207,7 +207,7 @@ async fn a_queue_lets_one_out_at_a_time_and_says_when(bench: &Bench) {
 
 async fn a_queue_that_is_full_denies_until_there_is_room(bench: &Bench) {
     let queue = Limit::leaky_bucket(2, per_second(10));
-    bench.ask(queue, 2).await;
+    let _ = bench.ask(queue, 2).await;
     let denied = bench.ask(queue, 1).await;
     assert_eq!(denied.outcome(), Outcome::Denied);
     assert_eq!(denied.retry_after(), Some(SECOND / 10));
@@ -226,6 +226,6 @@ async fn one_who_does_not_wait_is_told_no_delay(bench: &Bench) {
         let denied = bench.ask(limit, 1).await;
         assert_eq!(denied.retry_after(), Some(SECOND));
         assert_eq!(denied.delay(), Duration::ZERO);
-        bench.act(limit, Action::Reset).await;
+        let _ = bench.act(limit, Action::Reset).await;
     }
 }

@@ -71,7 +71,7 @@ fn a_reset_lifts_a_ban_and_forgets_the_denials_before() {
         guarded.ask();
     }
     assert!(matches!(guarded.ask(), Came::Banned(_)));
-    guarded.act(Action::Reset);
+    let _ = guarded.act(Action::Reset);
     assert_eq!(guarded.ask(), Came::Through);
     for brought in [0, 0, us(MINUTE)] {
         assert_eq!(guarded.ask(), Came::Denied { brought });
@@ -94,7 +94,7 @@ fn a_look_is_allowed_while_banned_and_counts_nothing() {
 fn a_denial_by_another_check_of_the_question_is_none_of_its_business() {
     let mut guarded = Guarded::of(Limit::gcra(5, SECOND), &AFTER_THREE);
     let mut other = Subject::of(Limit::gcra(1, DAY));
-    other.ask(1);
+    let _ = other.ask(1);
     let (now, action) = (Micros::new(START), Action::take(1));
     let subjects = [&mut guarded.guard, &mut guarded.penalty, &mut other];
     let algorithms = subjects.each_ref().map(|subject| subject.algorithm);

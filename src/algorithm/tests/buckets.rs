@@ -135,7 +135,7 @@ proptest! {
         let mut subject = Subject::of(numbers.limit());
         for (pause, cost) in history {
             subject.now += pause;
-            subject.ask(cost);
+            let _ = subject.ask(cost);
         }
         let before = subject.clone();
         let patience = Patience::UntilItFits(Micros::from(DAY));
@@ -194,7 +194,7 @@ fn large_bursts_are_exact_to_the_permit() {
 #[test]
 fn who_finds_a_queue_full_is_told_how_long_the_queue_is() {
     let mut subject = Subject::of(Limit::leaky_bucket(2, Rate::new(1, SECOND)));
-    subject.ask(2);
+    let _ = subject.ask(2);
     let patient = Action::Take(Take {
         cost: 1,
         patience: Patience::UntilItFits(Micros::from(MINUTE)),

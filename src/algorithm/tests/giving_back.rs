@@ -17,7 +17,7 @@ fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
     for (pause, cost) in history {
         subject.now += pause;
         // Without a lease, so that a credit is about it.
-        subject.act(Action::take(cost));
+        let _ = subject.act(Action::take(cost));
     }
     subject
 }
@@ -39,12 +39,12 @@ proptest! {
         prop_assert!(after.remaining() <= most);
         // However much more is given back, no more than the limit can be taken. Twice, because two
         // windows together may hold more than can be said at once.
-        subject.act(credit(u32::MAX, None));
+        let _ = subject.act(credit(u32::MAX, None));
         let whole = subject.act(credit(u32::MAX, None));
         prop_assert_eq!((whole.remaining(), whole.reset_after()), (capacity, Duration::ZERO));
         prop_assert!(subject.state.expires_at().get() <= subject.now);
         let before = subject.remembered();
-        subject.act(credit(u32::MAX, None));
+        let _ = subject.act(credit(u32::MAX, None));
         prop_assert_eq!(subject.remembered(), before, "given back twice");
         prop_assert!(subject.ask(capacity).is_allowed());
         prop_assert!(!subject.ask(1).is_allowed());
@@ -72,7 +72,7 @@ proptest! {
         let mut subject = used(&numbers, history);
         subject.now += late;
         let before = subject.clone();
-        subject.act(credit(permits, None));
+        let _ = subject.act(credit(permits, None));
         prop_assert!(subject.state.expires_at() <= before.state.expires_at());
         let then = subject.now + until;
         prop_assert!(subject.look(then).remaining() >= before.look(then).remaining());
@@ -80,7 +80,7 @@ proptest! {
 
         subject.now = subject.now.max(subject.state.expires_at().get());
         let over = subject.remembered();
-        subject.act(credit(permits, None));
+        let _ = subject.act(credit(permits, None));
         prop_assert_eq!(subject.remembered(), over, "what is over was touched");
     }
 
@@ -99,12 +99,12 @@ proptest! {
         let gone = subject.state.expires_at().get();
         for (pause, cost) in history {
             subject.now += pause;
-            subject.act(Action::take(cost));
+            let _ = subject.act(Action::take(cost));
         }
         subject.now = subject.now.max(gone);
-        subject.act(Action::take(1));
+        let _ = subject.act(Action::take(1));
         let before = subject.remembered();
-        subject.act(credit(cost, Some(taken_at)));
+        let _ = subject.act(credit(cost, Some(taken_at)));
         prop_assert_eq!(subject.remembered(), before);
     }
 
@@ -124,7 +124,7 @@ proptest! {
             let now = subject.now;
             if let Some(back) = back.filter(|_| !taken.is_empty()) {
                 let (at, permits) = taken.swap_remove(back.index(taken.len()));
-                subject.act(credit(permits, Some(at)));
+                let _ = subject.act(credit(permits, Some(at)));
             } else if subject.ask(cost).is_allowed() {
                 taken.push((now, cost));
             }
@@ -144,14 +144,14 @@ proptest! {
         let mut subject = used(&numbers, history);
         let mut known_before = subject.clone();
         let taken = subject.act(Action::Charge(cost));
-        known_before.act(Action::Charge(cost - unused));
+        let _ = known_before.act(Action::Charge(cost - unused));
         let is_last = since.is_empty();
         for (pause, cost) in since {
             subject.now += pause;
             known_before.now += pause;
             // Charged, as what fits the one need not fit the other.
-            subject.act(Action::Charge(cost));
-            known_before.act(Action::Charge(cost));
+            let _ = subject.act(Action::Charge(cost));
+            let _ = known_before.act(Action::Charge(cost));
         }
         subject.now += late;
         known_before.now += late;
@@ -177,14 +177,14 @@ proptest! {
         let first = subject.act(waits);
         prop_assume!(first.is_allowed());
         if since > 0 {
-            subject.act(Action::Charge(since));
+            let _ = subject.act(Action::Charge(since));
         }
         subject.now += late;
         never_asked.now += late;
         let cancel = Action::Cancel { permits: cost, receipt: first.receipt() };
         if since > 0 {
             let before = subject.remembered();
-            subject.act(cancel);
+            let _ = subject.act(cancel);
             prop_assert_eq!(subject.remembered(), before, "somebody waits behind it");
             return Ok(());
         }
@@ -193,7 +193,7 @@ proptest! {
         prop_assert_eq!(given_back.remaining(), untaken.remaining());
         prop_assert_eq!(given_back.reset_after(), untaken.reset_after());
         let before = subject.remembered();
-        subject.act(cancel);
+        let _ = subject.act(cancel);
         prop_assert_eq!(subject.remembered(), before, "given back twice");
     }
 
@@ -224,7 +224,7 @@ proptest! {
         let mut subject = Subject::of(numbers.limit());
         for (pause, action) in history {
             subject.now += pause;
-            subject.act(about(action, Receipt::default()));
+            let _ = subject.act(about(action, Receipt::default()));
         }
         let mut untouched = Subject { state: subject.algorithm.untouched(), ..subject.clone() };
         let reset = subject.act(Action::Reset);
@@ -237,10 +237,10 @@ proptest! {
 #[test]
 fn a_log_entry_is_not_credited_twice() {
     let mut subject = Subject::of(Limit::sliding_log(5, SECOND));
-    subject.ask(2);
+    let _ = subject.ask(2);
     let first = subject.now;
     subject.now += 600_000;
-    subject.ask(3);
+    let _ = subject.ask(3);
     assert_eq!(subject.act(credit(2, Some(first))).remaining(), 2);
     // It has lapsed, and the three are others'.
     subject.now += 400_000;
@@ -255,9 +255,9 @@ fn a_log_entry_is_not_credited_twice() {
 fn a_fixed_window_is_not_credited_for_the_one_before() {
     let mut subject = Subject::of(Limit::fixed_window(5, SECOND));
     let before = subject.now;
-    subject.ask(5);
+    let _ = subject.ask(5);
     subject.now += 1_000_000;
-    subject.ask(4);
+    let _ = subject.ask(4);
     assert_eq!(subject.act(credit(3, Some(before))).remaining(), 1);
     assert_eq!(subject.act(credit(3, Some(subject.now))).remaining(), 4);
 }
@@ -266,9 +266,9 @@ fn a_fixed_window_is_not_credited_for_the_one_before() {
 fn a_sliding_counter_is_credited_in_the_window_in_which_it_was_taken() {
     let mut subject = Subject::of(Limit::sliding_counter(10, SECOND));
     let before = subject.now;
-    subject.ask(8);
+    let _ = subject.ask(8);
     subject.now += 1_500_000;
-    subject.ask(2);
+    let _ = subject.ask(2);
     assert_eq!(subject.look(subject.now).remaining(), 4);
     // Half of what was taken in the window before still counts.
     assert_eq!(subject.act(credit(4, Some(before))).remaining(), 6);
@@ -278,7 +278,7 @@ fn a_sliding_counter_is_credited_in_the_window_in_which_it_was_taken() {
 #[test]
 fn the_next_window_opens_with_the_next_request_when_all_of_one_was_given_back() {
     let mut subject = Subject::of(Limit::fixed_window(2, SECOND));
-    subject.ask(1);
+    let _ = subject.ask(1);
     subject.now += 600_000;
     assert_eq!(subject.act(credit(1, None)).reset_after(), Duration::ZERO);
     assert_eq!(subject.ask(1).reset_after(), SECOND);
@@ -306,7 +306,7 @@ fn refunded_by_old_rules(old: Limit, new: Limit, [first, second]: [u32; 2], wait
     subject.change(new);
     assert!(subject.ask(second).is_allowed());
     subject.change(old);
-    subject.act(Action::Refund {
+    let _ = subject.act(Action::Refund {
         permits: first,
         receipt,
     });
@@ -355,7 +355,7 @@ fn others_windows_end_when_they_did_whatever_is_given_back_by_old_rules() {
         let mut subject = Subject::of(old);
         let hour = subject.now.next_multiple_of(us(3_600 * SECOND));
         subject.now = hour + us(opened * SECOND);
-        subject.ask(1);
+        let _ = subject.ask(1);
         subject.now = hour + us(taken * SECOND);
         let receipt = subject.ask(1).receipt();
         subject.change(new);
@@ -363,7 +363,7 @@ fn others_windows_end_when_they_did_whatever_is_given_back_by_old_rules() {
         let theirs = subject.ask(10);
         assert!(theirs.is_allowed());
         subject.change(old);
-        subject.act(Action::Refund {
+        let _ = subject.act(Action::Refund {
             permits: 1,
             receipt,
         });

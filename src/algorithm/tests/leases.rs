@@ -114,11 +114,11 @@ proptest! {
                     }
                 }
                 (true, 0) => {
-                    subject.act(Action::Release(lease(number + 1)));
+                    let _ = subject.act(Action::Release(lease(number + 1)));
                     running.remove(&number);
                 }
                 (true, _) => {
-                    subject.act(Action::Renew(lease(number + 1)));
+                    let _ = subject.act(Action::Renew(lease(number + 1)));
                     running.insert(number, now + life);
                 }
             }
@@ -134,18 +134,18 @@ proptest! {
         let mut subject = Subject::of(Limit::concurrency(limit).lease(SECOND));
         for (pause, action) in history {
             subject.now += pause;
-            subject.act(action);
+            let _ = subject.act(action);
         }
         let lapsed = {
             let mut subject = subject.clone();
             subject.now += us(SECOND);
             subject
         };
-        subject.act(Action::Release(lease(number)));
+        let _ = subject.act(Action::Release(lease(number)));
         for mut ended in [subject, lapsed] {
             let before = ended.remembered();
             for action in [Action::Release(lease(number)), Action::Renew(lease(number))] {
-                ended.act(action);
+                let _ = ended.act(action);
                 prop_assert_eq!(ended.remembered(), before.clone());
             }
         }

@@ -7,7 +7,7 @@ fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
     let mut subject = Subject::of(numbers.limit());
     for (pause, cost) in history {
         subject.now += pause;
-        subject.ask(cost);
+        let _ = subject.ask(cost);
     }
     subject
 }

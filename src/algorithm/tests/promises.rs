@@ -147,7 +147,7 @@ proptest! {
         let mut subject = Subject::of(numbers.limit());
         for (pause, cost) in history {
             subject.now += pause;
-            subject.ask(cost);
+            let _ = subject.ask(cost);
         }
         let (before, cost) = (subject.clone(), subject.capacity());
         let Some(wait) = subject.clone().ask(cost).retry_after() else { return Ok(()) };
@@ -211,11 +211,11 @@ fn do_everything(subject: &mut Subject, number: u32) {
         Patience::UntilPaid(forever),
         Patience::UntilPaid(Micros::ZERO),
     ] {
-        subject.act(Action::Take(take(number, patience)));
+        let _ = subject.act(Action::Take(take(number, patience)));
     }
     for taken_at in [None, Some(Micros::ZERO), Some(receipt.at), Some(forever)] {
-        subject.act(Action::Charge(number));
-        subject.act(Action::Credit {
+        let _ = subject.act(Action::Charge(number));
+        let _ = subject.act(Action::Credit {
             permits: number,
             taken_at,
         });

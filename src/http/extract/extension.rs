@@ -33,9 +33,9 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 /// let policy = Policy::new("user", Limit::gcra(100, MINUTE))
 ///     .by(Extension::with(|user: &UserId| Key::user(user.0)));
 ///
-/// async fn forgive(limiter: &Limiter, user: UserId) -> Result<(), CheckError> {
-///     limiter.reset("user", user).await?;
-///     Ok(())
+/// async fn is_forgiven(limiter: &Limiter, user: UserId) -> Result<bool, CheckError> {
+///     let reset = limiter.reset("user", user).await?;
+///     Ok(reset.store_failure().is_none())
 /// }
 /// ```
 ///

@@ -193,7 +193,7 @@ pub(super) mod tests {
         let policy = PolicyId::new("api");
         let check = check(&policy, key, &LIMIT, Action::take(1));
         let mut slot = Slot::new(Scatter(1).fingerprint(&check), check.algorithm.untouched());
-        check.algorithm.ask(&mut slot.state, NOW, &check.action);
+        let _ = check.algorithm.ask(&mut slot.state, NOW, &check.action);
         slot
     }
 

@@ -40,7 +40,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 fn judge((limit, before, cost, ban): Asked, after_us: u64) -> (History, Decision) {
     let mut history = History::of(limit);
     for cost in before {
-        history.ask(0, cost);
+        let _ = history.ask(0, cost);
     }
     let decision = history.ask(after_us, cost);
     match ban {

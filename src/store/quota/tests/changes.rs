@@ -27,7 +27,7 @@ async fn a_reset_lets_go_of_what_is_held() {
     let (process, _) = fleet.process();
     let subject = hot();
     warm_up(&process, &subject, 500).await;
-    ask(&process, &subject, RESET).await.unwrap();
+    let _ = ask(&process, &subject, RESET).await.unwrap();
     assert!(in_hand(&process, &subject, 1).is_none());
     settle().await;
     drop(process);
@@ -67,7 +67,7 @@ async fn what_is_on_its_way_when_something_is_credited_is_given_back() {
         "none on its way"
     );
     *way.back.lock().unwrap() = Duration::ZERO;
-    ask(&process, &subject, CREDIT).await.unwrap();
+    let _ = ask(&process, &subject, CREDIT).await.unwrap();
     asked.join_all().await;
     settle().await;
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 17);

@@ -25,7 +25,7 @@ async fn what_nobody_asks_for_any_more_is_given_back() {
         let subject = Subject::under(limit, Some(QuotaLease::new()));
         let mut used = 0;
         while in_hand(&process, &subject, 1).is_none() {
-            ask(&process, &subject, Action::take(1)).await.unwrap();
+            let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
             used += 1;
             settle().await;
         }
@@ -59,7 +59,7 @@ async fn many_held<S: Store>(process: &Leased<S>) -> (Vec<Subject>, u32) {
     let subjects: Vec<_> = (0..64).map(|number| one.numbered(number)).collect();
     for _ in 0..40 {
         for subject in &subjects {
-            ask(process, subject, Action::take(1)).await.unwrap();
+            let _ = ask(process, subject, Action::take(1)).await.unwrap();
         }
         settle().await;
         advance(MILLISECOND).await;
@@ -158,7 +158,7 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
         "none on its way"
     );
     let new = Subject::under(Limit::fixed_window(20_000, MINUTE), lease);
-    ask(&process, &new, Action::take(1)).await.unwrap();
+    let _ = ask(&process, &new, Action::take(1)).await.unwrap();
     assert!(asked.join_all().await.iter().all(Decision::is_allowed));
     settle().await;
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 21);
@@ -181,7 +181,7 @@ async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
     };
     let others = fleet.memory.decide(&[subject.check(Action::take(10))]);
     assert!(others.unwrap().all_allow());
-    ask(&process, &subject, refund).await.unwrap();
+    let _ = ask(&process, &subject, refund).await.unwrap();
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 110);
 
     let last = ask(&process, &subject, Action::take(100)).await.unwrap();
@@ -189,7 +189,7 @@ async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
         permits: 100,
         receipt: last.receipt(),
     };
-    ask(&process, &subject, refund).await.unwrap();
+    let _ = ask(&process, &subject, refund).await.unwrap();
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 110);
 }
 
@@ -204,7 +204,7 @@ async fn what_one_process_gives_back_is_not_there_twice() {
     let subject = Subject::under(Limit::gcra(1_000, SECOND), Some(lease));
     for process in [&early, &late] {
         for _ in 0..200 {
-            ask(process, &subject, Action::take(1)).await.unwrap();
+            let _ = ask(process, &subject, Action::take(1)).await.unwrap();
             settle().await;
         }
     }

@@ -38,7 +38,7 @@ fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_l
     let mut used = 0;
     left_by(&idle, &busy, async {
         for _ in 0..20 {
-            ask(&process, &subject, Action::take(1)).await.unwrap();
+            let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
             used += 1;
         }
     });

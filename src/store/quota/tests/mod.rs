@@ -62,7 +62,7 @@ async fn a_subject_that_is_often_asked_for_takes_few_trips() {
 async fn a_subject_that_is_seldom_asked_for_is_asked_about_each_time() {
     let (process, way) = Fleet::new().process();
     for _ in 0..50 {
-        ask(&process, &hot(), Action::take(1)).await.unwrap();
+        let _ = ask(&process, &hot(), Action::take(1)).await.unwrap();
         settle().await;
         advance(20 * MILLISECOND).await;
     }
@@ -177,7 +177,7 @@ async fn no_more_is_held_than_the_share() {
     let lease = QuotaLease::new().share(0.02);
     let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(lease));
     for used in 1..=2_000 {
-        ask(&process, &subject, Action::take(1)).await.unwrap();
+        let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
         settle().await;
         let taken = 10_000 - fleet.look(&subject).remaining();
         assert!(taken - used <= 200, "{taken} taken for {used}");
@@ -211,7 +211,7 @@ async fn a_batch_that_is_lost_on_its_way_holds_nobody_up() {
     warm_up(&process, &subject, 9).await;
     *way.back.lock().unwrap() = 2 * DEADLINE;
     for _ in 0..50 {
-        ask(&process, &subject, Action::take(1)).await.unwrap();
+        let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
         advance(MILLISECOND).await;
     }
     *way.back.lock().unwrap() = Duration::ZERO;
@@ -226,7 +226,7 @@ async fn a_flood_of_subjects_drives_out_none_whose_permits_are_held() {
     warm_up(&process, &subject, 200).await;
     for number in 1..20_000 {
         let other = subject.numbered(number);
-        ask(&process, &other, Action::take(1)).await.unwrap();
+        let _ = ask(&process, &other, Action::take(1)).await.unwrap();
     }
     way.asked();
     assert!(in_hand(&process, &subject, 1).is_some());
@@ -239,7 +239,7 @@ async fn of_a_store_that_answers_at_once_nothing_is_taken_in_advance() {
     let process = Leased::new(store.clone(), DEADLINE);
     let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
     for used in 1..=1_000 {
-        ask(&process, &subject, Action::take(1)).await.unwrap();
+        let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
         let look = store.decide(&[subject.check(Action::look())]).unwrap()[0];
         assert_eq!(look.remaining(), 10_000 - used);
     }
