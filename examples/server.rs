@@ -60,6 +60,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(stopped)
         .await?;
+    // What the last responses held is on its way to the store, on this runtime.
+    limits.limiter().given_back().await;
     Ok(())
 }
 

@@ -269,6 +269,25 @@ async fn a_request_under_way_is_answered_before_it_stops() {
     assert!(ended.success(), "{ended}");
 }
 
+#[tokio::test]
+async fn it_leaves_no_place_taken_when_it_stops() {
+    let redis = Redis::start();
+    let places = "algorithm = \"concurrency\"\nlimit = 1\nlease = \"1h\"";
+    let config = TWO.replace("algorithm = \"fixed-window\"\nlimit = \"2/h\"", places);
+    let server = Running::start(&config.replace("\"memory\"", &format!("{:?}", redis.url())));
+    let url = format!("{}/slow/300", server.url);
+    let slow = tokio::spawn(async move { Client::new().get(url).send().await.unwrap() });
+    // Its place is taken once it has reached the server.
+    while redis.keys().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    server.terminate();
+    assert_eq!(slow.await.unwrap().status(), StatusCode::OK);
+    let ended = tokio::task::spawn_blocking(|| server.ended()).await;
+    assert!(ended.unwrap().success());
+    assert_eq!(redis.keys(), [""; 0]);
+}
+
 #[test]
 fn a_wrong_file_is_refused_with_its_line_and_field() {
     let refused = refused(&TWO.replace("2/h", "2/hour"));

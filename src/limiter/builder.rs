@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::leases::Leases;
 use super::rules::Rules;
 use super::subjects::Subjects;
+use super::under_way::UnderWay;
 use super::{Limiter, Shared};
 use crate::access::AccessList;
 use crate::error::ConfigError;
@@ -167,6 +168,7 @@ impl<S: Store> LimiterBuilder<S> {
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
+            under_way: UnderWay::default(),
         })))
     }
 }

@@ -16,8 +16,8 @@ use crate::time::SECOND;
 /// The answer to [`Limiter::hold`](crate::Limiter::hold), and the permits that it has taken, if it
 /// has.
 ///
-/// Dropping it gives permits back that are held while something runs. Permits that come back with
-/// time stay taken.
+/// Dropping it gives permits back that are held while something runs; before a process ends, see
+/// [`Limiter::given_back`](crate::Limiter::given_back). Permits that come back with time stay taken.
 #[must_use = "dropping it gives the permits back"]
 pub struct Held {
     decision: Decision,

@@ -235,7 +235,7 @@ impl Drop for PendingVerdict {
             return;
         };
         let limiter = self.limiter.clone();
-        runtime.spawn(async move {
+        self.limiter.see_through(&runtime, async move {
             let mut asking = asking;
             poll_fn(|cx| asking.poll_judged(&limiter, cx, |judged| drop(judged.take_taken())))
                 .await;

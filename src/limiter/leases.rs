@@ -1,19 +1,18 @@
-//! The leases of this process: kept alive while what they were taken for runs, then ended.
+//! The leases of this process: kept alive while what they were taken for runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::Limiter;
 use super::quota::Quota;
 use super::renewals::Renewals;
-use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
-use crate::store::{Check, Store as _, TRIES_IN_A_LIFE, Tries};
+use crate::store::{Check, TRIES_IN_A_LIFE};
 
 /// A lease is renewed when a third of its life is over.
 const RENEWALS_IN_A_LIFE: u32 = 3;
@@ -31,7 +30,7 @@ impl Lease {
         self.quota.check(action(self.id))
     }
 
-    fn life(&self) -> Duration {
+    pub(super) fn life(&self) -> Duration {
         self.quota
             .algorithm
             .lease()
@@ -191,22 +190,5 @@ impl Limiter {
     /// Renews a lease no longer.
     pub(super) fn let_lapse(&self, lease: LeaseId) {
         self.0.leases.remove(lease);
-    }
-
-    /// Ends leases that the store did not end at once: asks again, soon and then less often, until
-    /// it has or they have lapsed.
-    pub(super) async fn end(self, leases: SmallVec<[Lease; 1]>) {
-        let life = leases.iter().map(Lease::life).max();
-        let mut tries = Tries::to_end_leases(life.unwrap_or_default());
-        while tries.next().await {
-            let answer = {
-                let checks = leases.iter();
-                let checks = checks.map(|lease| lease.check(Action::Release));
-                self.0.store.ask(&checks.collect::<SmallVec<[_; 1]>>())
-            };
-            if failure(answer).await.is_none() {
-                return;
-            }
-        }
     }
 }

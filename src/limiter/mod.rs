@@ -11,6 +11,7 @@ use self::leases::Leases;
 use self::reply::Question;
 use self::rules::ReadyRules;
 use self::subjects::Subjects;
+use self::under_way::UnderWay;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
@@ -23,6 +24,7 @@ use crate::store::{Answer, Breaker, Failover, Store};
 mod builder;
 mod control;
 mod delay;
+mod ending;
 mod held;
 mod judge;
 mod judged;
@@ -39,6 +41,7 @@ mod subject;
 mod subjects;
 mod summary;
 mod taken;
+mod under_way;
 mod waiting;
 
 pub use self::builder::LimiterBuilder;
@@ -98,6 +101,7 @@ struct Shared {
     observers: Observers,
     subjects: Subjects,
     leases: Leases,
+    under_way: UnderWay,
 }
 
 impl Limiter {

@@ -6,11 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::runtime::Handle;
 
+use super::Limiter;
 use super::held::Held;
 
 /// A question for permits ahead of time. Dropped before the answer it is seen through all the same:
 /// what it has taken would keep others waiting, and how to give that back, only the answer says.
 pub(crate) struct Reserving {
+    limiter: Limiter,
     /// Taken when the answer is there.
     asking: Option<Asking>,
     /// Where it is seen through.
@@ -20,8 +22,12 @@ pub(crate) struct Reserving {
 type Asking = Pin<Box<dyn Future<Output = Held> + Send>>;
 
 impl Reserving {
-    pub(super) fn new(asking: impl Future<Output = Held> + Send + 'static) -> Self {
+    pub(super) fn new(
+        limiter: Limiter,
+        asking: impl Future<Output = Held> + Send + 'static,
+    ) -> Self {
         Self {
+            limiter,
             asking: Some(Box::pin(asking)),
             runtime: None,
         }
@@ -49,7 +55,7 @@ impl Drop for Reserving {
     fn drop(&mut self) {
         // One that was never polled has no runtime, and has asked nothing.
         if let (Some(asking), Some(runtime)) = (self.asking.take(), &self.runtime) {
-            runtime.spawn(asking);
+            self.limiter.see_through(runtime, asking);
         }
     }
 }

@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::Limiter;
+use super::ending::Ending;
 use super::leases::Lease;
 use super::quota::Quota;
-use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId, Patience};
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
@@ -121,8 +122,7 @@ impl Taken {
     /// it has taken.
     pub(super) fn runtime_to_wait_on(&self) -> Option<Handle> {
         let is_queued = self.entries.iter().any(|entry| entry.is_queued);
-        let here = || Handle::try_current().ok().or_else(|| self.runtime.clone());
-        is_queued.then(here)?
+        is_queued.then(|| self.runtime_to_go_on())?
     }
 
     /// Whether the store answers about whose permits these are.
@@ -161,8 +161,10 @@ impl Taken {
                 Ordering::Equal => None,
             }
         });
-        if let Some(Answer::Pending(answer)) = self.ask(checks) {
-            self.spawn(answer);
+        if let Some(Answer::Pending(answer)) = self.ask(checks)
+            && let Some(runtime) = self.runtime_to_go_on()
+        {
+            self.limiter.see_through(&runtime, answer);
         }
     }
 
@@ -176,9 +178,6 @@ impl Taken {
         let Some(answer) = self.ask(checks) else {
             return;
         };
-        // A question without an answer may come to the store after this one, by a connection that
-        // was let go of meanwhile: what found nothing to give back is done once more.
-        let is_in_doubt = self.stage == Stage::Asking;
         let in_store = entries.iter().filter(|entry| entry.is_in_store);
         let leases: SmallVec<[Lease; 1]> = in_store.filter_map(Entry::lease).collect();
         let is_done = match &answer {
@@ -188,24 +187,24 @@ impl Taken {
         if is_done {
             return;
         }
-        let limiter = self.limiter.clone();
-        self.spawn(async move {
-            let is_done = failure(answer).await.is_none() && !is_in_doubt;
-            if !is_done && !leases.is_empty() {
-                limiter.end(leases).await;
-            }
-        });
+        let Some(runtime) = self.runtime_to_go_on() else {
+            return;
+        };
+        let began = self.runtime.as_ref();
+        let elsewhere = began.filter(|began| began.id() != runtime.id());
+        let ending = Ending {
+            limiter: self.limiter.clone(),
+            leases,
+            is_in_doubt: self.stage == Stage::Asking,
+            elsewhere: elsewhere.cloned(),
+        };
+        runtime.spawn(ending.go_on(answer, self.limiter.on_its_way()));
     }
 
-    fn spawn<F>(&self, work: F)
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
-        // Rather here than where it began: that runtime may be gone.
+    /// Rather here than where it began: that runtime may be gone.
+    fn runtime_to_go_on(&self) -> Option<Handle> {
         let here = Handle::try_current().ok();
-        if let Some(runtime) = here.as_ref().or(self.runtime.as_ref()) {
-            runtime.spawn(work);
-        }
+        here.or_else(|| self.runtime.clone())
     }
 
     /// Asks, if there is anything to ask.

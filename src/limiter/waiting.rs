@@ -184,7 +184,8 @@ impl Limiter {
         patience: Patience,
     ) -> Reserving {
         let limiter = self.clone();
-        Reserving::new(async move { limiter.hold_of(policy, &key, cost, patience).await })
+        let asking = async move { limiter.hold_of(policy, &key, cost, patience).await };
+        Reserving::new(self.clone(), asking)
     }
 
     /// Asks for one request's permits as [`check`](Self::check) does, and holds them: until the

@@ -4,6 +4,7 @@
 mod answers;
 mod cluster;
 mod gate;
+mod given_back;
 mod giving_back;
 mod grpc;
 mod http;

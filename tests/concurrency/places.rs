@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_throttle::{
     FailureMode, Limit, Limiter, ManualClock, MemoryStore, Policy, RateLimitLayer, RequestHead,
-    SECOND, Store,
+    Store,
 };
 
 use super::support::redis::Server;
@@ -24,10 +24,13 @@ pub(crate) fn policy(limit: Limit) -> Policy {
     policy.on_store_failure(FailureMode::Deny)
 }
 
+/// How long a decision may take.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+
 /// A limiter that waits for as long as a busy machine makes it.
 pub(crate) fn patient(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let builder = Limiter::builder(store).policies(policies);
-    builder.timeout(60 * SECOND).build().unwrap()
+    builder.timeout(TIMEOUT).build().unwrap()
 }
 
 /// How many places are taken.

@@ -75,6 +75,11 @@ impl<S: Store> Failover<S> {
         Ok(read(&decided))
     }
 
+    /// How long a question may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     pub(crate) fn breaker(&self) -> Arc<Breaker> {
         Arc::clone(&self.breaker)
     }
