@@ -159,13 +159,63 @@ impl Limit {
     /// system, is set ahead by as much. Others are let in then, and the limit is passed until those
     /// requests have ended: a lease that has lapsed is not taken again.
     ///
-    /// An upgraded connection, as of a WebSocket, is no response any more and holds nothing; use
-    /// [`Limiter::hold`](crate::Limiter::hold) where it is served. A body of one piece has ended
-    /// when the server has it, which may still be sending it.
+    /// A body of one piece has ended when the server has it, which may still be sending it.
     ///
     /// ```
     /// use tower_throttle::{Limit, SECOND};
     /// let limit = Limit::concurrency(20).lease(10 * SECOND);
+    /// ```
+    ///
+    /// # WebSockets
+    ///
+    /// What an upgraded connection carries is no response any more: a place that the layer took for
+    /// the request is free when the 101 has ended, and taken until then. So a policy that counts
+    /// connections is to be about no request, or each would stand in its own way, and is held by the
+    /// handler, while it can still refuse, for the task that serves the connection:
+    ///
+    /// ```
+    /// use axum::extract::{Request, State};
+    /// use axum::http::{StatusCode, header};
+    /// use axum::response::{IntoResponse, Response};
+    /// use axum::{Router, routing::get};
+    /// use tower_throttle::{
+    ///     ConfigError, Key, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer, RequestHead,
+    /// };
+    ///
+    /// fn app() -> Result<Router, ConfigError> {
+    ///     let requests = Policy::new("requests", Limit::gcra(1_000, MINUTE));
+    ///     let sockets = Policy::new("sockets", Limit::concurrency(100))
+    ///         .on(|_: &RequestHead<'_>| false); // held by `chat` alone
+    ///     let limiter = Limiter::new(MemoryStore::new(), [requests, sockets])?;
+    ///     Ok(Router::new()
+    ///         .route("/chat", get(chat))
+    ///         .layer(RateLimitLayer::new(limiter.clone()))
+    ///         .with_state(limiter))
+    /// }
+    ///
+    /// async fn chat(State(limiter): State<Limiter>, request: Request) -> Response {
+    ///     let Ok(place) = limiter.hold("sockets", Key::everybody()).await else {
+    ///         return StatusCode::INTERNAL_SERVER_ERROR.into_response(); // no such policy
+    ///     };
+    ///     if !place.is_allowed() {
+    ///         return StatusCode::TOO_MANY_REQUESTS.into_response();
+    ///     }
+    ///     // With axum's `WebSocketUpgrade`, in what is given to `on_upgrade`.
+    ///     tokio::spawn(async move {
+    ///         if let Ok(connection) = hyper::upgrade::on(request).await {
+    ///             serve(connection).await;
+    ///         }
+    ///         drop(place);
+    ///     });
+    ///     let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, "chat")];
+    ///     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+    /// }
+    ///
+    /// async fn serve(connection: hyper::upgrade::Upgraded) {
+    ///     // until it is closed
+    /// #   let _ = connection;
+    /// }
+    /// # assert!(app().is_ok());
     /// ```
     pub const fn concurrency(limit: u32) -> Self {
         Self::of(Kind::Concurrency, limit, DEFAULT_LEASE)

@@ -17,4 +17,5 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod two_servers;
+mod upgrades;
 mod watched;
