@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::Limiter;
 use super::ending::Ending;
 use super::leases::Lease;
 use super::quota::Quota;
+use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId, Patience};
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};

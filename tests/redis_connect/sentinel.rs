@@ -103,7 +103,7 @@ async fn the_sentinel_that_named_the_master_is_the_first_to_be_asked_again() {
     let stale = Sentinel::watching(free_port(), "");
     let store = RedisStore::connect(&stale_first(&stale, &watched)).await;
     let limiter = limiter(store.unwrap(), GENEROUS);
-    take(&limiter).await;
+    let _ = take(&limiter).await;
     let before = stale.connections();
     for _ in 0..6 {
         lose_connection(&limiter, &watched.master).await;
