@@ -114,6 +114,14 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
     RedisStore::connect(&cluster.url()).await.unwrap_err();
 }
 
+/// Nor is it to wait for the end of a resharding, or until somebody closes the slots that one left open.
+#[tokio::test]
+async fn slots_that_move_keep_nobody_from_starting() {
+    let cluster = Cluster::start();
+    cluster.begin_to_move_all(0, 1);
+    RedisStore::connect(&cluster.url()).await.unwrap();
+}
+
 /// One check of each of two subjects on different nodes.
 struct Pair {
     cluster: Cluster,

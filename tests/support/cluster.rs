@@ -106,10 +106,7 @@ impl Cluster {
     fn over(cluster: Self) -> Self {
         for (position, master) in cluster.masters.iter().enumerate() {
             let mut slots = cluster_command("ADDSLOTS");
-            let count = cluster.masters.len();
-            slots.arg(
-                (position * SLOTS / count..(position + 1) * SLOTS / count).collect::<Vec<_>>(),
-            );
+            slots.arg(cluster.first_slots_of(position));
             master.query::<()>(slots);
         }
         for (position, node) in cluster.nodes().enumerate() {
@@ -217,10 +214,19 @@ impl Cluster {
         let mut keyslot = cluster_command("KEYSLOT");
         keyslot.arg(key);
         let slot: u16 = self.masters[from].query(keyslot);
-        let ids = [from, to].map(|position| id(&self.masters[position]));
-        self.set_slot(to, slot, &["IMPORTING", &ids[0]]);
-        self.set_slot(from, slot, &["MIGRATING", &ids[1]]);
+        self.open(&[slot.into()], from, to);
         slot
+    }
+
+    /// Begins to move all slots of one master that it has since the start.
+    pub fn begin_to_move_all(&self, from: usize, to: usize) {
+        self.open(&self.first_slots_of(from), from, to);
+    }
+
+    fn open(&self, slots: &[usize], from: usize, to: usize) {
+        let ids = [from, to].map(|position| id(&self.masters[position]));
+        self.set_slots(to, slots, &["IMPORTING", &ids[0]]);
+        self.set_slots(from, slots, &["MIGRATING", &ids[1]]);
     }
 
     pub fn move_key(&self, key: &str, from: usize, to: usize) {
@@ -233,14 +239,25 @@ impl Cluster {
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
         let id = id(&self.masters[to]);
         for position in [to, from] {
-            self.set_slot(position, slot, &["NODE", &id]);
+            self.set_slots(position, &[slot.into()], &["NODE", &id]);
         }
     }
 
-    fn set_slot(&self, position: usize, slot: u16, words: &[&str]) {
-        let mut set_slot = cluster_command("SETSLOT");
-        set_slot.arg(slot).arg(words);
-        self.masters[position].query::<()>(set_slot);
+    /// All at once: a node writes to its disk before it answers.
+    fn set_slots(&self, position: usize, slots: &[usize], words: &[&str]) {
+        let mut all = redis::pipe();
+        for slot in slots {
+            let mut set_slot = cluster_command("SETSLOT");
+            set_slot.arg(*slot).arg(words);
+            all.add_command(set_slot).ignore();
+        }
+        let mut connection = self.masters[position].connection().unwrap();
+        all.query::<()>(&mut connection).unwrap();
+    }
+
+    fn first_slots_of(&self, position: usize) -> Vec<usize> {
+        let count = self.masters.len();
+        (position * SLOTS / count..(position + 1) * SLOTS / count).collect()
     }
 }
 

@@ -242,7 +242,8 @@ impl RedisStore {
         let prefix = self.server.prefix();
         match self.server.servers() {
             Servers::One(lane) => {
-                SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
+                let self_test = SelfTest::of_server(prefix);
+                SelfTest::read(&lane.try_out(&self_test, false).await?)
             }
             Servers::Cluster(cluster) => cluster.try_out(prefix).await,
         }

@@ -13,17 +13,15 @@ use redis::{ConnectionInfo, RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connection::{Failed, RESPONSE_TIMEOUT, pause};
+use super::connection::{Failed, Lane, RESPONSE_TIMEOUT, pause};
 use super::error::is_demoted;
-use super::keys::Prefix;
 use super::script::Scripted;
-use super::self_test::SelfTest;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
-use crate::trace;
 
 mod slots;
 mod topology;
+mod try_out;
 
 use slots::{Node, Slot};
 use topology::Topology;
@@ -64,7 +62,8 @@ impl Cluster {
     ) -> Result<Value, Failed> {
         let slot = Slot::of_tag(&subject.digits());
         let refresh = RefreshUnlessAnswered(Some(self.0.clone()));
-        let answer = self.follow(question, slot).await;
+        let ask = |lane: Lane, is_asking| async move { lane.ask(question, is_asking).await };
+        let answer = self.follow(Route::Master, slot, ask).await;
         match &answer {
             // Its node may be gone, and have a successor.
             Err(failed) if is_about_the_node(failed.kind()) => {}
@@ -83,15 +82,23 @@ impl Cluster {
         }
     }
 
-    async fn follow(&self, question: &impl Scripted, slot: Slot) -> Result<Value, Failed> {
-        let mut route = Route::Master;
+    /// Asks by this route, and whomever the answers redirect to.
+    async fn follow<F>(
+        &self,
+        mut route: Route,
+        slot: Slot,
+        ask: impl Fn(Lane, bool) -> F,
+    ) -> Result<Value, Failed>
+    where
+        F: Future<Output = Result<Value, Failed>>,
+    {
         for _ in 0..MOST_HOPS {
             let (node, is_asking) = match route {
                 Route::Master => (self.master_of(slot).await?, false),
                 Route::To(node) => (node, false),
                 Route::Asking(node) => (node, true),
             };
-            let error = match self.ask_when_moved(&node, question, is_asking).await {
+            let error = match self.ask_when_moved(&node, &ask, is_asking).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Answer(error)) => error,
                 failed => return failed,
@@ -116,16 +123,19 @@ impl Cluster {
 
     /// Waits at the node until it has all keys of the question or none: then it answers or redirects.
     /// It is waited for as long as for any reply; who asks has a deadline.
-    async fn ask_when_moved(
+    async fn ask_when_moved<F>(
         &self,
         node: &Node,
-        question: &impl Scripted,
+        ask: impl Fn(Lane, bool) -> F,
         is_asking: bool,
-    ) -> Result<Value, Failed> {
+    ) -> Result<Value, Failed>
+    where
+        F: Future<Output = Result<Value, Failed>>,
+    {
         let asked = Instant::now();
         let mut wait = FIRST_WAIT;
         loop {
-            match self.0.lane(node)?.ask(question, is_asking).await {
+            match ask(self.0.lane(node)?, is_asking).await {
                 Err(Failed::Answer(error)) if error.code() == Some("TRYAGAIN") => {
                     if asked.elapsed() > RESPONSE_TIMEOUT {
                         return Err(Failed::Answer(error));
@@ -179,39 +189,6 @@ impl Cluster {
             has_any = true;
         }
         Ok(has_any)
-    }
-
-    /// Tries what decisions do on every master: each has users of its own. One that gives no answer keeps
-    /// nobody from starting, as long as others do.
-    pub(super) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
-        let slots = self.0.slots().await?;
-        let (mut has_any, mut failure) = (false, None);
-        for master in slots.masters() {
-            let is_there =
-                |tag: &String| slots.master_of(Slot::of_tag(tag.as_bytes())) == Some(master);
-            // Slots come in all numbers before long.
-            let Some(tag) = (0..1_000_000).map(|n: u32| n.to_string()).find(is_there) else {
-                continue;
-            };
-            let self_test = SelfTest::of_node(prefix, &tag);
-            let reply = self.0.lane(master)?.try_out(&self_test).await;
-            match reply.and_then(|reply| SelfTest::read(&reply)) {
-                Ok(()) => has_any = true,
-                Err(error) if is_about_the_node(error.kind()) => failure = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        match failure {
-            Some(error) if !has_any => Err(error),
-            Some(error) => {
-                trace::warn!(
-                    reason = %error.kind(),
-                    "a part of the store fails: the failure modes decide about its keys"
-                );
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 }
 

@@ -78,14 +78,27 @@ impl Held {
             true => Box::pin(self.asking(command)).await,
         };
         if reply.as_ref().is_err_and(is_no_script) {
-            let command = question.with_text();
-            reply = match is_asking {
-                false => Box::pin(self.command(&command)).await,
-                true => Box::pin(self.asking(command)).await,
-            };
+            reply = Box::pin(self.run(question.with_text(), is_asking)).await;
         }
         waiting.answered();
         reply
+    }
+
+    /// EVAL and EVALSHA, of which each takes a right of its own; the answer to the latter.
+    pub(super) async fn try_out(
+        &self,
+        question: &impl Scripted,
+        is_asking: bool,
+    ) -> RedisResult<Value> {
+        self.run(question.with_text(), is_asking).await?;
+        self.run(question.by_digest(), is_asking).await
+    }
+
+    async fn run(&self, command: Cmd, is_asking: bool) -> RedisResult<Value> {
+        match is_asking {
+            false => self.command(&command).await,
+            true => self.asking(command).await,
+        }
     }
 
     async fn asking(&self, command: Cmd) -> RedisResult<Value> {

@@ -80,20 +80,17 @@ impl Lane {
         }))
     }
 
-    /// Makes sure that there is a connection, and asks this on it in both ways, with a start-up's
-    /// patience.
+    /// Makes sure that there is a connection, and tries this on it, with a start-up's patience.
     pub(in crate::store::redis) async fn try_out(
         &self,
         question: &impl Scripted,
-    ) -> Result<Value, StoreError> {
+        is_asking: bool,
+    ) -> Result<Value, Failed> {
         let held = self.0.held().await?;
-        let in_both_ways = async {
-            held.command(&question.with_text()).await?;
-            held.command(&question.by_digest()).await
-        };
-        match tokio::time::timeout(CONNECT_TIMEOUT, in_both_ways).await {
-            Ok(reply) => reply.map_err(of_question),
-            Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed)),
+        let tried = held.try_out(question, is_asking);
+        match tokio::time::timeout(CONNECT_TIMEOUT, tried).await {
+            Ok(reply) => reply.map_err(Failed::Answer),
+            Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed).into()),
         }
     }
 

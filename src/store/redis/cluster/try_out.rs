@@ -1,0 +1,58 @@
+//! What is tried at start-up, on every master: each has users of its own.
+
+use super::slots::{Node, Slot, SlotMap};
+use super::{Cluster, Route, is_about_the_node};
+use crate::error::StoreError;
+use crate::store::redis::connection::Lane;
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::self_test::SelfTest;
+use crate::trace;
+
+impl Cluster {
+    /// Tries what decisions do. A master that gives no answer keeps nobody from starting, as long as others
+    /// do.
+    pub(in crate::store::redis) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
+        let slots = self.0.slots().await?;
+        let (mut has_any, mut failure) = (false, None);
+        for master in slots.masters() {
+            let Some(tag) = tag_on(master, &slots) else {
+                continue;
+            };
+            match self.try_on(master, prefix, &tag).await {
+                Ok(()) => has_any = true,
+                Err(error) if is_about_the_node(error.kind()) => failure = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match failure {
+            Some(error) if !has_any => Err(error),
+            Some(error) => {
+                trace::warn!(
+                    reason = %error.kind(),
+                    "a part of the store fails: the failure modes decide about its keys"
+                );
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tries it on a master that is known to have the slot of this tag; while that moves, on whomever it
+    /// redirects to, as decisions are made there.
+    async fn try_on(&self, master: &Node, prefix: &Prefix, tag: &str) -> Result<(), StoreError> {
+        let slot = Slot::of_tag(tag.as_bytes());
+        let self_test = &SelfTest::of_node(prefix, tag);
+        let try_out =
+            |lane: Lane, is_asking| async move { lane.try_out(self_test, is_asking).await };
+        let reply = self
+            .follow(Route::To(master.clone()), slot, try_out)
+            .await?;
+        SelfTest::read(&reply)
+    }
+}
+
+/// A tag of which a master has the slot. Slots come in all numbers before long.
+fn tag_on(master: &Node, slots: &SlotMap) -> Option<String> {
+    let mut tags = (0..1_000_000).map(|number: u32| number.to_string());
+    tags.find(|tag| slots.master_of(Slot::of_tag(tag.as_bytes())) == Some(master))
+}
