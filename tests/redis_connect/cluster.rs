@@ -88,8 +88,36 @@ async fn the_documented_rights_suffice_in_a_cluster() {
 #[tokio::test]
 async fn every_node_is_tried_at_start_up() {
     let cluster = Cluster::start();
-    let error = connect_with_rights(&cluster, "-zadd").await.unwrap_err();
-    assert!(told(&error).contains("grant it +zadd"), "{}", told(&error));
+    for (denied, words) in [
+        ("-zadd", "grant it +zadd"),
+        // Of use only while slots move.
+        ("-asking", "'asking'"),
+    ] {
+        let error = connect_with_rights(&cluster, denied).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Configuration);
+        assert!(told(&error).contains(words), "{}", told(&error));
+    }
+}
+
+/// And not that the nodes send it to and fro.
+#[tokio::test]
+async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decisions_tell() {
+    let cluster = Cluster::start();
+    let store = connect_with_rights(&cluster, "").await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    let check = async || limiter.check("api", "alice").await.unwrap();
+    assert_eq!(check().await.store_failure(), None);
+    let (from, key) = cluster.master_of(":api");
+    let to = (from + 1) % 3;
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("limiter").arg("-asking");
+    cluster.masters[to].query::<()>(user);
+    let slot = cluster.begin_to_move(&key, from, to);
+    cluster.move_key(&key, from, to);
+    let failure = check().await.store_failure();
+    assert_eq!(failure, Some(StoreErrorKind::Configuration));
+    cluster.end_move(slot, from, to);
+    assert_eq!(check().await.store_failure(), None);
 }
 
 /// A deployment is not to wait for the end of an outage of which users notice little.

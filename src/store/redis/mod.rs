@@ -242,8 +242,7 @@ impl RedisStore {
         let prefix = self.server.prefix();
         match self.server.servers() {
             Servers::One(lane) => {
-                let self_test = SelfTest::of_server(prefix);
-                SelfTest::read(&lane.try_out(&self_test, false).await?)
+                SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
             }
             Servers::Cluster(cluster) => cluster.try_out(prefix).await,
         }

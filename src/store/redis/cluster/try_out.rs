@@ -42,8 +42,8 @@ impl Cluster {
     async fn try_on(&self, master: &Node, prefix: &Prefix, tag: &str) -> Result<(), StoreError> {
         let slot = Slot::of_tag(tag.as_bytes());
         let self_test = &SelfTest::of_node(prefix, tag);
-        let try_out =
-            |lane: Lane, is_asking| async move { lane.try_out(self_test, is_asking).await };
+        // With ASKING everywhere.
+        let try_out = |lane: Lane, _| async move { lane.try_out(self_test).await };
         let reply = self
             .follow(Route::To(master.clone()), slot, try_out)
             .await?;

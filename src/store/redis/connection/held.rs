@@ -84,14 +84,26 @@ impl Held {
         reply
     }
 
-    /// EVAL and EVALSHA, of which each takes a right of its own; the answer to the latter.
+    /// EVAL and EVALSHA, with ASKING on a node of a cluster, as each takes a right of its own; the answer to
+    /// EVALSHA.
     pub(super) async fn try_out(
         &self,
         question: &impl Scripted,
-        is_asking: bool,
+        is_node: bool,
     ) -> RedisResult<Value> {
-        self.run(question.with_text(), is_asking).await?;
-        self.run(question.by_digest(), is_asking).await
+        if !is_node {
+            self.command(&question.with_text()).await?;
+            return self.command(&question.by_digest()).await;
+        }
+        // Where the slot is not moving, ASKING changes nothing.
+        let [asking, reply] = self.with_asking(question.with_text()).await?;
+        match asking {
+            Err(refused) if refused.code() == Some("NOPERM") => return Err(refused),
+            // Who does not know it may be one that never redirects so.
+            _ => reply?,
+        };
+        let [_, reply] = self.with_asking(question.by_digest()).await?;
+        reply
     }
 
     async fn run(&self, command: Cmd, is_asking: bool) -> RedisResult<Value> {
@@ -102,22 +114,28 @@ impl Held {
     }
 
     async fn asking(&self, command: Cmd) -> RedisResult<Value> {
+        match self.with_asking(command).await? {
+            // Back to where the slot moves from, which would send it here again.
+            [Err(refused), Err(error)] if error.redirect_node().is_some() => Err(refused),
+            [_, reply] => reply,
+        }
+    }
+
+    /// The replies to ASKING and to the command.
+    async fn with_asking(&self, command: Cmd) -> RedisResult<[RedisResult<Value>; 2]> {
         // Written in one piece, so that nobody else's question comes between.
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command);
         let mut connection = self.connection.clone();
-        let mut replies = connection.send_packed_commands(&both, 1, 1).await?;
-        replies.pop().unwrap_or(Value::Nil).extract_error()
+        let replies = connection.send_packed_commands(&both, 0, 2).await?;
+        let mut replies = replies.into_iter().map(read);
+        let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
+        Ok([next(), next()])
     }
 
     pub(super) async fn command(&self, command: &Cmd) -> RedisResult<Value> {
         let mut connection = self.connection.clone();
-        let reply = connection.send_packed_command(command).await?;
-        match reply {
-            Value::ServerError(error) => Err(error.into()),
-            Value::Array(parts) => of_parts(parts),
-            reply => Ok(reply),
-        }
+        read(connection.send_packed_command(command).await?)
     }
 
     /// Has a script run that does nothing. A server answers a PING also while it lets scripts wait.
@@ -185,6 +203,14 @@ impl Held {
 
     fn age_ms(&self) -> u64 {
         u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn read(reply: Value) -> RedisResult<Value> {
+    match reply {
+        Value::ServerError(error) => Err(error.into()),
+        Value::Array(parts) => of_parts(parts),
+        reply => Ok(reply),
     }
 }
 

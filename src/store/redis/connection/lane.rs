@@ -84,10 +84,10 @@ impl Lane {
     pub(in crate::store::redis) async fn try_out(
         &self,
         question: &impl Scripted,
-        is_asking: bool,
     ) -> Result<Value, Failed> {
         let held = self.0.held().await?;
-        let tried = held.try_out(question, is_asking);
+        let is_node = self.0.doubt.is_some();
+        let tried = held.try_out(question, is_node);
         match tokio::time::timeout(CONNECT_TIMEOUT, tried).await {
             Ok(reply) => reply.map_err(Failed::Answer),
             Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed).into()),
