@@ -3,6 +3,7 @@
 //! where the figures of docs/faults.md come from.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
+mod all_masters;
 mod batches;
 mod counting;
 mod demoted;

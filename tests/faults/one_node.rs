@@ -87,7 +87,7 @@ impl Crowd {
     }
 }
 
-async fn limiter_over(url: &str) -> Limiter {
+pub(crate) async fn limiter_over(url: &str) -> Limiter {
     let store = RedisStore::connect(url).await.unwrap();
     let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
     let builder = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));

@@ -31,9 +31,9 @@ impl Attempt {
         }
     }
 
-    /// The slot map, as the first node says that gives an answer; `None` once another attempt has taken
-    /// the place of this one.
-    async fn read(&self) -> Option<Result<SlotMap, StoreError>> {
+    /// The slot map, as the first node says that gives an answer, and who that is; `None` once another
+    /// attempt has taken the place of this one.
+    async fn read(&self) -> Option<Result<(SlotMap, Node), StoreError>> {
         let topology = &self.topology;
         let known = Arc::clone(&topology.view.borrow().slots);
         let mut nodes: Vec<Node> = known.masters().into_iter().cloned().collect();
@@ -41,7 +41,7 @@ impl Attempt {
         // not know it.
         let first = topology.attempts.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
         nodes.rotate_left(first);
-        // By names of theirs, or replicas: no connection to them is held once the masters are known.
+        // By names of theirs, or replicas: no connection to them is held while a master answers.
         let seeds = topology.seeds.iter();
         nodes.extend(seeds.filter_map(|seed| node_of(seed.addr())));
         let mut why = StoreError::new(StoreErrorKind::Configuration);
@@ -50,7 +50,7 @@ impl Attempt {
                 return None;
             }
             match self.ask(&node).await {
-                Ok(slots) => return Some(Ok(slots)),
+                Ok(slots) => return Some(Ok((slots, node))),
                 Err(error) => why = error,
             }
         }
@@ -87,7 +87,7 @@ impl Attempt {
         is_mine
     }
 
-    fn learn(&self, read: Result<SlotMap, StoreError>) {
+    fn learn(&self, read: Result<(SlotMap, Node), StoreError>) {
         let topology = &self.topology;
         topology.view.send_if_modified(|view| {
             let is_mine = view
@@ -96,8 +96,13 @@ impl Attempt {
                 .is_some();
             if is_mine {
                 let failure = match read {
-                    Ok(slots) => {
-                        topology.forget_all_but(&slots.masters());
+                    Ok((slots, teller)) => {
+                        let known = view.slots.masters();
+                        // While none of them answers, who is asked in their place is asked again before
+                        // long: over the connection that there is, or after the pause that its lane keeps.
+                        if known.is_empty() || known.contains(&&teller) {
+                            topology.forget_all_but(&slots.masters());
+                        }
                         view.slots = Arc::new(slots);
                         None
                     }
