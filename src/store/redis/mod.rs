@@ -167,7 +167,7 @@ impl RedisStore {
     }
 
     /// The same from a pool that asks Sentinel. A connection that it kept to a master that was
-    /// demoted is let go of. The user needs `+role` beside the rights above.
+    /// demoted is let go of.
     #[cfg(feature = "deadpool-sentinel")]
     pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
         Self::over_connector(Connector::SentinelPool(pool))
