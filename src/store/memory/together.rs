@@ -272,7 +272,8 @@ mod tests {
         let exhausted = 0;
         let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
         let mut elsewhere = (1..).filter(|&key| home(key) != home(exhausted));
-        let [other, another] = [(); 2].map(|()| elsewhere.next().unwrap());
+        let other = elsewhere.next().unwrap();
+        let another = elsewhere.find(|&key| home(key) != home(other)).unwrap();
         assert_eq!(ask(&[check(exhausted, false)]), [Outcome::Allowed]);
         let both = [check(crowded_out, true), check(other, false)];
         assert_eq!(ask(&both), [full, Outcome::Allowed]);
