@@ -68,9 +68,9 @@ use crate::limiter::Limiter;
 /// unlimited until the store answers again. Under [`FailureMode::Deny`](crate::FailureMode::Deny)
 /// none is sent that was not counted; the store is asked again every second. Under
 /// `FailureMode::Local` they are sent at this process's share of the rate; those who wait for it ask the
-/// store a second after it is back at the latest, though not always in the order in which they came. What a store counts that
-/// answers later than the limiter's [`timeout`](crate::LimiterBuilder::timeout) stays taken, and the
-/// next request waits for it too: let the timeout be longer than the store is ever slow.
+/// store a second after it is back at the latest, though not always in the order in which they came. What
+/// a store counts that answers later than the limiter's [`timeout`](crate::LimiterBuilder::timeout) stays
+/// taken, and the next request waits for it too: let the timeout be longer than the store is ever slow.
 #[derive(Clone, Debug)]
 pub struct ThrottleLayer {
     source: Arc<Source>,
