@@ -51,25 +51,19 @@ for at = 2, #ARGV, stride + 1 do
       judge(1, ARGV[at], at, now)
     return verdict
   end
-  local function fit_at_once(takes)
-    if takes * cost > most_cost then
-      return false
-    end
-    local verdict = ask(takes)
-    return verdict.fits and verdict.wait_us == 0
-  end
-  -- The most takes that fit at once, which mostly are all.
+  -- The most takes that fit at once, which mostly are all, and the verdict on them.
   local function most()
-    local fit, too_many, takes = 0, left + 1, left
+    local fit, too_many, takes, fitting = 0, left + 1, left, nil
     while too_many - fit > 1 do
-      if fit_at_once(takes) then
-        fit = takes
+      local verdict = takes * cost <= most_cost and ask(takes)
+      if verdict and verdict.fits and verdict.wait_us == 0 then
+        fit, fitting = takes, verdict
       else
         too_many = takes
       end
       takes = math.floor((fit + too_many) / 2)
     end
-    return fit
+    return fit, fitting
   end
 
   while left > 0 do
@@ -83,9 +77,9 @@ for at = 2, #ARGV, stride + 1 do
     -- The first may open a window. Behind the second each finds only more taken, unless it waits: whatever
     -- their number, they are one step.
     if judged == 2 and left > 1 and ARGV[at + 1] == "take" and verdict.wait_us == 0 then
-      local takes = most()
-      if takes > 0 then
-        carry_out(at, ask(takes))
+      local takes, fitting = most()
+      if fitting then
+        carry_out(at, fitting)
         add(2, takes, 0, 0)
         left = left - takes
       end
