@@ -11,7 +11,7 @@ use super::ending::Ending;
 use super::leases::Lease;
 use super::quota::Quota;
 use super::{Limiter, failure};
-use crate::algorithm::{Action, LeaseId, Patience};
+use crate::algorithm::{Action, LeaseId};
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::ReadyPolicy;
@@ -82,7 +82,7 @@ impl Taken {
             quota: Quota::of(policy, rate, check),
             cost: check.action.takes(),
             receipt: None,
-            is_queued: check.algorithm.delays() || is_patient(&check.action),
+            is_queued: check.algorithm.may_hold_up(&check.action),
             lease: check.action.lease(),
             is_in_store: true,
         });
@@ -253,11 +253,6 @@ impl Entry {
             Action::Refund { permits, receipt }
         }
     }
-}
-
-/// Whether its policy lets callers wait.
-fn is_patient(action: &Action) -> bool {
-    matches!(action, Action::Take(take) if take.patience != Patience::None)
 }
 
 impl Drop for Taken {
