@@ -67,17 +67,8 @@ end
 -- Nobody owes so much: it would not be read, and what was taken beside it would be taken again.
 local too_late = now + 2 ^ 52
 
--- The entries of a pack as an image has them; and the pack, where it is written in another way.
-local function read(text)
-  if #text == size then
-    local entries, is_alike = { from_text(form, text) }, true
-    for at = 1, count * 2, 2 do
-      is_alike = is_alike and entries[at] == image[at] and entries[at + 1] < too_late
-    end
-    if is_alike then
-      return entries
-    end
-  end
+-- The entries of a pack that is written in another way than the image, as that would have them; and the pack.
+local function unpacked(text)
   local behind, pack = cmsgpack.unpack_one(text)
   -- None of ours is empty, or has anything behind it.
   if behind ~= -1 or next(pack) == nil then
@@ -89,7 +80,7 @@ local function read(text)
     if type(state) ~= "number" or state % 1 ~= 0 or state >= too_late then
       error("another form")
     end
-    entries[take * 2] = state
+    entries[take * 2 - 1], entries[take * 2] = image[take * 2 - 1], state
   end
   return entries, pack
 end
@@ -157,8 +148,9 @@ local function write(at, text, latest, before)
   is_readable = true
   local key = KEYS[at]
   if before and (latest - 1) % 1000000 >= latest - before then
-    -- It expires with that second already: to say it once more is a seventh of all that this script does.
-    call("SET", key, text, "KEEPTTL")
+    -- It expires with that second already, and what is written in its place is as long: to say once more when it
+    -- expires is a seventh of all that this script does.
+    call("SETRANGE", key, "0", text)
   elseif texts[at] then
     call("SET", key, text, "PXAT", end_of(latest))
   -- MGET tells nothing of what is no string.
@@ -169,18 +161,19 @@ local function write(at, text, latest, before)
   return true
 end
 
-local function judge(at)
-  local text = texts[at]
-  if not text then
-    return write(at, after_nothing()) and 0 or -1
-  end
-  local entries, pack = read(text)
+-- Puts into the image the states after all takes that fit: whether all do that are enforced, how many of those in
+-- shadow do not, and when the last state is paid, before and after. Nothing of a pack that is written in another
+-- way than the image.
+local function take_all(entries)
   -- Once for all that is done of each take: these are most of the steps.
   local now, image, costs, most, firsts = now, image, costs, most, firsts
   local all_fit, before, latest, left_as_they_are = true, 0, 0, 0
   for take = 1, count do
     local place = take * 2
     local state = entries[place]
+    if entries[place - 1] ~= image[place - 1] then
+      return
+    end
     if state > before then
       before = state
     end
@@ -188,6 +181,8 @@ local function judge(at)
       state = firsts[take]
     elseif state <= most[take] then
       state = state + costs[take]
+    elseif state >= too_late then
+      return
     elseif shadows[take] then
       left_as_they_are = left_as_they_are + 1
     else
@@ -198,7 +193,23 @@ local function judge(at)
       latest = state
     end
   end
-  local owes = before > now
+  return all_fit, left_as_they_are, before, latest
+end
+
+local function judge(at)
+  local text = texts[at]
+  if not text then
+    return write(at, after_nothing()) and 0 or -1
+  end
+  local entries, pack, all_fit, left_as_they_are, before, latest
+  if #text == size then
+    entries = { from_text(form, text) }
+    all_fit, left_as_they_are, before, latest = take_all(entries)
+  end
+  if not before then
+    entries, pack = unpacked(text)
+    all_fit, left_as_they_are, before, latest = take_all(entries)
+  end
   if all_fit and left_as_they_are < count then
     if times > 1 then
       latest = take_all_times(entries)
@@ -210,7 +221,7 @@ local function judge(at)
       write(at, to_text(form, unpack(image)), latest, before)
     end
   end
-  return owes and (pack and debts_in(entries) or text) or 0
+  return before > now and (pack and debts_in(entries) or text) or 0
 end
 
 local answers, answered, at, left = {}, 0, 0, 0

@@ -39,6 +39,7 @@ end
 try("GET", key)
 try("MGET", key)
 try("EXISTS", key)
+try("SETRANGE", key, 0, "")
 try("INCRBY", key, 1)
 try("LLEN", key)
 try("LINDEX", key, 0)

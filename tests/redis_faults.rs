@@ -299,7 +299,7 @@ async fn the_documented_rights_suffice() {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in
-        "~throttle:* +eval +evalsha +time +get +mget +exists +set +incrby +del +llen +lindex +lset +lpush \
+        "~throttle:* +eval +evalsha +time +get +mget +exists +set +setrange +incrby +del +llen +lindex +lset +lpush \
                   +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem \
                   +zremrangebyscore +pexpireat +pttl"
             .split_whitespace()

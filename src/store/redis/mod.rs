@@ -113,8 +113,8 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +exists +set +incrby +del
-/// +llen +lindex +lset +lpush +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem
+/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +exists +set +setrange
+/// +incrby +del +llen +lindex +lset +lpush +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem
 /// +zremrangebyscore +pexpireat +pttl`, and `+select` where the URL names a database other than 0. In a cluster
 /// it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
 /// users, that one needs `+sentinel|get-master-addr-by-name`.
