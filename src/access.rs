@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::error::ConfigError;
@@ -55,31 +57,23 @@ impl AccessList {
         by: impl AddressExtractor,
         ranges: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
-        self.addresses_of_field("addresses", by, ranges)
+        by.validate()?;
+        let read = |text: &str| {
+            let range = read_range("addresses", text)?;
+            of_clients("addresses", &by, text, range)
+        };
+        let ranges = ranges.into_iter().map(|text| read(text.as_ref()));
+        let ranges = ranges.collect::<Result<_, _>>()?;
+        Ok(self.clients(by, ranges))
     }
 
-    /// The same; `field` is what an error calls the ranges.
-    pub(crate) fn addresses_of_field(
-        mut self,
-        field: &'static str,
-        by: impl AddressExtractor,
-        ranges: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Self, ConfigError> {
-        by.validate()?;
-        let read = |range: &str| {
-            let addresses = read_range(field, range)?;
-            if by.are_proxies(&addresses) {
-                return Err(ConfigError::malformed(field, range, OF_NOBODY));
-            }
-            Ok(embedded_range(addresses))
-        };
-        let ranges = ranges.into_iter().map(|range| read(range.as_ref()));
-        let ranges: AddressRanges = ranges.collect::<Result<_, _>>()?;
+    /// Adds clients, each by a range as [`of_clients`] gives it.
+    pub(crate) fn clients(mut self, by: impl AddressExtractor, ranges: AddressRanges) -> Self {
         // Of nobody: no request has to say where it comes from for that.
         if !ranges.are_none() {
             self.addresses.push((Arc::new(by), ranges));
         }
-        Ok(self)
+        self
     }
 
     /// Adds keys: those that the policies' extractors make of requests, as
@@ -121,6 +115,20 @@ impl AccessList {
         // Most lists have none, and hashing a key takes time.
         self.has_keys() && self.keys.contains(key)
     }
+}
+
+/// A range as the addresses that `by` reads are looked up in it, unless those are of proxies. In an
+/// error `field` is what it is called, and `text` what it was read from.
+pub(crate) fn of_clients(
+    field: &'static str,
+    by: &impl AddressExtractor,
+    text: &str,
+    range: RangeInclusive<IpAddr>,
+) -> Result<RangeInclusive<IpAddr>, ConfigError> {
+    if by.are_proxies(&range) {
+        return Err(ConfigError::malformed(field, text, OF_NOBODY));
+    }
+    Ok(embedded_range(range))
 }
 
 /// What a list says of the address that a request comes from.

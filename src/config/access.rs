@@ -5,7 +5,7 @@ use super::field::Field;
 use super::fields::{Fields, Known};
 use super::key::UserId;
 use super::proxies::Proxies;
-use crate::access::AccessList;
+use crate::access::{AccessList, of_clients};
 use crate::key::Key;
 use crate::ranges::read_range;
 
@@ -31,16 +31,14 @@ pub(super) fn read(
             list = list.keys(keys(&item, policies)?);
             continue;
         }
-        let range = item.text(EXPECTED)?;
-        read_range(field.name(), range).map_err(|_| item.expected(EXPECTED))?;
-        let sound = AccessList::new().addresses_of_field(field.name(), client.clone(), [range]);
+        let text = item.text(EXPECTED)?;
+        let range = read_range(field.name(), text).map_err(|_| item.expected(EXPECTED))?;
         // Its text names the field.
-        sound.map_err(|error| item.here(error))?;
-        ranges.push(range);
+        let range = of_clients(field.name(), &client, text, range);
+        ranges.push(range.map_err(|error| item.here(error))?);
     }
     // All at once, so that the address of a request is read once, however long the list.
-    let with_ranges = list.addresses_of_field(field.name(), client, ranges);
-    with_ranges.map_err(|error| field.here(error))
+    Ok(list.clients(client, ranges.into_iter().collect()))
 }
 
 /// `{ key = "header:x-user", values = ["mallory"] }`.

@@ -110,7 +110,7 @@ impl Config {
         for observer in &self.observers {
             limiter = limiter.observe(Arc::clone(observer));
         }
-        // Reading the file has built this very limiter once, over no store.
+        // Reading the file has built this very limiter once, over another store.
         limiter
             .build()
             .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))

@@ -14,6 +14,7 @@ use super::{Config, FileError, access, fixed, headers, policy, rate, routes};
 use crate::http::is_preflight;
 use crate::limiter::{Limiter, Rules};
 use crate::policy::Policy;
+use crate::store::AlwaysAllow;
 
 const FIELDS: Known = &[
     "store",
@@ -81,7 +82,7 @@ fn timeout(fields: &Fields<'_>) -> Result<Option<Duration>, FileError> {
         return Ok(None);
     };
     let timeout = rate::time(&field)?;
-    let sound = Limiter::builder(policy::NoStore).timeout(timeout).build();
+    let sound = Limiter::builder(AlwaysAllow).timeout(timeout).build();
     sound.map_err(|error| field.here(error))?;
     Ok(Some(timeout))
 }

@@ -11,7 +11,7 @@ use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::CostExtractor;
 use crate::response::ResponseHead;
-use crate::store::{Answer, Check, FailureMode, Store};
+use crate::store::{AlwaysAllow, FailureMode};
 
 pub(super) const FIELDS: Known = &[
     "name",
@@ -86,7 +86,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         policy = policy.on_store_failure(failure_mode(&field)?);
     }
     // The limiter's own checks, so that what they refuse is refused with its place.
-    Limiter::new(NoStore, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
+    Limiter::new(AlwaysAllow, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
     Ok(policy)
 }
 
@@ -122,15 +122,6 @@ fn local(share: &Field<'_>) -> Result<FailureMode, FileError> {
         share: share.fraction(expected)?,
     };
     mode.sound().map_err(|_| share.expected(expected))
-}
-
-/// Stands where a limiter is only checked and never asked.
-pub(super) struct NoStore;
-
-impl Store for NoStore {
-    fn ask(&self, _: &[Check<'_>]) -> Answer {
-        Answer::Ready(Ok([].into_iter().collect()))
-    }
 }
 
 #[cfg(test)]

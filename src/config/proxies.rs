@@ -6,6 +6,7 @@ use super::field::Field;
 use super::fields::Fields;
 use crate::error::ConfigError;
 use crate::http::extract::{ClientAddr, PeerAddr};
+use crate::ranges::read_range;
 use crate::request::KeyExtractor;
 
 const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
@@ -95,11 +96,9 @@ fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {
     let items = field.items().ok_or_else(|| field.expected(expected))?;
     let range = |item: &Field<'_>| {
         let range = item.text(expected)?;
-        match ClientAddr::x_forwarded_for([range]) {
-            Ok(_) => Ok(range.to_owned()),
-            // Its text names the field.
-            Err(error) => Err(item.here(error)),
-        }
+        // Its text names the field.
+        read_range("trusted_proxies", range).map_err(|error| item.here(error))?;
+        Ok(range.to_owned())
     };
     items.iter().map(range).collect()
 }
