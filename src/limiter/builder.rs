@@ -163,7 +163,6 @@ impl<S: Store> LimiterBuilder<S> {
             changing_rules: Mutex::new(()),
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
-            breaker: store.breaker(),
             store,
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),

@@ -88,7 +88,7 @@ impl Limiter {
     /// The state of the circuit breaker in front of the store. Always
     /// [closed](BreakerState::Closed) over a store that answers from memory.
     pub fn breaker(&self) -> BreakerState {
-        self.0.breaker.state()
+        self.0.store.breaker().state()
     }
 
     /// Whether requests are limited: unless [turned off](Self::turn_off).

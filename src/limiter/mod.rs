@@ -8,7 +8,6 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use self::leases::Leases;
-use self::reply::Question;
 use self::rules::ReadyRules;
 use self::subjects::Subjects;
 use self::under_way::UnderWay;
@@ -19,7 +18,7 @@ use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Breaker, Failover, Store};
+use crate::store::{Answer, Failover, Store};
 
 mod builder;
 mod control;
@@ -91,7 +90,6 @@ pub struct Limiter(Arc<Shared>);
 
 struct Shared {
     store: Failover<Arc<dyn Store>>,
-    breaker: Arc<Breaker>,
     /// Those in force. A request is judged by those it finds, to its end.
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,
@@ -180,14 +178,8 @@ impl Limiter {
 
     /// Does what is no question, whatever the policy's mode.
     async fn carry_out(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
-        let answer = self.ask(
-            policy,
-            Question {
-                subject,
-                action,
-                mode: Mode::Enforce,
-            },
-        );
+        let store = &self.0.store;
+        let answer = store.ask(&policy.own_checks(subject, action, Mode::Enforce));
         policy.decision(&mut decisions(answer).await.iter())
     }
 

@@ -6,8 +6,6 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use smallvec::SmallVec;
-
 use super::Limiter;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
@@ -15,7 +13,7 @@ use crate::error::CheckError;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
-use crate::store::{self, Answer, Check, Store as _};
+use crate::store::{self, Check};
 
 /// What one policy decides. A decision from memory is there before anything is awaited: what it
 /// takes to wait for one from elsewhere is made only for that.
@@ -34,13 +32,6 @@ pub(super) struct Trip {
     trip: Pin<Box<store::Trip>>,
 }
 
-/// What a policy is asked about one subject.
-pub(super) struct Question {
-    pub(super) subject: Subject,
-    pub(super) action: Action,
-    pub(super) mode: Mode,
-}
-
 /// A question for permits, without how they are taken: what it takes to read the answer.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
@@ -48,14 +39,6 @@ pub(super) struct Terms {
     /// 0 only looks.
     pub(super) cost: u32,
     pub(super) mode: Mode,
-}
-
-impl Question {
-    fn checks<'p>(&self, policy: &'p ReadyPolicy) -> SmallVec<[Check<'p>; 4]> {
-        let judges = policy.judges();
-        let checks = policy.checks(self.subject, &judges, self.action, self.mode);
-        checks.collect()
-    }
 }
 
 impl Future for Trip {
@@ -85,12 +68,9 @@ impl Limiter {
     // Out of line: most policies ask one check.
     #[inline(never)]
     fn decide_together(&self, policy: &Arc<ReadyPolicy>, terms: Terms) -> Reply {
-        let question = Question {
-            subject: terms.subject,
-            action: Action::spend(terms.cost),
-            mode: terms.mode,
-        };
-        self.reply(policy, terms, &question.checks(policy))
+        let action = Action::spend(terms.cost);
+        let checks = policy.own_checks(terms.subject, action, terms.mode);
+        self.reply(policy, terms, &checks)
     }
 
     // Always inlined, as the decision is put where its caller wants it.
@@ -112,10 +92,6 @@ impl Limiter {
             terms,
             trip,
         })
-    }
-
-    pub(super) fn ask(&self, policy: &ReadyPolicy, question: Question) -> Answer {
-        self.0.store.ask(&question.checks(policy))
     }
 
     /// The policy's decision, as its mode has it.

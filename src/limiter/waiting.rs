@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::reply::Terms;
@@ -16,7 +15,7 @@ use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
 use crate::policy::ReadyPolicy;
-use crate::store::{Check, Store as _};
+use crate::store::Store as _;
 use crate::time::Micros;
 
 /// A policy whose permits can be waited for.
@@ -243,9 +242,7 @@ impl Limiter {
         let action = Action::Take(take);
         let subject = self.subject(key);
         let answer = {
-            let judges = policy.judges();
-            let checks = policy.checks(subject, &judges, action, mode);
-            let checks: SmallVec<[Check<'_>; 4]> = checks.collect();
+            let checks = policy.own_checks(subject, action, mode);
             taken.add(&policy, checks.iter().take(policy.count_rates()));
             self.0.store.ask(&checks)
         };

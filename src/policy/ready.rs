@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::mutable::Mutable;
 use super::rates::{self, FurtherRate, Judges};
 use super::{Cost, Policy};
@@ -292,6 +294,17 @@ impl ReadyPolicy {
         });
         let rates = rates.map(move |(id, algorithm)| check(id, algorithm, action));
         rates.chain(penalty)
+    }
+
+    /// The same by the policy's own limit, as one question.
+    pub(crate) fn own_checks(
+        &self,
+        subject: Subject,
+        action: Action,
+        mode: Mode,
+    ) -> SmallVec<[Check<'_>; 4]> {
+        let judges = self.judges();
+        self.checks(subject, &judges, action, mode).collect()
     }
 
     /// The policy's decision, of the decisions on its checks, which come next.

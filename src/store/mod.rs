@@ -29,7 +29,7 @@ mod tries;
 
 pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
-pub(crate) use failover::{Breaker, Failover, Trip};
+pub(crate) use failover::{Failover, Trip};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub(crate) use quota::Leased;
 pub use quota::QuotaLease;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::breaker::Admission;
+use self::breaker::{Admission, Breaker};
 use self::circuit::Pass;
 use self::fallback::{Fallback, Kept};
 use self::watch::Watch;
@@ -24,7 +24,6 @@ mod mode;
 mod trip;
 mod watch;
 
-pub(crate) use self::breaker::Breaker;
 pub use self::mode::FailureMode;
 pub(crate) use self::trip::Trip;
 
@@ -80,8 +79,8 @@ impl<S: Store> Failover<S> {
         self.deadline
     }
 
-    pub(crate) fn breaker(&self) -> Arc<Breaker> {
-        Arc::clone(&self.breaker)
+    pub(crate) fn breaker(&self) -> &Breaker {
+        &self.breaker
     }
 
     /// What is asked when the breaker, or what was judged locally, has a say.
