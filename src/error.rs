@@ -201,22 +201,40 @@ impl StoreError {
     }
 }
 
+/// The list of all variants of an enum, in which each is found by its place, `variant as usize`:
+/// one that is left out, or stands elsewhere, does not compile.
+macro_rules! each_in_its_place {
+    ($($variant:ident),+ $(,)?) => {{
+        let each = [$(Self::$variant),+];
+        let mut place = 0;
+        while place < each.len() {
+            // Exhaustive, so that none is left out.
+            match each[place] {
+                $(Self::$variant)|+ => assert!(each[place] as usize == place),
+            }
+            place += 1;
+        }
+        each
+    }};
+}
+pub(crate) use each_in_its_place;
+
 impl StoreErrorKind {
     /// All of them; later versions may have more.
     pub const ALL: &'static [Self] = &Self::EACH;
 
     /// The same with their number, for what is kept of each.
-    pub(crate) const EACH: [Self; Self::BadReply as usize + 1] = [
-        Self::Configuration,
-        Self::Unreachable,
-        Self::Interrupted,
-        Self::TimedOut,
-        Self::Busy,
-        Self::Full,
-        Self::Overloaded,
-        Self::BreakerOpen,
-        Self::ForeignValue,
-        Self::BadReply,
+    pub(crate) const EACH: [Self; Self::BadReply as usize + 1] = each_in_its_place![
+        Configuration,
+        Unreachable,
+        Interrupted,
+        TimedOut,
+        Busy,
+        Full,
+        Overloaded,
+        BreakerOpen,
+        ForeignValue,
+        BadReply,
     ];
 
     /// The word for it, as a label of metrics; `Display` says it in a sentence.

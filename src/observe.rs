@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decision::{Decision, Outcome};
-use crate::error::StoreErrorKind;
+use crate::error::{StoreErrorKind, each_in_its_place};
 use crate::key::Subject;
 use crate::mode::Mode;
 
@@ -135,16 +135,16 @@ impl DecisionResult {
     pub const ALL: &'static [Self] = &Self::EACH;
 
     /// The same with their number, for what is kept of each.
-    pub(crate) const EACH: [Self; 9] = [
-        Self::Allowed,
-        Self::NearLimit,
-        Self::Waited,
-        Self::Denied,
-        Self::DeniedFromMemory,
-        Self::NotAsked,
-        Self::ShadowDenied,
-        Self::FailedOpen,
-        Self::FailedClosed,
+    pub(crate) const EACH: [Self; Self::FailedClosed as usize + 1] = each_in_its_place![
+        Allowed,
+        NearLimit,
+        Waited,
+        Denied,
+        DeniedFromMemory,
+        NotAsked,
+        ShadowDenied,
+        FailedOpen,
+        FailedClosed,
     ];
 
     /// The word for it, as a label of metrics.
@@ -190,13 +190,8 @@ impl RefusalReason {
     pub const ALL: &'static [Self] = &Self::EACH;
 
     /// The same with their number, for what is kept of each.
-    pub(crate) const EACH: [Self; 5] = [
-        Self::Listed,
-        Self::BadAddress,
-        Self::MissingKey,
-        Self::BadCost,
-        Self::Misconfigured,
-    ];
+    pub(crate) const EACH: [Self; Self::Misconfigured as usize + 1] =
+        each_in_its_place![Listed, BadAddress, MissingKey, BadCost, Misconfigured];
 
     /// The word for it, as a label of metrics.
     pub const fn as_str(self) -> &'static str {

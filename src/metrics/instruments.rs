@@ -142,25 +142,6 @@ pub(super) fn memory_keys(labels: &[Label]) -> Gauge {
     gauge!(MEMORY_KEYS, labels.to_vec())
 }
 
-// What is counted is found by its place in the list.
-const _: () = {
-    let mut place = 0;
-    while place < DecisionResult::EACH.len() {
-        assert!(DecisionResult::EACH[place] as usize == place);
-        place += 1;
-    }
-    let mut place = 0;
-    while place < RefusalReason::EACH.len() {
-        assert!(RefusalReason::EACH[place] as usize == place);
-        place += 1;
-    }
-    let mut place = 0;
-    while place < StoreErrorKind::EACH.len() {
-        assert!(StoreErrorKind::EACH[place] as usize == place);
-        place += 1;
-    }
-};
-
 fn and(labels: &[Label], name: &'static str, value: impl Into<SharedString>) -> Vec<Label> {
     let more = Label::new(name, value);
     labels.iter().cloned().chain([more]).collect()

@@ -33,9 +33,7 @@ struct ByResult([AtomicU64; DecisionResult::EACH.len()]);
 
 impl ByResult {
     fn count(&self, result: DecisionResult) {
-        if let Some(count) = self.0.get(result as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -69,9 +67,7 @@ impl Tally {
     }
 
     pub(super) fn count_refusal(&self, reason: RefusalReason) {
-        if let Some(count) = self.refusals.get(reason as usize) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        self.refusals[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
