@@ -8,7 +8,7 @@ use super::local::Local;
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
 use crate::store::Check;
-use crate::store::owned::{OwnedCheck, of_each};
+use crate::store::owned::{OwnedCheck, of_each, question};
 
 /// Clones share the local counts.
 #[derive(Clone, Default)]
@@ -41,7 +41,7 @@ impl Kept {
     }
 
     pub(super) fn checks(&self) -> SmallVec<[Check<'_>; 4]> {
-        self.0.iter().map(OwnedCheck::check).collect()
+        question(&self.0)
     }
 
     pub(super) fn len(&self) -> usize {
