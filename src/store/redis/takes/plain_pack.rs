@@ -7,7 +7,7 @@ use crate::store::Check;
 use crate::store::deny_cache::noted::Noted;
 use crate::store::redis::keys::{Prefix, are_together, fingerprint_of_key, is_same_limit};
 use crate::store::redis::server::Server;
-use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Told};
+use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, StopId, Told};
 use crate::time::Micros;
 
 mod alone;
@@ -79,8 +79,8 @@ impl Sharing for PlainPack {
         server.trips_of_packs()
     }
 
-    fn stop(&self) -> u128 {
-        self.key
+    fn stop(&self) -> StopId {
+        StopId(self.key)
     }
 
     fn goes_with_other_keys(&self) -> bool {

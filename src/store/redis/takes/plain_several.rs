@@ -9,7 +9,7 @@ use crate::store::Check;
 use crate::store::deny_cache::noted::Noted;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::server::Server;
-use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, Told};
+use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, StopId, Told};
 use crate::time::Micros;
 
 mod states;
@@ -73,8 +73,8 @@ impl Sharing for PlainSeveral {
     }
 
     /// In a cluster they are about one subject, whose keys are in one slot.
-    fn stop(&self) -> u128 {
-        self.takes.subject().to_u128()
+    fn stop(&self) -> StopId {
+        StopId(self.takes.subject().to_u128())
     }
 
     fn goes_with_other_keys(&self) -> bool {

@@ -18,7 +18,9 @@ use crate::store::redis::keys::{Prefix, fingerprint_of_state, shares_its_key};
 use crate::store::redis::reply::bad;
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::server::{Server, told};
-use crate::store::redis::trips::{AskedTogether, Passenger, Readings, SharedTrips, Sharing, Told};
+use crate::store::redis::trips::{
+    AskedTogether, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
+};
 use crate::time::Micros;
 
 /// A take by one check. Whether that is in shadow makes no difference, as there is nothing beside it.
@@ -83,8 +85,8 @@ impl Sharing for Take {
         server.trips_of_takes()
     }
 
-    fn stop(&self) -> u128 {
-        self.fingerprint
+    fn stop(&self) -> StopId {
+        StopId(self.fingerprint)
     }
 
     fn goes_with_other_keys(&self) -> bool {

@@ -10,4 +10,4 @@ pub(super) use fingerprints::{ByFingerprint, FingerprintMap};
 pub(super) use places::Places;
 pub(super) use shared_trips::{SharedTrips, Told, Turn};
 pub(super) use sharing::{AskedTogether, Readings, Sharing};
-pub(super) use stop::Passenger;
+pub(super) use stop::{Passenger, StopId};

@@ -4,7 +4,7 @@
 //! Where nothing is under way, a take is asked about at once. Those that come meanwhile wait until a trip is
 //! back, and then go together: on one server mostly those of whatever keys, else those of one key or subject.
 
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -12,9 +12,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::{Instant, timeout_at};
 
-use super::fingerprints::FingerprintMap;
+use super::fingerprints::ByFingerprint;
 use super::sharing::Sharing;
-use super::stop::{Passenger, Stop};
+use super::stop::{Passenger, Stop, StopId, TripNumber};
 use crate::error::StoreError;
 use crate::store::redis::server::{Server, Servers};
 
@@ -24,9 +24,9 @@ use trip::{Trip, spawn_all};
 
 const SHARDS: usize = 32;
 
-/// The stop that questions of one server share whatever their keys. No other one has its number, as good as
+/// The stop that questions of one server share whatever their keys. No other one has this id, as good as
 /// certainly.
-const OF_ALL_KEYS: u128 = 0;
+const OF_ALL_KEYS: StopId = StopId(0);
 /// Of many keys so many trips may be under way at once; of one key there is one.
 const MOST_TRIPS_OF_ALL: usize = 2;
 
@@ -37,9 +37,9 @@ pub(in crate::store::redis) struct SharedTrips<Q: Sharing> {
 
 /// A part of the stops.
 struct Shard<Q: Sharing> {
-    stops: FingerprintMap<Stop<Waiting<Q>>>,
+    stops: HashMap<StopId, Stop<Waiting<Q>>, ByFingerprint>,
     /// No trip from a stop that is no more had a higher one: who comes back late ends no other's trip.
-    last_number: u64,
+    last_number: TripNumber,
 }
 
 /// One that waits for the next trip.
@@ -91,7 +91,7 @@ pub(in crate::store::redis) enum Turn<Q: Sharing> {
 /// One that waits for its turn.
 pub(in crate::store::redis) struct Turned<Q: Sharing> {
     told: oneshot::Receiver<Told<Q>>,
-    stop: u128,
+    stop_id: StopId,
     /// When it is to see whether those before it are late.
     sees_at: Option<Instant>,
 }
@@ -101,8 +101,8 @@ impl<Q: Sharing> Default for SharedTrips<Q> {
         Self {
             shards: std::array::from_fn(|_| {
                 Mutex::new(Shard {
-                    stops: FingerprintMap::default(),
-                    last_number: 0,
+                    stops: HashMap::default(),
+                    last_number: TripNumber::default(),
                 })
             }),
         }
@@ -112,47 +112,44 @@ impl<Q: Sharing> Default for SharedTrips<Q> {
 impl<Q: Sharing> SharedTrips<Q> {
     /// Lets a question go, or wait for the next trip.
     pub(in crate::store::redis) fn enter(server: &Server, question: Box<Q>) -> Turn<Q> {
-        let (number, most_trips) = match server.servers() {
-            Servers::One(_) if question.goes_with_other_keys() => (OF_ALL_KEYS, MOST_TRIPS_OF_ALL),
-            _ => (question.stop(), 1),
-        };
+        let (stop_id, most_trips) = stop_of(server, &*question);
         let now = Instant::now();
-        let mut shard = Q::trips(server).lock(number);
+        let mut shard = Q::trips(server).lock(stop_id);
         let Shard { stops, last_number } = &mut *shard;
         let new = || Stop::new(most_trips, *last_number);
-        let stop = stops.entry(number).or_insert_with(new);
+        let stop = stops.entry(stop_id).or_insert_with(new);
         let next = if stop.leave_behind(now) {
             all_departing(stop, now)
         } else {
             SmallVec::new()
         };
         let turn = match stop.go_alone(question.key(), now) {
-            Some(trip) => Turn::Go(Trip::new(server.clone(), number, trip), question),
+            Some(number) => Turn::Go(Trip::new(server.clone(), stop_id, number), question),
             None => {
-                let (told, turn) = oneshot::channel();
+                let (tell, told) = oneshot::channel();
                 let sees_at = stop.wait(Waiting {
                     question,
-                    told,
+                    told: tell,
                     runtime: Handle::try_current().ok(),
                 });
                 Turn::Wait(Turned {
-                    told: turn,
-                    stop: number,
+                    told,
+                    stop_id,
                     sees_at,
                 })
             }
         };
         drop(shard);
-        spawn_all(server, number, next);
+        spawn_all(server, stop_id, next);
         turn
     }
 
     /// Those who go once this is done, with the numbers of their trips. Those that are late are not waited for.
-    fn next(&self, stop: u128, done: impl FnOnce(&mut Stop<Waiting<Q>>)) -> Departing<Q> {
+    fn next(&self, stop_id: StopId, done: impl FnOnce(&mut Stop<Waiting<Q>>)) -> Departing<Q> {
         let now = Instant::now();
-        let mut shard = self.lock(stop);
+        let mut shard = self.lock(stop_id);
         let Shard { stops, last_number } = &mut *shard;
-        let Entry::Occupied(mut entry) = stops.entry(stop) else {
+        let Entry::Occupied(mut entry) = stops.entry(stop_id) else {
             return SmallVec::new();
         };
         done(entry.get_mut());
@@ -165,12 +162,12 @@ impl<Q: Sharing> SharedTrips<Q> {
     }
 
     /// When the first of those under way is late.
-    fn late_at(&self, stop: u128) -> Option<Instant> {
-        self.lock(stop).stops.get(&stop)?.late_at()
+    fn late_at(&self, stop_id: StopId) -> Option<Instant> {
+        self.lock(stop_id).stops.get(&stop_id)?.late_at()
     }
 
-    fn lock(&self, stop: u128) -> MutexGuard<'_, Shard<Q>> {
-        let shard = &self.shards[stop as usize % SHARDS];
+    fn lock(&self, StopId(id): StopId) -> MutexGuard<'_, Shard<Q>> {
+        let shard = &self.shards[id as usize % SHARDS];
         // No step under the lock leaves anything half done.
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,7 +178,7 @@ impl<Q: Sharing> Turned<Q> {
     pub(in crate::store::redis) async fn told(self, server: &Server) -> Result<Told<Q>, RecvError> {
         let Self {
             mut told,
-            stop,
+            stop_id,
             mut sees_at,
         } = self;
         while let Some(late_at) = sees_at {
@@ -189,15 +186,23 @@ impl<Q: Sharing> Turned<Q> {
                 return told;
             }
             let trips = Q::trips(server);
-            spawn_all(server, stop, trips.next(stop, |_| {}));
-            sees_at = trips.late_at(stop);
+            spawn_all(server, stop_id, trips.next(stop_id, |_| {}));
+            sees_at = trips.late_at(stop_id);
         }
         told.await
     }
 }
 
+/// Where this question waits, and how many trips may be under way from there.
+fn stop_of<Q: Sharing>(server: &Server, question: &Q) -> (StopId, usize) {
+    match server.servers() {
+        Servers::One(_) if question.goes_with_other_keys() => (OF_ALL_KEYS, MOST_TRIPS_OF_ALL),
+        _ => (question.stop(), 1),
+    }
+}
+
 /// Those who go together, with the number of their trip.
-type Departing<Q> = SmallVec<[(u64, Vec<Waiting<Q>>); 1]>;
+type Departing<Q> = SmallVec<[(TripNumber, Vec<Waiting<Q>>); 1]>;
 
 fn all_departing<Q: Sharing>(stop: &mut Stop<Waiting<Q>>, now: Instant) -> Departing<Q> {
     std::iter::from_fn(|| stop.depart(now)).collect()

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::shared_trips::{SharedTrips, Told};
-use super::stop::Passenger;
+use super::stop::{Passenger, StopId};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::deny_cache::noted::Noted;
@@ -30,7 +30,7 @@ pub(in crate::store::redis) trait Sharing:
     fn trips(server: &Server) -> &SharedTrips<Self>;
 
     /// The stop from which it goes when it shares scripts with others about its keys only.
-    fn stop(&self) -> u128;
+    fn stop(&self) -> StopId;
 
     /// Whether it may share a script with others about other keys, where one reaches them.
     fn goes_with_other_keys(&self) -> bool;

@@ -20,6 +20,20 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 /// patient of its passengers has given it up.
 const LONGEST_TRIP: Duration = LONGEST_SILENCE;
 
+/// Which stop of those for one kind of question; uniformly distributed where it is one of a key or a subject.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::store::redis) struct StopId(pub(in crate::store::redis) u128);
+
+/// Which trip from a stop: no two have the same number, also where the stop was deserted between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TripNumber(u64);
+
+impl TripNumber {
+    fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// What waits at a stop.
 pub(in crate::store::redis) trait Passenger {
     /// What its key is known by, where those of that key are to go together; `None` of one of several keys.
@@ -31,19 +45,21 @@ pub(in crate::store::redis) trait Passenger {
 
 /// A stop: the trips under way from it, and who waits for the next.
 ///
-/// No key is on two trips whose takes are to go together, so that it is one step for each trip. Those of several
-/// keys share some with all others: trips do not wait for each other then, as the server judges them in the order
-/// in which they are sent. So it does where a trip was left behind.
+/// A passenger that has a key waits while that key is on a trip, and then goes together with all others that have
+/// it: whatever is asked of a hot key is one step for each trip. One of several keys has none of its own: mostly one
+/// of them is everybody's, and if it waited for that there would never be two trips at once. No verdict depends on
+/// it, as the server judges trips one after the other, in the order in which they are sent. So nothing is wrong
+/// either where a trip was left behind, and those of its keys go on another one beside it.
 pub(super) struct Stop<P> {
     most_trips: usize,
     trips: SmallVec<[Trip; 2]>,
-    last_number: u64,
+    last_number: TripNumber,
     waiting: Vec<P>,
 }
 
 /// A trip under way.
 struct Trip {
-    number: u64,
+    number: TripNumber,
     /// Whether its caller is the only one to see that it is back.
     is_alone: bool,
     /// From then on it is not waited for.
@@ -80,7 +96,7 @@ impl Keys {
 
 impl<P: Passenger> Stop<P> {
     /// A stop that so many trips may be under way from, with higher numbers than this.
-    pub(super) fn new(most_trips: usize, last_number: u64) -> Self {
+    pub(super) fn new(most_trips: usize, last_number: TripNumber) -> Self {
         Self {
             most_trips,
             trips: SmallVec::new(),
@@ -90,7 +106,7 @@ impl<P: Passenger> Stop<P> {
     }
 
     /// The highest number of a trip so far.
-    pub(super) fn last_number(&self) -> u64 {
+    pub(super) fn last_number(&self) -> TripNumber {
         self.last_number
     }
 
@@ -100,7 +116,7 @@ impl<P: Passenger> Stop<P> {
     }
 
     /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
-    pub(super) fn go_alone(&mut self, key: Option<u128>, now: Instant) -> Option<u64> {
+    pub(super) fn go_alone(&mut self, key: Option<u128>, now: Instant) -> Option<TripNumber> {
         let may_go = self.trips.len() < self.most_trips
             && match key {
                 Some(key) => !self.is_under_way(key),
@@ -131,7 +147,7 @@ impl<P: Passenger> Stop<P> {
     }
 
     /// A trip is back.
-    pub(super) fn arrive(&mut self, number: u64, now: Instant) -> Others {
+    pub(super) fn arrive(&mut self, number: TripNumber, now: Instant) -> Others {
         let mut others = Others::None;
         for trip in &mut self.trips {
             if trip.number == number {
@@ -147,13 +163,13 @@ impl<P: Passenger> Stop<P> {
     }
 
     /// A trip is over.
-    pub(super) fn end(&mut self, number: u64) {
+    pub(super) fn end(&mut self, number: TripNumber) {
         self.trips.retain(|trip| trip.number != number);
     }
 
     /// Those who go together next, and the number of their trip. Half of those there are, where there may
     /// be two trips: so that one is got ready while the other one is being carried out.
-    pub(super) fn depart(&mut self, now: Instant) -> Option<(u64, Vec<P>)> {
+    pub(super) fn depart(&mut self, now: Instant) -> Option<(TripNumber, Vec<P>)> {
         if self.waiting.is_empty() || self.trips.len() >= self.most_trips {
             return None;
         }
@@ -187,8 +203,8 @@ impl<P: Passenger> Stop<P> {
         Some((number, going))
     }
 
-    fn begin(&mut self, passengers: usize, keys: Keys, late_at: Instant) -> u64 {
-        self.last_number += 1;
+    fn begin(&mut self, passengers: usize, keys: Keys, late_at: Instant) -> TripNumber {
+        self.last_number = self.last_number.next();
         self.trips.push(Trip {
             number: self.last_number,
             is_alone: matches!(keys, Keys::One(_)),

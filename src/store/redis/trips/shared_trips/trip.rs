@@ -15,22 +15,22 @@ use crate::error::StoreError;
 use crate::store::redis::runtimes::goes_on_by_itself;
 use crate::store::redis::server::Server;
 use crate::store::redis::trips::sharing::{Readings, Sharing};
-use crate::store::redis::trips::stop::Others;
+use crate::store::redis::trips::stop::{Others, StopId, TripNumber};
 
 /// A trip under way. Dropped, whether it is back or was given up, it lets those go who wait.
 pub(in crate::store::redis) struct Trip<Q: Sharing> {
     server: Server,
-    stop: u128,
+    stop_id: StopId,
     /// `None` once it has ended.
-    number: Option<u64>,
+    number: Option<TripNumber>,
     questions: PhantomData<fn(Q)>,
 }
 
 impl<Q: Sharing> Trip<Q> {
-    pub(super) fn new(server: Server, stop: u128, number: u64) -> Self {
+    pub(super) fn new(server: Server, stop_id: StopId, number: TripNumber) -> Self {
         Self {
             server,
-            stop,
+            stop_id,
             number: Some(number),
             questions: PhantomData,
         }
@@ -98,8 +98,8 @@ impl<Q: Sharing> Trip<Q> {
 
     /// It is back: where the others from its stop are.
     fn arrive(&self) -> Others {
-        let mut shard = Q::trips(&self.server).lock(self.stop);
-        let stop = shard.stops.get_mut(&self.stop).zip(self.number);
+        let mut shard = Q::trips(&self.server).lock(self.stop_id);
+        let stop = shard.stops.get_mut(&self.stop_id).zip(self.number);
         stop.map_or(Others::None, |(stop, number)| {
             stop.arrive(number, Instant::now())
         })
@@ -108,15 +108,15 @@ impl<Q: Sharing> Trip<Q> {
     /// Ends, and lets those go who wait: the trips that they are to go on.
     fn end(&mut self) -> impl Iterator<Item = (Self, Going<Q>)> + use<Q> {
         let ended = self.number.take();
-        let next =
-            ended.map(|number| Q::trips(&self.server).next(self.stop, |stop| stop.end(number)));
-        departing(&self.server, self.stop, next.unwrap_or_default())
+        let trips = Q::trips(&self.server);
+        let next = ended.map(|number| trips.next(self.stop_id, |stop| stop.end(number)));
+        departing(&self.server, self.stop_id, next.unwrap_or_default())
     }
 }
 
 /// Has all of them go.
-pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop: u128, next: Departing<Q>) {
-    departing(server, stop, next).for_each(spawn);
+pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop_id: StopId, next: Departing<Q>) {
+    departing(server, stop_id, next).for_each(spawn);
 }
 
 /// Has these go where they wait: the caller's runtime may not go on. Where nobody waits the trip ends here.
@@ -128,12 +128,12 @@ fn spawn<Q: Sharing>((trip, going): (Trip<Q>, Going<Q>)) {
 
 fn departing<Q: Sharing>(
     server: &Server,
-    stop: u128,
+    stop_id: StopId,
     next: Departing<Q>,
 ) -> impl Iterator<Item = (Trip<Q>, Going<Q>)> + use<Q> {
     let server = server.clone();
     next.into_iter().map(move |(number, waiting)| {
-        let trip = Trip::new(server.clone(), stop, number);
+        let trip = Trip::new(server.clone(), stop_id, number);
         (trip, Going(waiting))
     })
 }

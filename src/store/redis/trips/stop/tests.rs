@@ -14,7 +14,7 @@ impl Passenger for Take {
     }
 }
 
-fn alone<P: Passenger>(stop: &mut Stop<P>, key: Option<u128>) -> Option<u64> {
+fn alone<P: Passenger>(stop: &mut Stop<P>, key: Option<u128>) -> Option<TripNumber> {
     stop.go_alone(key, Instant::now())
 }
 
@@ -24,28 +24,28 @@ fn waiting(stop: &mut Stop<Take>, takes: impl IntoIterator<Item = Take>) {
     });
 }
 
-fn depart<P: Passenger>(stop: &mut Stop<P>) -> Option<(u64, Vec<P>)> {
+fn depart<P: Passenger>(stop: &mut Stop<P>) -> Option<(TripNumber, Vec<P>)> {
     stop.depart(Instant::now())
 }
 
-fn departing(stop: &mut Stop<Take>) -> (u64, Vec<Take>) {
+fn departing(stop: &mut Stop<Take>) -> (TripNumber, Vec<Take>) {
     depart(stop).expect("somebody goes")
 }
 
 #[test]
 fn as_many_go_alone_as_trips_may_be_under_way() {
-    let mut stop = Stop::<Take>::new(2, 0);
+    let mut stop = Stop::<Take>::new(2, TripNumber(0));
     assert!(alone(&mut stop, Some(1)).is_some());
     assert!(alone(&mut stop, Some(2)).is_some());
     assert!(alone(&mut stop, Some(3)).is_none());
-    let mut stop = Stop::<Take>::new(1, 0);
+    let mut stop = Stop::<Take>::new(1, TripNumber(0));
     assert!(alone(&mut stop, Some(1)).is_some());
     assert!(alone(&mut stop, Some(2)).is_none());
 }
 
 #[test]
 fn no_key_is_on_two_trips() {
-    let mut stop = Stop::new(2, 0);
+    let mut stop = Stop::new(2, TripNumber(0));
     let first = alone(&mut stop, Some(1)).unwrap();
     assert!(alone(&mut stop, Some(1)).is_none());
     waiting(&mut stop, [Take(1, 0)]);
@@ -64,7 +64,7 @@ fn no_key_is_on_two_trips() {
 
 #[test]
 fn half_of_those_there_are_go_where_there_may_be_two_trips() {
-    let mut stop = Stop::new(2, 0);
+    let mut stop = Stop::new(2, TripNumber(0));
     let [first, second] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, (10..30).map(|key| Take(key, 0)));
     stop.end(first);
@@ -77,7 +77,7 @@ fn half_of_those_there_are_go_where_there_may_be_two_trips() {
 
 #[test]
 fn all_takes_of_a_key_go_together_and_in_their_order() {
-    let mut stop = Stop::new(2, 0);
+    let mut stop = Stop::new(2, TripNumber(0));
     let [first, _] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(
         &mut stop,
@@ -95,7 +95,7 @@ fn all_takes_of_a_key_go_together_and_in_their_order() {
 
 #[test]
 fn no_more_than_256_go_together() {
-    let mut stop = Stop::new(1, 0);
+    let mut stop = Stop::new(1, TripNumber(0));
     let first = alone(&mut stop, Some(1)).unwrap();
     waiting(&mut stop, (0..300).map(|number| Take(1, number)));
     stop.end(first);
@@ -111,7 +111,7 @@ fn no_more_than_256_go_together() {
 
 #[test]
 fn a_trip_that_is_back_sees_where_the_other_one_is() {
-    let mut stop = Stop::<Take>::new(2, 0);
+    let mut stop = Stop::<Take>::new(2, TripNumber(0));
     let first = alone(&mut stop, Some(1)).unwrap();
     assert_eq!(stop.arrive(first, Instant::now()), Others::None);
     let second = alone(&mut stop, Some(2)).unwrap();
@@ -137,13 +137,13 @@ impl Passenger for Several {
     }
 }
 
-fn numbers((_, going): (u64, Vec<Several>)) -> Vec<usize> {
+fn numbers((_, going): (TripNumber, Vec<Several>)) -> Vec<usize> {
     going.into_iter().map(|Several(_, number)| number).collect()
 }
 
 #[test]
 fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
-    let mut stop = Stop::new(2, 0);
+    let mut stop = Stop::new(2, TripNumber(0));
     let first = alone(&mut stop, None).unwrap();
     for number in 0..4 {
         stop.wait(Several(2, number));
@@ -158,7 +158,7 @@ fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
 
 #[test]
 fn no_more_than_512_takes_go_together_unless_one_has_more() {
-    let mut stop = Stop::new(1, 0);
+    let mut stop = Stop::new(1, TripNumber(0));
     let mut under_way = alone(&mut stop, None).unwrap();
     let takes = [600, 200, 300, 20, 1];
     let takes = takes.into_iter().zip(0..);
@@ -176,7 +176,7 @@ fn no_more_than_512_takes_go_together_unless_one_has_more() {
 
 #[test]
 fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
-    let mut stop = Stop::new(2, 7);
+    let mut stop = Stop::new(2, TripNumber(7));
     let begun = Instant::now();
     let first = stop.go_alone(Some(1), begun).unwrap();
     assert_eq!(stop.wait(Take(1, 0)), Some(begun + PATIENCE));
@@ -192,12 +192,12 @@ fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
     assert_eq!(depart(&mut stop), None);
     stop.end(second);
     departing(&mut stop);
-    assert!(stop.last_number() > 9);
+    assert!(stop.last_number() > TripNumber(9));
 }
 
 #[test]
 fn those_who_went_together_are_waited_for_longer_until_they_are_back() {
-    let mut stop = Stop::new(1, 0);
+    let mut stop = Stop::new(1, TripNumber(0));
     let begun = Instant::now();
     waiting(&mut stop, [Take(1, 0)]);
     let (first, _) = stop.depart(begun).unwrap();
