@@ -10,7 +10,7 @@
 --               are taken and after they are given back, see the algorithm; then now_us
 -- Writes        what the checks are to keep, only when every check fits, also elsewhere; but that of
 --               penalty when a rate of the limit before it is denied and it fits itself
--- Mirrors       src/store/memory
+-- Mirrors       src/algorithm/question.rs
 -- Before it stands states.
 local now = tonumber(ARGV[1])
 if now == 0 then

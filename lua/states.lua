@@ -6,7 +6,7 @@
 -- ARGV[at + 1]               verb; reset is done here: it forgets the state
 -- ARGV[at + stride - 1]      field, under which the state stands in a pack; one that may stand alone is
 --                            under the empty field
--- Returns       nothing; decide and shadow call what is here
+-- Returns       nothing; decide, shadow and queue call what is here
 -- Writes        KEYS[i], once for all that has changed; it expires at the end of the second in which
 --               the last of its states does, as plain has it
 -- Mirrors       src/store/redis/keys.rs

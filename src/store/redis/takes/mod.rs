@@ -1,5 +1,26 @@
 //! Takes: the questions that nearly all requests are, each by a script as lean as it can be, alone or
 //! together with others.
+//!
+//! A take is *plain* where one integer is all of its state, and its permits are taken at once and for good, or not at
+//! all ([`PlainTake`](crate::algorithm::PlainTake)). A *run* are equal questions that share a trip, one behind the
+//! other: one step of its script.
+//!
+//! | question | script in `lua/` | where it is asked | its reply | another form is told by |
+//! |---|---|---|---|---|
+//! | [`Take`] | `plain` | of a plain take alone | what is owed | an [error](super::error::is_other_form) |
+//! | | `plain_batch` | of plain takes together | what is owed before each run of each key | -1 in its place |
+//! | | `queue` | of takes of one key together, not all of them plain | verdicts, as few as tell all of a run | none: it reads all |
+//! | [`PlainPack`]: plain takes in one key | `plain_pack` | of one alone, where all its takes hold each other up | what each take owes | -1 in place of all |
+//! | | `plain_pack_batch` | of packs together, and of any other one alone | what each owes, or the whole pack, before each run of each key | -1 in its place |
+//! | [`PlainSeveral`]: plain takes of several keys | `plain_several` | always | what each take of each run owes before it | -1 in its place |
+//!
+//! Whatever else is asked, and a take alone that is not plain, is asked by the script for everything, which `script`
+//! puts together and `reply` reads.
+//!
+//! A key has *another form* where its script cannot read it: its state has a fraction or stands otherwise than the
+//! script expects it, in a pack or not, as other rates of its policy have left it; or it holds nothing of ours. Then
+//! nothing was taken. The question is asked once more, by the script for everything, which reads all forms and says
+//! what is wrong with a value of somebody else.
 
 mod msgpack;
 mod names;

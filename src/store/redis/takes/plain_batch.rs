@@ -1,4 +1,5 @@
-//! Plain takes that share a trip, of one key or of many, answered with one integer for each key.
+//! Plain takes that share a trip, of one key or of many, answered with one integer for each run of
+//! equal ones of a key.
 
 use std::sync::LazyLock;
 
