@@ -7,9 +7,9 @@ use super::RedisStore;
 use super::cluster::Cluster;
 use super::connection::{Address, Certificates, Connector, Lane, Masters, RESPONSE_TIMEOUT};
 use super::keys::Prefix;
+use super::places::Places;
 use super::server::{Server, Servers};
 use super::split::USUAL_WAIT;
-use super::trips::Places;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Clock;
 

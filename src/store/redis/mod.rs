@@ -13,6 +13,7 @@ mod cluster;
 mod connection;
 mod error;
 mod keys;
+mod places;
 mod reply;
 mod runtimes;
 mod script;
@@ -25,10 +26,10 @@ mod whole;
 
 use connection::{Connector, Lane};
 use keys::Prefix;
+use places::Places;
 use self_test::SelfTest;
 use server::{Server, Servers};
 use split::USUAL_WAIT;
-use trips::Places;
 
 pub use builder::RedisStoreBuilder;
 #[cfg(fuzzing)]
@@ -251,7 +252,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let ask = |noted| Answer::Pending(self.server.query(checks, noted).answer());
+        let ask = |noted| Answer::Pending(self.server.answer_and_note(checks, noted));
         match &self.denials {
             None => ask(None),
             Some(denials) => Denials::recall_or(denials, checks, ask),

@@ -1,4 +1,4 @@
-//! `Server`: the servers behind a store, and a question on its way to them.
+//! `Server`: the servers behind a store, and how they are asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,11 @@ use redis::Value;
 use super::cluster::Cluster;
 use super::connection::{Failed, Lane};
 use super::keys::Prefix;
+use super::places::Places;
 use super::script::Scripted;
-use super::split::{self, Part};
+use super::split;
 use super::takes::{PlainPack, PlainSeveral, Take};
-use super::trips::{Places, SharedTrips, Sharing};
+use super::trips::{SharedTrips, Sharing};
 use super::whole::Whole;
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -40,20 +41,6 @@ struct Shared {
 pub(super) enum Servers {
     One(Lane),
     Cluster(Cluster),
-}
-
-/// A question on its way. It owns all it needs.
-pub(super) struct Query {
-    server: Server,
-    asked: Asked,
-    /// Who remembers what is denied; where a question may share a trip, that knows it itself.
-    noted: Option<Box<Noted>>,
-}
-
-/// What is asked, by one script or by one for each subject.
-enum Asked {
-    Whole(Whole),
-    Split(Vec<Part>),
 }
 
 impl Server {
@@ -109,30 +96,6 @@ impl Server {
         &self.0.trips_of_several
     }
 
-    pub(super) fn query(&self, checks: &[Check<'_>], noted: Option<Noted>) -> Query {
-        let mut asked = self.asked(checks);
-        let noted = match &mut asked {
-            Asked::Whole(whole) => whole.take_with(noted),
-            Asked::Split(_) => noted,
-        };
-        Query {
-            server: self.clone(),
-            asked,
-            noted: noted.map(Box::new),
-        }
-    }
-
-    fn asked(&self, checks: &[Check<'_>]) -> Asked {
-        let mut subjects = checks.iter().map(|check| check.subject);
-        let first = subjects.next();
-        let is_split = self.is_cluster() && subjects.any(|subject| Some(subject) != first);
-        if is_split {
-            Asked::Split(split::parts(checks))
-        } else {
-            Asked::Whole(self.whole(checks))
-        }
-    }
-
     /// Sends a question, in a cluster one about this subject.
     pub(super) async fn send(
         &self,
@@ -168,40 +131,50 @@ impl Server {
 }
 
 impl Server {
+    /// The answer to these checks, by one script or by one for each subject, after the memory of denials was told
+    /// of it. The future owns all it needs, and may be dropped at any time.
+    pub(super) fn answer_and_note(
+        &self,
+        checks: &[Check<'_>],
+        noted: Option<Noted>,
+    ) -> PendingAnswer {
+        let server = self.clone();
+        if self.is_split(checks) {
+            let parts = split::parts(checks);
+            return Box::pin(async move {
+                let _place = server.0.places.take()?;
+                told(noted, split::ask(server.clone(), parts).await)
+            });
+        }
+        match self.whole(checks) {
+            Whole::Take(take) => server.answer_in_place(take, noted),
+            Whole::PlainPack(pack) => server.answer_in_place(pack, noted),
+            Whole::PlainSeveral(several) => server.answer_in_place(several, noted),
+            whole @ (Whole::Nothing | Whole::Any(_)) => Box::pin(async move {
+                let _place = server.0.places.take()?;
+                told(noted, server.answer(whole).await)
+            }),
+        }
+    }
+
+    /// Whether no script reaches all of them.
+    fn is_split(&self, checks: &[Check<'_>]) -> bool {
+        let mut subjects = checks.iter().map(|check| check.subject);
+        let first = subjects.next();
+        self.is_cluster() && subjects.any(|subject| Some(subject) != first)
+    }
+
     /// The answer to a question that may share a trip, which nearly all may: by a future of its own, from which
-    /// it is not moved on through others.
-    fn answer_in_place<Q>(self, question: Box<Q>) -> PendingAnswer
+    /// it is not moved on through others. The question itself takes along who is to be told of it.
+    fn answer_in_place<Q>(self, mut question: Box<Q>, noted: Option<Noted>) -> PendingAnswer
     where
         Q: Sharing<Decided: Into<Decisions>>,
     {
+        *question.noted() = noted;
         Box::pin(async move {
             let _place = self.0.places.take()?;
             Ok(self.answer_shared(question).await?.into())
         })
-    }
-}
-
-impl Query {
-    /// The answer. The future may be dropped at any time.
-    pub(super) fn answer(self) -> PendingAnswer {
-        let Self {
-            server,
-            asked,
-            noted,
-        } = self;
-        match asked {
-            Asked::Whole(Whole::Take(take)) => server.answer_in_place(take),
-            Asked::Whole(Whole::PlainPack(pack)) => server.answer_in_place(pack),
-            Asked::Whole(Whole::PlainSeveral(several)) => server.answer_in_place(several),
-            asked => Box::pin(async move {
-                let _place = server.0.places.take()?;
-                let answer = match asked {
-                    Asked::Whole(whole) => server.answer(whole).await,
-                    Asked::Split(parts) => Box::pin(split::ask(server.clone(), parts)).await,
-                };
-                told(noted.map(|noted| *noted), answer)
-            }),
-        }
     }
 }
 

@@ -21,7 +21,8 @@ mod part;
 mod together;
 
 use self::giving_back::GivingBack;
-pub(super) use self::part::{Part, parts};
+use self::part::Part;
+pub(super) use self::part::parts;
 use self::together::Together;
 
 type Answer = Result<Decisions, StoreError>;

@@ -9,7 +9,6 @@ use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::Check;
-use crate::store::deny_cache::noted::Noted;
 use crate::time::Micros;
 
 /// What one script is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is
@@ -27,20 +26,6 @@ pub(super) struct Any {
     question: Question,
     expected: Expected,
     subject: Subject,
-}
-
-impl Whole {
-    /// Who is to be told of the answer, where the question takes that with it, on a trip that it may share;
-    /// else it comes back.
-    pub(super) fn take_with(&mut self, noted: Option<Noted>) -> Option<Noted> {
-        match self {
-            Self::Take(take) => *take.noted() = noted,
-            Self::PlainPack(pack) => *pack.noted() = noted,
-            Self::PlainSeveral(several) => *several.noted() = noted,
-            Self::Nothing | Self::Any(_) => return noted,
-        }
-        None
-    }
 }
 
 impl Any {

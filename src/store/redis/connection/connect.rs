@@ -15,6 +15,7 @@ use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::random::random;
 use crate::store::redis::error::{of_connecting, of_silence};
+use crate::store::redis::places::Places;
 
 /// How long a connection attempt may take; far longer than a decision, which does not wait for it
 /// beyond its own deadline.
@@ -33,7 +34,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Questions that may wait in the client to be written: all that a store lets in, unless more are said.
 /// Those beyond it wait for their turn to.
-const WRITE_QUEUE: usize = crate::store::redis::trips::Places::USUAL;
+const WRITE_QUEUE: usize = Places::USUAL;
 
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {

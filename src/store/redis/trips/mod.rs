@@ -24,13 +24,11 @@
 //! its own passengers when it comes back, and its number keeps it from ending another trip.
 
 mod fingerprints;
-mod places;
 mod shared_trips;
 mod sharing;
 mod stop;
 
 pub(super) use fingerprints::{ByFingerprint, FingerprintMap};
-pub(super) use places::Places;
 pub(super) use shared_trips::{SharedTrips, Told, Turn};
 pub(super) use sharing::{AskedTogether, Readings, Sharing};
 pub(super) use stop::{Passenger, StopId};

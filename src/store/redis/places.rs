@@ -10,22 +10,22 @@ const MOST: usize = 65_536;
 
 /// Beyond so many questions under way a further one fails at once: nothing waits in a queue
 /// without bound.
-pub(in crate::store::redis) struct Places {
+pub(super) struct Places {
     most: usize,
     taken: AtomicUsize,
 }
 
 /// One of them; given back when dropped.
-pub(in crate::store::redis) struct Place<'a>(&'a Places);
+pub(super) struct Place<'a>(&'a Places);
 
 impl Places {
     /// So many unless said.
-    pub(in crate::store::redis) const USUAL: usize = 1_024;
+    pub(super) const USUAL: usize = 1_024;
 
     /// # Errors
     ///
     /// Says how many there may be.
-    pub(in crate::store::redis) fn new(most: usize) -> Result<Self, ConfigError> {
+    pub(super) fn new(most: usize) -> Result<Self, ConfigError> {
         if !(1..=MOST).contains(&most) {
             return Err(ConfigError::out_of_range(
                 "max_in_flight",
@@ -43,7 +43,7 @@ impl Places {
         }
     }
 
-    pub(in crate::store::redis) fn take(&self) -> Result<Place<'_>, StoreError> {
+    pub(super) fn take(&self) -> Result<Place<'_>, StoreError> {
         let before = self.taken.fetch_add(1, Ordering::Relaxed);
         let place = Place(self);
         if before >= self.most {
