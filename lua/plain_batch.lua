@@ -103,6 +103,8 @@ repeat
     -- Has the state of a pack stand in `texts` as if it stood alone. Most trips meet none, and to small ones it
     -- makes a difference whether they make this.
     local function open_pack()
+      -- As states has it.
+      local grace_us = 3600000000
       local behind, pack = cmsgpack.unpack_one(texts[at])
       -- None of ours is empty, or has anything behind it.
       if behind ~= -1 or next(pack) == nil then
@@ -117,7 +119,7 @@ repeat
         local expires = type(entry) == "table" and entry[2] or entry
         if type(field) ~= "string" or type(expires) ~= "number" or not (expires < too_late) then
           error("foreign value")
-        elseif expires + 3600000000 <= now then
+        elseif expires + grace_us <= now then
           pack[field] = nil
         elseif field ~= "" then
           latest, is_alone = max(latest, expires), false

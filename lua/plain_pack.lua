@@ -44,6 +44,8 @@ local function judge(takes)
     local paid = now + debts[take] + takes[at + 1]
     pack[takes[at]], latest = paid, max(latest, paid)
   end
+  -- As states has it.
+  local grace_us = 3600000000
   for field, state in pairs(pack) do
     if type(field) ~= "string" then
       error("foreign value")
@@ -51,7 +53,7 @@ local function judge(takes)
     local expires = type(state) == "table" and state[2] or state
     if expires > latest then
       latest = expires
-    elseif expires + 3600000000 <= now then
+    elseif expires + grace_us <= now then
       pack[field] = nil
     end
   end

@@ -87,6 +87,8 @@ end
 
 -- What is to be written of a pack with the image's states in it, and when that expires.
 local function among_others(pack, latest)
+  -- As states has it.
+  local grace_us = 3600000000
   local others = -count
   for take, name in ipairs(cmsgpack.unpack(fields)) do
     pack[name] = image[take * 2]
@@ -96,7 +98,7 @@ local function among_others(pack, latest)
       error("foreign value")
     end
     local expires = type(state) == "table" and state[2] or state
-    if expires + 3600000000 <= now then
+    if expires + grace_us <= now then
       pack[field] = nil
     else
       latest, others = max(latest, expires), others + 1

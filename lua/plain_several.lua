@@ -58,12 +58,14 @@ local function read_pack(text)
   if behind ~= -1 or next(found) == nil then
     error("foreign value")
   end
+  -- As states has it.
+  local grace_us = 3600000000
   for field, state in pairs(found) do
     local expires = type(state) == "table" and state[2] or state
     local is_ours = type(field) == "string" and type(expires) == "number" and expires - now < too_much
     if not is_ours then
       error("foreign value")
-    elseif expires + 3600000000 > now then
+    elseif expires + grace_us > now then
       pack[field], latest = state, max(latest, expires)
     end
   end

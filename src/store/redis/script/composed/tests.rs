@@ -156,6 +156,22 @@ fn every_set_says_when_the_key_expires() {
     );
 }
 
+/// One that forgot a state of a pack sooner than the others would forget it for all of them.
+#[test]
+fn every_script_keeps_what_has_expired_beside_others_as_long() {
+    let mut definitions = 0;
+    for text in every_text().filter(|text| text.contains("expires + ")) {
+        let lines = || text.lines().map(str::trim);
+        let defines = |line: &&str| *line == "local grace_us = 3600000000";
+        assert_eq!(lines().filter(defines).count(), 1, "{text}");
+        for line in lines().filter(|line| line.contains("expires + ")) {
+            assert!(line.contains("expires + grace_us "), "{line}");
+        }
+        definitions += 1;
+    }
+    assert_eq!(definitions, 5);
+}
+
 /// What is in shadow costs questions nothing that ask no such check.
 #[test]
 fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
