@@ -14,6 +14,7 @@ const INTEGERS_A_CHECK: usize = 4;
 /// What was asked, to read the reply by.
 pub(super) struct Expected {
     asked: SmallVec<[Asked; 4]>,
+    /// Whether a check denies that is asked elsewhere.
     is_denied_elsewhere: bool,
 }
 
@@ -36,28 +37,23 @@ impl Asked {
 }
 
 impl Expected {
-    pub(super) fn of(checks: &[Check<'_>]) -> Self {
+    pub(super) fn of(checks: &[Check<'_>], is_denied_elsewhere: bool) -> Self {
         let asked = checks.iter().map(|check| Asked {
             algorithm: check.algorithm,
             action: check.action,
             is_shadow: check.is_shadow,
             is_further_rate: check.policy.further_rate().is_some(),
         });
-        Self::new(asked)
+        Self {
+            is_denied_elsewhere,
+            ..Self::new(asked)
+        }
     }
 
     fn new(asked: impl Iterator<Item = Asked>) -> Self {
         Self {
             asked: asked.collect(),
             is_denied_elsewhere: false,
-        }
-    }
-
-    /// The same where a check denies that is asked elsewhere.
-    pub(super) fn denied_elsewhere(self) -> Self {
-        Self {
-            is_denied_elsewhere: true,
-            ..self
         }
     }
 

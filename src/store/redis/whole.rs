@@ -28,17 +28,6 @@ pub(super) struct Any {
     subject: Subject,
 }
 
-impl Any {
-    /// The same where a check denies that is asked elsewhere.
-    fn denied_elsewhere(self) -> Self {
-        Self {
-            question: self.question.denied_elsewhere(),
-            expected: self.expected.denied_elsewhere(),
-            ..self
-        }
-    }
-}
-
 impl Server {
     /// By the leanest script that can; in a cluster they are about one subject.
     pub(super) fn whole(&self, checks: &[Check<'_>]) -> Whole {
@@ -50,7 +39,7 @@ impl Server {
         } else if let Some(several) = PlainSeveral::of(checks, now) {
             Whole::PlainSeveral(several)
         } else {
-            let any = self.any(checks, now);
+            let any = self.any(checks, now, false);
             any.map_or(Whole::Nothing, |any| Whole::Any(Box::new(any)))
         }
     }
@@ -72,7 +61,7 @@ impl Server {
 
     /// Asks checks of one subject by the script for everything.
     pub(super) async fn ask_any(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        match self.any(checks, self.now()) {
+        match self.any(checks, self.now(), false) {
             Some(any) => self.answer_any(&any).await,
             None => Ok(Decisions::default()),
         }
@@ -81,18 +70,18 @@ impl Server {
     /// Asks checks of one subject what they say to a request that is denied to another one: they carry out
     /// nothing but what a penalty counts.
     pub(super) async fn ask_denied(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        match self.any(checks, self.now()) {
-            Some(any) => self.answer_any(&any.denied_elsewhere()).await,
+        match self.any(checks, self.now(), true) {
+            Some(any) => self.answer_any(&any).await,
             None => Ok(Decisions::default()),
         }
     }
 
-    /// `None` of no checks.
-    fn any(&self, checks: &[Check<'_>], now: Micros) -> Option<Any> {
+    /// The question of the script for everything; `None` of no checks.
+    fn any(&self, checks: &[Check<'_>], now: Micros, is_denied_elsewhere: bool) -> Option<Any> {
         let first = checks.first()?;
         Some(Any {
-            question: Question::new(checks, self.prefix(), now),
-            expected: Expected::of(checks),
+            question: Question::new(checks, self.prefix(), now, is_denied_elsewhere),
+            expected: Expected::of(checks, is_denied_elsewhere),
             subject: first.subject,
         })
     }

@@ -15,6 +15,7 @@ pub(in crate::store::redis) struct Question {
     keys: Vec<Vec<u8>>,
     now: Micros,
     rows: Vec<Row>,
+    /// Whether a check denies that is asked elsewhere.
     is_denied_elsewhere: bool,
 }
 
@@ -67,7 +68,12 @@ impl Row {
 }
 
 impl Question {
-    pub(in crate::store::redis) fn new(checks: &[Check<'_>], prefix: &Prefix, now: Micros) -> Self {
+    pub(in crate::store::redis) fn new(
+        checks: &[Check<'_>],
+        prefix: &Prefix,
+        now: Micros,
+        is_denied_elsewhere: bool,
+    ) -> Self {
         let parts = Parts::of(checks);
         let script = parts.script();
         let tell_rates_apart = parts.tell_rates_apart();
@@ -80,15 +86,7 @@ impl Question {
             keys: keys.collect(),
             now,
             rows: rows.collect(),
-            is_denied_elsewhere: false,
-        }
-    }
-
-    /// The same where a check denies that is asked elsewhere.
-    pub(in crate::store::redis) fn denied_elsewhere(self) -> Self {
-        Self {
-            is_denied_elsewhere: true,
-            ..self
+            is_denied_elsewhere,
         }
     }
 }
@@ -139,7 +137,7 @@ mod tests {
             Limit::concurrency(10),
         ]
         .map(check);
-        let command = Question::new(&checks, &Prefix::default(), Micros::ZERO).by_digest();
+        let command = Question::new(&checks, &Prefix::default(), Micros::ZERO, false).by_digest();
         let sent: Vec<_> = command
             .args_iter()
             .map(|argument| match argument {

@@ -189,7 +189,7 @@ fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
         (&[check(true)], SHADOW, "shadow:gcra"),
         (&[check(true), check(false)], SHADOW, "shadow:gcra"),
     ] {
-        let question = Question::new(checks, &Prefix::default(), Micros::ZERO);
+        let question = Question::new(checks, &Prefix::default(), Micros::ZERO, false);
         assert!(question.script().text.ends_with(deciding));
         let command = question.by_digest().get_packed_command();
         let command = String::from_utf8(command).unwrap();
