@@ -17,6 +17,7 @@ struct Source {
 
 const DEBT: &str = include_str!("../../../../lua/debt.lua");
 
+/// Each at the number of its algorithm.
 const SOURCES: [Source; 9] = [
     Source {
         name: "gcra",
@@ -92,9 +93,7 @@ impl Parts {
 
     pub(super) fn of(checks: &[Check<'_>]) -> Self {
         let bits = |check: &Check<'_>| {
-            let name = check.algorithm.name();
-            let position = SOURCES.iter().position(|source| source.name == name);
-            let algorithm = position.map_or(0, |position| 1 << position);
+            let algorithm = 1 << check.algorithm.number();
             algorithm | if check.is_shadow { Self::IN_SHADOW } else { 0 }
         };
         Self(checks.iter().fold(0, |all, check| all | bits(check)))

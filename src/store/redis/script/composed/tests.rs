@@ -198,13 +198,16 @@ fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
 }
 
 #[test]
-fn every_algorithm_has_a_script() {
+fn every_algorithm_has_a_script_at_its_number() {
     let penalty = Penalty::after(1, SECOND, SECOND);
-    let names: Vec<_> = every_limit()
+    let algorithms: Vec<_> = every_limit()
         .iter()
         .map(|limit| Algorithm::try_from(limit).unwrap())
         .chain([Algorithm::try_from(&penalty).unwrap()])
-        .map(|algorithm| algorithm.name())
         .collect();
-    assert_eq!(names, SOURCES.each_ref().map(|source| source.name));
+    assert_eq!(algorithms.len(), SOURCES.len());
+    for algorithm in algorithms {
+        let source = &SOURCES[usize::from(algorithm.number())];
+        assert_eq!(algorithm.name(), source.name);
+    }
 }
