@@ -16,14 +16,14 @@ use super::server::Server;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 
+mod at_once;
 mod giving_back;
 mod part;
-mod together;
 
+use self::at_once::AtOnce;
 use self::giving_back::GivingBack;
 use self::part::Part;
 pub(super) use self::part::parts;
-use self::together::Together;
 
 type Answer = Result<Decisions, StoreError>;
 
@@ -88,8 +88,8 @@ fn end_of_wait(server: &Server, begun: Instant) -> Instant {
 
 /// Gives back what was taken before a denial, and asks all others what they say to a request that is
 /// denied: of those that deny it, too, the longest wait counts, and so do their penalties.
-fn ask_denied(server: &Server, taken: Answers, not_asked: impl Iterator<Item = Part>) -> Together {
-    let mut others = Together::new(server);
+fn ask_denied(server: &Server, taken: Answers, not_asked: impl Iterator<Item = Part>) -> AtOnce {
+    let mut others = AtOnce::new(server);
     for (part, answer) in taken.each {
         let given_back = GivingBack::new(server, &part, &answer).begin();
         others.ask(part.after(&answer), |part, server| async move {
@@ -107,12 +107,12 @@ fn ask_denied(server: &Server, taken: Answers, not_asked: impl Iterator<Item = P
     others
 }
 
-fn ask_at_once(server: &Server, parts: Vec<Part>) -> Together {
-    let mut together = Together::new(server);
+fn ask_at_once(server: &Server, parts: Vec<Part>) -> AtOnce {
+    let mut at_once = AtOnce::new(server);
     for part in parts {
-        together.ask(part, |part, server| async move { part.ask(&server).await });
+        at_once.ask(part, |part, server| async move { part.ask(&server).await });
     }
-    together
+    at_once
 }
 
 /// Does what holds up nothing, everywhere at once.

@@ -1,4 +1,4 @@
-//! `Together`: parts that are asked at once.
+//! `AtOnce`: parts that are asked at once.
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -9,14 +9,14 @@ use crate::store::redis::server::Server;
 
 /// Parts that are asked at once, each by a task of its own. Dropped, it gives up those that have not
 /// answered: the question is over, and nodes are known to be silent by what is given up.
-pub(super) struct Together {
+pub(super) struct AtOnce {
     server: Server,
     /// Those that have not been heard of.
     parts: Vec<Option<Part>>,
     under_way: JoinSet<(usize, Answer)>,
 }
 
-impl Together {
+impl AtOnce {
     pub(super) fn new(server: &Server) -> Self {
         Self {
             server: server.clone(),
