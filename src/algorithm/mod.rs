@@ -32,6 +32,7 @@ mod sliding_log;
 mod sliding_window;
 mod span;
 mod token_bucket;
+mod twin;
 
 pub use self::action::{Action, LeaseId, Patience, Take};
 pub(crate) use self::known::Known;
@@ -43,6 +44,7 @@ pub use self::question::{Ask, committed, decide};
 #[cfg(feature = "redis")]
 pub(crate) use self::question::{decide_alone, decide_denied};
 use self::share::Share;
+use self::twin::{Left, Twin, commit, read, twin, twin_with_state};
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
 /// `TryFrom`.
@@ -99,152 +101,6 @@ pub type Arguments = [u64; MOST_ARGUMENTS];
 
 /// The most arguments that a script takes for one check.
 pub const MOST_ARGUMENTS: usize = 8;
-
-/// What one algorithm's file implements; the private twin of a script.
-trait Twin: Sized {
-    type State: Default;
-    /// Whether permits can be taken before they are there, so that a caller may wait for them.
-    const CAN_WAIT: bool = false;
-    /// Whether it counts denials, and not permits.
-    const IS_PENALTY: bool = false;
-
-    /// What the state says about taking permits. A cost of 0 fits whatever the state.
-    fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
-    /// Decides the only check of a question, and carries it out when it fits.
-    #[cfg(feature = "memory")]
-    fn ask(&self, state: &mut Self::State, now: Micros, action: &Action) -> Decision {
-        decide::ask(self, state, now, action)
-    }
-    /// Turns what was read into the answer; `committed` tells whether the action was carried out.
-    fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
-        decide::decide(self, reading, action, committed)
-    }
-    /// Carries out an action.
-    #[inline]
-    fn apply(&self, state: &mut Self::State, now: Micros, action: &Action) {
-        match action {
-            Action::Take(Take { cost: 0, .. }) | Action::Charge(0) => {}
-            Action::Take(take) => self.take(state, now, take),
-            Action::Charge(permits) => self.charge(state, now, *permits),
-            Action::Reset => *state = Self::State::default(),
-            action => self.adjust(state, now, action),
-        }
-    }
-    /// Takes permits, whether they fit or not.
-    fn charge(&self, state: &mut Self::State, now: Micros, permits: u32);
-    /// Takes permits that were read to fit.
-    fn take(&self, state: &mut Self::State, now: Micros, take: &Take) {
-        self.charge(state, now, take.cost);
-    }
-    /// Carries out an action that neither takes permits nor asks; one that the algorithm does not
-    /// know does nothing.
-    fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
-    fn expires_at(state: &Self::State) -> Micros;
-    fn capacity(&self) -> u32;
-    /// Whether it holds up what it allows, though nobody asked to wait.
-    fn queues(&self) -> bool {
-        false
-    }
-    /// The same with a share of its permits.
-    fn scaled(&self, share: Share) -> Self;
-    fn quota(&self) -> (u32, Micros);
-    /// What is left once `charged` permits were taken from what was read.
-    fn left(&self, reading: &Reading, charged: u32) -> Left;
-    fn arguments(&self, action: &Action) -> Arguments;
-    /// The same reading behind so many permits that were taken at its instant.
-    #[cfg(feature = "redis")]
-    fn behind(&self, reading: &Reading, permits: u32) -> Reading {
-        let [used, back_in] = reading.level;
-        Reading {
-            level: [used.saturating_add(permits.into()), back_in],
-            ..*reading
-        }
-    }
-    /// The level that was read, by the decision that was made of it and has taken nothing.
-    fn level(&self, decision: &Decision) -> [u64; 2] {
-        let (limit, _) = self.quota();
-        let used = limit.saturating_sub(decision.remaining);
-        [used.into(), decision.reset_after.get()]
-    }
-    /// What the key would be read as for `take` when so much time has gone by since this reading
-    /// for a cost, and nobody has touched it. `None` when the reading does not tell.
-    fn later(&self, reading: &Reading, cost: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
-        // What comes back when is known of the permits that were asked for, and of no others.
-        if take.cost != cost || (!reading.fits && reading.wait <= elapsed) {
-            return None;
-        }
-        let [used, back_in] = reading.level;
-        Some(Reading {
-            fits: reading.fits,
-            wait: reading.wait.saturating_sub(elapsed),
-            level: [used, back_in.saturating_sub(elapsed.get())],
-            at: reading.at.saturating_add(elapsed),
-        })
-    }
-}
-
-/// What is left of a key's permits.
-struct Left {
-    remaining: u32,
-    /// How long until all are back.
-    reset_after: Micros,
-    /// How long until there are more, at the latest.
-    renews_after: Micros,
-    /// Whether all are back then.
-    renews_whole: bool,
-    /// What a reservation that took the last of them is known by; see
-    /// [`Receipt`](crate::decision::Receipt).
-    mark: [u64; 2],
-}
-
-impl Left {
-    /// Where the state does not tell when the next one comes back: all of them is never too early.
-    fn all_after(remaining: u32, reset_after: Micros) -> Self {
-        Self {
-            remaining,
-            reset_after,
-            renews_after: reset_after,
-            renews_whole: false,
-            mark: [0; 2],
-        }
-    }
-}
-
-/// Calls a method of the [`Twin`] that this algorithm is.
-macro_rules! twin {
-    ($algorithm:expr, $twin:ident => $call:expr) => {
-        match &$algorithm.0 {
-            Which::Gcra($twin) | Which::TokenBucket($twin) | Which::LeakyBucket($twin) => $call,
-            Which::FixedWindow($twin) => $call,
-            Which::SlidingLog($twin) => $call,
-            Which::SlidingWindow($twin) => $call,
-            Which::SlidingCounter($twin) => $call,
-            Which::Concurrency($twin) => $call,
-            Which::Penalty($twin) => $call,
-        }
-    };
-}
-use twin;
-
-/// Calls a method of the [`Twin`] that this algorithm is with its own kind of state; `$other` when
-/// the state is of another algorithm.
-macro_rules! twin_with_state {
-    ($algorithm:expr, $remembered:expr, ($twin:ident, $state:ident) => $call:expr, $other:expr) => {
-        match (&$algorithm.0, $remembered) {
-            (
-                Which::Gcra($twin) | Which::TokenBucket($twin) | Which::LeakyBucket($twin),
-                Remembered::Debt($state),
-            ) => $call,
-            (Which::FixedWindow($twin), Remembered::FixedWindow($state)) => $call,
-            (Which::SlidingLog($twin), Remembered::SlidingLog($state)) => $call,
-            (Which::SlidingWindow($twin), Remembered::SlidingWindow($state)) => $call,
-            (Which::SlidingCounter($twin), Remembered::SlidingCounter($state)) => $call,
-            (Which::Concurrency($twin), Remembered::Concurrency($state)) => $call,
-            (Which::Penalty($twin), Remembered::Penalty($state)) => $call,
-            _ => $other,
-        }
-    };
-}
 
 impl Algorithm {
     /// The state of a key that was never used.
@@ -444,29 +300,6 @@ impl Algorithm {
     /// The arguments of the script that carries out an action.
     pub fn arguments(&self, action: &Action) -> Arguments {
         twin!(self, twin => twin.arguments(action))
-    }
-}
-
-#[inline]
-fn read<T: Twin>(twin: &T, state: &T::State, now: Micros, action: &Action) -> Reading {
-    match action {
-        Action::Take(take) => twin.read(state, now, take),
-        _ => twin.read(state, now, &Take::look()),
-    }
-}
-
-#[inline]
-fn commit<T: Twin>(
-    twin: &T,
-    state: &mut T::State,
-    now: Micros,
-    action: &Action,
-    reading: Reading,
-) -> Reading {
-    twin.apply(state, now, action);
-    match action {
-        Action::Take(_) | Action::Charge(_) => reading,
-        _ => read(twin, state, now, action),
     }
 }
 
