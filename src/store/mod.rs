@@ -6,14 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(any(feature = "memory", feature = "redis"))]
-use crate::algorithm::Ask;
-use crate::algorithm::{Action, Algorithm};
-use crate::decision::{Decision, Decisions, Outcome};
-use crate::error::{StoreError, StoreErrorKind};
-use crate::key::Subject;
-use crate::time::{Micros, SECOND};
+use crate::decision::Decisions;
+use crate::error::StoreError;
 
+mod check;
 mod claim;
 mod deny_cache;
 mod duty;
@@ -22,15 +18,18 @@ mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 mod owned;
+mod policy_id;
 mod quota;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod tries;
 
+pub use check::Check;
 pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
 pub(crate) use failover::{Failover, Trip};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
+pub use policy_id::PolicyId;
 pub(crate) use quota::Leased;
 pub use quota::QuotaLease;
 #[cfg(feature = "redis")]
@@ -88,195 +87,6 @@ pub trait Store: Send + Sync + 'static {
     /// nobody is answered, or where half of those who ask wait for the deadline.
     fn fails_in_parts(&self) -> bool {
         false
-    }
-}
-
-/// One policy's question about one request; of a limit of several rates, one of them. The checks
-/// of further rates come right behind that of the first.
-#[derive(Clone, Copy, Debug)]
-pub struct Check<'a> {
-    /// The policy that asks.
-    pub policy: &'a PolicyId,
-    /// Whose quota it is.
-    pub subject: Subject,
-    /// How to judge.
-    pub algorithm: Algorithm,
-    /// What to do.
-    pub action: Action,
-    /// Whether it only counts: it is carried out when it fits and all checks that are none fit, and
-    /// it holds up nothing if it does not fit. The rates of one limit are all in shadow, or none of
-    /// them is; a [`Penalty`](crate::Penalty) is exactly if the check before it is, and then bans in
-    /// shadow.
-    pub is_shadow: bool,
-    /// What to decide when the store gives no answer.
-    pub on_store_failure: FailureMode,
-}
-
-/// What of a policy a store needs: its name, and a number that stands for it. Clones share it.
-#[derive(Clone)]
-pub struct PolicyId(Arc<Identity>);
-
-#[derive(Clone)]
-struct Identity {
-    name: Arc<str>,
-    further_rate: Option<Micros>,
-    group: Option<Group>,
-    #[cfg(feature = "redis")]
-    name_fingerprint: u128,
-    fingerprint: u128,
-    quota_lease: Option<QuotaLease>,
-}
-
-#[derive(Clone)]
-struct Group {
-    name: Arc<str>,
-    fingerprint: u128,
-}
-
-impl PolicyId {
-    /// A policy of this name.
-    pub fn new(name: &str) -> Self {
-        let fingerprint = Subject::of_text(name).to_u128();
-        Self(Arc::new(Identity {
-            name: name.into(),
-            further_rate: None,
-            group: None,
-            #[cfg(feature = "redis")]
-            name_fingerprint: fingerprint,
-            fingerprint,
-            quota_lease: None,
-        }))
-    }
-
-    /// The same policy, whose permits may be taken in batches.
-    pub(crate) fn with_quota_lease(self, quota_lease: Option<QuotaLease>) -> Self {
-        self.with(|identity| identity.quota_lease = quota_lease)
-    }
-
-    /// The same policy in a [group](crate::Policy::group).
-    #[must_use]
-    pub fn in_group(self, group: &str) -> Self {
-        let group = Group {
-            name: group.into(),
-            // No policy's name has a control character in it.
-            fingerprint: Subject::of_text(&format!("\0{group}")).to_u128(),
-        };
-        self.with(|identity| identity.group = Some(group))
-    }
-
-    /// The same policy, of whose limit a [further rate](crate::Limit::and) has this period. What is
-    /// used under it is stored apart.
-    #[must_use]
-    pub fn with_further_rate(&self, period: Micros) -> Self {
-        // No policy's name has a control character in it.
-        let text = format!("{}\0{}", self.name(), period.get());
-        self.clone().with(|identity| {
-            identity.further_rate = Some(period);
-            // No single rate can say how late its permits may be.
-            identity.quota_lease = None;
-            identity.fingerprint = Subject::of_text(&text).to_u128();
-        })
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Identity)) -> Self {
-        change(Arc::make_mut(&mut self.0));
-        self
-    }
-
-    /// The policy's name.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    pub(crate) fn shared_name(&self) -> Arc<str> {
-        Arc::clone(&self.0.name)
-    }
-
-    /// The period of the further rate that this is about; `None` of a policy's first or only rate.
-    pub fn further_rate(&self) -> Option<Micros> {
-        self.0.further_rate
-    }
-
-    /// The group of policies that keep what they know of a subject in one place, where a store has
-    /// such places.
-    pub fn group(&self) -> Option<&str> {
-        self.0.group.as_ref().map(|group| &*group.name)
-    }
-
-    /// 128 bits that stand for the group.
-    pub(crate) fn group_fingerprint(&self) -> Option<u128> {
-        self.0.group.as_ref().map(|group| group.fingerprint)
-    }
-
-    /// 128 bits that stand for the name, whichever the rate.
-    #[cfg(feature = "redis")]
-    pub(crate) fn name_fingerprint(&self) -> u128 {
-        self.0.name_fingerprint
-    }
-
-    /// How its permits may be taken in batches, if they may.
-    pub(crate) fn quota_lease(&self) -> Option<QuotaLease> {
-        self.0.quota_lease
-    }
-
-    /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.
-    pub fn fingerprint(&self) -> u128 {
-        self.0.fingerprint
-    }
-}
-
-impl Check<'_> {
-    /// What its policy's count of its subject is known by in this process: uniformly distributed, because
-    /// the subject is.
-    pub(crate) fn fingerprint(&self) -> u128 {
-        self.subject.to_u128() ^ self.policy.fingerprint()
-    }
-
-    /// The same of the place of that count: a policy that is put into another group begins anew there.
-    pub(crate) fn place_fingerprint(&self) -> u128 {
-        self.fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
-    }
-
-    /// The same of its state: another algorithm has another key, so that a changed policy starts anew, and
-    /// two policies of one name never overwrite each other's state.
-    #[cfg(any(feature = "memory", feature = "redis"))]
-    pub(crate) fn state_fingerprint(&self) -> u128 {
-        self.fingerprint() ^ u128::from(self.algorithm.number())
-    }
-
-    /// The decision where nobody has judged it: let through where its failure mode says so, or where it
-    /// only counts.
-    pub(crate) fn failed(&self, why: StoreErrorKind) -> Decision {
-        let outcome = if self.is_shadow || self.on_store_failure == FailureMode::Allow {
-            Outcome::FailedOpen(why)
-        } else {
-            Outcome::FailedClosed(why)
-        };
-        Decision {
-            retry_after: Micros::from(SECOND),
-            ..Decision::unasked(outcome, self.algorithm.quota())
-        }
-    }
-
-    /// What it asks of its key.
-    #[cfg(any(feature = "memory", feature = "redis"))]
-    pub(crate) fn ask(&self) -> Ask<'_> {
-        Ask {
-            algorithm: &self.algorithm,
-            action: &self.action,
-            is_shadow: self.is_shadow,
-            is_further_rate: self.policy.further_rate().is_some(),
-        }
-    }
-}
-
-impl fmt::Debug for PolicyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.name(), f)?;
-        match self.further_rate() {
-            Some(period) => write!(f, "+{period:?}"),
-            None => Ok(()),
-        }
     }
 }
 

@@ -1,0 +1,76 @@
+//! `Check`: one policy's question about one request.
+
+use super::{FailureMode, PolicyId};
+#[cfg(any(feature = "memory", feature = "redis"))]
+use crate::algorithm::Ask;
+use crate::algorithm::{Action, Algorithm};
+use crate::decision::{Decision, Outcome};
+use crate::error::StoreErrorKind;
+use crate::key::Subject;
+use crate::time::{Micros, SECOND};
+
+/// One policy's question about one request; of a limit of several rates, one of them. The checks
+/// of further rates come right behind that of the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// The policy that asks.
+    pub policy: &'a PolicyId,
+    /// Whose quota it is.
+    pub subject: Subject,
+    /// How to judge.
+    pub algorithm: Algorithm,
+    /// What to do.
+    pub action: Action,
+    /// Whether it only counts: it is carried out when it fits and all checks that are none fit, and
+    /// it holds up nothing if it does not fit. The rates of one limit are all in shadow, or none of
+    /// them is; a [`Penalty`](crate::Penalty) is exactly if the check before it is, and then bans in
+    /// shadow.
+    pub is_shadow: bool,
+    /// What to decide when the store gives no answer.
+    pub on_store_failure: FailureMode,
+}
+
+impl Check<'_> {
+    /// What its policy's count of its subject is known by in this process: uniformly distributed, because
+    /// the subject is.
+    pub(crate) fn fingerprint(&self) -> u128 {
+        self.subject.to_u128() ^ self.policy.fingerprint()
+    }
+
+    /// The same of the place of that count: a policy that is put into another group begins anew there.
+    pub(crate) fn place_fingerprint(&self) -> u128 {
+        self.fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
+    }
+
+    /// The same of its state: another algorithm has another key, so that a changed policy starts anew, and
+    /// two policies of one name never overwrite each other's state.
+    #[cfg(any(feature = "memory", feature = "redis"))]
+    pub(crate) fn state_fingerprint(&self) -> u128 {
+        self.fingerprint() ^ u128::from(self.algorithm.number())
+    }
+
+    /// The decision where nobody has judged it: let through where its failure mode says so, or where it
+    /// only counts.
+    pub(crate) fn failed(&self, why: StoreErrorKind) -> Decision {
+        let outcome = if self.is_shadow || self.on_store_failure == FailureMode::Allow {
+            Outcome::FailedOpen(why)
+        } else {
+            Outcome::FailedClosed(why)
+        };
+        Decision {
+            retry_after: Micros::from(SECOND),
+            ..Decision::unasked(outcome, self.algorithm.quota())
+        }
+    }
+
+    /// What it asks of its key.
+    #[cfg(any(feature = "memory", feature = "redis"))]
+    pub(crate) fn ask(&self) -> Ask<'_> {
+        Ask {
+            algorithm: &self.algorithm,
+            action: &self.action,
+            is_shadow: self.is_shadow,
+            is_further_rate: self.policy.further_rate().is_some(),
+        }
+    }
+}
