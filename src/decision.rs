@@ -1,16 +1,16 @@
-//! `Decision`: the answer to one check. `Decisions`: those of one question, in its order.
+//! `Decision`: the answer to one check.
 
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
-
-use smallvec::SmallVec;
 
 use crate::error::StoreErrorKind;
 use crate::time::Micros;
 
+mod decisions;
 mod rates;
+mod verdict;
+
+pub use self::decisions::Decisions;
+pub use self::verdict::Verdict;
 
 /// The answer to one check: whether the request may pass, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,173 +279,5 @@ impl Decision {
             self.outcome,
             Outcome::NotAsked | Outcome::FailedOpen(_) | Outcome::FailedClosed(_)
         )
-    }
-}
-
-/// The decisions on one question, in the order of its checks.
-pub struct Decisions(Each);
-
-/// Most questions have one check: its decision is made where it is to be, while one that is put
-/// into a list is moved with all the list's room.
-#[derive(Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would be an allocation on the memory path"
-)]
-enum Each {
-    One(Decision),
-    Several(SmallVec<[Decision; 4]>),
-}
-
-impl Decisions {
-    /// Whether every check allows the request.
-    pub fn all_allow(&self) -> bool {
-        self.iter().all(Decision::is_allowed)
-    }
-
-    /// The position of the decision that a rejection is about: of those that deny, the one with
-    /// the longest wait, the first of equals; one that never fits outlasts every wait.
-    pub fn denied_by(&self) -> Option<usize> {
-        self.iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, decision)| !decision.is_allowed())
-            .max_by_key(|(_, decision)| decision.wait())
-            .map(|(position, _)| position)
-    }
-
-    /// The same without the waits that a denial among them makes vain: nobody goes on who is denied.
-    /// `None` when there are none, as with almost all requests.
-    pub(crate) fn without_vain_waits(&self) -> Option<Self> {
-        let would_wait = |decision: &Decision| decision.is_allowed() && !decision.delay.is_zero();
-        if !self.iter().any(would_wait) || self.all_allow() {
-            return None;
-        }
-        let each = self.iter().map(|decision| match would_wait(decision) {
-            true => Decision {
-                delay: Micros::ZERO,
-                ..*decision
-            },
-            false => *decision,
-        });
-        Some(each.collect())
-    }
-}
-
-#[cfg(any(feature = "memory", feature = "redis"))]
-impl Decisions {
-    /// Notes that the store could not do what this check asks, and lets it pass.
-    pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
-        let each = match &mut self.0 {
-            Each::One(decision) => std::slice::from_mut(decision),
-            Each::Several(decisions) => decisions,
-        };
-        if let Some(decision) = each.get_mut(position) {
-            let quota = (decision.limit, decision.window);
-            *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
-        }
-    }
-}
-
-impl Clone for Decisions {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-
-    /// Of a single decision without the room for more.
-    #[inline]
-    fn clone_from(&mut self, source: &Self) {
-        match &source.0 {
-            Each::One(decision) => self.0 = Each::One(*decision),
-            several => self.0 = several.clone(),
-        }
-    }
-}
-
-impl Deref for Decisions {
-    type Target = [Decision];
-
-    fn deref(&self) -> &[Decision] {
-        match &self.0 {
-            Each::One(decision) => std::slice::from_ref(decision),
-            Each::Several(decisions) => decisions,
-        }
-    }
-}
-
-/// The only decision on a question of one check.
-impl From<Decision> for Decisions {
-    #[inline]
-    fn from(decision: Decision) -> Self {
-        Self(Each::One(decision))
-    }
-}
-
-impl FromIterator<Decision> for Decisions {
-    fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
-        Self(Each::Several(decisions.into_iter().collect()))
-    }
-}
-
-impl Default for Decisions {
-    fn default() -> Self {
-        Self::from_iter([])
-    }
-}
-
-impl PartialEq for Decisions {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for Decisions {}
-
-impl fmt::Debug for Decisions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Decisions").field(&&**self).finish()
-    }
-}
-
-/// What was decided about a request that was let through: each policy's name and decision.
-///
-/// With [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) it is in the
-/// request's extensions, so that a handler can see what is left. Policies in
-/// [shadow mode](crate::Mode::Shadow) are not in it.
-#[derive(Clone, Debug, Default)]
-pub struct Verdict(Arc<[(Arc<str>, Decision)]>);
-
-impl Verdict {
-    /// These decisions, behind those of layers further out.
-    pub(crate) fn new(
-        outer: Option<&Self>,
-        each: impl Iterator<Item = (Arc<str>, Decision)>,
-    ) -> Self {
-        let outer = outer.into_iter().flat_map(|outer| outer.0.iter().cloned());
-        Self(outer.chain(each).collect())
-    }
-
-    /// Each policy's name and decision, those of outer layers first.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
-        self.0.iter().map(|(name, decision)| (&**name, decision))
-    }
-
-    /// The decision of the policy of this name, if it was asked.
-    pub fn of(&self, policy: &str) -> Option<&Decision> {
-        let mut each = self.iter();
-        each.find_map(|(name, decision)| (name == policy).then_some(decision))
-    }
-
-    /// The decision of the policy that is closest to exhaustion: that which leaves the smallest
-    /// share of its limit. One that let the request pass for want of an answer from the store only
-    /// where there is no other: what it leaves is not known. `None` when no policy was asked.
-    pub fn tightest(&self) -> Option<&Decision> {
-        let each = self.iter().map(|(_, decision)| decision);
-        each.min_by(|one, other| {
-            let share =
-                |of: &Decision, to: &Decision| u64::from(of.remaining) * u64::from(to.limit);
-            let shares = share(one, other).cmp(&share(other, one));
-            other.is_judged().cmp(&one.is_judged()).then(shares)
-        })
     }
 }

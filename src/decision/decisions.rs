@@ -1,0 +1,138 @@
+//! `Decisions`: those on one question, in the order of its checks.
+
+use std::fmt;
+use std::ops::Deref;
+
+use smallvec::SmallVec;
+
+use super::Decision;
+#[cfg(any(feature = "memory", feature = "redis"))]
+use super::Outcome;
+#[cfg(any(feature = "memory", feature = "redis"))]
+use crate::error::StoreErrorKind;
+use crate::time::Micros;
+
+/// The decisions on one question, in the order of its checks.
+pub struct Decisions(Each);
+
+/// Most questions have one check: its decision is made where it is to be, while one that is put
+/// into a list is moved with all the list's room.
+#[derive(Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on the memory path"
+)]
+enum Each {
+    One(Decision),
+    Several(SmallVec<[Decision; 4]>),
+}
+
+impl Decisions {
+    /// Whether every check allows the request.
+    pub fn all_allow(&self) -> bool {
+        self.iter().all(Decision::is_allowed)
+    }
+
+    /// The position of the decision that a rejection is about: of those that deny, the one with
+    /// the longest wait, the first of equals; one that never fits outlasts every wait.
+    pub fn denied_by(&self) -> Option<usize> {
+        self.iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, decision)| !decision.is_allowed())
+            .max_by_key(|(_, decision)| decision.wait())
+            .map(|(position, _)| position)
+    }
+
+    /// The same without the waits that a denial among them makes vain: nobody goes on who is denied.
+    /// `None` when there are none, as with almost all requests.
+    pub(crate) fn without_vain_waits(&self) -> Option<Self> {
+        let would_wait = |decision: &Decision| decision.is_allowed() && !decision.delay.is_zero();
+        if !self.iter().any(would_wait) || self.all_allow() {
+            return None;
+        }
+        let each = self.iter().map(|decision| match would_wait(decision) {
+            true => Decision {
+                delay: Micros::ZERO,
+                ..*decision
+            },
+            false => *decision,
+        });
+        Some(each.collect())
+    }
+}
+
+#[cfg(any(feature = "memory", feature = "redis"))]
+impl Decisions {
+    /// Notes that the store could not do what this check asks, and lets it pass.
+    pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
+        let each = match &mut self.0 {
+            Each::One(decision) => std::slice::from_mut(decision),
+            Each::Several(decisions) => decisions,
+        };
+        if let Some(decision) = each.get_mut(position) {
+            let quota = (decision.limit, decision.window);
+            *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
+        }
+    }
+}
+
+impl Clone for Decisions {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// Of a single decision without the room for more.
+    #[inline]
+    fn clone_from(&mut self, source: &Self) {
+        match &source.0 {
+            Each::One(decision) => self.0 = Each::One(*decision),
+            several => self.0 = several.clone(),
+        }
+    }
+}
+
+impl Deref for Decisions {
+    type Target = [Decision];
+
+    fn deref(&self) -> &[Decision] {
+        match &self.0 {
+            Each::One(decision) => std::slice::from_ref(decision),
+            Each::Several(decisions) => decisions,
+        }
+    }
+}
+
+/// The only decision on a question of one check.
+impl From<Decision> for Decisions {
+    #[inline]
+    fn from(decision: Decision) -> Self {
+        Self(Each::One(decision))
+    }
+}
+
+impl FromIterator<Decision> for Decisions {
+    fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
+        Self(Each::Several(decisions.into_iter().collect()))
+    }
+}
+
+impl Default for Decisions {
+    fn default() -> Self {
+        Self::from_iter([])
+    }
+}
+
+impl PartialEq for Decisions {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Decisions {}
+
+impl fmt::Debug for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Decisions").field(&&**self).finish()
+    }
+}

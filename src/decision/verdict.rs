@@ -1,0 +1,48 @@
+//! `Verdict`: what was decided about a request that was let through.
+
+use std::sync::Arc;
+
+use super::Decision;
+
+/// What was decided about a request that was let through: each policy's name and decision.
+///
+/// With [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) it is in the
+/// request's extensions, so that a handler can see what is left. Policies in
+/// [shadow mode](crate::Mode::Shadow) are not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict(Arc<[(Arc<str>, Decision)]>);
+
+impl Verdict {
+    /// These decisions, behind those of layers further out.
+    pub(crate) fn new(
+        outer: Option<&Self>,
+        each: impl Iterator<Item = (Arc<str>, Decision)>,
+    ) -> Self {
+        let outer = outer.into_iter().flat_map(|outer| outer.0.iter().cloned());
+        Self(outer.chain(each).collect())
+    }
+
+    /// Each policy's name and decision, those of outer layers first.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Decision)> + Clone {
+        self.0.iter().map(|(name, decision)| (&**name, decision))
+    }
+
+    /// The decision of the policy of this name, if it was asked.
+    pub fn of(&self, policy: &str) -> Option<&Decision> {
+        let mut each = self.iter();
+        each.find_map(|(name, decision)| (name == policy).then_some(decision))
+    }
+
+    /// The decision of the policy that is closest to exhaustion: that which leaves the smallest
+    /// share of its limit. One that let the request pass for want of an answer from the store only
+    /// where there is no other: what it leaves is not known. `None` when no policy was asked.
+    pub fn tightest(&self) -> Option<&Decision> {
+        let each = self.iter().map(|(_, decision)| decision);
+        each.min_by(|one, other| {
+            let share =
+                |of: &Decision, to: &Decision| u64::from(of.remaining) * u64::from(to.limit);
+            let shares = share(one, other).cmp(&share(other, one));
+            other.is_judged().cmp(&one.is_judged()).then(shares)
+        })
+    }
+}
