@@ -16,6 +16,7 @@ mod mutable;
 mod rates;
 mod read;
 mod ready;
+mod sound;
 
 pub(crate) use self::rates::Judges;
 pub(crate) use self::read::{Read, Unreadable};
