@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::fixed_window::remaining;
+use super::counting::{fits, padded, remaining};
 use super::{Action, Arguments, LeaseId, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -123,14 +123,14 @@ impl Twin for Concurrency {
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let held = state.held(now);
-        let wanted = held + u64::from(take.cost);
-        let fits = take.cost == 0 || wanted <= u64::from(self.limit);
+        let fits = fits(held, take.cost, self.limit);
         let last = state.lapses.last();
         Reading {
             fits,
             wait: if fits {
                 Micros::ZERO
             } else {
+                let wanted = held + u64::from(take.cost);
                 self.wait(state, now, wanted - u64::from(self.limit))
             },
             level: [
@@ -205,15 +205,11 @@ impl Twin for Concurrency {
 
     fn arguments(&self, action: &Action) -> Arguments {
         let lease = action.lease().map_or(NOBODY, LeaseId::get);
-        [
+        padded([
             action.permits().into(),
             self.limit.into(),
             self.lease.get(),
             lease,
-            0,
-            0,
-            0,
-            0,
-        ]
+        ])
     }
 }

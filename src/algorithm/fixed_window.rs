@@ -3,6 +3,7 @@
 //! The state tells when its window ends, so that nothing leans on a store noticing an expiry in
 //! time, and when it opened, so that a window that was made shorter ends earlier at once.
 
+use super::counting::{added, fits, padded, remaining};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::decision::Decision;
 use crate::limit::SoundLimit;
@@ -56,9 +57,8 @@ impl Twin for FixedWindow {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
-        let cost = take.cost;
         let current = self.current(state, now);
-        let fits = cost == 0 || current.used + u64::from(cost) <= u64::from(self.limit);
+        let fits = fits(current.used, take.cost, self.limit);
         let ends_in = current.ends.saturating_sub(now);
         Reading {
             fits,
@@ -126,7 +126,7 @@ impl Twin for FixedWindow {
     }
 
     fn arguments(&self, action: &Action) -> Arguments {
-        [
+        padded([
             action.permits().into(),
             self.limit.into(),
             self.window.get(),
@@ -134,9 +134,7 @@ impl Twin for FixedWindow {
             self.aligned.into(),
             // Zero is for who has no receipt, and no window ends at one.
             action.receipt().map_or(0, |receipt| receipt.mark[0].max(1)),
-            0,
-            0,
-        ]
+        ])
     }
 
     fn level(&self, decision: &Decision) -> [u64; 2] {
@@ -152,7 +150,7 @@ impl Twin for FixedWindow {
         let gone = if is_open { elapsed.get() } else { 0 };
         let ends_in = ends_in.checked_sub(gone).filter(|left| *left > 0)?;
         let ends_in = Micros::new(ends_in);
-        let fits = take.cost == 0 || used + u64::from(take.cost) <= u64::from(self.limit);
+        let fits = fits(used, take.cost, self.limit);
         Some(Reading {
             fits,
             wait: if fits { Micros::ZERO } else { ends_in },
@@ -165,15 +163,4 @@ impl Twin for FixedWindow {
 /// What permits are known by that were taken in the window that ends then.
 fn mark(ends: Micros) -> [u64; 2] {
     [ends.get(), 0]
-}
-
-/// What is left of a limit, which may have been lowered below what was used.
-pub(super) fn remaining(limit: u32, used: u64) -> u32 {
-    limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
-}
-
-/// A count with so many permits more. What is charged without asking can pass the limit, which no
-/// count needs to tell by more than the largest limit.
-pub(super) fn added(used: u64, permits: u32) -> u64 {
-    (used + u64::from(permits)).min(u32::MAX.into())
 }

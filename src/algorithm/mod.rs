@@ -16,6 +16,7 @@ use crate::time::Micros;
 
 mod action;
 mod concurrency;
+mod counting;
 mod debt;
 mod decide;
 mod fixed_window;

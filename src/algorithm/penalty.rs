@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::counting::padded;
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::error::ConfigError;
 use crate::limit::sound_time;
@@ -206,16 +207,13 @@ impl Twin for PenaltyBox {
     }
 
     fn arguments(&self, action: &Action) -> Arguments {
-        [
+        padded([
             action.takes().min(1).into(),
             self.denials.into(),
             self.within.get(),
             self.ban.get(),
             self.longest.get(),
-            0,
-            0,
-            0,
-        ]
+        ])
     }
 }
 

@@ -5,8 +5,7 @@
 //! window's count, and of the previous window's that share which the last `window` still overlaps,
 //! rounded up: as if those permits had been taken evenly.
 
-use super::fixed_window::{added, remaining};
-use super::sliding_log::window_arguments;
+use super::counting::{added, fits, remaining, window_arguments};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -165,14 +164,13 @@ impl Twin for SlidingCounter {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
-        let cost = take.cost;
         let counts = state.counts(now);
         let used = counts.used(now.max(counts.opened));
-        let fits = cost == 0 || used + u64::from(cost) <= u64::from(self.limit);
+        let fits = fits(used, take.cost, self.limit);
         let wait = if fits {
             Micros::ZERO
         } else {
-            self.fits_from(&counts, cost).saturating_sub(now)
+            self.fits_from(&counts, take.cost).saturating_sub(now)
         };
         // Who is denied changes nothing, and so waits by the windows that were.
         let counts = if fits {

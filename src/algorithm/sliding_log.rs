@@ -5,7 +5,7 @@
 //! What was used within the window is the difference of two totals, so that a charge of any cost
 //! is one entry and no entry is ever summed up.
 
-use super::fixed_window::{added, remaining};
+use super::counting::{added, fits, remaining, window_arguments};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -88,32 +88,16 @@ impl SlidingLog {
     }
 }
 
-/// The arguments of an algorithm that a limit and a window are enough for.
-pub(super) fn window_arguments(limit: u32, window: Micros, action: &Action) -> Arguments {
-    let permits = action.permits().into();
-    [
-        permits,
-        limit.into(),
-        window.get(),
-        action.taken_us(),
-        0,
-        0,
-        0,
-        0,
-    ]
-}
-
 impl Twin for SlidingLog {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
-        let cost = take.cost;
         let live = self.live(state, now);
-        let fits = cost == 0 || live.used + u64::from(cost) <= u64::from(self.limit);
+        let fits = fits(live.used, take.cost, self.limit);
         let wait = if fits {
             Micros::ZERO
         } else {
-            self.wait(state, &live, now, cost)
+            self.wait(state, &live, now, take.cost)
         };
         let empty_in = match state.entries.back() {
             Some(newest) if live.used > 0 => self.lapses_in(newest.at, now),

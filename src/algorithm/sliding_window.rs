@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::fixed_window::{added, remaining};
+use super::counting::{added, fits, padded, remaining};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -102,14 +102,14 @@ impl Twin for SlidingWindow {
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let used = self.used(state, now);
-        let wanted = used + u64::from(take.cost);
-        let fits = take.cost == 0 || wanted <= u64::from(self.limit);
+        let fits = fits(used, take.cost, self.limit);
         let newest = self.live(state, now).last();
         Reading {
             fits,
             wait: if fits {
                 Micros::ZERO
             } else {
+                let wanted = used + u64::from(take.cost);
                 self.wait(state, now, wanted - u64::from(self.limit))
             },
             level: [
@@ -201,15 +201,12 @@ impl Twin for SlidingWindow {
     }
 
     fn arguments(&self, action: &Action) -> Arguments {
-        [
+        padded([
             action.permits().into(),
             self.limit.into(),
             self.window.get(),
             action.taken_us(),
             self.slice.get(),
-            0,
-            0,
-            0,
-        ]
+        ])
     }
 }

@@ -1,0 +1,39 @@
+//! The rules of counting permits against a limit, which the algorithms that do so share.
+
+use super::{Action, Arguments, MOST_ARGUMENTS};
+use crate::time::Micros;
+
+/// Whether a limit of which so much is used has room for a cost. One of 0 fits whatever is used.
+#[inline]
+pub(super) fn fits(used: u64, cost: u32, limit: u32) -> bool {
+    cost == 0 || used + u64::from(cost) <= u64::from(limit)
+}
+
+/// What is left of a limit, which may have been lowered below what was used.
+#[inline]
+pub(super) fn remaining(limit: u32, used: u64) -> u32 {
+    limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+}
+
+/// A count with so many permits more. What is charged without asking can pass the limit, which no
+/// count needs to tell by more than the largest limit.
+#[inline]
+pub(super) fn added(used: u64, permits: u32) -> u64 {
+    (used + u64::from(permits)).min(u32::MAX.into())
+}
+
+/// The arguments of an algorithm that a limit and a window are enough for.
+#[inline]
+pub(super) fn window_arguments(limit: u32, window: Micros, action: &Action) -> Arguments {
+    let permits = action.permits().into();
+    padded([permits, limit.into(), window.get(), action.taken_us()])
+}
+
+/// These arguments, with zeros behind them.
+#[inline]
+pub(super) fn padded<const N: usize>(arguments: [u64; N]) -> Arguments {
+    const { assert!(N <= MOST_ARGUMENTS) };
+    let mut padded = [0; MOST_ARGUMENTS];
+    padded[..N].copy_from_slice(&arguments);
+    padded
+}
