@@ -178,10 +178,6 @@ impl Twin for Concurrency {
             .map_or(Micros::ZERO, |(lapses, _)| *lapses)
     }
 
-    fn capacity(&self) -> u32 {
-        self.limit
-    }
-
     fn scaled(&self, share: Share) -> Self {
         Self {
             limit: share.of(self.limit),

@@ -98,10 +98,6 @@ impl Twin for FixedWindow {
         state.ends
     }
 
-    fn capacity(&self) -> u32 {
-        self.limit
-    }
-
     fn scaled(&self, share: Share) -> Self {
         Self {
             limit: share.of(self.limit),

@@ -225,10 +225,6 @@ impl Twin for SlidingCounter {
         state.rolled(state.opened).gone()
     }
 
-    fn capacity(&self) -> u32 {
-        self.limit
-    }
-
     fn scaled(&self, share: Share) -> Self {
         Self {
             limit: share.of(self.limit),

@@ -157,10 +157,6 @@ impl Twin for SlidingLog {
         state.expires
     }
 
-    fn capacity(&self) -> u32 {
-        self.limit
-    }
-
     fn scaled(&self, share: Share) -> Self {
         Self {
             limit: share.of(self.limit),

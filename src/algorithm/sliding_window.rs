@@ -176,10 +176,6 @@ impl Twin for SlidingWindow {
         state.expires
     }
 
-    fn capacity(&self) -> u32 {
-        self.limit
-    }
-
     fn scaled(&self, share: Share) -> Self {
         Self {
             limit: share.of(self.limit),

@@ -44,7 +44,10 @@ pub(super) trait Twin: Sized {
     /// know does nothing.
     fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
-    fn capacity(&self) -> u32;
+    #[inline]
+    fn capacity(&self) -> u32 {
+        self.quota().0
+    }
     /// Whether it holds up what it allows, though nobody asked to wait.
     fn queues(&self) -> bool {
         false
