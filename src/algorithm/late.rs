@@ -22,7 +22,7 @@ impl Algorithm {
         matches!(
             self.0,
             Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_) | Which::FixedWindow(_)
-        ) && !self.delays()
+        ) && !self.queues()
     }
 
     /// How many permits at most may still be handed out so long after this decision, of all that was

@@ -9,7 +9,7 @@ use crate::limit::SoundLimit;
 
 pub(super) fn new(limit: &SoundLimit) -> Debt {
     let meter = Debt::new(limit);
-    if limit.delays {
+    if limit.queues {
         meter.queueing()
     } else {
         meter

@@ -189,7 +189,10 @@ impl Algorithm {
 
     /// Whether it counts the denials of the check before it.
     pub(crate) fn is_penalty(&self) -> bool {
-        matches!(self.0, Which::Penalty(_))
+        const fn is_penalty<T: Twin>(_: &T) -> bool {
+            T::IS_PENALTY
+        }
+        twin!(self, twin => is_penalty(twin))
     }
 
     /// The permits given in each window, and the window's length; no length for an algorithm that
@@ -236,10 +239,10 @@ impl Algorithm {
 
     /// Whether permits can be taken before they are there, so that a caller may wait for them.
     pub fn can_wait(&self) -> bool {
-        matches!(
-            self.0,
-            Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_)
-        )
+        const fn can_wait<T: Twin>(_: &T) -> bool {
+            T::CAN_WAIT
+        }
+        twin!(self, twin => can_wait(twin))
     }
 
     /// Whether its state is a text, which a store may keep beside others in one place.
@@ -248,15 +251,15 @@ impl Algorithm {
     }
 
     /// Whether it holds up what it allows, though nobody asked to wait.
-    pub(crate) fn delays(&self) -> bool {
-        matches!(&self.0, Which::LeakyBucket(bucket) if bucket.queues())
+    pub(crate) fn queues(&self) -> bool {
+        twin!(self, twin => twin.queues())
     }
 
     /// Whether who asks this would rather be held up than denied.
     #[inline]
     pub(crate) fn may_hold_up(&self, action: &Action) -> bool {
         match action {
-            Action::Take(take) => take.patience != Patience::None || self.delays(),
+            Action::Take(take) => take.patience != Patience::None || self.queues(),
             _ => false,
         }
     }

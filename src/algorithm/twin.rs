@@ -4,12 +4,11 @@ use super::{Action, Arguments, Reading, Share, Take, decide};
 use crate::decision::Decision;
 use crate::time::Micros;
 
-/// What one algorithm's file implements; the private twin of a script.
+/// What one algorithm's file implements; the private twin of a script. What
+/// [`Algorithm`](super::Algorithm) says of its methods of the same names is not said again.
 pub(super) trait Twin: Sized {
     type State: Default;
-    /// Whether permits can be taken before they are there, so that a caller may wait for them.
     const CAN_WAIT: bool = false;
-    /// Whether it counts denials, and not permits.
     const IS_PENALTY: bool = false;
 
     /// What the state says about taking permits. A cost of 0 fits whatever the state.
@@ -48,7 +47,6 @@ pub(super) trait Twin: Sized {
     fn capacity(&self) -> u32 {
         self.quota().0
     }
-    /// Whether it holds up what it allows, though nobody asked to wait.
     fn queues(&self) -> bool {
         false
     }

@@ -20,7 +20,7 @@ pub(crate) struct SoundLimit {
     pub(crate) aligned: bool,
     pub(crate) slices: u32,
     /// Whether a leaky bucket is a queue.
-    pub(crate) delays: bool,
+    pub(crate) queues: bool,
 }
 
 impl Limit {
@@ -45,7 +45,7 @@ impl Limit {
             capacity: self.sound_capacity()?,
             aligned: self.aligned,
             slices: self.sound_slices()?,
-            delays: !self.without_delay,
+            queues: !self.without_delay,
         })
     }
 

@@ -167,7 +167,7 @@ impl Limiter {
         let cost = cost.unwrap_or_else(|| policy.default_cost());
         let longest = Micros::from(Duration::MAX);
         // A queue lets one out at a time whoever waits, and would deny those that find it full.
-        let patience = if policy.algorithm.delays() || cost > policy.capacity() {
+        let patience = if policy.algorithm.queues() || cost > policy.capacity() {
             Patience::UntilPaid(longest)
         } else {
             Patience::UntilItFits(longest)

@@ -86,7 +86,7 @@ impl ReadyPolicy {
     pub(crate) fn may_give_back(&self, algorithm: &Algorithm) -> bool {
         self.policy.settle.is_some()
             || algorithm.lease().is_some()
-            || algorithm.delays()
+            || algorithm.queues()
             || self.patience != Patience::None
     }
 

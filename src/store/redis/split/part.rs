@@ -186,7 +186,7 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     let (permits, receipt) = (take.cost, decision.receipt);
     // Others who have taken permits behind it were told when theirs come, or hold them to be handed out
     // later: what is given back from under those would be there twice.
-    let may_be_late = check.algorithm.delays()
+    let may_be_late = check.algorithm.queues()
         || take.patience != Patience::None
         || check.check().policy.quota_lease().is_some();
     match permits {
