@@ -16,14 +16,14 @@ pub(crate) struct Known {
 impl Known {
     /// `None` of a decision that has taken something, or that says nothing about a later one.
     pub(crate) fn by(algorithm: &Algorithm, action: &Action, decision: &Decision) -> Option<Self> {
-        let is_leased = algorithm.lease().is_some();
+        let is_held = algorithm.lease().is_some();
         let (fits, wait) = match decision.outcome {
             // A penalty that bans nobody has to hear of every denial.
             Outcome::Allowed if !algorithm.is_penalty() => (true, decision.delay),
             // Permits that are held come back at any time.
-            Outcome::Denied | Outcome::Banned if !is_leased => (false, decision.retry_after),
+            Outcome::Denied | Outcome::Banned if !is_held => (false, decision.retry_after),
             // Waiting does not help, whatever is held.
-            Outcome::NeverFits if !is_leased => (false, Micros::new(u64::MAX)),
+            Outcome::NeverFits if !is_held => (false, Micros::new(u64::MAX)),
             _ => return None,
         };
         Some(Self {
