@@ -98,10 +98,10 @@ pub struct Reading {
 
 /// The arguments of one check in a script, behind the algorithm's name and the action's verb: see
 /// the script's header. Those that an algorithm does not have are zero and not sent.
-pub type Arguments = [u64; MOST_ARGUMENTS];
+pub(crate) type Arguments = [u64; MOST_ARGUMENTS];
 
 /// The most arguments that a script takes for one check.
-pub const MOST_ARGUMENTS: usize = 8;
+pub(crate) const MOST_ARGUMENTS: usize = 8;
 
 impl Algorithm {
     /// The state of a key that was never used.
@@ -246,7 +246,7 @@ impl Algorithm {
     }
 
     /// Whether its state is a text, which a store may keep beside others in one place.
-    pub fn packs(&self) -> bool {
+    pub(crate) fn packs(&self) -> bool {
         !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))
     }
 
@@ -302,7 +302,11 @@ impl Algorithm {
     }
 
     /// The arguments of the script that carries out an action.
-    pub fn arguments(&self, action: &Action) -> Arguments {
+    #[cfg_attr(
+        not(any(feature = "redis", test)),
+        expect(dead_code, reason = "scripts take them")
+    )]
+    pub(crate) fn arguments(&self, action: &Action) -> Arguments {
         twin!(self, twin => twin.arguments(action))
     }
 }
