@@ -149,14 +149,15 @@ fn a_pattern_that_no_router_could_have_is_refused_and_matches_nothing() {
 
 #[cfg(feature = "axum")]
 mod behind_axums_router {
-    use std::sync::Arc;
+    use std::sync::{Arc, OnceLock};
 
     use axum::Router;
     use axum::body::Body;
-    use axum::extract::Request;
-    use axum::middleware::{Next, from_fn};
+    use axum::extract::{Request, State};
+    use axum::middleware::{Next, from_fn, from_fn_with_state};
+    use axum::response::Response;
     use axum::routing::get;
-    use tower::ServiceExt;
+    use tower::{Layer as _, ServiceExt as _};
 
     use super::*;
 
@@ -209,26 +210,81 @@ mod behind_axums_router {
         assert!(matches(Route::get("/files/{one}"), app(), "/files/a").await);
     }
 
-    #[tokio::test]
-    async fn a_nested_router_is_found_by_its_whole_path() {
-        let seen_inside = |route: Route| async move {
-            let judged = Arc::new(std::sync::OnceLock::new());
-            let verdict = judged.clone();
-            let judge = move |request: Request, next: Next| {
-                assert_eq!(request.uri().path(), "/users/7");
-                verdict
-                    .set(route.matches(&RequestHead::of(&request)))
-                    .unwrap();
-                next.run(request)
-            };
-            let outer = Router::new().nest("/api", app().layer(from_fn(judge)));
-            let request = Request::get("/api/users/7").body(Body::empty()).unwrap();
-            assert_eq!(outer.oneshot(request).await.unwrap().status(), 200);
-            *judged.get().unwrap()
+    /// Asked where the path has lost what the router is nested at.
+    #[derive(Clone)]
+    struct Judge {
+        route: Arc<Route>,
+        verdict: Arc<OnceLock<bool>>,
+    }
+
+    async fn ask(State(judge): State<Judge>, request: Request, next: Next) -> Response {
+        assert!(!request.uri().path().starts_with("/api"));
+        let verdict = judge.route.matches(&RequestHead::of(&request));
+        judge.verdict.set(verdict).unwrap();
+        next.run(request).await
+    }
+
+    fn nested_router(judge: Judge) -> Router {
+        let inner = app().fallback(async || "nothing else");
+        Router::new().nest("/api", inner.layer(from_fn_with_state(judge, ask)))
+    }
+
+    fn nested_service(judge: Judge) -> Router {
+        let inner = app().fallback(async || "nothing else");
+        Router::new().nest_service("/api", from_fn_with_state(judge, ask).layer(inner))
+    }
+
+    fn nested_twice(judge: Judge) -> Router {
+        Router::new().nest("/api", nested_service(judge))
+    }
+
+    async fn matches_inside(nested: fn(Judge) -> Router, pattern: &str, target: &str) -> bool {
+        let judge = Judge {
+            route: Arc::new(Route::get(pattern)),
+            verdict: Arc::default(),
         };
-        assert!(seen_inside(Route::get("/api/users/{id}")).await);
-        assert!(seen_inside(Route::get("/api/{*rest}")).await);
-        assert!(seen_inside(Route::get("/users/{id}")).await);
-        assert!(!seen_inside(Route::get("/api/login")).await);
+        let request = Request::get(target).body(Body::empty()).unwrap();
+        let response = nested(judge.clone()).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{target}");
+        *judge.verdict.get().unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_nested_is_found_by_its_whole_path_and_by_its_own() {
+        for (pattern, expected) in [
+            ("/api/users/{id}", true),
+            ("/api/users/7", true),
+            ("/api/{*rest}", true),
+            ("/{*rest}", true),
+            ("/users/{id}", true),
+            ("/users/7", true),
+            ("/api/login", false),
+            ("/login", false),
+            ("/api", false),
+        ] {
+            for nested in [nested_router, nested_service] {
+                let found = matches_inside(nested, pattern, "/api/users/7").await;
+                assert_eq!(found, expected, "{pattern}");
+            }
+        }
+        let twice = async |pattern| matches_inside(nested_twice, pattern, "/api/api/login").await;
+        assert!(twice("/api/api/{*rest}").await);
+        assert!(twice("/login").await);
+        assert!(!twice("/api/login").await, "neither the whole nor its own");
+    }
+
+    #[tokio::test]
+    async fn what_a_nested_router_has_no_route_for_is_found_by_its_whole_path_too() {
+        for (pattern, expected) in [
+            ("/api/{*rest}", true),
+            ("/api/nope", true),
+            ("/nope", true),
+            ("/api/users/{id}", false),
+        ] {
+            for nested in [nested_router, nested_service] {
+                let found = matches_inside(nested, pattern, "/api/nope").await;
+                assert_eq!(found, expected, "{pattern}");
+            }
+        }
     }
 }

@@ -32,13 +32,25 @@ use crate::request::{RequestHead, RequestMatcher};
 /// (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on: a pattern is then
 /// tried against the text of the route that matched (`MatchedPath`) as well as against the path,
 /// and either may match. It can happen to a pattern that is narrower than the route: `/users/me`
-/// does not find `/users/m%65` of the route `/users/{id}`. Nested routers are found by their whole
-/// path too, of which the request shows only the rest.
+/// does not find `/users/m%65` of the route `/users/{id}`.
 ///
 /// A route for `GET` is also about `HEAD`, which axum answers by the same handler: it would be a
 /// way around the limit otherwise. A gRPC method is `Route::post("/package.Service/Method")`.
 ///
 /// A pattern that no router could have is refused by [`Limiter::new`](crate::Limiter::new).
+///
+/// # Inside of what is nested
+///
+/// A layer on what axum nests at `/files` (`Router::nest`, `Router::nest_service`) is shown `/a` of
+/// the path `/files/a`. With the feature `axum` a pattern is tried there against the whole path
+/// (`OriginalUri`) too, and `/files/{*rest}` matches. The rest goes on to match, so that a service can
+/// name its own paths wherever it is nested: a layer in there that
+/// [exempts](crate::LimiterBuilder::exempt) `/health` leaves `/files/health` alone. Where that is too
+/// much, as before a proxy to paths of others, put the layer on the router outside, where the whole
+/// path is all there is.
+///
+/// Without the feature, and where something else than axum has shortened the path, there is only what
+/// the layer is shown.
 #[derive(Clone)]
 pub struct Route {
     method: Option<Method>,
@@ -104,6 +116,17 @@ impl Route {
             .is_ok_and(|router| router.at(path).is_ok())
     }
 
+    /// Whether it is about what axum's routers have noted of the request.
+    #[cfg(feature = "axum")]
+    fn matches_noted(&self, request: &RequestHead<'_>) -> bool {
+        self.matches_route(request) || self.matches_whole_path(request)
+    }
+
+    #[cfg(not(feature = "axum"))]
+    fn matches_noted(&self, _: &RequestHead<'_>) -> bool {
+        false
+    }
+
     #[cfg(feature = "axum")]
     fn matches_route(&self, request: &RequestHead<'_>) -> bool {
         let Some(matched) = request.extensions.get::<axum::extract::MatchedPath>() else {
@@ -115,9 +138,16 @@ impl Route {
             && self.matches_path(matched.as_str())
     }
 
-    #[cfg(not(feature = "axum"))]
-    fn matches_route(&self, _: &RequestHead<'_>) -> bool {
-        false
+    /// Of what is nested the text of the matched route says too little: there is none inside of a
+    /// service and in a fallback, and a pattern may be narrower.
+    #[cfg(feature = "axum")]
+    fn matches_whole_path(&self, request: &RequestHead<'_>) -> bool {
+        let original = request.extensions.get::<axum::extract::OriginalUri>();
+        original.is_some_and(|original| {
+            let whole = original.path();
+            // Where nothing is nested, it has been tried.
+            whole != request.uri.path() && self.matches_path(whole)
+        })
     }
 }
 
@@ -148,7 +178,7 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
 impl RequestMatcher for Route {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self.matches_method(request.method)
-            && (self.matches_path(request.uri.path()) || self.matches_route(request))
+            && (self.matches_path(request.uri.path()) || self.matches_noted(request))
     }
 
     fn validate(&self) -> Result<(), ConfigError> {

@@ -1,11 +1,14 @@
 //! Requests that are left alone.
 
+use axum::Router;
 use axum::http::StatusCode;
+use tower::Layer as _;
 use tower_throttle::{
-    ClientAddr, ConfigError, Limiter, MemoryStore, RequestHead, RequestMatcher, Route,
+    ClientAddr, ConfigError, Limiter, MemoryStore, RateLimitLayer, RequestHead, RequestMatcher,
+    Route,
 };
 
-use super::{App, one_a_minute};
+use super::{App, one_a_minute, support};
 
 fn exempting(requests: impl RequestMatcher) -> Limiter {
     Limiter::builder(MemoryStore::new())
@@ -40,6 +43,30 @@ async fn a_closure_exempts_requests_too() {
     }
     assert_eq!(app.status("alice").await, StatusCode::OK);
     assert_eq!(app.status("alice").await, StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn what_is_nested_exempts_by_its_own_paths_and_by_the_whole_ones() {
+    fn inner() -> Router {
+        Router::new().fallback(async || "hello")
+    }
+    let as_router = |layer: RateLimitLayer| Router::new().nest("/up", inner().layer(layer));
+    let as_service =
+        |layer: RateLimitLayer| Router::new().nest_service("/up", layer.layer(inner()));
+    for pattern in ["/health", "/up/health"] {
+        for nested in [as_router as fn(_) -> _, as_service] {
+            let limiter = exempting(Route::get(pattern));
+            let app = App::at(support::web::serve(nested(RateLimitLayer::new(limiter))).await);
+            let alice = &[("x-user", "alice")];
+            for _ in 0..3 {
+                let response = app.get("/up/health", alice).await;
+                assert_eq!(response.status(), StatusCode::OK, "{pattern}");
+            }
+            assert_eq!(app.get("/up/a", alice).await.status(), StatusCode::OK);
+            let denied = app.get("/up/a", alice).await;
+            assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+        }
+    }
 }
 
 #[test]
