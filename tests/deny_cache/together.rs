@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 
+use bytes::Bytes;
 use http::{Request, Response};
-use tower::{Layer as _, ServiceExt as _};
+use http_body_util::Empty;
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
     DAY, Decision, Decisions, HOUR, Header, Limit, Limiter, MINUTE, Outcome, Penalty, Policy,
-    RateLimitLayer, SECOND,
+    RateLimitLayer, Rejection, Route, SECOND,
 };
 
 use super::support::bench::answer;
@@ -116,6 +118,10 @@ async fn policies_beside_the_one_that_denies_are_told_as_they_were() {
     assert_eq!(bench.cache.hits(), 2);
 }
 
+async fn served(_: Request<()>) -> Result<Response<Empty<Bytes>>, Infallible> {
+    Ok(Response::new(Empty::new()))
+}
+
 #[tokio::test]
 async fn a_denial_from_memory_tells_of_those_policies_that_are_known() {
     let bench = Bench::new();
@@ -125,15 +131,16 @@ async fn a_denial_from_memory_tells_of_those_policies_that_are_known() {
     ];
     let limiter = Limiter::new(bench.cache.clone(), policies).unwrap();
     let layer = RateLimitLayer::new(limiter);
-    let inner = tower::service_fn(async |_: Request<()>| {
-        Ok::<_, Infallible>(Response::new(http_body_util::Empty::<bytes::Bytes>::new()))
-    });
     let get = async |user: &str| {
         let request = Request::get("/")
             .header("x-client", "eve")
             .header("x-user", user);
         let request = request.body(()).unwrap();
-        let response = layer.layer(inner).oneshot(request).await.unwrap();
+        let response = layer
+            .layer(service_fn(served))
+            .oneshot(request)
+            .await
+            .unwrap();
         let header = |name| {
             let values = response.headers().get_all(name).iter();
             values
@@ -156,4 +163,33 @@ async fn a_denial_from_memory_tells_of_those_policies_that_are_known() {
         assert_eq!(get(user).await, expected, "{user}");
     }
     assert_eq!(bench.cache.hits(), 2);
+}
+
+#[tokio::test]
+async fn a_rejection_tells_whether_a_policy_was_not_asked_that_may_deny_for_longer() {
+    let bench = Bench::new();
+    let policies = [
+        Policy::new("client", Limit::fixed_window(2, SECOND)),
+        Policy::new("login", Limit::sliding_log(1, HOUR)).on(Route::get("/login")),
+    ];
+    let limiter = Limiter::new(bench.cache.clone(), policies).unwrap();
+    let layer = RateLimitLayer::new(limiter);
+    let rejection = async |path| {
+        let request = Request::get(path).body(()).unwrap();
+        let response = layer.layer(service_fn(served)).oneshot(request).await;
+        response.unwrap().extensions().get::<Rejection>().cloned()
+    };
+    assert_eq!(rejection("/login").await, None);
+    assert_eq!(rejection("/").await, None);
+    for (path, expected) in [("/", false), ("/login", true), ("/", false)] {
+        let denied = rejection(path).await.unwrap();
+        assert_eq!(denied.policies(), ["client"]);
+        assert_eq!(denied.retry_after_secs(), Some(1));
+        assert_eq!(denied.has_unasked_policies(), expected, "{path}");
+    }
+    bench.clock.advance(SECOND);
+    let denied = rejection("/login").await.unwrap();
+    assert_eq!(denied.policies(), ["login"]);
+    assert_eq!(denied.retry_after_secs(), Some(3_599));
+    assert!(!denied.has_unasked_policies());
 }

@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use super::headers::retry_after_secs;
-use crate::decision::Outcome;
+use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::limiter::{Judged, Refusal, Unjudged};
 use crate::request::RequestHead;
@@ -43,14 +43,15 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 ///   come back together. `-1`, not at all, where the wait is longer than 10 seconds or does not
 ///   help.
 ///
-/// Over gRPC the wait is exact. Where requests in flight have to end it is one second, as in
-/// [`retry_after_secs`](Self::retry_after_secs).
+/// Over gRPC the wait is [`retry_after`](Self::retry_after), not rounded. Where requests in flight have
+/// to end it is one second, as in [`retry_after_secs`](Self::retry_after_secs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     kind: RejectionKind,
     policies: Vec<String>,
     retry_after: Option<Duration>,
     retry_after_secs: Option<u64>,
+    has_unasked_policies: bool,
     /// What is borrowed is ours: [`Part::Plain`].
     explanation: Cow<'static, str>,
 }
@@ -105,6 +106,8 @@ impl Rejection {
             each.filter(|(_, decision)| !decision.is_allowed())
         };
         let retry_after = worst.retry_after();
+        let is_unasked =
+            |(_, decision): (_, &Decision)| matches!(decision.outcome(), Outcome::NotAsked);
         // Not that of the worst alone: of a policy that has some permits left, though too few, the
         // `t` is longer than the wait.
         let secs = denying().filter_map(|(_, decision)| retry_after_secs(decision));
@@ -113,6 +116,7 @@ impl Rejection {
             policies: denying().map(|(name, _)| name.to_owned()).collect(),
             retry_after,
             retry_after_secs: retry_after.and_then(|_| secs.max()),
+            has_unasked_policies: judged.each().any(is_unasked),
             explanation: explanation.into(),
         })
     }
@@ -128,8 +132,9 @@ impl Rejection {
         &self.policies
     }
 
-    /// How long to wait until the same request would be let through, nobody else asking, exactly;
-    /// `None` when waiting does not help. The longest wait of the policies that deny.
+    /// How long to wait until none of the policies that were asked would deny the same request, nobody
+    /// else asking, exactly; `None` when waiting does not help. The longest wait of those that deny. A
+    /// policy that was not asked [may deny for longer](Self::has_unasked_policies).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -139,6 +144,12 @@ impl Rejection {
     /// flight that have to end.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after_secs
+    }
+
+    /// Whether a policy about this request was [not asked](Outcome::NotAsked), as another one was known
+    /// to deny it. It may deny for longer than is told here.
+    pub fn has_unasked_policies(&self) -> bool {
+        self.has_unasked_policies
     }
 
     /// The HTTP status that says so.
@@ -230,6 +241,7 @@ impl From<Refusal> for Rejection {
             policies: refusal.policy.into_iter().collect(),
             retry_after: None,
             retry_after_secs: None,
+            has_unasked_policies: false,
             explanation,
         }
     }

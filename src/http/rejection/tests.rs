@@ -10,6 +10,7 @@ fn rejection(kind: RejectionKind, secs: Option<u64>) -> Rejection {
         policies: vec!["client".to_owned(), "a \"b\" \\c".to_owned()],
         retry_after: secs.map(Duration::from_secs),
         retry_after_secs: secs,
+        has_unasked_policies: false,
         explanation: "too\tmuch".to_owned().into(),
     }
 }

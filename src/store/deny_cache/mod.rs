@@ -46,10 +46,14 @@ mod table;
 /// that the key really has, the time of the trip added. It is too short only if another process has
 /// taken, in the meantime, permits that did not suffice here. Approximate are, as they were when the
 /// store was asked last, what remains of a sliding limit for a cost above 1, and what is left of
-/// policies that did not deny the request. A policy of which not even that is known is [not
-/// asked](crate::Outcome::NotAsked), so that nobody gets around the memory by naming another subject
-/// to another policy each time. [`Decision::is_remembered`](crate::Decision::is_remembered) tells
-/// such answers apart.
+/// policies that did not deny the request. [`Decision::is_remembered`](crate::Decision::is_remembered)
+/// tells such answers apart.
+///
+/// A policy of which not even that is known is [not asked](crate::Outcome::NotAsked), so that nobody
+/// gets around the memory by naming another subject to another policy each time. It may deny for longer
+/// than the one that is known to deny: then the wait that the client is told is too short, and when it
+/// is over the store is asked, and tells the rest.
+/// [`Rejection::has_unasked_policies`](crate::Rejection::has_unasked_policies) tells such rejections.
 ///
 /// What is known of checks in [shadow](Check::is_shadow) answers only questions that have no others.
 /// Their penalties do not hear of denials in questions that what is known of an enforced check

@@ -12,6 +12,7 @@ fn rejection(kind: RejectionKind, retry_after: Option<Duration>) -> Rejection {
         policies: vec!["client".to_owned(), "everybody".to_owned()],
         retry_after,
         retry_after_secs: retry_after.map(|wait| wait.as_secs() + 1),
+        has_unasked_policies: false,
         explanation: "it is too much".into(),
     }
 }
@@ -127,6 +128,7 @@ proptest! {
             policies: policies.clone(),
             retry_after,
             retry_after_secs: retry_after.map(|wait| wait.as_secs() + 1),
+            has_unasked_policies: false,
             explanation: explanation.into(),
         };
         let headers = headers(&rejection);
