@@ -37,7 +37,11 @@ use crate::request::{RequestHead, RequestMatcher};
 /// A route for `GET` is also about `HEAD`, which axum answers by the same handler: it would be a
 /// way around the limit otherwise. A gRPC method is `Route::post("/package.Service/Method")`.
 ///
-/// A pattern that no router could have is refused by [`Limiter::new`](crate::Limiter::new).
+/// Clients send text that is not ASCII percent-encoded, and so it stands in a pattern:
+/// `/gr%C3%B6%C3%9Fe`, the digits in capitals, as browsers have them; `%c3%b6` is another path.
+///
+/// A pattern that no router could have, or that is not encoded so, is refused by
+/// [`Limiter::new`](crate::Limiter::new).
 ///
 /// # Inside of what is nested
 ///
@@ -168,11 +172,43 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
             "a parameter is written {name}, the rest of a path {*name}".to_owned(),
         ));
     }
+    let sent = as_sent(pattern);
+    if sent != pattern {
+        return Err(refusal(format!(
+            "a path comes percent-encoded, right is {sent}"
+        )));
+    }
     let mut router = matchit::Router::new();
     router
         .insert(pattern, ())
         .map_err(|error| refusal(error.to_string()))?;
     Ok(router)
+}
+
+/// The pattern as clients send what is no parameter's name: percent-encoded where it is not ASCII, and
+/// where `http` refuses a path that is not. What should be, and comes as it is from some, stays.
+fn as_sent(pattern: &str) -> String {
+    let mut sent = String::with_capacity(pattern.len());
+    let mut is_name = false;
+    let mut chars = pattern.chars().peekable();
+    while let Some(char) = chars.next() {
+        let is_brace = matches!(char, '{' | '}');
+        if is_brace && !is_name && chars.next_if_eq(&char).is_some() {
+            // A brace of the path itself.
+            sent.extend([char, char]);
+            continue;
+        }
+        if is_brace {
+            is_name = char == '{';
+        }
+        if !is_name && (!char.is_ascii() || matches!(char, '<' | '>' | '`')) {
+            let bytes = String::from(char).into_bytes();
+            sent.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
+        } else {
+            sent.push(char);
+        }
+    }
+    sent
 }
 
 impl RequestMatcher for Route {
