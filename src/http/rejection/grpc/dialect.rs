@@ -20,6 +20,9 @@ impl Dialect {
     /// The content type alone does not make it one: by the protocol, a call is a `POST`. Any client
     /// can put it on a `GET`, and the denial of that must not become a 200, a success to whatever
     /// looks at it on its way.
+    ///
+    /// The version of HTTP tells nothing: plain gRPC comes over HTTP/1.1 from a translation of gRPC-Web
+    /// outside of the layer, such as `tonic_web`'s, and gRPC-Web can be claimed over any.
     pub(in crate::http::rejection) fn of(request: &RequestHead<'_>) -> Option<Self> {
         const GRPC: &[u8] = b"application/grpc";
         const WEB: &[u8] = b"-web";
