@@ -145,7 +145,7 @@
 //!
 //! | of the file | when it changes |
 //! |---|---|
-//! | policies | are replaced. What was used of one stays used, but under another name or algorithm |
+//! | policies | are replaced. What was used of one stays used, but under another name or algorithm; at a higher rate with the same burst or capacity, [whoever has used all waits longer](crate::Limiter::replace) |
 //! | `mode` | changes. One that was set by [`Limiter::set_mode`] stays while the file's word stays |
 //! | `exempt`, `skip_preflights`, `deny`, `allow` | are replaced, also those that were set at run time |
 //! | `trusted_proxies`, `client_address`, `trusted_hops`, `ipv6_prefix`, `on_store_failure` | are replaced |

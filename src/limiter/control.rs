@@ -16,6 +16,12 @@ impl Limiter {
     /// ones or by the new ones, and there is no moment without limits.
     ///
     /// What was used stays used: the store knows it by the policy's name and the limit's algorithm.
+    /// [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket) and
+    /// [`leaky_bucket`](crate::Limit::leaky_bucket) keep it as the time until all of it is back. So at
+    /// a higher rate with the same burst or capacity whoever has used all waits longer, by about
+    /// capacity × (1/old rate − 1/new rate): raise both by the same factor, or
+    /// [`reset`](Self::reset) whoever is to go on at once.
+    ///
     /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy itself says
     /// another than it did before. Lists do not: those of the new rules hold, whatever
     /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have said before.

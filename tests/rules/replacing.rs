@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use axum::http::StatusCode;
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    AccessList, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Outcome, Policy, RateLimitLayer,
-    Route, Rules, SECOND, ThrottleLayer, per_second,
+    AccessList, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, Outcome, Policy,
+    RateLimitLayer, Route, Rules, SECOND, ThrottleLayer, per_minute, per_second,
 };
 
 use super::{App, one_a_minute};
@@ -41,6 +41,45 @@ async fn what_was_used_stays_used_under_other_numbers() {
         .replace(Rules::new().policies([everybody(2)]))
         .unwrap();
     assert!(!takes(&limiter, "everybody").await);
+}
+
+/// What was used is kept as time: the same capacity is worth less of it at a higher rate.
+#[tokio::test]
+async fn a_higher_rate_alone_makes_whoever_has_used_all_wait_longer() {
+    let gcra = |permits, burst| Limit::gcra(permits, MINUTE).burst(burst);
+    let bucket = |capacity, permits| Limit::token_bucket(capacity, per_minute(permits));
+    let leaky =
+        |capacity, permits| Limit::leaky_bucket(capacity, per_minute(permits)).without_delay();
+    for (before, after, [waited, waits]) in [
+        (bucket(100, 50), bucket(100, 100), [1_200, 60_600]),
+        (bucket(100, 50), bucket(100, 500), [1_200, 108_120]),
+        (leaky(100, 50), leaky(100, 100), [1_200, 60_600]),
+        (gcra(100, 20), gcra(200, 20), [600, 6_300]),
+        // By the same factor, as it is without a burst.
+        (bucket(100, 50), bucket(200, 100), [1_200, 600]),
+        (gcra(100, 20), gcra(200, 40), [600, 300]),
+        (
+            Limit::gcra(100, MINUTE),
+            Limit::gcra(200, MINUTE),
+            [600, 300],
+        ),
+        (bucket(100, 100), bucket(100, 50), [600, 0]),
+    ] {
+        let named = |limit| [Policy::new("api", limit)];
+        let store = MemoryStore::builder().clock(ManualClock::new()).build();
+        let limiter = Limiter::new(store, named(before)).unwrap();
+        let asked = async || limiter.check("api", "alice").await.unwrap();
+        while asked().await.is_allowed() {}
+        let has_waited = asked().await.retry_after();
+        limiter
+            .replace(Rules::new().policies(named(after)))
+            .unwrap();
+        let found = [has_waited, asked().await.retry_after()];
+        let millis = found.map(|wait| wait.unwrap_or_default().as_millis());
+        assert_eq!(millis, [waited, waits], "{before:?} {after:?}");
+        let _ = limiter.reset("api", "alice").await.unwrap();
+        assert!(asked().await.is_allowed());
+    }
 }
 
 #[tokio::test]
