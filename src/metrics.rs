@@ -54,8 +54,8 @@ mod instruments;
 /// | `tower_throttle_unanswered_total` | `policy`, `kind` | those of them that were taken without an answer from the store, by its [kind](StoreErrorKind::as_str) of failure |
 /// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`] |
 /// | `tower_throttle_delay_seconds` | `policy` | how long requests are held up that are |
-/// | `tower_throttle_store_duration_seconds` | `result` | the store's trips: `ok`, or the kind of failure |
-/// | `tower_throttle_store_failures_total` | `kind` | those of them that failed |
+/// | `tower_throttle_store_duration_seconds` | `result` | how long the store took for each question: `ok`, or the kind of failure |
+/// | `tower_throttle_store_failures_total` | `kind` | those of the questions that failed |
 /// | `tower_throttle_breaker_state` | `state` | 1 for the [state](BreakerState) of the circuit breaker, 0 for the others |
 /// | `tower_throttle_memory_keys` | | keys in the memory store that is [watched](Self::watch_memory) |
 ///

@@ -28,7 +28,9 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (policy, reason);
     }
 
-    /// The store has answered, or failed to, after so long. Only of answers that took a trip.
+    /// The store has answered a question, or failed to, after so long. Many questions may share one trip.
+    /// What was answered from memory is no such question, nor what the store was not asked:
+    /// [`BreakerOpen`](StoreErrorKind::BreakerOpen), [`Overloaded`](StoreErrorKind::Overloaded).
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
         let _ = (elapsed, failure);
     }

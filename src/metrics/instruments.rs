@@ -162,9 +162,9 @@ pub(super) fn describe() {
     describe_histogram!(
         STORE_DURATION,
         Unit::Seconds,
-        "How long the store took to answer, or to fail."
+        "How long the store took to answer a question, or to fail."
     );
-    describe_counter!(STORE_FAILURES, "Trips to the store that failed.");
+    describe_counter!(STORE_FAILURES, "Questions to the store that failed.");
     describe_gauge!(
         BREAKER,
         "1 for the state that the circuit breaker is in, 0 for the others."

@@ -39,7 +39,7 @@ struct Denied {
 #[derive(serde::Serialize)]
 struct StoreState {
     breaker: &'static str,
-    /// Trips to the store, and what all of them took together.
+    /// Questions to the store, and what all of them took together.
     answers: u64,
     failures: u64,
     answering_us: u64,

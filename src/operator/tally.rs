@@ -102,12 +102,12 @@ impl Tally {
         names.into_iter().zip(self.refusals.iter().map(read))
     }
 
-    /// How many trips the store has answered or failed to, and how many of them it failed to.
+    /// How many questions the store has answered or failed to, and how many of them it failed to.
     pub(super) fn answers(&self) -> (u64, u64) {
         (read(&self.answers), read(&self.failures))
     }
 
-    /// What all trips took together.
+    /// What all of them took together.
     pub(super) fn answering_us(&self) -> u64 {
         read(&self.answering_us)
     }

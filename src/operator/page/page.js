@@ -289,9 +289,10 @@ function drawStore({ store }) {
   setText($("breaker"), word);
   $("breaker").dataset.tone = tone;
   const { from, to } = recent();
-  const trips = to.store.answers - from.store.answers;
-  setText($("latency"), trips > 0 ? latency((to.store.answering_us - from.store.answering_us) / trips) : "–");
-  setText($("trips"), rate(grow((state) => state.store.answers)));
+  const questions = to.store.answers - from.store.answers;
+  const took = to.store.answering_us - from.store.answering_us;
+  setText($("latency"), questions > 0 ? latency(took / questions) : "–");
+  setText($("questions"), rate(grow((state) => state.store.answers)));
   setText($("failures"), whole.format(store.failures));
   const failure = store.last_failure;
   setText($("last-failure"), failure ? `Last failure ${time(failure.ago_ms)} ago: ${failure.reason}.` : "");

@@ -215,8 +215,11 @@ impl Ticket {
         if let (true, Health::Fails(why)) = (is_of_part || is_beside_others, Health::of(failure)) {
             breaker.warn_of_part(why);
         }
-        let elapsed = now.saturating_duration_since(asked);
-        breaker.observers.on_store_answer(elapsed, failure);
+        // One that the store was not asked would make it look quick when it is slowest.
+        if health != Health::Unknown {
+            let elapsed = now.saturating_duration_since(asked);
+            breaker.observers.on_store_answer(elapsed, failure);
+        }
     }
 }
 

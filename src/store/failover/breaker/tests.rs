@@ -76,6 +76,18 @@ async fn of_a_store_with_parts_observers_are_told_of_one_that_failed_beside_othe
     }
 }
 
+/// As when too many are under way: it never left the process, and took no time.
+#[tokio::test]
+async fn observers_are_told_of_no_answer_to_what_the_store_was_not_asked() {
+    let (breaker, notes) = observed();
+    answer(&breaker, None);
+    for _ in 0..10 {
+        answer(&breaker, Some(StoreErrorKind::Overloaded));
+    }
+    assert_eq!(*notes.failures.lock().unwrap(), [None]);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
 async fn pause() {
     tokio::time::sleep(Duration::from_secs(6)).await;
 }
