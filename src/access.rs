@@ -1,4 +1,4 @@
-//! `AccessList`: clients that are refused whatever they ask for, or let through uncounted.
+//! `AccessList`: clients that are refused, or let through uncounted.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,9 +13,13 @@ use crate::request::{AddressExtractor, KeyError, RequestHead};
 
 const OF_NOBODY: &str = "lies within the trusted proxies, so no client has it";
 
-/// Clients, by address or by key: those that are refused whatever they ask for
-/// ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)), or those that are let through uncounted
-/// ([`allow`](crate::LimiterBuilder::allow)).
+/// Clients, by address or by key: those that are refused ([`Rules::deny`](crate::Rules::deny)), or
+/// those that are let through uncounted ([`Rules::allow`](crate::Rules::allow)).
+///
+/// By address that is whatever they ask for; by key only what a policy with such keys is about that is not
+/// [off](crate::Mode::Off), as it is the policies that read keys. A client whose key is to be refused
+/// everywhere needs such a policy that is about every request, at least in
+/// [shadow](crate::Mode::Shadow).
 ///
 /// ```
 /// use tower_throttle::{AccessList, ClientAddr, Key};

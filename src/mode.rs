@@ -21,7 +21,8 @@ pub enum Mode {
     /// told as what would be [denied](crate::Outcome::ShadowDenied), and not counted: nobody waits for
     /// it when the policy is enforced, and it brings no ban.
     Shadow,
-    /// Nothing is counted and nothing is denied.
+    /// Nothing is counted and nothing is denied. Nor is the key read: who is
+    /// [refused](crate::Rules::deny) by a key passes where only policies that are off have such keys.
     Off,
 }
 

@@ -68,7 +68,7 @@ impl Rules {
     }
 
     /// Lets these clients through uncounted: by address past all policies, by key past those with
-    /// such keys.
+    /// such keys, while the others count them and may deny.
     pub fn allow(mut self, clients: AccessList) -> Self {
         self.allowed = clients;
         self

@@ -426,6 +426,38 @@ async fn a_list_that_cannot_be_looked_up_in_is_a_loud_error() {
 }
 
 #[tokio::test]
+async fn a_listed_key_is_looked_up_only_where_a_policy_with_such_keys_is_asked() {
+    let policy = |name| one_a_minute(name).on(Route::any("/api/{*rest}"));
+    let other = Policy::new("other", Limit::fixed_window(1, MINUTE)).by(Header::new("x-tenant"));
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(policy("api"))
+        .policy(other.on(Route::any("/api/b")))
+        .exempt(Route::get("/api/health"))
+        .deny(users(&["mallory"]))
+        .allow(users(&["bob"]));
+    let limiter = limiter.build().unwrap();
+    let app = App::behind(&limiter).await;
+    let status = async |user, path| app.get(path, &[("x-user", user)]).await.status();
+    for (path, answered) in [("/api/x", REFUSED), ("/elsewhere", OK), ("/api/health", OK)] {
+        assert_eq!(status("mallory", path).await, answered, "{path}");
+    }
+    for mode in [Mode::Shadow, Mode::Off] {
+        limiter.set_mode("api", mode).unwrap();
+        let answered = if mode == Mode::Off { OK } else { REFUSED };
+        assert_eq!(status("mallory", "/api/x").await, answered, "{mode}");
+    }
+    limiter.set_mode("api", Mode::Enforce).unwrap();
+    for (path, answered) in [
+        ("/api/a", OK),
+        ("/api/a", OK),
+        ("/api/b", OK),
+        ("/api/b", DENIED),
+    ] {
+        assert_eq!(status("bob", path).await, answered, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn lists_change_while_the_limiter_is_at_work() {
     let limiter = builder().build().unwrap();
     let app = App::behind(&limiter).await;

@@ -43,9 +43,11 @@ pub(super) struct File {
     exempt: Option<OneOrMore<Route>>,
     /// Whether CORS preflights pass without being limited; not so unless said.
     skip_preflights: Option<bool>,
-    /// Clients that are refused with 403, whatever they ask for.
+    /// Clients that are refused with 403: by address whatever they ask for, by key only what a policy
+    /// with this key is about that is not off.
     deny: Option<Vec<Client>>,
-    /// Clients that are let through uncounted.
+    /// Clients that are let through uncounted: by address past all policies, by key past those with
+    /// this key.
     allow: Option<Vec<Client>>,
     /// The policies. All that apply to a request are decided together, all or nothing.
     policy: Option<Vec<Policy>>,
