@@ -3,7 +3,7 @@
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 const EXPECTED: &str = "redis://[user:password@]host[:port][/database], rediss:// for TLS, \
-                        redis+unix:///path/to.sock[?user=u&pass=p], \
+                        redis+unix:///path/to.sock[?db=0&user=u&pass=p], \
                         redis-cluster://[user:password@]host:port,host:port or \
                         redis-sentinel://[user:password@]host:port,host:port/master-name\
                         [?sentinel_user=u&sentinel_password=p]";
@@ -49,11 +49,36 @@ impl Address {
             ));
         }
         match scheme {
-            "redis" | "rediss" | "redis+unix" | "unix" => Ok(Self::Server(connection(url)?)),
+            "redis" | "rediss" => {
+                let server = connection(url)?;
+                let only = "its only option is protocol, and the database is written /3";
+                only_options(rest, &["protocol"], only)?;
+                Ok(Self::Server(server))
+            }
+            "redis+unix" | "unix" => {
+                let server = connection(url)?;
+                let only = "its options are db, user, pass and protocol";
+                only_options(rest, &["db", "user", "pass", "protocol"], only)?;
+                Ok(Self::Server(server))
+            }
             "redis-cluster" | "rediss-cluster" => Several::split(rest)?.cluster(is_tls),
             "redis-sentinel" | "rediss-sentinel" => Several::split(rest)?.sentinels(is_tls),
             _ => Err("no store is named so".to_owned()),
         }
+    }
+}
+
+/// The client reads these and passes over all others, so that `?db=3` would count in database 0.
+fn only_options(rest: &str, known: &[&str], only: &str) -> Result<(), String> {
+    let (_, options) = rest.split_once('?').unwrap_or_default();
+    let names = options
+        .split('&')
+        .filter_map(|option| option.split('=').next());
+    let mut named = names.filter(|name| !name.is_empty());
+    match named.all(|name| known.contains(&name)) {
+        true => Ok(()),
+        // Which it is, is not shown: it may be a part of a password.
+        false => Err(only.to_owned()),
     }
 }
 
@@ -179,6 +204,8 @@ fn connection(url: &str) -> Result<ConnectionInfo, String> {
 
 #[cfg(test)]
 mod tests {
+    use redis::ProtocolVersion;
+
     use super::*;
 
     fn sentinels(url: &str) -> Sentinels {
@@ -239,11 +266,37 @@ mod tests {
                 "redis-sentinel://host/main?password=hunter2",
                 "sentinel_password",
             ),
+            ("redis://:hunter2@host?db=3", "the database is written /3"),
+            ("redis://host/?database=3", "the database is written /3"),
+            ("redis://host/5?protocol=3&timeout=2s", "is protocol"),
+            ("redis://host?hunter2", "is protocol"),
+            ("redis+unix:///s?db=3&passwd=hunter2", "db, user, pass and"),
+            ("unix:///s?database=3", "db, user, pass and"),
         ] {
             let error = Address::parse(url).err().unwrap();
             assert!(error.contains(why), "{url}: {error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
+    }
+
+    #[test]
+    fn the_options_that_are_read_are_taken() {
+        let server = |url: &str| match Address::parse(url) {
+            Ok(Address::Server(server)) => server.redis_settings().clone(),
+            _ => panic!("{url} names no server"),
+        };
+        let resp3 = server("redis://host/3?protocol=3");
+        assert_eq!((resp3.db(), resp3.protocol()), (3, ProtocolVersion::RESP3));
+        assert_eq!(server("redis://host?").db(), 0);
+        let socket = server("redis+unix:///s?db=3&user=u&pass=p&protocol=resp2");
+        assert_eq!(
+            (socket.db(), socket.protocol()),
+            (3, ProtocolVersion::RESP2)
+        );
+        assert_eq!(
+            (socket.username(), socket.password()),
+            (Some("u"), Some("p"))
+        );
     }
 
     #[cfg(not(feature = "redis-tls"))]
