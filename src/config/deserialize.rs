@@ -3,10 +3,11 @@
 use serde::de::{Deserialize, Deserializer, Error};
 
 use super::Config;
+use super::value::Table;
 
 /// The same fields and words as in a file, in JSON, YAML or whatever serde can read: `Config` can
-/// be a field of your own configuration. An error names the policy, the field and what would be
-/// right; the line only when the format adds it.
+/// be a field of your own configuration. A field that is null is left out. An error names the policy,
+/// the field and what would be right; the line only when the format adds it.
 ///
 /// ```
 /// use tower_throttle::Config;
@@ -34,7 +35,8 @@ use super::Config;
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // There is one reader, and it reads TOML text: so that is what the values are written as.
-        let table = toml::Table::deserialize(deserializer)?;
+        let table = Table::deserialize(deserializer)?.into_toml();
+        let table = table.map_err(D::Error::custom)?;
         let text = toml::to_string(&table).map_err(D::Error::custom)?;
         Self::from_toml(&text).map_err(|error| D::Error::custom(error.without_line()))
     }

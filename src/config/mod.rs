@@ -199,6 +199,7 @@ mod rejection;
 mod routes;
 mod store;
 mod unsound;
+mod value;
 mod variable;
 mod watch;
 

@@ -125,6 +125,68 @@ fn a_refusal_names_the_policy_the_field_and_what_would_be_right() {
     }
 }
 
+/// As settings have it that a program writes.
+#[tokio::test]
+async fn a_field_that_is_null_is_left_out() {
+    let sound = JSON.replace("\"memory\"", "\"memory\", \"prefix\": null");
+    let sound = sound.replace("\"burst\": 20", "\"burst\": null, \"on\": null");
+    let sound = sound.replace("\"ban\": \"1h\"", "\"ban\": \"1h\", \"longest\": null");
+    let limiter = of_json(&sound).unwrap().limits.connect().await.unwrap();
+    let decision = limiter.peek("api", "somebody").await.unwrap();
+    assert_eq!(decision.remaining(), 100);
+    let yaml = YAML.replace("burst: 20", "burst:");
+    let limits = serde_norway::from_str::<Settings>(&yaml).unwrap().limits;
+    let decision = limits
+        .connect()
+        .await
+        .unwrap()
+        .peek("api", "somebody")
+        .await;
+    assert_eq!(decision.unwrap().remaining(), 100);
+    let refusal = of_json(&JSON.replace("\"memory\"", "null")).unwrap_err();
+    assert!(refusal.starts_with("store: is missing, write"), "{refusal}");
+}
+
+#[test]
+fn what_toml_does_not_have_is_refused_with_the_policy_and_the_field() {
+    let in_list = "null is no item of a list, leave it out";
+    for (right, wrong, refused) in [
+        (
+            "\"burst\": 20",
+            "\"burst\": 18446744073709551615",
+            "policy \"api\": burst: got 18446744073709552000.0, expected ",
+        ),
+        (
+            "\"denials\": 10",
+            "\"denials\": 9223372036854775808",
+            "policy \"login\": penalty.denials: got 9223372036854776000.0, expected ",
+        ),
+        (
+            "[\"header:x-user\", \"peer\"]",
+            "[\"header:x-user\", null]",
+            &format!("policy \"login\": key: {in_list}"),
+        ),
+        (
+            "\"name\": \"api\", ",
+            "\"on\": [null], ",
+            &format!("policy 2: on: {in_list}"),
+        ),
+        (
+            "[\"draft-11\", \"denials\"]",
+            "[null]",
+            &format!("headers: {in_list}"),
+        ),
+        (
+            "\"store\": \"memory\"",
+            "\"store\": \"memory\", \"store\": \"memory\"",
+            "store: is there twice",
+        ),
+    ] {
+        let refusal = of_json(&JSON.replace(right, wrong)).unwrap_err();
+        assert!(refusal.starts_with(refused), "{refusal}");
+    }
+}
+
 /// The text that the reader gets has lines that nobody has seen.
 #[test]
 fn a_refusal_tells_no_line_but_that_of_the_format() {

@@ -1,0 +1,181 @@
+//! `Value`: what formats hold besides TOML, and what becomes of that.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// A value of any format.
+pub(super) enum Value {
+    /// A field that is left out, as settings have it that a program writes.
+    Null,
+    /// All that TOML has as well.
+    Plain(toml::Value),
+    List(Vec<Self>),
+    Table(Table),
+}
+
+/// In the order of the text, so that a name that is there twice is found.
+#[derive(Default)]
+pub(super) struct Table(Vec<(String, Value)>);
+
+impl Table {
+    /// The same as TOML. An error names the policy and the field.
+    pub(super) fn into_toml(self) -> Result<toml::Table, String> {
+        let mut table = toml::Table::new();
+        for (name, value) in self.0 {
+            if table.contains_key(&name) {
+                return Err(format!("{name}: is there twice"));
+            }
+            if let Some(value) = value.into_toml(&name)? {
+                table.insert(name, value);
+            }
+        }
+        Ok(table)
+    }
+
+    /// As a refusal calls this one of a list: by its field `name`, or else by its number.
+    fn called(&self, index: usize) -> String {
+        let mut fields = self.0.iter();
+        let named = fields.find_map(|(field, value)| match value {
+            Value::Plain(toml::Value::String(name)) if field == "name" => Some(name),
+            _ => None,
+        });
+        named.map_or_else(|| (index + 1).to_string(), |name| format!("{name:?}"))
+    }
+}
+
+impl Value {
+    /// `None` of what is left out.
+    fn into_toml(self, field: &str) -> Result<Option<toml::Value>, String> {
+        Ok(Some(match self {
+            Self::Null => return Ok(None),
+            Self::Plain(value) => value,
+            Self::Table(table) => {
+                let table = table.into_toml();
+                toml::Value::Table(table.map_err(|problem| format!("{field}.{problem}"))?)
+            }
+            Self::List(items) => {
+                let items = items.into_iter().enumerate();
+                let items = items.map(|(index, item)| item.into_item(field, index));
+                toml::Value::Array(items.collect::<Result<_, _>>()?)
+            }
+        }))
+    }
+
+    fn into_item(self, field: &str, index: usize) -> Result<toml::Value, String> {
+        if let Self::Table(table) = self {
+            let called = table.called(index);
+            let table = table.into_toml();
+            let table = table.map_err(|problem| format!("{field} {called}: {problem}"))?;
+            return Ok(toml::Value::Table(table));
+        }
+        // Whoever reads a list knows neither what was meant nor that there was more.
+        let missing = || format!("{field}: null is no item of a list, leave it out");
+        self.into_toml(field)?.ok_or_else(missing)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+impl<'de> Deserialize<'de> for Table {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AnyTable)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true, false, null, a list or a table")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Plain(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Plain(value.into()))
+    }
+
+    // A number beyond what TOML has is a fraction to formats, too, and refused by whoever reads the field.
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        let whole = i64::try_from(value).map(toml::Value::Integer);
+        Ok(Value::Plain(
+            whole.unwrap_or_else(|_| (value as f64).into()),
+        ))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        Ok(Value::Plain((value as f64).into()))
+    }
+
+    fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
+        Ok(Value::Plain((value as f64).into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Plain(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Plain(value.into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::Plain(value.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Value, A::Error> {
+        AnyTable.visit_map(fields).map(Value::Table)
+    }
+}
+
+struct AnyTable;
+
+impl<'de> Visitor<'de> for AnyTable {
+    type Value = Table;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table with the fields of a file")
+    }
+
+    // What YAML makes of a text in which nothing stands.
+    fn visit_unit<E>(self) -> Result<Table, E> {
+        Ok(Table::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Table, A::Error> {
+        let mut table = Vec::new();
+        while let Some(field) = fields.next_entry()? {
+            table.push(field);
+        }
+        Ok(Table(table))
+    }
+}
