@@ -25,7 +25,7 @@ pub struct Config {
     pub(super) secret: Option<String>,
     pub(super) headers: QuotaHeaders,
     pub(super) rejection: RejectionChoice,
-    pub(super) timeout: Option<Duration>,
+    pub(super) timeout: Duration,
     pub(super) rules: Rules,
     pub(super) observers: Vec<Arc<dyn Observer>>,
 }
@@ -77,7 +77,7 @@ impl Config {
         match &self.store {
             StoreChoice::Memory => self.limiter(MemoryStore::new()),
             StoreChoice::Redis { url, prefix } => {
-                let store = redis(url, prefix.as_deref());
+                let store = redis(url, prefix);
                 self.limiter(store.connect().await?)
             }
         }
@@ -93,17 +93,16 @@ impl Config {
         match &self.store {
             StoreChoice::Memory => self.limiter(MemoryStore::new()),
             StoreChoice::Redis { url, prefix } => {
-                let store = redis(url, prefix.as_deref());
+                let store = redis(url, prefix);
                 self.limiter(store.connect_lazy()?)
             }
         }
     }
 
     fn limiter(&self, store: impl Store) -> Result<Limiter, StoreError> {
-        let mut limiter = Limiter::builder(store).rules(self.rules.clone());
-        if let Some(timeout) = self.timeout {
-            limiter = limiter.timeout(timeout);
-        }
+        let mut limiter = Limiter::builder(store)
+            .rules(self.rules.clone())
+            .timeout(self.timeout);
         if let Some(secret) = &self.secret {
             limiter = limiter.key_secret(secret);
         }

@@ -12,7 +12,7 @@ use super::store::StoreChoice;
 use super::variable::{Environment, Hidden};
 use super::{Config, FileError, access, fixed, headers, policy, rate, routes};
 use crate::http::is_preflight;
-use crate::limiter::{Limiter, Rules};
+use crate::limiter::{DEFAULT_TIMEOUT, Limiter, Rules};
 use crate::policy::Policy;
 use crate::store::AlwaysAllow;
 
@@ -77,14 +77,14 @@ fn secret(fields: &Fields<'_>, environment: Environment<'_>) -> Result<Option<St
     Ok(Some(secret.into_text()))
 }
 
-fn timeout(fields: &Fields<'_>) -> Result<Option<Duration>, FileError> {
+fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
     let Some(field) = fields.get("timeout") else {
-        return Ok(None);
+        return Ok(DEFAULT_TIMEOUT);
     };
     let timeout = rate::time(&field)?;
     let sound = Limiter::builder(AlwaysAllow).timeout(timeout).build();
     sound.map_err(|error| field.here(error))?;
-    Ok(Some(timeout))
+    Ok(timeout)
 }
 
 fn rules(fields: &Fields<'_>) -> Result<Rules, FileError> {

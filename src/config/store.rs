@@ -6,7 +6,7 @@ use super::FileError;
 use super::fields::Fields;
 use super::variable::{Environment, Hidden};
 use crate::error::StoreError;
-use crate::store::{RedisStore, RedisStoreBuilder};
+use crate::store::{DEFAULT_PREFIX, RedisStore, RedisStoreBuilder};
 
 const EXPECTED: &str = "\"memory\", or the address of a server, as \"redis://127.0.0.1:6379\", or a \
                         variable that holds one, as { env = \"REDIS_URL\" }";
@@ -15,7 +15,7 @@ const EXPECTED: &str = "\"memory\", or the address of a server, as \"redis://127
 #[derive(Clone)]
 pub(super) enum StoreChoice {
     Memory,
-    Redis { url: String, prefix: Option<String> },
+    Redis { url: String, prefix: String },
 }
 
 impl StoreChoice {
@@ -37,12 +37,12 @@ impl StoreChoice {
             return Err(address.refuse(problem));
         }
         // What servers there are, and how they are written, is the store's to say.
-        if let Err(error) = redis(address.text(), None).connect_lazy() {
+        if let Err(error) = redis(address.text(), prefix).connect_lazy() {
             return Err(address.refuse(reason(&error)));
         }
         Ok(Self::Redis {
             url: address.into_text(),
-            prefix: prefix.map(str::to_owned),
+            prefix: prefix.to_owned(),
         })
     }
 }
@@ -59,29 +59,25 @@ impl StoreChoice {
     pub(super) fn prefix(&self) -> Option<&str> {
         match self {
             Self::Memory => None,
-            Self::Redis { prefix, .. } => prefix.as_deref(),
+            Self::Redis { prefix, .. } => Some(prefix),
         }
     }
 }
 
 /// Refused over every store: a file that is tried in memory is used with a server.
-fn prefix<'t>(fields: &Fields<'t>) -> Result<Option<&'t str>, FileError> {
+fn prefix<'t>(fields: &Fields<'t>) -> Result<&'t str, FileError> {
     let Some(field) = fields.get("prefix") else {
-        return Ok(None);
+        return Ok(DEFAULT_PREFIX);
     };
     let prefix = field.text("a text")?;
-    match redis("redis://localhost", Some(prefix)).connect_lazy() {
-        Ok(_) => Ok(Some(prefix)),
+    match redis("redis://localhost", prefix).connect_lazy() {
+        Ok(_) => Ok(prefix),
         Err(error) => Err(field.here(reason(&error))),
     }
 }
 
-pub(super) fn redis(url: &str, prefix: Option<&str>) -> RedisStoreBuilder {
-    let store = RedisStore::builder(url);
-    match prefix {
-        Some(prefix) => store.prefix(prefix),
-        None => store,
-    }
+pub(super) fn redis(url: &str, prefix: &str) -> RedisStoreBuilder {
+    RedisStore::builder(url).prefix(prefix)
 }
 
 /// The reason beneath an error that names only its kind.

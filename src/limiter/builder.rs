@@ -21,7 +21,7 @@ use crate::request::RequestMatcher;
 use crate::store::{Failover, FailureMode, Leased, Store};
 
 /// The time that a decision may take unless said otherwise.
-const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Builds a [`Limiter`] with more than the defaults.
 #[must_use]

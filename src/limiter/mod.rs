@@ -43,6 +43,8 @@ mod taken;
 mod under_way;
 mod waiting;
 
+#[cfg(feature = "config")]
+pub(crate) use self::builder::DEFAULT_TIMEOUT;
 pub use self::builder::LimiterBuilder;
 pub(crate) use self::delay::Delay;
 pub use self::held::Held;

@@ -32,6 +32,8 @@ pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub use policy_id::PolicyId;
 pub(crate) use quota::Leased;
 pub use quota::QuotaLease;
+#[cfg(feature = "config")]
+pub(crate) use redis::DEFAULT_PREFIX;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};

@@ -29,7 +29,7 @@ async fn a_wrong_file_leaves_the_limits_in_force_and_is_told_with_its_line() {
 async fn what_cannot_change_is_refused_in_its_line_and_nothing_else_changes() {
     for (before, after, line, field) in [
         ("timeout = \"50ms\"", "timeout = \"60ms\"", 2, "timeout"),
-        ("timeout = \"50ms\"", "", 1, "timeout"),
+        ("timeout = \"60ms\"", "", 1, "timeout"),
         ("", "secret = { env = \"CARGO_PKG_NAME\" }", 2, "secret"),
         (
             "secret = { env = \"CARGO_PKG_NAME\" }",
@@ -48,6 +48,25 @@ async fn what_cannot_change_is_refused_in_its_line_and_nothing_else_changes() {
         );
         assert!(refused.ends_with(&end), "{refused}");
         assert_eq!(limits.remaining("client").await, 3);
+    }
+}
+
+/// It is in force already.
+#[tokio::test]
+async fn a_default_that_is_written_out_is_no_change() {
+    let redis = crate::support::redis::Server::start();
+    let store = format!("store = \"{}\"", redis.url());
+    let at = |head: &str| {
+        let store = format!("{store}\n{head}");
+        limit("3/day").replace("store = \"memory\"", &store)
+    };
+    for head in ["timeout = \"50ms\"", "prefix = \"throttle\""] {
+        let file = Limits::new(&at(""));
+        let mut limits = file.open().await;
+        file.replace(&at(head));
+        limits.reloaded().await;
+        file.replace(&at(""));
+        limits.reloaded().await;
     }
 }
 

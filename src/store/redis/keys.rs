@@ -16,13 +16,16 @@ use crate::time::Micros;
 /// Longer than most keys: one is to be made in one piece.
 pub(super) const USUAL_LENGTH: usize = 80;
 
+/// What all keys begin with unless said otherwise.
+pub(crate) const DEFAULT_PREFIX: &str = "throttle";
+
 /// What all keys of one application begin with.
 #[derive(Clone, Debug)]
 pub(super) struct Prefix(String);
 
 impl Default for Prefix {
     fn default() -> Self {
-        Self("throttle".to_owned())
+        Self(DEFAULT_PREFIX.to_owned())
     }
 }
 

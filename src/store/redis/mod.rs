@@ -32,6 +32,8 @@ use server::{Server, Servers};
 use split::USUAL_WAIT;
 
 pub use builder::RedisStoreBuilder;
+#[cfg(feature = "config")]
+pub(crate) use keys::DEFAULT_PREFIX;
 #[cfg(fuzzing)]
 pub use reply::fuzzing::redis_reply;
 
