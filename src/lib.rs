@@ -121,6 +121,11 @@
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a file, which is read again when it changes |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The documentation is that of all stores, of which without these features some are missing.
+#![cfg_attr(
+    not(all(feature = "memory", feature = "redis")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 #![forbid(unsafe_code)]
 
 // Floor 0: values.
