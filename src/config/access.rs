@@ -7,7 +7,6 @@ use super::key::UserId;
 use super::proxies::Proxies;
 use crate::access::{AccessList, of_clients};
 use crate::key::Key;
-use crate::mode::Mode;
 use crate::ranges::read_range;
 
 const FIELDS: Known = &["key", "values"];
@@ -60,22 +59,9 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
                 .is_ok_and(|text| text.eq_ignore_ascii_case(kind))
         })
     };
-    let is_off = |policy: &Fields<'_>| {
-        let mode = policy.get("mode");
-        mode.is_some_and(|mode| mode.text("").is_ok_and(|word| word == Mode::Off.as_str()))
-    };
-    let mut of_key = policies
-        .iter()
-        .filter(|policy| is_key_of(policy))
-        .peekable();
-    if of_key.peek().is_none() {
+    if !policies.iter().any(is_key_of) {
         let problem = format_args!("no policy has the key {kind:?}, so the list is about nobody");
         return Err(key.refuse(problem));
-    }
-    if of_key.all(is_off) {
-        return Err(key.refuse(format_args!(
-            "each policy that has the key {kind:?} is off, so the list is about nobody"
-        )));
     }
     let values = fields.need("values", "values = [\"mallory\"]")?;
     let one = |value: &Field<'_>| {

@@ -78,8 +78,9 @@
 //!
 //! An address or a range is that of the client, as `key = "client-addr"` reads it: one within the
 //! `trusted_proxies` is refused without `trusted_hops`, since no client has it. Values are those
-//! of a key that a policy has which is not off, `"header:<name>"` or `"user"`; they are looked up for
-//! requests that this policy is about, and for no others. [`Rules::deny`] and [`Rules::allow`] say what becomes of them.
+//! of a key that a policy has, `"header:<name>"` or `"user"`; they are looked up for requests that this
+//! policy is about, and for no others, unless it is off. [`Rules::deny`] and [`Rules::allow`] say what becomes of
+//! them.
 //!
 //! # Each `[[policy]]`
 //!
