@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::poll;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tower_throttle::{DAY, Limit, PendingAnswer};
+use tower_throttle::{Answer, DAY, Limit, PendingAnswer, PolicyId, RedisStore, Store};
 
+use super::model::check;
 use super::{SLOW, Stage, allowed};
 use crate::support::proxy::Way;
 
@@ -88,6 +89,54 @@ async fn a_trip_that_never_comes_back_ends_with_those_who_wait_for_it() {
         async { while !matches!(timeout(late, stage.take("api", LIMIT, 1)).await, Ok(Ok(_))) {} };
     let answered = timeout(Duration::from_secs(30), answered).await;
     assert!(answered.is_ok(), "the key was never answered again");
+}
+
+/// A way to a server that swallows everything, and a store that lets a crowd wait for it.
+async fn crowded() -> Stage {
+    let stage = Stage::start().await;
+    let store = RedisStore::builder(&stage.proxy.url()).max_in_flight(65_536);
+    let store = store.connect().await.unwrap().without_deny_cache();
+    stage.proxy.set(Way::Blackhole);
+    Stage { store, ..stage }
+}
+
+/// So many questions that they wait for hundreds of trips, as few of them share one: each has many takes.
+async fn crowd(stage: &Stage) -> Vec<PendingAnswer> {
+    let names: Vec<_> = (0..16).map(|number| format!("policy-{number}")).collect();
+    let policies: Vec<_> = names.iter().map(|name| PolicyId::new(name)).collect();
+    let mut asked = Vec::new();
+    for number in 0..20_000 {
+        let subject = number.to_string();
+        let checks = policies.iter();
+        let checks = checks.map(|policy| check(policy, &subject, LIMIT, 1, false));
+        let Answer::Pending(mut question) = stage.store.ask(&checks.collect::<Vec<_>>()) else {
+            panic!("Redis takes a trip")
+        };
+        assert!(poll!(&mut question).is_pending());
+        asked.push(question);
+    }
+    asked
+}
+
+#[tokio::test]
+async fn a_crowd_that_gives_up_at_once_has_the_stack_of_one() {
+    let stage = crowded().await;
+    drop(crowd(&stage).await);
+    stage.proxy.set(Way::Pass);
+    assert!(answered_in_time(&stage, "api", LIMIT).await);
+}
+
+#[test]
+fn a_crowd_whose_runtime_is_gone_has_the_stack_of_one() {
+    let lasting = Runtime::new().unwrap();
+    let stage = lasting.block_on(crowded());
+    let ending = Runtime::new().unwrap();
+    let mut waiting = ending.block_on(crowd(&stage));
+    drop(ending);
+    let under_way = waiting.drain(..2);
+    drop(under_way);
+    stage.proxy.set(Way::Pass);
+    assert!(lasting.block_on(answered_in_time(&stage, "api", LIMIT)));
 }
 
 /// As by `select!` or in a stream: nobody sees that it is back.
@@ -208,7 +257,7 @@ fn a_runtime_that_ends_leaves_no_key_busy() {
 
 #[test]
 fn who_gives_up_outside_of_any_runtime_leaves_no_key_busy() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = Runtime::new().unwrap();
     let stage = runtime.block_on(Stage::start());
     stage.proxy.set(SLOW);
     let mut waiting = runtime.block_on(asked(&stage, 10));

@@ -118,10 +118,10 @@ impl<Q: Sharing> SharedTrips<Q> {
         let Shard { stops, last_number } = &mut *shard;
         let new = || Stop::new(most_trips, *last_number);
         let stop = stops.entry(stop_id).or_insert_with(new);
-        let next = if stop.leave_behind(now) {
+        let (next, left) = if stop.leave_behind(now) {
             all_departing(stop, now)
         } else {
-            SmallVec::new()
+            Default::default()
         };
         let turn = match stop.go_alone(question.key(), now) {
             Some(number) => Turn::Go(Trip::new(server.clone(), stop_id, number), question),
@@ -140,6 +140,7 @@ impl<Q: Sharing> SharedTrips<Q> {
             }
         };
         drop(shard);
+        drop(left);
         spawn_all(server, stop_id, next);
         turn
     }
@@ -154,10 +155,12 @@ impl<Q: Sharing> SharedTrips<Q> {
         };
         done(entry.get_mut());
         entry.get_mut().leave_behind(now);
-        let next = all_departing(entry.get_mut(), now);
+        let (next, left) = all_departing(entry.get_mut(), now);
         if entry.get().is_deserted() {
             *last_number = entry.remove().last_number().max(*last_number);
         }
+        drop(shard);
+        drop(left);
         next
     }
 
@@ -204,6 +207,11 @@ fn stop_of<Q: Sharing>(server: &Server, question: &Q) -> (StopId, usize) {
 /// Those who go together, with the number of their trip.
 type Departing<Q> = SmallVec<[(TripNumber, Vec<Waiting<Q>>); 1]>;
 
-fn all_departing<Q: Sharing>(stop: &mut Stop<Waiting<Q>>, now: Instant) -> Departing<Q> {
-    std::iter::from_fn(|| stop.depart(now)).collect()
+/// Those who go next, and those who have left: to be dropped once nothing is locked, as they may be many.
+fn all_departing<Q: Sharing>(
+    stop: &mut Stop<Waiting<Q>>,
+    now: Instant,
+) -> (Departing<Q>, Vec<Waiting<Q>>) {
+    let left = stop.without(|waiting| waiting.told.is_closed());
+    (std::iter::from_fn(|| stop.depart(now)).collect(), left)
 }

@@ -134,6 +134,11 @@ impl<P: Passenger> Stop<P> {
         sees.then(|| self.late_at()).flatten()
     }
 
+    /// Lets nobody wait any longer who has left: they would take places of those who have not.
+    pub(super) fn without(&mut self, has_left: impl FnMut(&mut P) -> bool) -> Vec<P> {
+        self.waiting.extract_if(.., has_left).collect()
+    }
+
     /// When the first of those under way is late.
     pub(super) fn late_at(&self) -> Option<Instant> {
         self.trips.iter().map(|trip| trip.late_at).min()

@@ -65,11 +65,11 @@ impl<Q: Sharing> Trip<Q> {
                     Some(going)
                 }
                 elsewhere => {
-                    elsewhere.into_iter().for_each(spawn);
+                    spawn_each(elsewhere.into_iter());
                     None
                 }
             };
-            departing.for_each(spawn);
+            spawn_each(departing);
         }
         tell(untold);
     }
@@ -116,14 +116,31 @@ impl<Q: Sharing> Trip<Q> {
 
 /// Has all of them go.
 pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop_id: StopId, next: Departing<Q>) {
-    departing(server, stop_id, next).for_each(spawn);
+    spawn_each(departing(server, stop_id, next));
 }
 
-/// Has these go where they wait: the caller's runtime may not go on. Where nobody waits the trip ends here.
-fn spawn<Q: Sharing>((trip, going): (Trip<Q>, Going<Q>)) {
-    if let Some(runtime) = going.runtime().cloned() {
-        runtime.spawn(trip.run(going));
+/// The same. A trip that never begins ends here, and those behind it go: one after the other, as there may be more
+/// such trips than the stack has room for.
+fn spawn_each<Q: Sharing>(departing: impl Iterator<Item = (Trip<Q>, Going<Q>)>) {
+    let mut unbegun: Vec<_> = departing.filter_map(spawn).collect();
+    while let Some(mut trip) = unbegun.pop() {
+        unbegun.extend(trip.end().filter_map(spawn));
     }
+}
+
+/// Has these go where they wait: the caller's runtime may not go on. The trip, if it never begins: where nobody
+/// waits, or on a runtime that is being shut down.
+fn spawn<Q: Sharing>((trip, going): (Trip<Q>, Going<Q>)) -> Option<Trip<Q>> {
+    let Some(runtime) = going.runtime().cloned() else {
+        return Some(trip);
+    };
+    let (begin, begun) = oneshot::channel();
+    runtime.spawn(async move {
+        if let Ok((trip, going)) = begun.await {
+            Trip::run(trip, going).await;
+        }
+    });
+    begin.send((trip, going)).err().map(|(trip, _)| trip)
 }
 
 fn departing<Q: Sharing>(
@@ -174,7 +191,7 @@ fn to_be_told<Q: Sharing>(
 
 impl<Q: Sharing> Drop for Trip<Q> {
     fn drop(&mut self) {
-        self.end().for_each(spawn);
+        spawn_each(self.end());
     }
 }
 
