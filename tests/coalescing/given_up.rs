@@ -234,6 +234,50 @@ async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
     }
 }
 
+/// Behind a trip that many share, too, which that runtime was on: whatever becomes of the one who waits first.
+#[test]
+fn those_who_wait_for_a_runtime_that_nobody_drives_wait_for_no_one_beside_them() {
+    let driven = || Builder::new_current_thread().enable_all().build().unwrap();
+    for (policy, limit, gives_up) in [
+        ("plain", LIMIT, true),
+        ("plain", LIMIT, false),
+        ("any", Limit::fixed_window(100, DAY), true),
+        ("any", Limit::fixed_window(100, DAY), false),
+    ] {
+        let lasting = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let stage = lasting.block_on(Stage::start());
+        stage.proxy.set(SLOW);
+        let (idle, busy) = (driven(), driven());
+        let ask = |policy| stage.question(policy, limit, 1);
+        // As many as trips may be under way, and one who leaves them behind.
+        let mut under_way = ["one", policy, policy].map(ask);
+        idle.block_on(async {
+            for question in &mut under_way {
+                assert!(poll!(&mut *question).is_pending());
+            }
+            let waiting = under_way.last_mut().unwrap();
+            let given_up = timeout(Duration::from_millis(50), waiting).await;
+            assert!(given_up.is_err(), "{policy}");
+        });
+        busy.block_on(async {
+            let mut first = ask(policy);
+            assert!(poll!(&mut first).is_pending());
+            let mut second = ask(policy);
+            assert!(poll!(&mut second).is_pending());
+            // Else it is there, and not polled any more.
+            let kept = (!gives_up).then_some(first);
+            let answer = timeout(Duration::from_secs(5), second).await;
+            let answer = answer.unwrap_or_else(|_| panic!("{policy}: nobody sees to it"));
+            assert_eq!(allowed(&[answer.unwrap()[0]]), 1);
+            drop(kept);
+        });
+    }
+}
+
 /// Those who wait on another one go on.
 #[test]
 fn a_runtime_that_ends_leaves_no_key_busy() {

@@ -22,6 +22,10 @@
 //! goes on only when its caller does, and so one that has arrived; any other one when its connection may not be
 //! silent any longer. Then it is *left behind*: others depart as if it had ended, also with its keys. It still tells
 //! its own passengers when it comes back, and its number keeps it from ending another trip.
+//!
+//! Somebody has to see that it is late who goes on while it stands still, and has a timer for it. Of one that went
+//! alone each does who waits. A shared trip does it itself, as its task goes on whenever those do who wait: unless
+//! one of them is on a runtime that may stand still while another goes on, from when each does who waits.
 
 mod fingerprints;
 mod shared_trips;

@@ -16,11 +16,12 @@ use super::fingerprints::ByFingerprint;
 use super::sharing::Sharing;
 use super::stop::{Passenger, Stop, StopId, TripNumber};
 use crate::error::StoreError;
+use crate::store::redis::runtimes::Driver;
 use crate::store::redis::server::{Server, Servers};
 
 mod trip;
 
-use trip::{Trip, spawn_all};
+use trip::{Trip, spawn_all, tell_not_asked};
 
 const SHARDS: usize = 32;
 
@@ -123,14 +124,17 @@ impl<Q: Sharing> SharedTrips<Q> {
         } else {
             Default::default()
         };
+        let mut anew = Vec::new();
         let turn = match stop.go_alone(question.key(), now) {
             Some(number) => Turn::Go(Trip::new(server.clone(), stop_id, number), question),
             None => {
                 let (tell, told) = oneshot::channel();
+                let runtime = Handle::try_current().ok();
+                anew = stop.prepare_for(Driver::of(runtime.as_ref()));
                 let sees_at = stop.wait(Waiting {
                     question,
                     told: tell,
-                    runtime: Handle::try_current().ok(),
+                    runtime,
                 });
                 Turn::Wait(Turned {
                     told,
@@ -141,6 +145,7 @@ impl<Q: Sharing> SharedTrips<Q> {
         };
         drop(shard);
         drop(left);
+        tell_not_asked(anew);
         spawn_all(server, stop_id, next);
         turn
     }
@@ -162,6 +167,12 @@ impl<Q: Sharing> SharedTrips<Q> {
         drop(shard);
         drop(left);
         next
+    }
+
+    /// Lets those go who wait for trips that are late.
+    fn leave_behind(server: &Server, stop_id: StopId) {
+        let next = Q::trips(server).next(stop_id, |_| {});
+        spawn_all(server, stop_id, next);
     }
 
     /// When the first of those under way is late.
@@ -188,9 +199,8 @@ impl<Q: Sharing> Turned<Q> {
             if let Ok(told) = timeout_at(late_at, &mut told).await {
                 return told;
             }
-            let trips = Q::trips(server);
-            spawn_all(server, stop_id, trips.next(stop_id, |_| {}));
-            sees_at = trips.late_at(stop_id);
+            SharedTrips::<Q>::leave_behind(server, stop_id);
+            sees_at = Q::trips(server).late_at(stop_id);
         }
         told.await
     }

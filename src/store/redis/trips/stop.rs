@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::fingerprints::{ByFingerprint, FingerprintSet};
 use crate::store::redis::connection::LONGEST_SILENCE;
+use crate::store::redis::runtimes::Driver;
 
 /// So many passengers share a trip, at most: a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
@@ -18,7 +19,7 @@ const MOST_TAKES: usize = 512;
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 /// As long as a connection may be silent others wait for a trip that goes on by itself: not until the most
 /// patient of its passengers has given it up.
-const LONGEST_TRIP: Duration = LONGEST_SILENCE;
+pub(super) const LONGEST_TRIP: Duration = LONGEST_SILENCE;
 
 /// Which stop of those for one kind of question; uniformly distributed where it is one of a key or a subject.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,6 +56,15 @@ pub(super) struct Stop<P> {
     trips: SmallVec<[Trip; 2]>,
     last_number: TripNumber,
     waiting: Vec<P>,
+    seers: Seers,
+}
+
+/// Who sees that a trip is late which several share. Whoever does needs a timer: of the trip there is one.
+enum Seers {
+    /// The trip itself, which goes on when those who wait do: all who have waited have this driver.
+    Trips(Option<Driver>),
+    /// All who wait: the trip may stand still while they go on.
+    Passengers,
 }
 
 /// A trip under way.
@@ -102,6 +112,7 @@ impl<P: Passenger> Stop<P> {
             trips: SmallVec::new(),
             last_number,
             waiting: Vec::new(),
+            seers: Seers::Trips(None),
         }
     }
 
@@ -125,12 +136,26 @@ impl<P: Passenger> Stop<P> {
         may_go.then(|| self.begin(1, Keys::One(key), now + PATIENCE))
     }
 
-    /// Lets one wait: when it is to see whether those under way are late, if that is up to it. Behind one
-    /// who went alone it is up to all, as that is soon; else to the first who waits.
+    /// One with this driver is going to wait. Those who have waited without seeing to it that nobody is late, and
+    /// are to from now on: they have to enter anew.
+    pub(super) fn prepare_for(&mut self, driver: Driver) -> Vec<P> {
+        match self.seers {
+            Seers::Trips(Some(known)) if known != driver => {
+                self.seers = Seers::Passengers;
+                return std::mem::take(&mut self.waiting);
+            }
+            Seers::Trips(_) => self.seers = Seers::Trips(Some(driver)),
+            Seers::Passengers => {}
+        }
+        Vec::new()
+    }
+
+    /// Lets one wait that was prepared for: when it is to see whether those under way are late, if that is up to it,
+    /// as it is behind one who went alone.
     pub(super) fn wait(&mut self, passenger: P) -> Option<Instant> {
-        let is_first = self.waiting.is_empty();
         self.waiting.push(passenger);
-        let sees = is_first || self.trips.iter().any(|trip| trip.is_alone);
+        let sees =
+            matches!(self.seers, Seers::Passengers) || self.trips.iter().any(|trip| trip.is_alone);
         sees.then(|| self.late_at()).flatten()
     }
 

@@ -2,20 +2,20 @@
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Departing, Told, Waiting};
+use super::{Departing, SharedTrips, Told, Waiting};
 use crate::error::StoreError;
 use crate::store::redis::runtimes::goes_on_by_itself;
 use crate::store::redis::server::Server;
 use crate::store::redis::trips::sharing::{Readings, Sharing};
-use crate::store::redis::trips::stop::{Others, StopId, TripNumber};
+use crate::store::redis::trips::stop::{LONGEST_TRIP, Others, StopId, TripNumber};
 
 /// A trip under way. Dropped, whether it is back or was given up, it lets those go who wait.
 pub(in crate::store::redis) struct Trip<Q: Sharing> {
@@ -91,7 +91,11 @@ impl<Q: Sharing> Trip<Q> {
             }
         }
         let answer = self.server.ask_together(&together);
-        let answer = unless_all_leave(answer, &mut waiting, || tell(untold)).await;
+        let late = || SharedTrips::<Q>::leave_behind(&self.server, self.stop_id);
+        let answer = {
+            let answer = pin!(unless_all_leave(answer, &mut waiting, || tell(untold)));
+            once_late(answer, late).await
+        };
         // In their order, so that what is remembered at last is what the last of them has left.
         answer.map_or_else(Vec::new, |answer| to_be_told(waiting, answer))
     }
@@ -165,6 +169,12 @@ fn tell<Q: Sharing>(untold: Vec<Untold<Q>>) {
     }
 }
 
+pub(super) fn tell_not_asked<Q: Sharing>(waiting: impl IntoIterator<Item = Waiting<Q>>) {
+    for Waiting { question, told, .. } in waiting {
+        let _ = told.send(Told::NotAsked(question));
+    }
+}
+
 fn to_be_told<Q: Sharing>(
     waiting: Vec<Waiting<Q>>,
     answer: Result<Readings<Q::Read>, StoreError>,
@@ -227,9 +237,7 @@ impl<Q: Sharing> Going<Q> {
 
 impl<Q: Sharing> Drop for Going<Q> {
     fn drop(&mut self) {
-        for Waiting { question, told, .. } in self.0.drain(..) {
-            let _ = told.send(Told::NotAsked(question));
-        }
+        tell_not_asked(self.0.drain(..));
     }
 }
 
@@ -245,6 +253,15 @@ async fn let_others_run() {
         Poll::Pending
     })
     .await;
+}
+
+/// The answer. When it takes so long that others are not to wait for it, `late` is done meanwhile.
+async fn once_late<F: Future>(mut answer: Pin<&mut F>, late: impl FnOnce()) -> F::Output {
+    if let Ok(in_time) = timeout(LONGEST_TRIP, &mut answer).await {
+        return in_time;
+    }
+    late();
+    answer.await
 }
 
 /// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a

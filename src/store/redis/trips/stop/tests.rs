@@ -1,3 +1,5 @@
+use tokio::runtime::Builder;
+
 use super::*;
 
 /// A take of a key, and which one of them.
@@ -214,8 +216,7 @@ fn those_who_went_together_are_waited_for_longer_until_they_are_back() {
     let begun = Instant::now();
     waiting(&mut stop, [Take(1, 0)]);
     let (first, _) = stop.depart(begun).unwrap();
-    assert_eq!(stop.wait(Take(1, 1)), Some(begun + LONGEST_TRIP));
-    assert_eq!(stop.wait(Take(1, 2)), None, "the first one sees to it");
+    waiting(&mut stop, [Take(1, 1), Take(1, 2)]);
     assert!(!stop.leave_behind(begun + LONGEST_TRIP / 2));
     assert!(stop.leave_behind(begun + LONGEST_TRIP));
     let (second, going) = stop.depart(begun).unwrap();
@@ -225,4 +226,33 @@ fn those_who_went_together_are_waited_for_longer_until_they_are_back() {
     assert!(!stop.leave_behind(begun + PATIENCE / 2));
     assert!(stop.leave_behind(begun + PATIENCE));
     assert!(stop.is_deserted());
+}
+
+/// Each trip needs one timer then, and nobody else.
+#[test]
+fn those_who_go_on_when_a_trip_does_leave_it_to_the_trip_to_see_that_it_is_late() {
+    let runtimes = [(); 2].map(|()| Builder::new_current_thread().build().unwrap());
+    let [here, there] = runtimes.map(|runtime| Driver::of(Some(runtime.handle())));
+    for (first, second) in [
+        (here, there),
+        (here, Driver::Threads),
+        (Driver::Threads, here),
+    ] {
+        let mut stop = Stop::new(1, TripNumber(0));
+        let begun = Instant::now();
+        assert!(stop.prepare_for(first).is_empty());
+        waiting(&mut stop, [Take(1, 0)]);
+        stop.depart(begun).unwrap();
+        let mut wait = |number, driver| {
+            let anew = stop.prepare_for(driver);
+            (anew, stop.wait(Take(1, number)))
+        };
+        assert_eq!(wait(1, first), (vec![], None));
+        assert_eq!(wait(2, first), (vec![], None));
+        let sees_at = Some(begun + LONGEST_TRIP);
+        let unseeing = vec![Take(1, 1), Take(1, 2)];
+        assert_eq!(wait(3, second), (unseeing, sees_at));
+        assert_eq!(wait(4, second), (vec![], sees_at));
+        assert_eq!(wait(5, first), (vec![], sees_at));
+    }
 }
