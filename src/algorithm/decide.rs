@@ -36,9 +36,6 @@ pub(super) fn decide<T: Twin>(
         // A script forgets a key without looking at it.
         reading = twin.read(&T::State::default(), reading.at, &Take::look());
     }
-    if action.is_final() {
-        reading.at = Micros::ZERO;
-    }
     let taken = if committed { action.takes() } else { 0 };
     let Left {
         remaining,
@@ -47,17 +44,23 @@ pub(super) fn decide<T: Twin>(
         renews_whole,
         mark,
     } = twin.left(&reading, taken);
+    let mut receipt = Receipt {
+        at: reading.at,
+        mark,
+        taken_of: Origin::Store,
+    };
+    if action.is_final() {
+        // Nobody gives it back, and a plain take is judged without the instant: all say the same.
+        receipt.at = Micros::ZERO;
+        receipt.mark[0] = mark[0].saturating_sub(reading.at.get());
+    }
     let (limit, window) = twin.quota();
     let mut decision = Decision {
         remaining,
         reset_after,
         renews_after,
         renews_whole,
-        receipt: Receipt {
-            at: reading.at,
-            mark,
-            taken_of: Origin::Store,
-        },
+        receipt,
         ..Decision::unasked(Outcome::Allowed, (limit, window))
     };
     if T::IS_PENALTY {

@@ -47,9 +47,14 @@ impl Subject {
 
     /// Takes permits if they fit, by a lease of their own.
     fn ask(&mut self, cost: u32) -> Decision {
+        self.take(cost, false)
+    }
+
+    fn take(&mut self, cost: u32, is_final: bool) -> Decision {
         self.leases += 1;
         self.act(Action::Take(Take {
             lease: Some(lease(self.leases)),
+            is_final,
             ..take(cost, Patience::None)
         }))
     }
@@ -236,9 +241,9 @@ fn patiences() -> impl Strategy<Value = Patience> {
 fn actions() -> impl Strategy<Value = Action> {
     let id = || (1_u64..6).prop_map(lease);
     prop_oneof![
-        8 => (costs(), patiences(), prop::option::of(id()))
-            .prop_map(|(cost, patience, lease)| {
-                Action::Take(Take { lease, ..take(cost, patience) })
+        8 => (costs(), patiences(), prop::option::of(id()), any::<bool>())
+            .prop_map(|(cost, patience, lease, is_final)| {
+                Action::Take(Take { lease, is_final, ..take(cost, patience) })
             }),
         2 => (0_u32..2_000).prop_map(Action::Charge),
         3 => (costs(), prop::option::of(Just(Micros::ZERO)))

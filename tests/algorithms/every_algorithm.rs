@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tower_throttle::algorithm::Action;
 use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Rate, SECOND, per_minute};
 
 use crate::support::bench::Bench;
@@ -14,6 +15,7 @@ on_every_store! {
     denied_until_retry_after_and_allowed_at_it
     idling_gives_no_permit_too_many
     remaining_counts_down_and_is_what_could_be_taken
+    who_takes_for_good_is_told_of_the_same_reset
     hammering_while_denied_never_pushes_the_reset_away
     a_clock_that_steps_back_never_frees_capacity
     a_cost_above_the_capacity_is_never_and_not_not_yet
@@ -129,6 +131,22 @@ async fn idling_gives_no_permit_too_many(bench: &Bench) {
                 );
             }
             bench.advance(2 * window);
+        }
+    }
+}
+
+/// `check` takes for good, and nobody asks when that was.
+async fn who_takes_for_good_is_told_of_the_same_reset(bench: &Bench) {
+    for limit in every_algorithm(10, 10 * SECOND) {
+        for into_window in [0, 1, 900, 9_999] {
+            bench.align(10 * SECOND);
+            bench.advance(Duration::from_millis(into_window));
+            for action in [Action::spend(1), Action::take(1), Action::spend(2)] {
+                let told = bench.act(limit, action).await;
+                let seen = bench.ask(limit, 0).await;
+                assert_eq!(told.reset_after(), seen.reset_after(), "{limit:?}");
+            }
+            bench.advance(MINUTE);
         }
     }
 }

@@ -53,11 +53,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn every_answer_keeps_its_promises(numbers in numbers(ALL), history in histories()) {
+    fn every_answer_keeps_its_promises(
+        numbers in numbers(ALL),
+        history in prop::collection::vec((pauses(), costs(), any::<bool>()), 1..80),
+    ) {
         let mut subject = Subject::of(numbers.limit());
-        for (pause, cost) in history {
+        for (pause, cost, is_final) in history {
             subject.now += pause;
-            let decision = subject.ask(cost);
+            let decision = subject.take(cost, is_final);
             keeps_its_promises(&subject, cost, &decision)?;
         }
     }
@@ -73,7 +76,7 @@ proptest! {
             subject.now += pause;
             let action = about(action, last);
             let decision = subject.act(action);
-            if action.takes() > 0 && decision.is_allowed() {
+            if action.takes() > 0 && !action.is_final() && decision.is_allowed() {
                 last = decision.receipt();
             }
             prop_assert_eq!(subject.look(subject.now).remaining(), decision.remaining());
