@@ -17,11 +17,19 @@ local function concurrency(key, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local lease_us, lease = tonumber(ARGV[at + 4]), ARGV[at + 5]
 
+  -- No clock gets so far before the year 2223, nor do permits.
+  local function bounded(number)
+    if number and not (number > -8000000000000000 and number < 8000000000000000 and number % 1 == 0) then
+      error("foreign value")
+    end
+    return number
+  end
   local function score(member)
-    return tonumber(redis.call("ZSCORE", key, member) or nil)
+    return bounded(tonumber(redis.call("ZSCORE", key, member) or nil))
   end
   local function permits_of(number)
-    return -(score("=" .. number) or -1)
+    local permits = -(score("=" .. number) or -1)
+    return permits > 0 and permits or error("foreign value")
   end
   local function text(number)
     return string.format("%.0f", number)
@@ -41,15 +49,19 @@ local function concurrency(key, at, now)
     end
     -- The last two, because the last may be about to end.
     local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
-    if held < 0 or (last[1] and not sum) then
+    if held < 0 or (last[1] and not (sum and bounded(tonumber(last[2])))) then
       error("foreign value")
     end
     all = { lapsed = lapsed, lapsed_count = lapsed_count, held = held, last = last }
     all_leases[key] = all
   end
   local held, last = all.held, all.last
-  local function empty_in(but)
+  -- The permits that are held go with the last lease but this one.
+  local function empty_in(left, but)
     local lapse = tonumber(last[last[1] == but and 4 or 2] or 0)
+    if (left > 0) ~= (lapse > now) then
+      error("foreign value")
+    end
     return math.max(lapse - now, 0)
   end
 
@@ -57,6 +69,9 @@ local function concurrency(key, at, now)
   local lapses, permits = score(lease), 0
   if lapses and lapses > now then
     permits = permits_of(lease)
+    if permits > held then
+      error("foreign value")
+    end
   else
     lapses = 0
   end
@@ -90,7 +105,7 @@ local function concurrency(key, at, now)
 
   if verb == "renew" then
     local renewed = math.max(lapses, now + lease_us)
-    local empties_in = permits > 0 and math.max(empty_in(), renewed - now) or empty_in()
+    local empties_in = permits > 0 and math.max(empty_in(held), renewed - now) or empty_in(held)
     return true, 0, held, empties_in, permits > 0 and function()
       redis.call("ZADD", key, text(renewed), lease)
       local latest = redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2]
@@ -100,7 +115,7 @@ local function concurrency(key, at, now)
   if verb == "credit" or verb == "release" then
     -- A lease is ended by its holder, whole.
     local back = verb == "release" and permits or math.min(permits, cost)
-    local empties_in = empty_in(back == permits and lease or nil)
+    local empties_in = empty_in(held - back, back == permits and lease or nil)
     return true, 0, held - back, empties_in, back > 0 and function()
       hold(permits - back, lapses)
     end or nil
@@ -118,11 +133,11 @@ local function concurrency(key, at, now)
         end
       end
     end
-    return false, wait_us, held, empty_in()
+    return false, wait_us, held, empty_in(held)
   end
 
   local new_permits = math.min(permits + cost, 4294967295 - (held - permits))
-  return true, 0, held, empty_in(), cost > 0 and new_permits > 0 and function()
+  return true, 0, held, empty_in(held), cost > 0 and new_permits > 0 and function()
     hold(new_permits, math.max(lapses, now + lease_us))
   end or nil
 end

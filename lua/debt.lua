@@ -46,7 +46,8 @@ local function debt(state, at, now, queues)
         error("foreign value")
       end
     end
-    if not (paid_us >= 0 and paid_us < 9007199254740992 and paid_us % 1 == 0) then
+    -- With a part it expires a microsecond later.
+    if not (paid_us >= 0 and paid_us < 9007199254740991 and paid_us % 1 == 0) then
       error("foreign value")
     end
     if verb == "cancel" then

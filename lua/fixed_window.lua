@@ -18,10 +18,11 @@ local function fixed_window(state, at, now)
   local opened, ends, used, charged_ends = 0, 0, 0, 0
   if state then
     opened, charged_ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
-    if not opened then
+    opened, charged_ends, used = tonumber(opened), tonumber(charged_ends), tonumber(used)
+    -- No clock gets so far before the year 2223, and no limit is higher.
+    if not opened or opened > charged_ends or charged_ends >= 8000000000000000 or used > 4294967295 then
       error("foreign value")
     end
-    opened, charged_ends, used = tonumber(opened), tonumber(charged_ends), tonumber(used)
     -- A window that was made shorter ends earlier at once.
     ends = math.min(charged_ends, opened + window_us)
   end

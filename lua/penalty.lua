@@ -18,14 +18,19 @@ local function penalty(state, at, now)
   local banned_until, ban, denials = 0, 0, {}
   if state then
     local expires, until_us, length, instants = string.match(state, "^(%d+):(%d+):(%d+)([%d:]*)$")
-    if not expires then
+    expires, until_us, length = tonumber(expires), tonumber(until_us), tonumber(length)
+    -- No clock gets so far before the year 2223, no ban is longer than 366 days, and none outlasts this.
+    if not expires or expires >= 8000000000000000 or until_us > expires or length > 31622400000000 then
       error("foreign value")
     end
-    if now < tonumber(expires) then
-      banned_until, ban = tonumber(until_us), tonumber(length)
-      for instant in string.gmatch(instants, ":(%d+)") do
-        if tonumber(instant) + within_us > now then
-          denials[#denials + 1] = tonumber(instant)
+    if now < expires then
+      banned_until, ban = until_us, length
+      for text in string.gmatch(instants, ":(%d+)") do
+        local instant = tonumber(text)
+        if instant > expires then
+          error("foreign value")
+        elseif instant + within_us > now then
+          denials[#denials + 1] = instant
         end
       end
     end

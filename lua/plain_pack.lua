@@ -38,7 +38,7 @@ local function judge(takes)
     return debts
   end
 
-  local latest = 0
+  local latest, too_late = 0, now + 2 ^ 52
   for take = 1, count do
     local at = take * 3 - 2
     local paid = now + debts[take] + takes[at + 1]
@@ -47,11 +47,10 @@ local function judge(takes)
   -- As states has it.
   local grace_us = 3600000000
   for field, state in pairs(pack) do
-    if type(field) ~= "string" then
-      error("foreign value")
-    end
     local expires = type(state) == "table" and state[2] or state
-    if expires > latest then
+    if type(field) ~= "string" or type(expires) ~= "number" or not (expires < too_late) then
+      error("foreign value")
+    elseif expires > latest then
       latest = expires
     elseif expires + grace_us <= now then
       pack[field] = nil

@@ -94,11 +94,10 @@ local function among_others(pack, latest)
     pack[name] = image[take * 2]
   end
   for field, state in pairs(pack) do
-    if type(field) ~= "string" then
-      error("foreign value")
-    end
     local expires = type(state) == "table" and state[2] or state
-    if expires + grace_us <= now then
+    if type(field) ~= "string" or type(expires) ~= "number" or not (expires < too_late) then
+      error("foreign value")
+    elseif expires + grace_us <= now then
       pack[field] = nil
     else
       latest, others = max(latest, expires), others + 1

@@ -29,7 +29,9 @@ local function sliding_counter(state, at, now)
     opened, length, current, previous = string.match(state, "^(%d+):(%d+):(%d+):(%d+)$")
     opened, length = tonumber(opened), tonumber(length)
     current, previous = tonumber(current), tonumber(previous)
-    if not (opened and length > 0) then
+    -- No clock gets so far before the year 2223, no window is longer than 366 days, and no limit higher.
+    if not opened or opened >= 8000000000000000 or length < 1 or length > 31622400000000 or
+        current > 4294967295 or previous > 4294967295 then
       error("foreign value")
     end
   end

@@ -17,7 +17,12 @@ local function sliding_log(key, at, now)
 
   -- Entries are numbered from the newest, 0, to the oldest.
   local function number(index)
-    return tonumber(redis.call("LINDEX", key, index)) or error("foreign value")
+    local found = tonumber(redis.call("LINDEX", key, index))
+    -- No clock gets so far before the year 2223, nor does a total.
+    if not found or not (found >= 0 and found < 8000000000000000 and found % 1 == 0) then
+      error("foreign value")
+    end
+    return found
   end
   local function instant(entry)
     return number(2 * entry + 2)
@@ -48,6 +53,10 @@ local function sliding_log(key, at, now)
   local count, expires, total, newest = (length - 2) / 2, 0, 0, now
   if length > 0 then
     expires, total, newest = number(0), number(1), number(2)
+    -- No window is longer than 366 days.
+    if length % 2 > 0 or newest > expires or expires - newest > 31622400000000 then
+      error("foreign value")
+    end
   end
   -- The entries that count at an instant in windows of this length, the running total before them, and
   -- what was taken with them.
@@ -64,7 +73,11 @@ local function sliding_log(key, at, now)
     at_us = math.max(now, newest)
     live, base, used = counted(window_us, at_us)
   end
-  local empty_in = used > 0 and newest + window_us - now or 0
+  local function lapses_in(instant)
+    local left = instant + window_us - now
+    return left > 0 and left or error("foreign value")
+  end
+  local empty_in = used > 0 and lapses_in(newest) or 0
 
   if verb == "credit" then
     -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
@@ -76,6 +89,10 @@ local function sliding_log(key, at, now)
     local function used_with(entry)
       return taken(base, number(2 * entry + 1))
     end
+    -- At least as much counts for longer, or earlier.
+    local function left_of(counting)
+      return counting >= back and counting - back or error("foreign value")
+    end
     -- The newest of that instant or before, where it is among the newest ones.
     local newest_ones = taken_us > 0 and math.min(live, 32) or 0
     local own = first(newest_ones, function(entry)
@@ -86,7 +103,7 @@ local function sliding_log(key, at, now)
       -- earlier than those given back would have.
       local counting
       live, base, counting = counted(math.max(window_us, charged_us), at_us)
-      local left = math.min(used, counting - back)
+      local left = math.min(used, left_of(counting))
       return true, 0, left, left > 0 and empty_in or 0, function()
         local kept = first(live, function(entry)
           return used_with(entry) <= back
@@ -118,8 +135,8 @@ local function sliding_log(key, at, now)
     end
     -- A clock that stands still may stand earlier now, where more counts.
     local _, _, counting = counted(window_us, math.max(now, newest_left))
-    local left_used = counting - back
-    return true, 0, left_used, left_used > 0 and newest_left + window_us - now or 0, function()
+    local left_used = left_of(counting)
+    return true, 0, left_used, left_used > 0 and lapses_in(newest_left) or 0, function()
       local newer = {}
       for entry = own - 1, 0, -1 do
         newer[#newer + 1] = instant(entry)
@@ -141,7 +158,7 @@ local function sliding_log(key, at, now)
       local enough = first(live, function(entry)
         return taken(base, number(2 * entry + 1)) < used + cost - limit
       end)
-      wait_us = instant(math.max(enough - 1, 0)) + window_us - now
+      wait_us = lapses_in(instant(math.max(enough - 1, 0)))
     end
     return false, wait_us, used, empty_in
   end

@@ -18,18 +18,28 @@ local function sliding_window(state, at, now)
   local ends, counts, last, lapsed, used, charged_us = {}, {}, 0, 0, 0, window_us
   if state then
     local expires, slices = string.match(state, "^(%d+)(:[%d:]+)$")
-    if not expires then
+    expires = tonumber(expires)
+    -- No clock gets so far before the year 2223.
+    if not expires or expires >= 8000000000000000 then
       error("foreign value")
     end
-    for slice, count in string.gmatch(now < tonumber(expires) and slices or "", ":(%d+):?(%d*)") do
+    for slice, count in string.gmatch(now < expires and slices or "", ":(%d+):?(%d*)") do
       last = last + 1
-      ends[last], counts[last] = tonumber(slice), tonumber(count) or error("foreign value")
-      charged_us = tonumber(expires) - ends[last]
+      ends[last], counts[last] = tonumber(slice), tonumber(count)
+      charged_us = expires - ends[last]
+      -- No limit is higher, and what a slice was charged with is over by then.
+      if not counts[last] or counts[last] > 4294967295 or charged_us < 0 then
+        error("foreign value")
+      end
       if ends[last] + window_us > now then
         used = used + counts[last]
       else
         lapsed = last
       end
+    end
+    -- No window is longer than 366 days.
+    if charged_us > 31622400000000 then
+      error("foreign value")
     end
   end
   local function end_of_slice(instant)

@@ -27,7 +27,7 @@ fn expires_ms(server: &Server) -> u64 {
 }
 
 /// When a key expires, to a millisecond: the server's time and the expiry in one step.
-fn key_expires_ms(server: &Server, key: &str) -> u64 {
+pub(crate) fn key_expires_ms(server: &Server, key: &str) -> u64 {
     let mut expiry = redis::cmd("EVAL");
     let script = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
     expiry.arg(script).arg(1).arg(key);

@@ -268,7 +268,7 @@ async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_besid
 }
 
 /// Packs that are none of ours.
-pub(crate) const FOREIGN_PACKS: [&str; 10] = [
+pub(crate) const FOREIGN_PACKS: [&str; 16] = [
     // We keep no empty one, and write nothing behind one.
     "{}",
     "{['gcra1:a'] = 5000000000000000}, 7",
@@ -280,6 +280,13 @@ pub(crate) const FOREIGN_PACKS: [&str; 10] = [
     "{['other'] = {a = 1}}",
     "{['other'] = true}",
     "{['other'] = {5}}",
+    // Such an expiry would make the key immortal, or end in an error of the server.
+    "{['other'] = 1/0}",
+    "{['other'] = {'text', 1/0}}",
+    "{['other'] = 2^60}",
+    "{['other'] = {'text', 2^60}}",
+    "{['other'] = 0/0}",
+    "{['other'] = {'text', 0/0}}",
 ];
 
 /// Writes this table as a pack.

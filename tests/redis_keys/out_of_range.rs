@@ -1,0 +1,249 @@
+//! Values that have the form of ours, with numbers in them that none of ours has.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
+use tower_throttle::{
+    Answer, BreakerState, Check, DAY, FailureMode, Key, Limit, MINUTE, Penalty, PolicyId,
+    RedisStore, Store, StoreErrorKind, Subject,
+};
+
+use crate::expiry::key_expires_ms;
+use crate::foreign::{key_of, plant};
+use crate::groups::{group_key, plant_pack};
+use crate::support::redis::Server;
+use crate::{LIMITS, NINETY, limiter};
+
+/// Numbers around which something changes.
+fn numbers() -> impl Strategy<Value = String> {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = since_epoch.as_micros() as i128;
+    let (ninety, day) = (NINETY.as_micros() as i128, DAY.as_micros() as i128);
+    let near_now = [
+        -day,
+        -2 * ninety,
+        -ninety,
+        -1_000_000,
+        0,
+        1_000_000,
+        ninety,
+        2 * ninety,
+    ];
+    let near_now = near_now.map(|from_now| (now + from_now).to_string());
+    let others = [
+        "0",
+        "1",
+        "2",
+        "5",
+        "90000000",
+        "4294967295",
+        "4294967296",
+        "31622400000000",
+        "4102444800000000",
+        "7999999999999999",
+        "9007199254740991",
+        "9007199254740992",
+        "1152921504606846976",
+        "99999999999999999999",
+        "inf",
+        "-inf",
+        "nan",
+        "-1",
+        "-5",
+        "1.5",
+        "1e20",
+        "-1e20",
+    ];
+    let others = others.map(str::to_owned);
+    prop_oneof![
+        prop::sample::select(near_now.to_vec()),
+        prop::sample::select(others.to_vec()),
+    ]
+}
+
+/// The command, and what it is given behind the key: as the algorithm has it, but for the numbers.
+fn planted(layout: &str) -> BoxedStrategy<(&'static str, Vec<String>)> {
+    let many = |numbers_each| prop::collection::vec(numbers(), numbers_each);
+    match layout {
+        "sliding_log1" => many(3..9).prop_map(|list| ("RPUSH", list)).boxed(),
+        "concurrency1" => many(1..6)
+            .prop_map(|scores| {
+                let members = ["held", "1", "=1", "2", "=2"];
+                let scores = scores.into_iter().filter(|score| score != "nan");
+                let pairs = scores.zip(members);
+                let pairs = pairs.flat_map(|(score, member)| [score, member.to_owned()]);
+                ("ZADD", pairs.collect::<Vec<_>>())
+            })
+            .prop_filter("nothing", |(_, pairs)| !pairs.is_empty())
+            .boxed(),
+        _ => many(1..8)
+            .prop_map(|parts| ("SET", vec![parts.join(":")]))
+            .boxed(),
+    }
+}
+
+fn actions() -> impl Strategy<Value = Action> {
+    let lease = || LeaseId::from(std::num::NonZeroU64::MIN);
+    let credit = |permits| Action::Credit {
+        permits,
+        taken_at: None,
+    };
+    prop_oneof![
+        Just(Action::look()),
+        (1_u32..6).prop_map(Action::take),
+        (1_u32..6).prop_map(Action::spend),
+        (1_u32..6).prop_map(Action::Charge),
+        (1_u32..6).prop_map(credit),
+        Just(Action::Renew(lease())),
+        Just(Action::Release(lease())),
+    ]
+}
+
+/// How the store fails, where it does.
+async fn act(
+    store: &RedisStore,
+    policy: &PolicyId,
+    done: &[(Algorithm, Action)],
+) -> Option<StoreErrorKind> {
+    let checks = done.iter().map(|(algorithm, action)| Check {
+        policy,
+        subject: Subject::from(&Key::from("alice")),
+        algorithm: *algorithm,
+        action: *action,
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    });
+    let answer = match store.ask(&checks.collect::<Vec<_>>()) {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(answer) => answer.await,
+    };
+    answer.err().map(|error| error.kind())
+}
+
+/// No later than this does anything of ours expire.
+const LATEST_MS: u64 = (1 << 53) / 1_000;
+
+fn assert_expires(server: &Server, key: &str, case: &str) {
+    let is_there = server.keys().iter().any(|there| there == key);
+    if is_there {
+        let expires = key_expires_ms(server, key);
+        assert!(expires <= LATEST_MS, "{case}: expires at {expires}");
+    }
+}
+
+const CASES: usize = 150;
+
+/// A sample of these.
+fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> Vec<T> {
+    let mut runner = TestRunner::default();
+    let each = std::iter::repeat_with(|| of.new_tree(&mut runner).unwrap().current());
+    each.take(CASES).collect()
+}
+
+/// Either it is read as ours or it is said not to be ours: what is answered is always understood, and what is
+/// written expires.
+#[tokio::test]
+async fn whatever_a_key_holds_is_ours_or_is_not() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    for (name, layout, limit) in LIMITS {
+        let (key, policy) = (key_of(name, layout), PolicyId::new(name));
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        let actions = prop::collection::vec(actions(), 3);
+        for ((command, value), actions) in some((planted(layout), actions)) {
+            server.query::<i64>(redis::cmd("DEL").arg(&key).to_owned());
+            let value: Vec<_> = value.iter().map(String::as_str).collect();
+            plant(&server, &key, command, &value);
+            server.query::<i64>(redis::cmd("PEXPIRE").arg(&key).arg(60_000).to_owned());
+            for action in actions {
+                let case = format!("{name} {command} {value:?} {action:?}");
+                let failure = act(&store, &policy, &[(algorithm, action)]).await;
+                let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
+                assert!(is_known, "{case}: {failure:?}");
+                assert_expires(&server, &key, &case);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_a_penaltys_key_holds_is_ours_or_is_not() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let (key, policy) = (key_of("login", "penalty1"), PolicyId::new("login"));
+    let denied = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
+    let penalty = Penalty::after(2, MINUTE, MINUTE).doubling_up_to(DAY);
+    let penalty = Algorithm::try_from(&penalty).unwrap();
+    for (command, value) in some(planted("penalty1")) {
+        plant(&server, &key, command, &[&value[0]]);
+        server.query::<i64>(redis::cmd("PEXPIRE").arg(&key).arg(60_000).to_owned());
+        for cost in [0, 2, 2, 2] {
+            let take = Action::take(cost);
+            let failure = act(&store, &policy, &[(denied, take), (penalty, take)]).await;
+            let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
+            assert!(is_known, "{value:?}: {failure:?}");
+            assert_expires(&server, &key, &value[0]);
+        }
+    }
+}
+
+/// Nor is what is made of it beside others.
+#[tokio::test]
+async fn whatever_a_state_of_a_group_is_its_neighbours_are_read() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let neighbour = PolicyId::new("neighbour").in_group("client");
+    let its_limit = Algorithm::try_from(&Limit::gcra(1_000, MINUTE)).unwrap();
+    for (name, layout, limit) in LIMITS {
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        if !algorithm.packs() {
+            continue;
+        }
+        let policy = PolicyId::new(name).in_group("client");
+        let actions = prop::collection::vec(actions(), 3);
+        for ((_, value), actions) in some((planted(layout), actions)) {
+            let pack = format!(
+                "{{['{layout}:{name}'] = {{'{}', 4102444800000000}}}}",
+                value[0]
+            );
+            plant_pack(&server, &group_key(), &pack);
+            for action in actions {
+                let case = format!("{pack} {action:?}");
+                let failure = act(&store, &policy, &[(algorithm, action)]).await;
+                let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
+                assert!(is_known, "{case}: {failure:?}");
+                for take in [Action::spend(1), Action::take(1)] {
+                    let failure = act(&store, &neighbour, &[(its_limit, take)]).await;
+                    assert_eq!(failure, None, "{case}");
+                }
+                assert_expires(&server, &group_key(), &case);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_value_opens_the_circuit_breaker_for_others() {
+    let server = Server::start();
+    let policies = crate::policies();
+    let limiter = limiter(&server, policies).await;
+    for (name, command, value) in crate::foreign::cases() {
+        let (_, layout, _) = LIMITS.into_iter().find(|(each, ..)| *each == name).unwrap();
+        let key = key_of(name, layout);
+        plant(&server, &key, command, value);
+        for _ in 0..8 {
+            let decision = limiter.check(name, "alice").await.unwrap();
+            let failure = decision.store_failure();
+            assert_eq!(
+                failure,
+                Some(StoreErrorKind::ForeignValue),
+                "{name} {value:?}"
+            );
+        }
+        assert_eq!(limiter.breaker(), BreakerState::Closed, "{name} {value:?}");
+        crate::foreign::delete(&server, &key);
+    }
+}
