@@ -73,8 +73,9 @@ local function sliding_log(key, at, now)
     at_us = math.max(now, newest)
     live, base, used = counted(window_us, at_us)
   end
+  -- By this window, and with the whole log, which is forgotten by the window it was charged with.
   local function lapses_in(instant)
-    local left = instant + window_us - now
+    local left = math.min(instant + window_us, expires) - now
     return left > 0 and left or error("foreign value")
   end
   local empty_in = used > 0 and lapses_in(newest) or 0
@@ -163,7 +164,12 @@ local function sliding_log(key, at, now)
     return false, wait_us, used, empty_in
   end
 
-  return true, 0, used, empty_in, cost > 0 and function()
+  if cost == 0 then
+    return true, 0, used, empty_in
+  end
+  -- Once permits are taken, what is there is not forgotten before it lapses by this window.
+  empty_in = used > 0 and newest + window_us - now or 0
+  return true, 0, used, empty_in, function()
     if now >= expires then
       -- A server at its memory bound refuses the first write only, and never a DEL.
       if length > 0 then
@@ -178,5 +184,5 @@ local function sliding_log(key, at, now)
     local added = math.min(used + cost, 4294967295) - used
     redis.call("LPUSH", key, taken(0, total + added), at_us + window_us)
     redis.call("PEXPIREAT", key, math.ceil((at_us + window_us) / 1000))
-  end or nil
+  end
 end

@@ -55,7 +55,11 @@ local function sliding_window(state, at, now)
     end
     return table.concat(text, ":"), expires
   end
-  local empty_in = last > lapsed and ends[last] + window_us - now or 0
+  -- By this window, and with the whole state, which is forgotten by the window it was charged with.
+  local function lapses_in(slice)
+    return math.min(ends[slice] + window_us, ends[last] + charged_us) - now
+  end
+  local empty_in = last > lapsed and lapses_in(last) or 0
 
   if verb == "credit" then
     -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
@@ -85,7 +89,7 @@ local function sliding_window(state, at, now)
     if last == 0 or ends[last] + charged_us <= now then
       return true, 0, 0, 0, false
     end
-    empty_in = last > lapsed and ends[last] + window_us - now or 0
+    empty_in = last > lapsed and lapses_in(last) or 0
     return true, 0, used - back + rest, empty_in, keep(1, charged_us)
   end
   if verb == "take" and cost > 0 and used + cost > limit then
@@ -93,13 +97,17 @@ local function sliding_window(state, at, now)
     for slice = lapsed + 1, last do
       freed = freed + counts[slice]
       if freed >= used + cost - limit then
-        wait_us = ends[slice] + window_us - now
+        wait_us = lapses_in(slice)
         break
       end
     end
     return false, wait_us, used, empty_in
   end
 
+  if cost > 0 and last > lapsed then
+    -- Once permits are taken, what is there is not forgotten before it lapses by this window.
+    empty_in = ends[last] + window_us - now
+  end
   local added = math.min(used + cost, 4294967295) - used
   if added <= 0 then
     return true, 0, used, empty_in

@@ -1,6 +1,6 @@
 //! The rules of counting permits against a limit, which the algorithms that do so share.
 
-use super::{Action, Arguments, MOST_ARGUMENTS};
+use super::{Action, Arguments, MOST_ARGUMENTS, Reading};
 use crate::time::Micros;
 
 /// Whether a limit of which so much is used has room for a cost. One of 0 fits whatever is used.
@@ -20,6 +20,18 @@ pub(super) fn remaining(limit: u32, used: u64) -> u32 {
 #[inline]
 pub(super) fn added(used: u64, permits: u32) -> u64 {
     (used + u64::from(permits)).min(u32::MAX.into())
+}
+
+/// What was read of a window, to whoever takes nothing: all of it is gone with the state, which is kept for the
+/// window that it was charged with.
+#[inline]
+pub(super) fn until_forgotten(reading: Reading, expires: Micros) -> Reading {
+    let [used, empty_in] = reading.level;
+    let expires_in = expires.saturating_sub(reading.at);
+    Reading {
+        level: [used, empty_in.min(expires_in.get())],
+        ..reading
+    }
 }
 
 /// The arguments of an algorithm that a limit and a window are enough for.

@@ -5,7 +5,7 @@
 //! What was used within the window is the difference of two totals, so that a charge of any cost
 //! is one entry and no entry is ever summed up.
 
-use super::counting::{added, fits, remaining, window_arguments};
+use super::counting::{added, fits, remaining, until_forgotten, window_arguments};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -67,7 +67,7 @@ impl SlidingLog {
     }
 
     fn lapsed(&self, entry: &Entry, now: Micros) -> bool {
-        entry.at.saturating_add(self.window) <= now
+        self.lapse(entry) <= now
     }
 
     /// How long until `cost` fits: until the entry has lapsed with which enough permits have.
@@ -77,14 +77,26 @@ impl SlidingLog {
             self.lapsed(entry, live.now) || taken(live.base, entry.total) < too_many
         });
         match state.entries.get(enough) {
-            Some(entry) => self.lapses_in(entry.at, now),
+            Some(entry) => self.lapse(entry).min(state.expires).saturating_sub(now),
             // Only a cost above the limit outlasts every entry.
             None => self.window,
         }
     }
 
-    fn lapses_in(&self, at: Micros, now: Micros) -> Micros {
-        at.saturating_add(self.window).saturating_sub(now)
+    fn lapse(&self, entry: &Entry) -> Micros {
+        entry.at.saturating_add(self.window)
+    }
+
+    /// What there is to whoever takes permits, which are then kept for this window.
+    fn reading(&self, state: &State, live: &Live, now: Micros) -> Reading {
+        let newest = state.entries.back().filter(|_| live.used > 0);
+        let empty = newest.map_or(Micros::ZERO, |newest| self.lapse(newest));
+        Reading {
+            fits: true,
+            wait: Micros::ZERO,
+            level: [live.used, empty.saturating_sub(now).get()],
+            at: now,
+        }
     }
 }
 
@@ -93,22 +105,22 @@ impl Twin for SlidingLog {
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let live = self.live(state, now);
-        let fits = fits(live.used, take.cost, self.limit);
-        let wait = if fits {
-            Micros::ZERO
-        } else {
-            self.wait(state, &live, now, take.cost)
-        };
-        let empty_in = match state.entries.back() {
-            Some(newest) if live.used > 0 => self.lapses_in(newest.at, now),
-            _ => Micros::ZERO,
-        };
-        Reading {
-            fits,
-            wait,
-            level: [live.used, empty_in.get()],
-            at: now,
+        let reading = self.reading(state, &live, now);
+        if take.cost == 0 {
+            return until_forgotten(reading, state.expires);
         }
+        if fits(live.used, take.cost, self.limit) {
+            return reading;
+        }
+        Reading {
+            fits: false,
+            wait: self.wait(state, &live, now, take.cost),
+            ..until_forgotten(reading, state.expires)
+        }
+    }
+
+    fn read_to_charge(&self, state: &State, now: Micros) -> Reading {
+        self.reading(state, &self.live(state, now), now)
     }
 
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::counting::{added, fits, padded, remaining};
+use super::counting::{added, fits, padded, remaining, until_forgotten};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -64,8 +64,20 @@ impl SlidingWindow {
         Micros::new(at.get() - into).saturating_add(self.slice)
     }
 
-    fn lapses_in(&self, ends: Micros, now: Micros) -> Micros {
-        ends.saturating_add(self.window).saturating_sub(now)
+    fn lapse(&self, slice: &Slice) -> Micros {
+        slice.ends.saturating_add(self.window)
+    }
+
+    /// What there is to whoever takes permits, which are then kept for this window.
+    fn reading(&self, state: &State, now: Micros) -> Reading {
+        let newest = self.live(state, now).last();
+        let empty = newest.map_or(Micros::ZERO, |slice| self.lapse(slice));
+        Reading {
+            fits: true,
+            wait: Micros::ZERO,
+            level: [self.used(state, now), empty.saturating_sub(now).get()],
+            at: now,
+        }
     }
 
     /// How long until `cost` fits: until the slice has lapsed with which enough permits have.
@@ -76,7 +88,7 @@ impl SlidingWindow {
             freed >= too_many
         });
         match enough {
-            Some(slice) => self.lapses_in(slice.ends, now),
+            Some(slice) => self.lapse(slice).min(state.expires).saturating_sub(now),
             // Only a cost above the limit outlasts every slice.
             None => self.window,
         }
@@ -101,23 +113,24 @@ impl Twin for SlidingWindow {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
-        let used = self.used(state, now);
-        let fits = fits(used, take.cost, self.limit);
-        let newest = self.live(state, now).last();
-        Reading {
-            fits,
-            wait: if fits {
-                Micros::ZERO
-            } else {
-                let wanted = used + u64::from(take.cost);
-                self.wait(state, now, wanted - u64::from(self.limit))
-            },
-            level: [
-                used,
-                newest.map_or(0, |slice| self.lapses_in(slice.ends, now).get()),
-            ],
-            at: now,
+        let reading = self.reading(state, now);
+        if take.cost == 0 {
+            return until_forgotten(reading, state.expires);
         }
+        let [used, _] = reading.level;
+        if fits(used, take.cost, self.limit) {
+            return reading;
+        }
+        let wanted = used + u64::from(take.cost);
+        Reading {
+            fits: false,
+            wait: self.wait(state, now, wanted - u64::from(self.limit)),
+            ..until_forgotten(reading, state.expires)
+        }
+    }
+
+    fn read_to_charge(&self, state: &State, now: Micros) -> Reading {
+        self.reading(state, now)
     }
 
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {
@@ -191,7 +204,8 @@ impl Twin for SlidingWindow {
         let [used, empty_in] = reading.level;
         let mut empty_in = Micros::new(empty_in);
         if charged > 0 {
-            empty_in = empty_in.max(self.lapses_in(self.end_of_slice(reading.at), reading.at));
+            let lapses = self.end_of_slice(reading.at).saturating_add(self.window);
+            empty_in = empty_in.max(lapses.saturating_sub(reading.at));
         }
         Left::all_after(remaining(self.limit, added(used, charged)), empty_in)
     }

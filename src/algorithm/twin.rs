@@ -13,6 +13,11 @@ pub(super) trait Twin: Sized {
 
     /// What the state says about taking permits. A cost of 0 fits whatever the state.
     fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
+    /// What it says about taking permits without asking, which fit whatever it is.
+    #[inline]
+    fn read_to_charge(&self, state: &Self::State, now: Micros) -> Reading {
+        self.read(state, now, &Take::look())
+    }
     /// Decides the only check of a question, and carries it out when it fits.
     #[cfg(feature = "memory")]
     fn ask(&self, state: &mut Self::State, now: Micros, action: &Action) -> Decision {
@@ -156,6 +161,7 @@ pub(super) use {twin, twin_with_state};
 pub(super) fn read<T: Twin>(twin: &T, state: &T::State, now: Micros, action: &Action) -> Reading {
     match action {
         Action::Take(take) => twin.read(state, now, take),
+        Action::Charge(1..) => twin.read_to_charge(state, now),
         _ => twin.read(state, now, &Take::look()),
     }
 }

@@ -255,8 +255,14 @@ async fn a_raised_rate_forgives_nothing(bench: &Bench) {
 
     let log = Limit::sliding_log(2, SECOND);
     bench.drain(log, 1).await;
-    let longer = bench.ask(Limit::sliding_log(2, MINUTE), 1).await;
-    assert_eq!(longer.retry_after(), Some(MINUTE));
+    let longer = Limit::sliding_log(2, MINUTE);
+    bench.advance(SECOND / 2);
+    // What was taken is kept for as long as it was taken for.
+    let denied = bench.ask(longer, 1).await;
+    assert_eq!(denied.retry_after(), Some(SECOND / 2));
+    bench.advance(SECOND / 2);
+    assert!(bench.ask(longer, 2).await.is_allowed());
+    assert_eq!(bench.ask(longer, 1).await.retry_after(), Some(MINUTE));
 }
 
 async fn the_largest_limits_and_costs_are_exact(bench: &Bench) {
