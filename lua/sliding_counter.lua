@@ -63,13 +63,6 @@ local function sliding_counter(state, at, now)
     this, last = math.min(this, most), math.min(last, most)
     return string.format("%.0f:%.0f:%.0f:%.0f", opened, length, this, last), now + gone_in(this)
   end
-  local function count_anew()
-    -- The length was changed: nobody knows the spread, so all counts as taken in this window.
-    if length ~= window_us then
-      current, previous = used_of(current, previous), 0
-      length, opened = window_us, at_us - at_us % window_us
-    end
-  end
 
   if verb == "credit" then
     -- In the windows that the permits were counted in: others may have taken permits by other rules since.
@@ -93,11 +86,12 @@ local function sliding_counter(state, at, now)
     if back + back_last > 0 then
       kept, expires = keep(current, previous)
     end
-    count_anew()
     return true, 0, used, gone_in(current), kept, expires
   end
-  if denied then
-    -- Who is denied changes nothing, and so waits by the windows that were.
+  -- Who takes nothing changes nothing: until somebody does, it goes by the windows that were.
+  if cost == 0 then
+    return true, 0, used, gone_in(current)
+  elseif denied then
     local ends = opened + length
     local counted, room = previous, limit - current - cost
     local from = ends
@@ -110,9 +104,10 @@ local function sliding_counter(state, at, now)
     return false, from - math.min(overlap, length) - now, used, gone_in(current)
   end
 
-  count_anew()
-  if cost == 0 then
-    return true, 0, used, gone_in(current)
+  -- The length was changed: nobody knows the spread, so all counts as taken in this window.
+  if length ~= window_us then
+    current, previous = used, 0
+    length, opened = window_us, at_us - at_us % window_us
   end
   return true, 0, used, gone_in(current), keep(current + cost, previous)
 end

@@ -131,6 +131,10 @@ impl Limit {
     /// Windows are cut at multiples of `window` since the Unix epoch. The estimate takes the
     /// previous window's permits for evenly spread, and is as good as that is. At worst, all of
     /// them taken in its last moment, `2 * limit - 1` permits are had within one window's length.
+    ///
+    /// When `window` is changed, nobody knows how the permits that were taken are spread over windows of the
+    /// new length. Until the next one is taken they come back by the old length, also for who is denied;
+    /// then those that still count are counted in the current window.
     pub const fn sliding_counter(limit: u32, window: Duration) -> Self {
         Self::of(Kind::SlidingCounter, limit, window)
     }

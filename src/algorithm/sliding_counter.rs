@@ -137,6 +137,17 @@ impl Counts {
         self.current + share + u64::from(rest)
     }
 
+    /// What they say about who fits.
+    fn reading(&self, now: Micros) -> Reading {
+        let used = self.used(now.max(self.opened));
+        Reading {
+            fits: true,
+            wait: Micros::ZERO,
+            level: [used, self.gone().saturating_sub(now).get()],
+            at: now,
+        }
+    }
+
     /// From then on nothing counts any more: the previous count from the end of the window, the
     /// current one a whole window later.
     fn gone(&self) -> Micros {
@@ -165,25 +176,24 @@ impl Twin for SlidingCounter {
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let counts = state.counts(now);
-        let used = counts.used(now.max(counts.opened));
-        let fits = fits(used, take.cost, self.limit);
-        let wait = if fits {
-            Micros::ZERO
-        } else {
-            self.fits_from(&counts, take.cost).saturating_sub(now)
-        };
-        // Who is denied changes nothing, and so waits by the windows that were.
-        let counts = if fits {
-            self.counted_anew(counts, now)
-        } else {
-            counts
-        };
-        Reading {
-            fits,
-            wait,
-            level: [used, counts.gone().saturating_sub(now).get()],
-            at: now,
+        let reading = counts.reading(now);
+        // Who takes nothing changes nothing: until somebody does, it goes by the windows that were.
+        if take.cost == 0 {
+            return reading;
         }
+        let [used, _] = reading.level;
+        if fits(used, take.cost, self.limit) {
+            return self.counted_anew(counts, now).reading(now);
+        }
+        Reading {
+            fits: false,
+            wait: self.fits_from(&counts, take.cost).saturating_sub(now),
+            ..reading
+        }
+    }
+
+    fn read_to_charge(&self, state: &State, now: Micros) -> Reading {
+        self.counts(state, now).reading(now)
     }
 
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {

@@ -109,15 +109,20 @@ proptest! {
             prop_assert!(decision.remaining() <= permits);
             let looked = subject.look(subject.now);
             prop_assert_eq!(decision.remaining(), looked.remaining());
-            // A look counts anew in windows of another length, a denial changes nothing.
-            if numbers.kind != COUNTER {
-                prop_assert_eq!(decision.reset_after(), looked.reset_after());
+            prop_assert_eq!(decision.reset_after(), looked.reset_after());
+            let reset = us(looked.reset_after());
+            prop_assert_eq!(subject.look(subject.now + reset).remaining(), permits);
+            prop_assert_eq!(reset == 0, looked.remaining() == permits);
+            if reset > 0 {
+                prop_assert!(subject.look(subject.now + reset - 1).remaining() < permits);
             }
             prop_assert_eq!(decision.outcome() == Outcome::NeverFits, cost > permits);
             prop_assert!(subject.would(subject.now, decision.remaining()));
             prop_assert!(decision.remaining() == permits || !subject.would(subject.now, permits));
-            let wait = decision.retry_after().map_or(0, us);
-            prop_assert!(cost > permits || subject.would(subject.now + wait, cost) || decision.is_allowed());
+            if let Some(wait) = decision.retry_after().map(us) {
+                prop_assert!(!subject.would(subject.now + wait - 1, cost), "early by 1 us");
+                prop_assert!(subject.would(subject.now + wait, cost), "at the announced instant");
+            }
         }
     }
 }
