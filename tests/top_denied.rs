@@ -186,6 +186,28 @@ fn a_flood_of_made_up_subjects_hides_neither_who_stands_out_nor_another_policys(
     );
 }
 
+/// Users subtract the one from the other.
+#[test]
+fn no_more_of_the_denials_are_others_than_there_are() {
+    let clock = ManualClock::new();
+    let top = top(3, &clock);
+    let limiter = denying(&top, &["api"]);
+    let mut seen = 0;
+    for round in 0..200 {
+        for user in 0..round % 7 {
+            check(&limiter, "api", &format!("{user} of {round}"), round % 5);
+        }
+        for _ in 0..round % 4 {
+            clock.advance(HALF_LIFE);
+            for entry in top.list() {
+                assert!(entry.overestimate <= entry.denials, "{entry:?}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 200, "{seen}");
+}
+
 #[test]
 fn denials_on_many_threads_are_all_counted() {
     let top = TopDenied::new(10);

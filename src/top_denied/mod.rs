@@ -225,11 +225,13 @@ pub struct TopEntry {
 
 impl TopEntry {
     fn of(policy: &Arc<str>, slot: &Slot) -> Self {
+        let denials = slot.count.round() as u64;
+        let inherited = slot.inherited.ceil() as u64;
         Self {
             policy: Arc::clone(policy),
             subject: slot.subject,
-            denials: slot.count.round() as u64,
-            overestimate: slot.inherited.ceil() as u64,
+            denials,
+            overestimate: inherited.min(denials),
             last_denied: slot.latest.at,
             mode: slot.latest.mode,
         }
