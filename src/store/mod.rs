@@ -11,6 +11,7 @@ use crate::error::StoreError;
 
 mod check;
 mod claim;
+mod deadline;
 mod deny_cache;
 mod duty;
 mod failover;

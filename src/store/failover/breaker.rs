@@ -200,6 +200,13 @@ impl Ticket {
         self.over(asked, Health::of(Some(why)), Some(why));
     }
 
+    /// The trip is over, without an answer that this process has read: it stood still at the deadline.
+    pub(super) fn overslept(&mut self, asked: Instant) {
+        let now = Instant::now();
+        let health = self.breaker.lock().circuit.overslept(asked, now);
+        self.over(asked, health, Some(StoreErrorKind::TimedOut));
+    }
+
     /// The trip is over. Where the store has parts, some of the decisions may say that theirs has failed.
     pub(super) fn decided(&mut self, asked: Instant, decisions: &Decisions) {
         let failure = || decisions.iter().find_map(Decision::store_failure);

@@ -158,6 +158,20 @@ impl Circuit {
         }
     }
 
+    /// What it tells that no answer to a question was read, where this process stood still at the deadline. Of all
+    /// that were on their way then one is taken for a failure: so a process that is always late finds a store that
+    /// hangs, too, while one that works has answered somebody before there are too many.
+    pub(super) fn overslept(&mut self, asked: Instant, now: Instant) -> Health {
+        let is_failure = match &mut self.phase {
+            Phase::Closed(counts) => counts.is_first_overslept(asked, now),
+            Phase::Open { .. } | Phase::HalfOpen { .. } => true,
+        };
+        match is_failure {
+            true => Health::Fails(StoreErrorKind::TimedOut),
+            false => Health::Unknown,
+        }
+    }
+
     /// The question was answered. A failure while others are answered is one of a part of the store, and
     /// no reason to leave all of it alone, unless most of those who ask wait in vain. Whether it is one.
     pub(super) fn answered(&mut self, pass: Pass, health: Health, now: Instant) -> bool {

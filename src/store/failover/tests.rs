@@ -13,6 +13,7 @@ use crate::time::{HOUR, MINUTE, Micros, SECOND};
 
 #[cfg(feature = "memory")]
 mod local;
+mod standstill;
 mod watch;
 
 /// What a store of these tests answers.

@@ -6,13 +6,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::breaker::Ticket;
 use super::fallback::{Fallback, Kept};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::PendingAnswer;
+use crate::store::deadline::Deadline;
 
 pin_project! {
     /// A question on its way. It never fails: an error becomes each check's own failure mode.
@@ -25,7 +26,7 @@ pin_project! {
         // When it was first polled: there may be no runtime before.
         pub(super) asked: Option<Instant>,
         #[pin]
-        pub(super) deadline: Option<Sleep>,
+        pub(super) deadline: Option<Deadline>,
     }
 }
 
@@ -40,6 +41,7 @@ impl Trip {
         let mut this = self.project();
         let asked = *this.asked.get_or_insert_with(Instant::now);
         let answer = this.answer.as_mut().poll(cx);
+        let mut is_overslept = false;
         let why = match &answer {
             Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {
                 this.ticket.decided(asked, decisions);
@@ -49,15 +51,19 @@ impl Trip {
             Poll::Ready(Err(error)) => error.kind(),
             Poll::Pending => {
                 if this.deadline.is_none() {
-                    this.deadline.set(Some(sleep_until(asked + *this.timeout)));
+                    let end = asked + *this.timeout;
+                    this.deadline.set(Some(Deadline::at(end)));
                 }
                 if let Some(deadline) = this.deadline.as_pin_mut() {
-                    ready!(deadline.poll(cx));
+                    is_overslept = ready!(deadline.poll(cx));
                 }
                 StoreErrorKind::TimedOut
             }
         };
-        this.ticket.failed(asked, why);
+        match is_overslept {
+            true => this.ticket.overslept(asked),
+            false => this.ticket.failed(asked, why),
+        }
         Poll::Ready(read(&this.fallback.decide(&this.checks.checks(), why)))
     }
 }

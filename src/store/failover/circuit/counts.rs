@@ -18,6 +18,8 @@ pub(super) struct Counts {
     window: Option<Instant>,
     answers: u32,
     failures: u32,
+    /// When a question was last the first that was overslept.
+    overslept: Option<Instant>,
 }
 
 impl Counts {
@@ -40,6 +42,16 @@ impl Counts {
         if is_failure {
             self.failures = self.failures.saturating_add(1);
         }
+    }
+
+    /// Whether of the questions that one standstill of this process has let pass their deadlines this is the first.
+    /// All of them were asked before it.
+    pub(super) fn is_first_overslept(&mut self, asked: Instant, now: Instant) -> bool {
+        let is_first = self.overslept.is_none_or(|first| asked >= first);
+        if is_first {
+            self.overslept = Some(now);
+        }
+        is_first
     }
 
     pub(super) fn are_too_bad(&self) -> bool {

@@ -1,0 +1,52 @@
+//! `Deadline`: until when an answer is waited for, by a process that may stand still meanwhile.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Timers are less late as long as the process goes on.
+const LATE: Duration = Duration::from_millis(3);
+/// Enough to read what has come, and for one more trip, as of those who wait for others to be back. With the
+/// lateness of both timers no more than 10 ms.
+const MOMENT: Duration = Duration::from_millis(5);
+
+pin_project! {
+    /// Ready when it is over; whether this process stood still then.
+    ///
+    /// One that did, for want of a processor or as its threads were blocked, may see that an answer is overdue
+    /// before it has read what came meanwhile. It waits for a moment more, once.
+    pub(super) struct Deadline {
+        #[pin]
+        sleep: Sleep,
+        was_late: bool,
+    }
+}
+
+impl Deadline {
+    pub(super) fn at(end: Instant) -> Self {
+        Self {
+            sleep: sleep_until(end),
+            was_late: false,
+        }
+    }
+}
+
+impl Future for Deadline {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut this = self.project();
+        ready!(this.sleep.as_mut().poll(cx));
+        let now = Instant::now();
+        if !*this.was_late && now >= this.sleep.deadline() + LATE {
+            *this.was_late = true;
+            this.sleep.as_mut().reset(now + MOMENT);
+            ready!(this.sleep.poll(cx));
+        }
+        Poll::Ready(*this.was_late)
+    }
+}
