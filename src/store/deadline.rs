@@ -1,7 +1,7 @@
 //! `Deadline`: until when an answer is waited for, by a process that may stand still meanwhile.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -49,4 +49,15 @@ impl Future for Deadline {
         }
         Poll::Ready(*this.was_late)
     }
+}
+
+/// The answer, if it comes within this time.
+pub(super) async fn within<A>(time: Duration, answer: impl Future<Output = A>) -> Option<A> {
+    let mut answer = pin!(answer);
+    let mut deadline = pin!(Deadline::at(Instant::now() + time));
+    std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => deadline.as_mut().poll(cx).map(|_was_late| None),
+    })
+    .await
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::account::Returned;
 use super::shared::Shared;
+use crate::store::deadline::within;
 use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::{Answer, Check, PendingAnswer, Store};
 
@@ -87,7 +88,7 @@ async fn beside_each_other(accounts: Vec<Trips>, deadline: Duration) {
 /// where that was not, the rest comes back with time.
 async fn one_after_the_other(trips: Trips, deadline: Duration) {
     for trip in trips {
-        if !matches!(tokio::time::timeout(deadline, trip).await, Ok(Ok(_))) {
+        if !matches!(within(deadline, trip).await, Some(Ok(_))) {
             return;
         }
     }

@@ -10,6 +10,7 @@ use super::supply::Refill;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
+use crate::store::deadline::within;
 use crate::store::owned::OwnedCheck;
 use crate::store::{Answer, Check, Store};
 use crate::time::Micros;
@@ -34,8 +35,8 @@ impl<S: Store> Shared<S> {
                 // Outside of any runtime there are no batches.
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(async move {
-                        let answer = tokio::time::timeout(trip.shared.deadline, answer).await;
-                        if let Ok(answer) = answer {
+                        let answer = within(trip.shared.deadline, answer).await;
+                        if let Some(answer) = answer {
                             trip.arrived(&answer);
                         }
                     });

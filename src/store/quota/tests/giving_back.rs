@@ -14,6 +14,9 @@ use crate::store::Store;
 use crate::store::quota::{Leased, QuotaLease};
 use crate::time::{MINUTE, SECOND};
 
+/// Longer than a batch is waited for.
+const STANDSTILL: Duration = DEADLINE.saturating_mul(3);
+
 #[tokio::test(start_paused = true)]
 async fn what_nobody_asks_for_any_more_is_given_back() {
     for limit in [
@@ -125,6 +128,40 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     assert_eq!(decision.limit(), 20_000);
     settle().await;
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 501);
+}
+
+/// The answer is there when the process goes on, and is read a moment later.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_came_while_the_process_stood_still_is_given_back() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    *way.back.lock().unwrap() = STANDSTILL + 2 * MILLISECOND;
+    let asked = ask_at_once(&process, &subject, 20).await;
+    let taken = 10_000 - fleet.look(&subject).remaining();
+    assert!(taken > 20, "none on its way");
+    *way.back.lock().unwrap() = Duration::ZERO;
+    advance(STANDSTILL).await;
+    asked.join_all().await;
+    settle().await;
+    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);
+}
+
+/// Of several batches the next is given back when the one before it is.
+#[tokio::test(start_paused = true)]
+async fn a_standstill_keeps_nothing_from_being_given_back() {
+    for used in 500..540 {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+        warm_up(&process, &subject, used).await;
+        *way.back.lock().unwrap() = STANDSTILL + 2 * MILLISECOND;
+        drop(process);
+        settle().await;
+        advance(STANDSTILL).await;
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(fleet.look(&subject).remaining(), 10_000 - used);
+    }
 }
 
 /// A store may keep what a group has used in another place.
