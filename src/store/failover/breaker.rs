@@ -223,7 +223,7 @@ impl Ticket {
             breaker.warn_of_part(why);
         }
         // One that the store was not asked would make it look quick when it is slowest.
-        if health != Health::Unknown {
+        if Health::of(failure) != Health::Unknown {
             let elapsed = now.saturating_duration_since(asked);
             breaker.observers.on_store_answer(elapsed, failure);
         }

@@ -166,3 +166,18 @@ fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
     assert!(!told_twice, "{states:?}");
     assert_eq!(states.last(), Some(&BreakerState::Closed));
 }
+
+/// Those that do not count as failures were on their way all the same.
+#[tokio::test(start_paused = true)]
+async fn all_that_were_overslept_are_told() {
+    let (breaker, notes) = observed();
+    let asked = Instant::now();
+    let mut tickets: Vec<_> = (0..8).map(|_| ask(&breaker).unwrap()).collect();
+    pause().await;
+    tickets
+        .iter_mut()
+        .for_each(|ticket| ticket.overslept(asked));
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    let told = notes.failures.lock().unwrap();
+    assert_eq!(told.len(), 8);
+}
