@@ -19,10 +19,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         MemoryStore::new(),
         [
             Policy::new("client", Limit::gcra(600, MINUTE)).by(PeerAddr),
-            // A method is a path.
+            // A method is a path; a route for `POST` would miss calls by other methods of HTTP,
+            // which tonic serves too.
             Policy::new("health", Limit::gcra(60, MINUTE).burst(3))
                 .by(PeerAddr)
-                .on(Route::post("/grpc.health.v1.Health/Check")),
+                .on(Route::any("/grpc.health.v1.Health/Check")),
         ],
     )?;
 

@@ -35,7 +35,10 @@ use crate::request::{RequestHead, RequestMatcher};
 /// does not find `/users/m%65` of the route `/users/{id}`.
 ///
 /// A route for `GET` is also about `HEAD`, which axum answers by the same handler: it would be a
-/// way around the limit otherwise. A gRPC method is `Route::post("/package.Service/Method")`.
+/// way around the limit otherwise.
+///
+/// A gRPC method is `Route::any("/package.Service/Method")`. Clients send `POST`, but tonic serves a
+/// call by whatever method it comes: a route for `POST` would be a way around the limit.
 ///
 /// Clients send text that is not ASCII percent-encoded, and so it stands in a pattern:
 /// `/gr%C3%B6%C3%9Fe`, the digits in capitals, as browsers have them; `%c3%b6` is another path.

@@ -4,6 +4,7 @@
 mod failures;
 #[cfg(unix)]
 mod grpcio;
+mod methods;
 mod stage;
 mod status;
 mod streaming;

@@ -4,8 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use tokio::net::TcpListener;
+use http::Method;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpListener, TcpStream};
 use tonic::codegen::BoxStream;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
@@ -80,6 +85,29 @@ pub(crate) async fn serve(layer: RateLimitLayer, service: Counted) -> SocketAddr
         .add_service(HealthServer::new(service));
     tokio::spawn(server.serve_with_incoming(incoming));
     address
+}
+
+/// What a raw HTTP/2 client gets for a request about the health.
+pub(crate) async fn raw(
+    address: SocketAddr,
+    method: Method,
+    content_type: &str,
+    body: &'static [u8],
+) -> http::Response<Incoming> {
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .expect("HTTP/2");
+    tokio::spawn(connection);
+    let request = http::Request::builder()
+        .method(method)
+        .uri(format!("http://{address}/grpc.health.v1.Health/Check"))
+        .header("content-type", content_type)
+        .header("te", "trailers")
+        .body(Full::new(Bytes::from_static(body)))
+        .expect("a request");
+    sender.send_request(request).await.expect("a response")
 }
 
 pub(crate) async fn connect(address: SocketAddr) -> Channel {

@@ -3,14 +3,11 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use bytes::Bytes;
-use http::{HeaderName, Method, Request, Response};
+use http::{HeaderName, Method, Response};
 use http_body::Body;
-use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
+use hyper_util::rt::TokioExecutor;
 use tonic::transport::Server;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -23,24 +20,10 @@ use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::PlainText;
 
 use crate::http_store::{TRIPS, Trip};
-use crate::stage::{Counted, layer, listen};
+use crate::stage::{self, Counted, layer, listen};
 
-/// What a raw HTTP/2 client gets for a request with this method and content type.
 async fn raw(address: SocketAddr, method: Method, content_type: &str) -> Response<Incoming> {
-    let stream = TcpStream::connect(address).await.expect("a connection");
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .expect("HTTP/2");
-    tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("http://{address}/grpc.health.v1.Health/Check"))
-        .header("content-type", content_type)
-        .header("te", "trailers")
-        .body(Empty::<Bytes>::new())
-        .expect("a request");
-    sender.send_request(request).await.expect("a response")
+    stage::raw(address, method, content_type, &[]).await
 }
 
 /// Content types that make a call of a `POST`, each with the one in which it is answered.

@@ -29,8 +29,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 ///
 /// # Over gRPC and gRPC-Web
 ///
-/// A call, which is a `POST` with the content type of one, is answered trailers-only, in HTTP
-/// always 200, with
+/// A `POST` with the content type of a call is answered trailers-only, in HTTP always 200, with
 ///
 /// - `grpc-status`, as each [`RejectionKind`] says, and the sentence as `grpc-message`, which ends
 ///   with `...` where it is longer than 256 bytes;
@@ -45,6 +44,9 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 ///
 /// Over gRPC the wait is [`retry_after`](Self::retry_after), not rounded. Where requests in flight have
 /// to end it is one second, as in [`retry_after_secs`](Self::retry_after_secs).
+///
+/// By another method than `POST`, which no gRPC client sends though tonic serves it, a call is
+/// answered as over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     kind: RejectionKind,

@@ -15,11 +15,11 @@ pub(in crate::http::rejection) enum Dialect {
 }
 
 impl Dialect {
-    /// `None` when the request is no gRPC.
+    /// `None` when the request is answered as over HTTP.
     ///
-    /// The content type alone does not make it one: by the protocol, a call is a `POST`. Any client
-    /// can put it on a `GET`, and the denial of that must not become a 200, a success to whatever
-    /// looks at it on its way.
+    /// So is all but a `POST`, by which gRPC clients send their calls. tonic serves calls by any
+    /// method; but any client can put the content type on a `GET`, and the denial of that must not
+    /// become a 200, a success to whatever looks at it on its way.
     ///
     /// The version of HTTP tells nothing: plain gRPC comes over HTTP/1.1 from a translation of gRPC-Web
     /// outside of the layer, such as `tonic_web`'s, and gRPC-Web can be claimed over any.
