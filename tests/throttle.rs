@@ -10,6 +10,7 @@ mod outage;
 mod replaced;
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -20,6 +21,7 @@ use futures_util::poll;
 use support::redis::Server;
 use support::virtual_time::{self, ms};
 use tokio::time::{Instant, timeout};
+use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore, Mode,
@@ -444,6 +446,29 @@ async fn an_inner_service_that_breaks_down_meanwhile_is_not_sent_anything() {
     drop(service);
     let left = limiter.peek("partner", Key::everybody()).await.unwrap();
     assert_eq!(left.reset_after(), SECOND, "its permit is given back");
+}
+
+/// Whether somebody gets through without the limit while three wait for their permits.
+async fn others_get_through<S>(throttled: S, inner: ConcurrencyLimit<Partner>) -> bool
+where
+    S: Service<(), Response = Duration> + Clone,
+{
+    let mut waiting = [(); 3].map(|()| Box::pin(throttled.clone().ready_oneshot()));
+    for each in &mut waiting {
+        assert!(poll!(each).is_pending());
+    }
+    poll!(pin!(ServiceExt::<()>::ready_oneshot(inner))).is_ready()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_keeps_a_place_of_the_inner_service_unless_a_limit_outside_is_full() {
+    let inner = ConcurrencyLimit::new(Partner::new(), 3);
+    let limiter = Watched::new().limiter(Limit::gcra(1, HOUR));
+    let throttled = layer(&limiter).layer(inner.clone());
+    throttled.clone().oneshot(()).await.unwrap();
+    assert!(!others_get_through(throttled.clone(), inner.clone()).await);
+    let bounded = ConcurrencyLimit::new(throttled, 2);
+    assert!(others_get_through(bounded, inner).await);
 }
 
 #[tokio::test]

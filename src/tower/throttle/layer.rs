@@ -46,6 +46,14 @@ use crate::limiter::Limiter;
 /// [`Limiter::acquire`](crate::Limiter::acquire). Other than there, the next request waits for its
 /// own permits, so that no more are sent at any time than the limit has.
 ///
+/// # What if the service keeps a place for its caller?
+///
+/// So do tonic's `Channel` and tower's `Buffer` and `ConcurrencyLimit`, from when they are ready. The
+/// permits come after that, and each caller who waits for them keeps a place; a `Channel` has 1024.
+/// When callers who wait have them all, nobody gets through who uses the same `Channel` without this
+/// layer. Give those who wait one of their own, or let fewer wait at once, by a `ConcurrencyLimit`
+/// outside of this layer.
+///
 /// # What if the key is banned?
 ///
 /// By a [`Penalty`](crate::Penalty), for denials of those who ask in other ways. Then nothing is sent

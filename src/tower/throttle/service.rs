@@ -16,6 +16,10 @@ use super::grant::{Grant, Source};
 /// when there is something to send, and not before. A clone holds none: it waits for its own, under
 /// the same limit. Those who wait are served in the order in which they came, in all processes.
 ///
+/// The inner service is ready before the permits are asked for. A place that it keeps for its caller,
+/// as a `Channel` of tonic, a `Buffer` or a `ConcurrencyLimit` does, is held
+/// [while the caller waits](crate::ThrottleLayer#what-if-the-service-keeps-a-place-for-its-caller).
+///
 /// Responses and errors are those of the inner service. Needs a tokio runtime with time enabled.
 ///
 /// # Panics
@@ -47,8 +51,7 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         // The permits come last. Taken first, they would be kept from the fleet while an inner service
         // is slow to be ready, and when many are ready at once after a while, all would send on
-        // permits of times gone by. The price is that a place which the inner service keeps for its
-        // caller is held while the caller waits; to avoid it, such a service stands outside.
+        // permits of times gone by. The price is the place that some services keep for their caller.
         ready!(self.inner.poll_ready(cx))?;
         self.grant.poll_here(&self.source, cx).map(Ok)
     }
