@@ -175,7 +175,9 @@ impl Limit {
     /// What an upgraded connection carries is no response any more: a place that the layer took for
     /// the request is free when the 101 has ended, and taken until then. So a policy that counts
     /// connections is to be about no request, or each would stand in its own way, and is held by the
-    /// handler, while it can still refuse, for the task that serves the connection:
+    /// handler, while it can still refuse, for the task that serves the connection. Over HTTP/2, where
+    /// a WebSocket is a `CONNECT` answered with 200, it is the same; a
+    /// [`Route::get`](crate::Route::get) is about those too.
     ///
     /// ```
     /// use axum::extract::{Request, State};

@@ -5,20 +5,21 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::response::Redirect;
-use axum::routing::get;
+use axum::routing::{any, get};
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{Empty, Full};
+use hyper::ext::Protocol;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use sfv::{BareItem, List, ListEntry, Parser};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tower::{ServiceBuilder, service_fn};
 use tower_throttle::{
     Host, Key, Limit, Limiter, MINUTE, OnMissingKey, PlainText, Policy, QuotaHeaders,
-    RateLimitLayer, Rejection, RequestHead,
+    RateLimitLayer, Rejection, RequestHead, Route,
 };
 
 #[path = "support/http_store.rs"]
@@ -403,4 +404,36 @@ async fn a_denied_head_request_has_no_body_and_says_how_long_it_were() {
             }
         }
     }
+}
+
+/// There a WebSocket is a `CONNECT` that has a path: RFC 8441, section 4.
+#[tokio::test]
+async fn web_sockets_over_http2_are_not_a_way_around_a_route_for_get() {
+    let policy = Policy::new("ws", Limit::gcra(2, MINUTE)).on(Route::get("/ws"));
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let app = Router::new().route("/ws", any(async || StatusCode::OK));
+    let url = serve(app.layer(RateLimitLayer::new(limiter))).await + "ws";
+
+    let uri: http::Uri = url.parse().expect("a URL");
+    let stream = TcpStream::connect(uri.authority().expect("an address").as_str());
+    let stream = TokioIo::new(stream.await.expect("a connection"));
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+    let (mut sender, connection) = handshake.await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let mut ask = async |method: Method| {
+        let mut request = Request::new(Empty::<Bytes>::new());
+        *request.uri_mut() = uri.clone();
+        if method == Method::CONNECT {
+            let protocol = Protocol::from_static("websocket");
+            request.extensions_mut().insert(protocol);
+        }
+        *request.method_mut() = method;
+        let response = sender.send_request(request).await;
+        response.expect("a response").status().as_u16()
+    };
+    // With the first answer the client has the settings, by which the server takes the rest.
+    assert_eq!(ask(Method::GET).await, 200);
+    assert_eq!(ask(Method::CONNECT).await, 200);
+    assert_eq!(ask(Method::CONNECT).await, 429);
+    assert_eq!(ask(Method::GET).await, 429);
 }

@@ -49,7 +49,7 @@ fn a_path_is_compared_as_it_came() {
 }
 
 #[test]
-fn a_route_is_about_its_method_and_one_for_get_about_head_too() {
+fn a_route_is_about_its_method_and_one_for_get_about_head_and_connect_too() {
     let methods = [
         Method::GET,
         Method::HEAD,
@@ -58,10 +58,15 @@ fn a_route_is_about_its_method_and_one_for_get_about_head_too() {
         Method::PATCH,
         Method::DELETE,
         Method::OPTIONS,
+        Method::CONNECT,
     ];
     for (route, expected) in [
-        (Route::get("/x"), &[Method::GET, Method::HEAD][..]),
+        (
+            Route::get("/x"),
+            &[Method::GET, Method::HEAD, Method::CONNECT][..],
+        ),
         (Route::new(Method::HEAD, "/x"), &[Method::HEAD]),
+        (Route::new(Method::CONNECT, "/x"), &[Method::CONNECT]),
         (Route::post("/x"), &[Method::POST]),
         (Route::put("/x"), &[Method::PUT]),
         (Route::patch("/x"), &[Method::PATCH]),
@@ -72,6 +77,14 @@ fn a_route_is_about_its_method_and_one_for_get_about_head_too() {
             let found = matches(&route, method.clone(), "/x");
             assert_eq!(found, expected.contains(method), "{route}: {method}");
         }
+    }
+}
+
+#[test]
+fn a_tunnel_has_no_path() {
+    for pattern in ["/", "/{*rest}"] {
+        let route = Route::get(pattern);
+        assert!(!matches(&route, Method::CONNECT, "example.org:443"));
     }
 }
 

@@ -34,8 +34,10 @@ use crate::request::{RequestHead, RequestMatcher};
 /// and either may match. It can happen to a pattern that is narrower than the route: `/users/me`
 /// does not find `/users/m%65` of the route `/users/{id}`.
 ///
-/// A route for `GET` is also about `HEAD`, which axum answers by the same handler: it would be a
-/// way around the limit otherwise.
+/// A route for `GET` is also about `HEAD`, which axum answers by the same handler, and about a
+/// `CONNECT` that has a path, by which WebSockets are opened over HTTP/2
+/// ([RFC 8441](https://www.rfc-editor.org/rfc/rfc8441)), while over HTTP/1.1 it is a `GET`. Either
+/// would be a way around the limit otherwise.
 ///
 /// A gRPC method is `Route::any("/package.Service/Method")`. Clients send `POST`, but tonic serves a
 /// call by whatever method it comes: a route for `POST` would be a way around the limit.
@@ -77,7 +79,7 @@ impl Route {
         Self::of(None, pattern.into())
     }
 
-    /// `GET` and `HEAD` requests whose path fits the pattern.
+    /// `GET` and `HEAD` requests, and WebSockets over HTTP/2, whose path fits the pattern.
     pub fn get(pattern: impl Into<String>) -> Self {
         Self::new(Method::GET, pattern)
     }
@@ -113,7 +115,7 @@ impl Route {
     fn matches_method(&self, method: &Method) -> bool {
         match &self.method {
             None => true,
-            Some(own) => own == method || (own == Method::GET && method == Method::HEAD),
+            Some(own) => own == method || (own == Method::GET && is_like_get(method)),
         }
     }
 
@@ -156,6 +158,11 @@ impl Route {
             whole != request.uri.path() && self.matches_path(whole)
         })
     }
+}
+
+/// An ordinary `CONNECT` asks for an authority and has no path that a pattern could fit.
+fn is_like_get(method: &Method) -> bool {
+    matches!(*method, Method::HEAD | Method::CONNECT)
 }
 
 fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
