@@ -25,10 +25,13 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// How a gRPC call ended, as 16 for `UNAUTHENTICATED`, when it ended without a message: so do
-    /// calls that fail. `None` when it goes on, when what the header says is no number, and of other
-    /// responses. A call that fails behind a message says so in its trailers, which come too late for
-    /// this.
+    /// How a gRPC call ended, as 16 for `UNAUTHENTICATED`, when the headers say so: of a service on
+    /// tonic when the method itself returns the error. `None` when the call goes on, when what the
+    /// header says is no number, and of other responses.
+    ///
+    /// What comes out of the stream with which a method answers stands in the trailers, also when no
+    /// message was before it, and is too late for this: let a streaming method fail before it returns
+    /// its stream, or count all its calls.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};

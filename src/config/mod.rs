@@ -99,7 +99,7 @@
 //! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"`; of a gRPC method without a method of HTTP, `"/package.Service/Method"`, see [`Route`](crate::Route) | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
 //! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |
-//! | `count_grpc_status` | only gRPC calls that fail with this status count, before their first message: `16`, or a list; beside `count_status`, either | every request counts |
+//! | `count_grpc_status` | only gRPC calls whose method returns this status count, not those that fail in the stream of an answer, see [`ResponseHead::grpc_status`](crate::ResponseHead::grpc_status): `16`, or a list; beside `count_status`, either | every request counts |
 //! | `mode` | `"enforce"`; `"shadow"` counts and denies nobody; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long, 1 ms to 24 h | it is denied |
 //! | `group` | all but sliding-log and concurrency: policies of one group keep what they know of a subject in one place; about a request that several of them judge, Redis then decides for little more than about one: see [`Policy::group`](crate::Policy::group) | a place of its own |

@@ -11,7 +11,7 @@ use tower::ServiceBuilder;
 use tower_throttle::{HOUR, Limit, Policy, RateLimitLayer, ResponseHead};
 
 use crate::http_store::Trip;
-use crate::stage::{Counted, client, layer_of, listen, serve};
+use crate::stage::{Counted, SILENT, client, layer_of, listen, serve};
 
 /// Two of them are let through.
 fn only(failures: Code) -> RateLimitLayer {
@@ -91,18 +91,18 @@ async fn calls_that_fail_otherwise_do_not_count() {
 }
 
 #[tokio::test]
-async fn what_fails_behind_a_message_does_not_count() {
-    let address = serve(only(Code::DataLoss), Counted::default()).await;
-    let mut client = client(address).await;
-    for _ in 0..4 {
-        let watched = client.watch(about("")).await;
-        let mut messages = watched.expect("never denied").into_inner();
-        let failure = loop {
-            match messages.message().await {
-                Ok(message) => assert!(message.is_some(), "it ends with a failure"),
-                Err(failure) => break failure,
+async fn what_fails_in_the_stream_of_an_answer_does_not_count() {
+    for (service, messages) in [("", 2), (SILENT, 0)] {
+        let address = serve(only(Code::DataLoss), Counted::default()).await;
+        let mut client = client(address).await;
+        for _ in 0..4 {
+            let watched = client.watch(about(service)).await;
+            let mut answer = watched.expect("never denied").into_inner();
+            for _ in 0..messages {
+                assert!(answer.message().await.expect("a message").is_some());
             }
-        };
-        assert_eq!(failure.code(), Code::DataLoss);
+            let failure = answer.message().await.expect_err("a failure");
+            assert_eq!(failure.code(), Code::DataLoss);
+        }
     }
 }

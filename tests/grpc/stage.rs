@@ -31,6 +31,9 @@ pub(crate) fn layer_of(trip: Trip, policies: impl IntoIterator<Item = Policy>) -
     RateLimitLayer::new(Limiter::new(TestStore::new(trip), policies).expect("sound policies"))
 }
 
+/// To watch it ends before the first message.
+pub(crate) const SILENT: &str = "silent";
+
 /// Answers and counts its calls.
 #[derive(Clone, Default)]
 pub(crate) struct Counted(Arc<AtomicUsize>);
@@ -61,10 +64,11 @@ impl Health for Counted {
 
     async fn watch(
         &self,
-        _: Request<HealthCheckRequest>,
+        request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let messages = stream::iter([Ok(self.answer()), Ok(self.answer())]);
+        let is_silent = request.get_ref().service == SILENT;
+        let messages = stream::repeat(Ok(self.answer())).take(if is_silent { 0 } else { 2 });
         let ending = stream::iter([Err(Status::data_loss("in the trailers"))]);
         Ok(Response::new(messages.chain(ending).boxed()))
     }

@@ -88,8 +88,8 @@ pub(super) struct Policy {
     cost: Option<Cost>,
     /// Only requests that are answered with this HTTP status count; all unless said.
     count_status: Option<OneOrMore<Status>>,
-    /// Only gRPC calls that fail with this status count, before their first message, as 16 for
-    /// UNAUTHENTICATED; all unless said. Beside count_status, either.
+    /// Only gRPC calls whose method returns this status count, as 16 for UNAUTHENTICATED, not those
+    /// that fail in the stream of an answer; all unless said. Beside count_status, either.
     count_grpc_status: Option<OneOrMore<GrpcStatus>>,
     /// "shadow" counts and never denies, "off" does nothing; "enforce" unless said.
     mode: Option<Mode>,
