@@ -75,9 +75,15 @@ impl Health for Counted {
 }
 
 /// A port of its own, and where it is.
-pub(crate) async fn listen() -> (TcpIncoming, SocketAddr) {
+pub(crate) async fn bind() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
+    (listener, address)
+}
+
+/// The same for a server of tonic.
+pub(crate) async fn listen() -> (TcpIncoming, SocketAddr) {
+    let (listener, address) = bind().await;
     (listener.into(), address)
 }
 

@@ -3,17 +3,18 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::{Code, Status};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_types::StatusExt;
 use tower_throttle::{
     AccessList, AddressExtractor, FailureMode, Key, KeyError, Limit, Limiter, MINUTE, OnMissingKey,
-    Policy, RateLimitLayer, RequestHead, SECOND,
+    PeerAddr, Policy, RateLimitLayer, RequestHead, SECOND,
 };
 
 use crate::http_store::{TRIPS, TestStore, Trip};
-use crate::stage::{Counted, check, client, layer, layer_of, listen, serve};
+use crate::stage::{Counted, bind, check, client, layer, layer_of, listen, serve};
 
 /// The status of a call that does not get through.
 async fn refused(layer: RateLimitLayer) -> Status {
@@ -164,6 +165,28 @@ async fn a_call_that_does_not_say_whose_it_is_is_an_invalid_argument() {
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert_eq!(refused.details(), b"");
     assert_eq!(pushback(&refused), -1);
+}
+
+#[tokio::test]
+async fn a_server_that_tells_no_peer_is_told_what_it_takes_as_far_as_there_is_room() {
+    const TONIC: &str = "On tonic, enable the feature `tonic` of tower-throttle \
+        (`tonic-tls` behind tokio-rustls)";
+    const AXUM: &str = "`into_make_service_with_connect_info::<SocketAddr>()`";
+    // The other is as long as a name can be.
+    for (name, advice) in [("client", &[TONIC, AXUM][..]), (&"p".repeat(64), &[TONIC])] {
+        let policy = Policy::new(name, Limit::gcra(1, MINUTE)).by(PeerAddr);
+        let service = Routes::new(HealthServer::new(Counted::default()));
+        let app = service.into_axum_router();
+        let app = app.layer(layer_of(Trip::None, [policy]));
+        let (listener, address) = bind().await;
+        tokio::spawn(axum::serve(listener, app).into_future());
+        let refused = check(&mut client(address).await).await;
+        let refused = refused.expect_err("refused");
+        assert_eq!(refused.code(), Code::Internal);
+        for advice in advice {
+            assert!(refused.message().contains(advice), "{refused}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -7,10 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use crate::http_store::{TRIPS, Trip};
-use crate::stage::{Counted, layer, serve};
+use crate::stage::{Counted, bind, layer, serve};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -137,8 +137,7 @@ async fn serve_axum(trip: Trip) -> SocketAddr {
     let app = Router::new()
         .route("/grpc.health.v1.Health/Check", post(async || "a body"))
         .layer(layer(trip, 1));
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
-    let address = listener.local_addr().expect("an address");
+    let (listener, address) = bind().await;
     tokio::spawn(axum::serve(listener, app).into_future());
     address
 }

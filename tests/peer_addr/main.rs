@@ -1,5 +1,7 @@
 //! Where the peer's address comes from, on real sockets where there is one.
 
+#[cfg(all(feature = "axum", unix))]
+mod axum_over_unix_socket;
 #[cfg(feature = "tonic")]
 mod by_tonic;
 
@@ -62,6 +64,7 @@ fn a_request_without_its_peer_is_explained() {
         "feature `tonic`",
         "tower_throttle::Peer::Address",
         "hyper",
+        "on axum over a Unix socket `Peer::UnixSocket`",
     ] {
         assert!(text.contains(advice), "{advice}: {text}");
     }

@@ -22,7 +22,8 @@ mod by_tonic;
 /// connections with tokio-rustls itself and hands them to tonic.
 ///
 /// A `Peer` goes before all of them. It is for servers on plain hyper, and where those types do not
-/// come, as on axum over a Unix socket (`.layer(axum::Extension(Peer::UnixSocket))`):
+/// come, as on axum over a Unix socket (`.layer(axum::Extension(Peer::UnixSocket))`, added after the
+/// [`RateLimitLayer`](crate::RateLimitLayer), so that it is outside):
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -89,12 +90,13 @@ fn from_axum_mock(request: &RequestHead<'_>) -> Option<Peer> {
     Some(Peer::Address(*address))
 }
 
+/// Over gRPC it is cut off, so that what servers of gRPC need comes first, and in few words.
 const NO_PEER: &str = "the request does not carry its peer's address. \
-    On axum, enable the feature `axum` of tower-throttle and serve the router with \
+    On tonic, enable the feature `tonic` of tower-throttle (`tonic-tls` behind tokio-rustls); \
+    on axum, the feature `axum`, and serve with \
     `into_make_service_with_connect_info::<SocketAddr>()`; \
-    on tonic, enable the feature `tonic`, or `tonic-tls` where the server accepts TLS connections \
-    with tokio-rustls itself; \
-    on hyper, insert `tower_throttle::Peer::Address` into the extensions of each request";
+    on hyper, insert `tower_throttle::Peer::Address`, and on axum over a Unix socket \
+    `Peer::UnixSocket`, into the extensions of each request, by a layer outside of this one";
 
 const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no address: \
     use `ClientAddr`, which reads it from the header that the proxy sets";
