@@ -152,7 +152,8 @@ impl Decision {
     /// Exact to the microsecond: earlier it is denied, then it is allowed. Under a
     /// [concurrency](crate::Limit::concurrency) limit it is when enough leases lapse that are not
     /// renewed; requests that end bring it sooner, those that go on later. After a store failure it
-    /// is a guess of one second.
+    /// is a guess of one second. What is [remembered](Self::is_remembered) is as exact as
+    /// [`DenyCache`](crate::DenyCache#what-is-exact) says.
     pub fn retry_after(&self) -> Option<Duration> {
         let helps = matches!(
             self.outcome,

@@ -19,6 +19,10 @@ use crate::time::Micros;
 /// denied, but for those that cost nothing, and none of them is counted: hammering never makes a
 /// ban longer. The denials before a ban are forgotten with it.
 ///
+/// Where the limit denies for longer than the ban, that is the wait that is told. Of a
+/// [concurrency](crate::Limit::concurrency) limit it is told by the store only: an answer from
+/// [memory](crate::DenyCache) tells the ban alone.
+///
 /// ```
 /// use tower_throttle::{HOUR, Limit, MINUTE, Penalty, Policy};
 ///

@@ -1,6 +1,7 @@
 //! What reaches Redis.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -9,7 +10,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::Metrics;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    DAY, HOUR, Header, Limit, Limiter, ManualClock, Policy, RateLimitLayer, RedisStore, SECOND,
+    DAY, HOUR, Header, Limit, Limiter, MINUTE, ManualClock, Penalty, Policy, RateLimitLayer,
+    RedisStore, SECOND,
 };
 
 use super::support::bench::answer;
@@ -146,6 +148,34 @@ async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more(
     let all_calls = server.calls("evalsha");
     assert!(all_calls - calls < 10, "{} in a second", all_calls - calls);
     assert_eq!(store.deny_cache_hits(), 2_000 - (all_calls - connected));
+}
+
+/// Who is banned cannot make the store work by choosing what a request costs: under one rate nor two.
+#[tokio::test]
+async fn an_attack_that_costs_something_else_each_time_costs_no_more_under_a_ban() {
+    let server = Server::start();
+    let penalty = Penalty::after(1, MINUTE, HOUR);
+    let two_rates = Limit::sliding_window(1_000, DAY).and(2_000, 2 * DAY);
+    let limits = limits::in_time(1_000, DAY)
+        .into_iter()
+        .chain([("two_rates", two_rates)]);
+    for (name, limit) in limits {
+        for costs in [2, 3, 4, 5, 1_000] {
+            let clock = ManualClock::new();
+            let policy = Policy::new(name, limit).penalty(penalty);
+            let limiter = limiter(&server, &clock, vec![policy]).await;
+            let key = format!("eve {costs}");
+            let all = limiter.check_cost(name, &key, 1_000).await.unwrap();
+            assert!(all.is_allowed());
+            let requests = AtomicU32::new(0);
+            let ask = async || {
+                let cost = 1 + requests.fetch_add(1, Ordering::SeqCst) % costs;
+                let decision = limiter.check_cost(name, &key, cost).await.unwrap();
+                decision.is_allowed()
+            };
+            attack(&server, &clock, ask).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -38,14 +38,68 @@ async fn a_penalty_hears_of_every_denial_and_its_ban_is_answered_from_memory() {
         for _ in 0..100 {
             assert!(banned(&login().await));
         }
-        // Longer than the denial that brought it.
-        bench.clock.advance(MINUTE - MICROSECOND);
-        let last = login().await;
-        assert_eq!(last[1].retry_after(), Some(MICROSECOND));
     };
     assert_eq!(bench.trips(hammering).await, 0);
+    // Longer than the denial that brought it, which is looked at once more.
+    bench.clock.advance(MINUTE - MICROSECOND);
+    let last = async {
+        for _ in 0..100 {
+            let last = login().await;
+            assert_eq!(last[1].retry_after(), Some(MICROSECOND));
+        }
+    };
+    assert_eq!(bench.trips(last).await, 1);
     bench.clock.advance(MICROSECOND);
     assert!(login().await.all_allow());
+}
+
+/// Of a sliding limit a denial is known for its own cost only.
+#[tokio::test]
+async fn the_store_is_asked_once_in_half_an_age_how_long_it_denies_what_a_ban_guards() {
+    let bench = Bench::remembering(2 * SECOND);
+    let limit = Algorithm::try_from(&Limit::sliding_log(5, HOUR)).unwrap();
+    let penalty = Algorithm::try_from(&Penalty::after(1, MINUTE, MINUTE)).unwrap();
+    let ask = async |cost| {
+        let asked = [
+            ("login", limit, "eve", Action::take(cost)),
+            ("login", penalty, "eve", Action::take(1)),
+        ];
+        answer(bench.ask(&asked)).await[0].retry_after()
+    };
+    assert_eq!(ask(5).await, None);
+    for _brought_then_in_force in 0..2 {
+        assert_eq!(ask(5).await, Some(HOUR));
+    }
+    let ban_alone = None;
+    for (cost, trips, told) in [
+        (5, 0, Some(HOUR)),
+        (4, 1, Some(HOUR)),
+        (3, 0, ban_alone),
+        (4, 0, Some(HOUR)),
+    ] {
+        let asked = bench.trips(async { assert_eq!(ask(cost).await, told, "{cost}") });
+        assert_eq!(asked.await, trips, "{cost}");
+    }
+    bench.clock.advance(SECOND - MICROSECOND);
+    let too_soon = async { assert_eq!(ask(2).await, ban_alone) };
+    assert_eq!(bench.trips(too_soon).await, 0);
+    bench.clock.advance(MICROSECOND);
+    let at_last = async { assert_eq!(ask(2).await, Some(HOUR - SECOND)) };
+    assert_eq!(bench.trips(at_last).await, 1);
+}
+
+#[tokio::test]
+async fn of_what_is_held_a_ban_from_memory_tells_its_own_wait() {
+    let bench = Bench::new();
+    let limit = Limit::concurrency(1).lease(HOUR);
+    let policy = Policy::new("exports", limit).penalty(Penalty::after(1, MINUTE, MINUTE));
+    let limiter = Limiter::new(bench.cache.clone(), [policy]).unwrap();
+    let hold = || limiter.hold("exports", "eve");
+    let _held = hold().await.unwrap();
+    for told in [HOUR, HOUR, MINUTE] {
+        assert_eq!(hold().await.unwrap().decision().retry_after(), Some(told));
+    }
+    assert_eq!(bench.cache.hits(), 1);
 }
 
 /// A clock that stepped back behind the end of the first ban is still within the second.

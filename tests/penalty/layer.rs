@@ -7,7 +7,7 @@ use axum::routing::any;
 use http::Response;
 use serde_json::{Value, json};
 use tower_throttle::{
-    DAY, HOUR, Key, Limit, MINUTE, Penalty, Policy, RateLimitLayer, Rejection, RequestHead,
+    DAY, HOUR, Key, Limit, MINUTE, Penalty, Policy, RateLimitLayer, Rejection, RequestHead, SECOND,
 };
 
 use super::{ban, check, strict};
@@ -21,6 +21,7 @@ on_every_store! {
     a_banned_call_over_grpc_is_resource_exhausted
     the_layers_outside_see_that_it_was_a_ban
     a_ban_from_a_limit_without_a_window_is_told_in_seconds_too
+    a_ban_tells_each_tier_how_long_its_limit_denies
     a_denial_by_another_policy_is_not_counted
     nothing_is_charged_to_other_policies_during_a_ban
     a_request_that_costs_nothing_passes_during_a_ban
@@ -136,6 +137,34 @@ async fn a_ban_from_a_limit_without_a_window_is_told_in_seconds_too(bench: &Benc
     assert_eq!(inside.await.unwrap().unwrap().status(), 200);
     let banned = reqwest::get(&url).await.unwrap();
     assert_eq!(banned.status(), 429, "also when there is a permit");
+}
+
+async fn a_ban_tells_each_tier_how_long_its_limit_denies(bench: &Bench) {
+    let premium = |request: &RequestHead<'_>, _: &Key| {
+        let is_premium = request.headers.contains_key("x-premium");
+        is_premium.then_some(Limit::gcra(4, HOUR))
+    };
+    let policy = Policy::new("login", Limit::gcra(2, HOUR))
+        .by(alice)
+        .limit_by(premium)
+        .penalty(Penalty::after(1, MINUTE, 10 * SECOND));
+    let service = Service::open();
+    let url = format!("{}/200/0", service.behind(bench.limiter([policy])).await);
+    let ask = async |is_premium| {
+        let mut request = reqwest::Client::new().get(&url);
+        if is_premium {
+            request = request.header("x-premium", "yes");
+        }
+        let response = request.send().await.unwrap();
+        let wait = response.headers().get("retry-after");
+        wait.map(|wait| wait.to_str().unwrap().to_owned())
+    };
+    for expected in [None, None, Some("1800"), Some("1800")] {
+        assert_eq!(ask(false).await.as_deref(), expected);
+    }
+    for _ in 0..2 {
+        assert_eq!(ask(true).await.as_deref(), Some("900"));
+    }
 }
 
 async fn a_denial_by_another_policy_is_not_counted(bench: &Bench) {

@@ -7,7 +7,7 @@ use tower_throttle::{DAY, HOUR, Limit, MINUTE, Outcome, Penalty, Policy, SECOND,
 
 use super::{ban, check, strict};
 use crate::support::bench::Bench;
-use crate::support::limits::every;
+use crate::support::limits::{every, in_time};
 use crate::support::on_every_store;
 
 on_every_store! {
@@ -18,6 +18,7 @@ on_every_store! {
     a_ban_ends_to_the_microsecond
     hammering_makes_no_ban_longer
     a_ban_that_ends_before_the_quota_is_back_says_when_that_is
+    who_waits_as_long_as_a_ban_says_is_not_banned_anew_whatever_it_costs
     bans_double_up_to_the_longest
     a_ban_that_is_long_over_is_forgotten
     looking_counts_for_nothing_and_shows_a_ban
@@ -145,6 +146,21 @@ async fn a_ban_that_ends_before_the_quota_is_back_says_when_that_is(bench: &Benc
     let denied = check(&limiter).await;
     assert_eq!(denied.outcome(), Outcome::Denied);
     assert_eq!(denied.retry_after(), Some(DAY - HOUR));
+}
+
+async fn who_waits_as_long_as_a_ban_says_is_not_banned_anew_whatever_it_costs(bench: &Bench) {
+    let penalty = Penalty::after(1, MINUTE, 10 * SECOND).doubling_up_to(HOUR / 2);
+    for (name, limit) in in_time(3, HOUR) {
+        let limiter = bench.limiter([Policy::new(name, limit).penalty(penalty)]);
+        let check = async |cost| limiter.check_cost(name, "alice", cost).await.unwrap();
+        assert!(check(3).await.is_allowed());
+        for cost in [2, 2, 1, 1] {
+            assert_eq!(check(cost).await.outcome(), Outcome::Banned, "{name}");
+        }
+        let told = check(1).await.retry_after().unwrap();
+        bench.advance(told);
+        assert!(check(1).await.is_allowed(), "{name}: told {told:?}");
+    }
 }
 
 async fn bans_double_up_to_the_longest(bench: &Bench) {

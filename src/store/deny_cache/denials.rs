@@ -137,15 +137,18 @@ impl Denials {
         }
         let is_denied = |position: usize| matches!(readings[position], Some(known) if !known.fits);
         let is_penalty = |check: &Check<'_>| check.algorithm.is_penalty();
-        let mut deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
+        let deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
         let changes_nothing = |position: usize| {
             let mut limit = limit_of(position, checks);
             let is_guarded = checks.get(limit.end).is_some_and(is_penalty);
             let has_to_be_denied = is_penalty(&checks[position]) || (all_in_shadow && !is_guarded);
             !has_to_be_denied || limit.any(is_denied)
         };
-        let is_known = deciding.clone().any(is_denied) && deciding.all(changes_nothing);
-        is_known.then(|| {
+        let is_known = deciding.clone().any(is_denied) && deciding.clone().all(changes_nothing);
+        let mut bans =
+            deciding.filter(|&position| is_penalty(&checks[position]) && is_denied(position));
+        let is_to_be_asked = |ban| self.is_guarded_to_be_asked(ban, checks, &readings, now);
+        (is_known && !bans.any(is_to_be_asked)).then(|| {
             self.table.hit();
             let each = readings.iter().zip(checks);
             let decide = |(reading, check): (&Option<Reading>, &Check<'_>)| match reading {
@@ -154,6 +157,28 @@ impl Denials {
             };
             each.map(decide).collect()
         })
+    }
+
+    /// Whether the store has to say how long it denies what the ban at this position guards: the wait
+    /// that is told is the longer of the two, and whoever comes back too soon is banned anew.
+    ///
+    /// It is asked only so often for one ban, or who chooses another cost each time could make it work.
+    /// Never about what is held, of which nothing is ever known.
+    fn is_guarded_to_be_asked(
+        &self,
+        ban: usize,
+        checks: &[Check<'_>],
+        readings: &[Option<Reading>],
+        now: Micros,
+    ) -> bool {
+        let is_unknown =
+            |at: usize| readings[at].is_none() && checks[at].algorithm.lease().is_none();
+        let (Some(guarded), Action::Take(take)) = (ban.checked_sub(1), &checks[ban].action) else {
+            return false;
+        };
+        let (key, penalty) = (checks[ban].place_fingerprint(), &checks[ban].algorithm);
+        limit_of(guarded, checks).any(is_unknown)
+            && self.table.is_guarded_to_be_asked(key, penalty, take, now)
     }
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked

@@ -6,7 +6,9 @@ use crate::algorithm::{Algorithm, Known, Reading, Take};
 use crate::time::Micros;
 
 pub(super) struct Entry {
-    pub(super) key: u128,
+    /// In halves: whole, it would be aligned to 16 bytes, for which all entries together take a megabyte
+    /// more.
+    key: [u64; 2],
     known: Known,
     /// When the store was asked: it has decided no earlier.
     pub(super) sent: Micros,
@@ -14,6 +16,8 @@ pub(super) struct Entry {
     pub(super) received: Micros,
     /// From then on one question goes to the store, in microseconds.
     asked_again_us: AtomicU64,
+    /// Of a ban: the same of one about what it guards of which nothing is known.
+    guarded_asked_us: AtomicU64,
 }
 
 impl Entry {
@@ -25,12 +29,27 @@ impl Entry {
         asked_again: Micros,
     ) -> Self {
         Self {
-            key,
+            key: halves(key),
             known,
             sent,
             received,
             asked_again_us: AtomicU64::new(asked_again.get()),
+            guarded_asked_us: AtomicU64::default(),
         }
+    }
+
+    /// In place of one that it supersedes: the same ban is asked about no more often for being confirmed.
+    pub(super) fn in_place_of(self, other: &Self) -> Self {
+        let asked_us = other.guarded_asked_us.load(Ordering::Relaxed);
+        Self {
+            guarded_asked_us: AtomicU64::new(asked_us),
+            ..self
+        }
+    }
+
+    pub(super) fn key(&self) -> u128 {
+        let [high, low] = self.key;
+        u128::from(high) << u64::BITS | u128::from(low)
     }
 
     /// Too old, or from before the clock stepped back.
@@ -62,11 +81,24 @@ impl Entry {
 
     /// Whether it is time to ask the store again. Says so to one, and to another one after so long.
     pub(super) fn is_to_be_asked_again(&self, now: Micros, wait: Micros) -> bool {
-        let (again_us, relaxed) = (&self.asked_again_us, Ordering::Relaxed);
-        let (at, next) = (again_us.load(relaxed), now.saturating_add(wait).get());
-        now.get() >= at
-            && again_us
-                .compare_exchange(at, next, relaxed, relaxed)
-                .is_ok()
+        is_time(&self.asked_again_us, now, wait)
     }
+
+    /// The same of what this ban guards.
+    pub(super) fn is_guarded_to_be_asked(&self, now: Micros, wait: Micros) -> bool {
+        is_time(&self.guarded_asked_us, now, wait)
+    }
+}
+
+fn halves(key: u128) -> [u64; 2] {
+    [(key >> u64::BITS) as u64, key as u64]
+}
+
+fn is_time(again_us: &AtomicU64, now: Micros, wait: Micros) -> bool {
+    let relaxed = Ordering::Relaxed;
+    let (at, next) = (again_us.load(relaxed), now.saturating_add(wait).get());
+    now.get() >= at
+        && again_us
+            .compare_exchange(at, next, relaxed, relaxed)
+            .is_ok()
 }

@@ -29,7 +29,7 @@ mod table;
 /// - of `gcra`, the two buckets and `fixed_window` for any cost that does not fit, of the sliding ones
 ///   for the same cost;
 /// - never denials of `concurrency`, which end at any time, and denials that a
-///   [`Penalty`](crate::Penalty) has to count.
+///   [`Penalty`](crate::Penalty) has to count; of a ban from such a limit, the ban alone.
 ///
 /// # What if a key changes?
 ///
@@ -54,6 +54,11 @@ mod table;
 /// than the one that is known to deny: then the wait that the client is told is too short, and when it
 /// is over the store is asked, and tells the rest.
 /// [`Rejection::has_unasked_policies`](crate::Rejection::has_unasked_policies) tells such rejections.
+///
+/// A limit may deny for longer than the ban that its [`Penalty`](crate::Penalty) has brought, and for
+/// how long depends on the cost and on the [limit of the request](crate::Policy::limit_by). Where that is
+/// not known the store is asked in spite of the ban, but at most twice in the most age: so nobody makes it
+/// work by asking for another cost each time. Who does is told the ban alone, which may be too short.
 ///
 /// What is known of checks in [shadow](Check::is_shadow) answers only questions that have no others.
 /// Their penalties do not hear of denials in questions that what is known of an enforced check

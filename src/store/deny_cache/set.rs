@@ -45,6 +45,10 @@ impl Set {
             Some(old) => (3, old.sent),
         };
         if let Some(way) = self.ways.iter().min_by_key(rank) {
+            let entry = match way.held() {
+                Some(old) if old.is_superseded_by(&entry) => entry.in_place_of(&old),
+                _ => entry,
+            };
             way.put(Some(entry));
         }
     }
@@ -63,7 +67,7 @@ impl Way {
         if self.tag.load(Ordering::Acquire) != tag_of(key) {
             return None;
         }
-        self.held().filter(|entry| entry.key == key)
+        self.held().filter(|entry| entry.key() == key)
     }
 
     fn held(&self) -> Option<Held> {
@@ -72,7 +76,7 @@ impl Way {
     }
 
     fn put(&self, entry: Option<Entry>) {
-        let tag = entry.as_ref().map_or(0, |entry| tag_of(entry.key));
+        let tag = entry.as_ref().map_or(0, |entry| tag_of(entry.key()));
         self.entry.store(entry.map(Arc::new));
         self.tag.store(tag, Ordering::Release);
     }

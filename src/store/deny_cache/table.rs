@@ -7,7 +7,7 @@ use std::{array, iter};
 
 use super::entry::Entry;
 use super::hits::Hits;
-use super::set::Set;
+use super::set::{Held, Set};
 use crate::algorithm::{Algorithm, Known, Reading, Take};
 use crate::time::Micros;
 
@@ -84,24 +84,46 @@ impl Table {
         take: &Take,
         now: Micros,
     ) -> Recalled {
-        let Some(sets) = self.shard(key).sets.get() else {
+        let Some((entry, reading)) = self.find(key, algorithm, take, now) else {
             return Recalled::Nothing;
         };
-        for entry in sets[set_of(key)].of(key) {
-            if entry.is_over(now, self.max_age) {
-                continue;
-            }
-            let Some(reading) = entry.reading(algorithm, take, now) else {
-                continue;
-            };
-            let wait = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
-            return if !reading.fits && entry.is_to_be_asked_again(now, wait) {
-                Recalled::TimeToAsk
-            } else {
-                Recalled::Reading(reading)
-            };
+        let wait = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
+        if !reading.fits && entry.is_to_be_asked_again(now, wait) {
+            Recalled::TimeToAsk
+        } else {
+            Recalled::Reading(reading)
         }
-        Recalled::Nothing
+    }
+
+    /// Whether it is time to ask the store about what this ban guards, of which nothing is known.
+    pub(super) fn is_guarded_to_be_asked(
+        &self,
+        key: u128,
+        penalty: &Algorithm,
+        take: &Take,
+        now: Micros,
+    ) -> bool {
+        let wait = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
+        self.find(key, penalty, take, now)
+            .is_none_or(|(ban, _)| ban.is_guarded_to_be_asked(now, wait))
+    }
+
+    /// The entry that tells of this check, and what it tells.
+    fn find(
+        &self,
+        key: u128,
+        algorithm: &Algorithm,
+        take: &Take,
+        now: Micros,
+    ) -> Option<(Held, Reading)> {
+        let sets = self.shard(key).sets.get()?;
+        sets[set_of(key)]
+            .of(key)
+            .filter(|entry| !entry.is_over(now, self.max_age))
+            .find_map(|entry| {
+                let reading = entry.reading(algorithm, take, now)?;
+                Some((entry, reading))
+            })
     }
 
     /// What the answer to a question that is about to be sent is remembered by.
