@@ -83,6 +83,16 @@ impl Account {
         let cost = check.action.takes();
         let mut returned = self.settled(now);
         if !self.is_of(check) {
+            // A subject can have several limits at a time. What is closed whenever another one is asked by
+            // is lost, where others have taken permits since.
+            if self.is_in_use() && !self.is_idle(now) {
+                return Spent {
+                    decision: None,
+                    held: 0,
+                    refill: None,
+                    returned,
+                };
+            }
             returned.extend(self.close());
             *self = Self {
                 supply: self.supply.anew(lease),
@@ -145,11 +155,15 @@ impl Account {
         }
     }
 
+    fn is_idle(&self, now: Micros) -> bool {
+        let idle = self.supply.lease().horizon().get() * 2;
+        now.saturating_sub(self.last_asked).get() >= idle
+    }
+
     /// Gives back what is too old, or what nobody asks for any more.
     pub(super) fn tidy(&mut self, now: Micros) -> Returned {
         self.supply.tidy(now);
-        let idle = self.supply.lease().horizon().get() * 2;
-        if now.saturating_sub(self.last_asked).get() >= idle {
+        if self.is_idle(now) {
             self.settled(now).into_iter().chain(self.close()).collect()
         } else {
             self.settled(now)

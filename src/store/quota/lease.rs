@@ -39,12 +39,18 @@ use crate::time::Micros;
 /// anyway. So it is for policies in [shadow](crate::Mode::Shadow), and for callers who are ready to
 /// wait.
 ///
+/// # What if a subject has several limits?
+///
+/// As [`Policy::limit_by`](crate::Policy::limit_by) may give it for different requests. Batches are of one
+/// of them at a time: of one that is asked by often, until no batch of it is left or it was not asked by in
+/// a fifth of a second. Requests under the others are asked about as without leases.
+///
 /// # What if the key is changed by hand?
 ///
 /// [`reset`](crate::Limiter::reset) and [`credit`](crate::Limiter::credit) let go of what this
 /// process holds. What others hold they hand out for their most age: until then a subject can get as
 /// much more than its limit as was forgotten or credited. When rules are replaced, a batch of the old
-/// limit is not used for the new one.
+/// limit is not used for the new one, and is given back as one that nobody asks for any more.
 ///
 /// ```
 /// use std::time::Duration;

@@ -9,10 +9,10 @@ use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
 use super::{MILLISECOND, hot, warm_up};
 use crate::algorithm::Action;
 use crate::decision::Decision;
-use crate::limit::Limit;
+use crate::limit::{Limit, per_second};
 use crate::store::Store;
 use crate::store::quota::{Leased, QuotaLease};
-use crate::time::{MINUTE, SECOND};
+use crate::time::{DAY, MINUTE, SECOND};
 
 /// Longer than a batch is waited for.
 const STANDSTILL: Duration = DEADLINE.saturating_mul(3);
@@ -117,6 +117,7 @@ async fn what_is_not_given_back_comes_back_with_time() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000);
 }
 
+/// Within what it takes to see that nobody asks by the old one any more.
 #[tokio::test(start_paused = true)]
 async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     let fleet = Fleet::new();
@@ -124,10 +125,51 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     let old = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
     warm_up(&process, &old, 500).await;
     let new = Subject::under(Limit::fixed_window(20_000, MINUTE), Some(QuotaLease::new()));
-    let decision = ask(&process, &new, Action::take(1)).await.unwrap();
-    assert_eq!(decision.limit(), 20_000);
+    for _ in 0..350 {
+        let decision = ask(&process, &new, Action::take(1)).await.unwrap();
+        assert_eq!((decision.limit(), decision.is_allowed()), (20_000, true));
+        settle().await;
+        advance(MILLISECOND).await;
+    }
+    assert!(
+        in_hand(&process, &new, 1).is_some(),
+        "none of the new limit"
+    );
+    drop(process);
     settle().await;
-    assert_eq!(fleet.look(&new).remaining(), 20_000 - 501);
+    assert_eq!(fleet.look(&new).remaining(), 20_000 - 851);
+}
+
+/// What goes back is as good as used where others have taken something since.
+#[tokio::test(start_paused = true)]
+async fn a_subject_that_has_several_limits_at_a_time_gets_all_that_they_hold() {
+    for [often, seldom] in [
+        [5_000, 6_000].map(|permits| Limit::gcra(permits, DAY)),
+        [5_000, 6_000].map(|burst| Limit::token_bucket(burst, per_second(1))),
+        [5_000, 6_000].map(|permits| Limit::fixed_window(permits, DAY)),
+    ] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let lease = Some(QuotaLease::new());
+        let [often, seldom] = [often, seldom].map(|limit| Subject::under(limit, lease));
+        let name = often.algorithm.name();
+        let (mut asked, mut allowed) = (0, 0);
+        for number in 0..7_000 {
+            let subject = match number % 16 {
+                0 => &seldom,
+                _ => &often,
+            };
+            asked += 1;
+            let decision = ask(&process, subject, Action::take(1)).await.unwrap();
+            allowed += u32::from(decision.is_allowed());
+            settle().await;
+            advance(MILLISECOND).await;
+            if allowed == 4_000 {
+                assert!(way.trips() < asked / 4, "{name}: {} trips", way.trips());
+            }
+        }
+        assert!(allowed >= 5_000, "{name}: {allowed}");
+    }
 }
 
 /// The answer is there when the process goes on, and is read a moment later.
@@ -178,7 +220,7 @@ async fn a_batch_of_a_policy_whose_group_was_changed_is_given_back() {
     let look = ask(&process, &new, Action::look()).await.unwrap();
     assert_eq!(look.remaining(), 9_500 - held);
     assert!(in_hand(&process, &new, 1).is_none());
-    settle().await;
+    tokio::time::sleep(350 * MILLISECOND).await;
     assert_eq!(fleet.look(&old).remaining(), 9_500);
 }
 
@@ -197,7 +239,7 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
     let new = Subject::under(Limit::fixed_window(20_000, MINUTE), lease);
     let _ = ask(&process, &new, Action::take(1)).await.unwrap();
     assert!(asked.join_all().await.iter().all(Decision::is_allowed));
-    settle().await;
+    tokio::time::sleep(350 * MILLISECOND).await;
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 21);
     // The next one is of the new limit.
     *way.back.lock().unwrap() = Duration::ZERO;
