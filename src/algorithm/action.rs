@@ -73,8 +73,8 @@ pub enum Patience {
     /// It is allowed with a delay of at most so long, after which it would have fitted: the limit
     /// holds at every instant.
     UntilItFits(Micros),
-    /// It is allowed with a delay of at most so long, after which all that others have taken has
-    /// come back; what it takes beyond what there is, the next caller waits for.
+    /// It is allowed with a delay of at most so long, after which no more is owed than the limit
+    /// holds at once, and of a queue nothing; what it takes itself, the next caller waits for.
     UntilPaid(Micros),
 }
 

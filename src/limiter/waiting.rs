@@ -23,9 +23,13 @@ use crate::time::Micros;
 pub(crate) struct Waitable(Arc<ReadyPolicy>);
 
 impl Limiter {
-    /// Takes permits as soon as all that others have taken has come back, and waits until then.
-    /// What it takes beyond what there is, the next caller waits for: so the first of two does not
-    /// wait for its own permits, whatever they cost.
+    /// Takes permits as soon as no more is owed than the limit holds at once, and waits until then.
+    /// It does not wait for its own permits, whatever they cost: those who come next do. So one call
+    /// passes a limit that is just used up, as after a burst, and is paid for behind it. A
+    /// [queue](crate::Limit::leaky_bucket) waits until all is back that was taken before.
+    ///
+    /// Where the limit has to hold at every instant, take a [`ThrottleLayer`](crate::ThrottleLayer), or
+    /// [`Policy::max_wait`](crate::Policy::max_wait) for requests over HTTP.
     ///
     /// Callers who wait are let through in the order in which they came. There is no timeout,
     /// though a wait of more than ten years is denied. Needs a tokio runtime with time enabled.

@@ -183,7 +183,8 @@ impl Policy {
     ///
     /// For policies about the same subject that mostly judge the same requests. Policies can join a
     /// group and leave it, and the others forget nothing; one that joins or leaves starts its own counts
-    /// anew. Several rates of one limit, [`Limit::and`], are kept so anyway.
+    /// anew in such a store, and keeps them in one that has no such places, as
+    /// [`MemoryStore`](crate::MemoryStore). Several rates of one limit, [`Limit::and`], are kept so anyway.
     ///
     /// 1 to 64 printable ASCII characters. For all limits but [`sliding_log`](Limit::sliding_log) and
     /// [`concurrency`](Limit::concurrency).

@@ -14,7 +14,7 @@ use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, DAY, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore,
     Mode, Outcome, Policy, RateLimitLayer, RedisStore, SECOND, Store, StoreError, StoreErrorKind,
-    per_second,
+    per_hour, per_second,
 };
 
 use crate::support::redis::Server;
@@ -58,6 +58,27 @@ async fn what_is_stored_is_taken_before_anybody_waits() {
     let limiter = limiter(Limit::gcra(10, SECOND).burst(5));
     for milliseconds in [0, 0, 0, 0, 0, 0, 100, 100] {
         assert_eq!(waited(&limiter, 1).await, ms(milliseconds));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_passes_a_limit_that_is_used_up_whatever_it_costs_and_those_behind_it_wait() {
+    let half_an_hour = HOUR / 2;
+    for limit in [
+        Limit::gcra(2, HOUR),
+        Limit::token_bucket(2, per_hour(2)),
+        Limit::leaky_bucket(2, per_hour(2)).without_delay(),
+    ] {
+        for cost in [1, 1_000] {
+            let limiter = limiter(limit);
+            let at_once = async |cost| limiter.try_acquire("api", "us", cost, Duration::ZERO).await;
+            for cost in [1, 1, cost] {
+                assert!(at_once(cost).await.unwrap().is_allowed(), "{limit:?}");
+            }
+            let behind = at_once(1).await.unwrap();
+            assert!(!behind.is_allowed());
+            assert_eq!(behind.delay(), cost * half_an_hour, "{limit:?}");
+        }
     }
 }
 
