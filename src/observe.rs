@@ -36,7 +36,7 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// The circuit breaker in front of the store has changed its state. Told once of each change, in
-    /// their order.
+    /// their order, also where another observer panics.
     fn on_breaker(&self, state: BreakerState) {
         let _ = state;
     }
@@ -255,6 +255,10 @@ impl Observers {
 
     pub(crate) fn are_none(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Observer> {
+        self.0.iter().map(|each| &**each)
     }
 }
 

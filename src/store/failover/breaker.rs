@@ -103,11 +103,12 @@ impl Breaker {
         if self.micros(now) < self.probe_at_us.load(Ordering::Relaxed) {
             return None;
         }
-        let pass = self.change(|circuit| circuit.admit(now))?;
-        Some(if pass.is_probe() {
-            Admission::Probe(self.ticket(pass))
+        // Within, so that a probe is given up, and not lost, by an observer that panics at the change.
+        let ticket = self.change(|circuit| circuit.admit(now).map(|pass| self.ticket(pass)))?;
+        Some(if ticket.pass.is_probe() {
+            Admission::Probe(ticket)
         } else {
-            Admission::Pass(pass)
+            Admission::Pass(ticket.pass)
         })
     }
 

@@ -1,12 +1,13 @@
 //! Who is told of the breaker's states, in which order, and what the log says.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Breaker;
 use crate::error::StoreErrorKind;
-use crate::observe::{BreakerState, Observer as _};
+use crate::observe::BreakerState;
 use crate::trace;
 
 /// Between two lines of the log about what goes on.
@@ -42,9 +43,20 @@ pub(super) struct Change {
 pub(super) struct Telling<'a>(pub(super) &'a Breaker);
 
 impl Telling<'_> {
+    /// An observer that panics keeps nobody else from being told, nor of what comes next. Its panic is that of
+    /// who tells, but not of one who panics already and has dropped a ticket for that: two end the process.
     pub(super) fn tell(self) {
+        let mut told = Ok(());
         while let Some(change) = self.next() {
-            self.0.announce(change);
+            told = told.and(caught(|| self.0.log(change)));
+            for observer in self.0.observers.iter() {
+                told = told.and(caught(|| observer.on_breaker(change.to)));
+            }
+        }
+        if let Err(panic) = told
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
         }
     }
 
@@ -56,20 +68,14 @@ impl Telling<'_> {
     }
 }
 
-/// An observer that panics keeps nobody from being told of what comes next.
-impl Drop for Telling<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().is_telling = false;
-        }
-    }
+fn caught(tell: impl FnOnce()) -> std::thread::Result<()> {
+    catch_unwind(AssertUnwindSafe(tell))
 }
 
 impl Breaker {
-    /// The one place where a change becomes known. The log has a line for the beginning of an outage
-    /// and one for its end; the changes between them are probes. What does not mend itself is said
-    /// again, once a minute.
-    fn announce(&self, change: Change) {
+    /// The log has a line for the beginning of an outage and one for its end; the changes between them are
+    /// probes. What does not mend itself is said again, once a minute.
+    fn log(&self, change: Change) {
         match (change.from, change.to, change.why) {
             (_, BreakerState::Open, Some(why @ StoreErrorKind::Configuration)) => {
                 self.warn_of_configuration(why);
@@ -83,7 +89,6 @@ impl Breaker {
             }
             _ => {}
         }
-        self.observers.on_breaker(change.to);
     }
 
     fn warn_of_configuration(&self, why: StoreErrorKind) {

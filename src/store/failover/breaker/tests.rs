@@ -181,3 +181,59 @@ async fn all_that_were_overslept_are_told() {
     let told = notes.failures.lock().unwrap();
     assert_eq!(told.len(), 8);
 }
+
+/// Panics when it is told of one of these states.
+struct Panics(&'static [BreakerState]);
+
+impl Observer for Panics {
+    fn on_breaker(&self, state: BreakerState) {
+        assert!(!self.0.contains(&state), "an observer's own");
+    }
+}
+
+/// One that is open, with an observer that panics at these states and one behind it; and what is told.
+fn open_before_one_who_panics(at: &'static [BreakerState]) -> (Arc<Breaker>, Arc<Notes>) {
+    let notes = Arc::new(Notes::default());
+    let told = Arc::clone(&notes) as Arc<dyn Observer>;
+    let observers = Observers::new(vec![Arc::new(Panics(at)), told]);
+    let breaker = Arc::new(Breaker::seeded(7, false, observers));
+    let opened = panics(|| open(&breaker));
+    assert_eq!(opened, at.contains(&BreakerState::Open));
+    (breaker, notes)
+}
+
+fn panics(what: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)).is_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_panics_at_a_probe_fails_that_request_alone() {
+    use BreakerState::{Closed, HalfOpen, Open};
+    for at in [&[HalfOpen, Open] as &[_], &[HalfOpen]] {
+        let (breaker, notes) = open_before_one_who_panics(at);
+        for _ in 0..2 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(panics(|| answer(&breaker, FAILED)));
+            assert_eq!(breaker.state(), Open);
+        }
+        let told = [Open, HalfOpen, Open, HalfOpen, Open];
+        assert_eq!(*notes.states.lock().unwrap(), told);
+    }
+
+    let (breaker, notes) = open_before_one_who_panics(&[Closed]);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(panics(|| answer(&breaker, None)));
+    answer(&breaker, None);
+    assert_eq!(*notes.states.lock().unwrap(), [Open, HalfOpen, Closed]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_panics_when_a_lost_probe_is_told_takes_no_probe_with_it() {
+    let (breaker, _notes) = open_before_one_who_panics(&[BreakerState::Open]);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let _lost = ask(&breaker).expect("a probe");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(panics(|| drop(breaker.admit())));
+    answer(&breaker, None);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
