@@ -222,7 +222,6 @@ impl Algorithm {
     }
 
     /// The same as a number.
-    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(crate) fn number(&self) -> u8 {
         match self.0 {
             Which::Gcra(_) => 0,

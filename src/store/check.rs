@@ -1,9 +1,7 @@
 //! `Check`: one policy's question about one request.
 
 use super::{FailureMode, PolicyId};
-#[cfg(any(feature = "memory", feature = "redis"))]
-use crate::algorithm::Ask;
-use crate::algorithm::{Action, Algorithm};
+use crate::algorithm::{Action, Algorithm, Ask};
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
@@ -13,7 +11,7 @@ use crate::time::{Micros, SECOND};
 /// of further rates come right behind that of the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// The policy that asks.
+    /// The policy that asks; the check of its [`Penalty`](crate::Penalty) has the same.
     pub policy: &'a PolicyId,
     /// Whose quota it is.
     pub subject: Subject,
@@ -31,22 +29,21 @@ pub struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// What its policy's count of its subject is known by in this process: uniformly distributed, because
-    /// the subject is.
-    pub(crate) fn fingerprint(&self) -> u128 {
+    /// 128 bits that stand for the state of this check: of its policy, the period of a further rate, its
+    /// subject and its algorithm, as [`Store`](super::Store) promises. Uniformly distributed, as the subject
+    /// is; the same in every process of this version of the crate. Groups are no part of it.
+    pub fn fingerprint(&self) -> u128 {
+        self.count_fingerprint() ^ u128::from(self.algorithm.number())
+    }
+
+    /// What its policy's count of its subject is known by in this process, whatever the algorithm.
+    pub(crate) fn count_fingerprint(&self) -> u128 {
         self.subject.to_u128() ^ self.policy.fingerprint()
     }
 
     /// The same of the place of that count: a policy that is put into another group begins anew there.
     pub(crate) fn place_fingerprint(&self) -> u128 {
-        self.fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
-    }
-
-    /// The same of its state: another algorithm has another key, so that a changed policy starts anew, and
-    /// two policies of one name never overwrite each other's state.
-    #[cfg(any(feature = "memory", feature = "redis"))]
-    pub(crate) fn state_fingerprint(&self) -> u128 {
-        self.fingerprint() ^ u128::from(self.algorithm.number())
+        self.count_fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
     }
 
     /// The decision where nobody has judged it: let through where its failure mode says so, or where it
@@ -64,8 +61,7 @@ impl Check<'_> {
     }
 
     /// What it asks of its key.
-    #[cfg(any(feature = "memory", feature = "redis"))]
-    pub(crate) fn ask(&self) -> Ask<'_> {
+    pub fn ask(&self) -> Ask<'_> {
         Ask {
             algorithm: &self.algorithm,
             action: &self.action,

@@ -54,8 +54,10 @@ pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
 ///    microsecond, on one clock for all who share the store.
 /// 5. Parameters travel with the check: a changed limit judges what was used before.
-/// 6. A policy's name, the period of a further rate of its limit and a subject make a key of their
-///    own; keys never influence each other.
+/// 6. A policy's name, the period of a further rate of its limit, a subject and the
+///    [name](crate::algorithm::Algorithm::name) of the algorithm make a key of their own; keys never
+///    influence each other. The check of a penalty has the policy and the subject of the limit before it,
+///    and the algorithm alone tells their keys apart. [`Check::fingerprint`] stands for all four.
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
 ///    before.
 /// 8. An error means that no decision was taken here; whether the permits were, says its
@@ -67,6 +69,50 @@ pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};
 /// 10. No shadow check changes what becomes of another check, whatever stands under its key: where it
 ///     cannot be answered, it alone is let through uncounted, as
 ///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Only that its key takes room, too.
+///
+/// # Examples
+///
+/// One that keeps all of them but the seventh, as it forgets nothing:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+///
+/// use tower_throttle::algorithm::{State, committed, decide};
+/// use tower_throttle::{Answer, Check, Clock, Store, SystemClock};
+/// # use tower_throttle::{Limit, Limiter, MINUTE, Outcome, Penalty, Policy};
+///
+/// #[derive(Default)]
+/// struct Remembers(Mutex<HashMap<u128, State>>);
+///
+/// impl Store for Remembers {
+///     fn ask(&self, checks: &[Check<'_>]) -> Answer {
+///         let now = SystemClock.now();
+///         let mut states = self.0.lock().unwrap();
+///         let mut readings = Vec::new();
+///         for check in checks {
+///             let untouched = || check.algorithm.untouched();
+///             let state = states.entry(check.fingerprint()).or_insert_with(untouched);
+///             readings.push(check.algorithm.read(state, now, &check.action));
+///         }
+///         let asks = checks.iter().map(Check::ask);
+///         let committed = committed(asks.clone(), &readings);
+///         let each = checks.iter().zip(&mut readings).zip(committed);
+///         for ((check, reading), _) in each.filter(|(_, is_committed)| *is_committed) {
+///             let state = states.get_mut(&check.fingerprint()).expect("it was read");
+///             *reading = check.algorithm.commit(state, now, &check.action, *reading);
+///         }
+///         Answer::Ready(Ok(decide(asks, &readings)))
+///     }
+/// }
+/// # let limit = Limit::gcra(1, MINUTE);
+/// # let policy = Policy::new("login", limit).penalty(Penalty::after(2, MINUTE, MINUTE));
+/// # let limiter = Limiter::new(Remembers::default(), [policy])?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # let ask = || runtime.block_on(limiter.check("login", "alice")).unwrap().outcome();
+/// # assert_eq!([ask(), ask(), ask()], [Outcome::Allowed, Outcome::Denied, Outcome::Banned]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Store: Send + Sync + 'static {
     /// Asks all checks of one request at once.
     ///

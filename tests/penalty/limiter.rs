@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_throttle::{DAY, HOUR, Limit, MINUTE, Outcome, Penalty, Policy, SECOND, per_second};
+use tower_throttle::{
+    DAY, HOUR, Limit, Limiter, MINUTE, Outcome, Penalty, Policy, SECOND, per_second,
+};
 
 use super::{ban, check, strict};
+use crate::http_store::{TestStore, Trip};
 use crate::support::bench::Bench;
 use crate::support::limits::{every, in_time};
 use crate::support::on_every_store;
@@ -47,6 +50,20 @@ async fn the_denial_that_brings_a_ban_says_so(bench: &Bench) {
     assert_eq!(banned.banned_for(), Some(HOUR));
     assert_eq!(banned.remaining(), 0);
     assert_eq!(check(&limiter).await, banned);
+}
+
+/// One that keeps the promises of [`Store`](tower_throttle::Store) by what is public.
+#[tokio::test]
+async fn a_store_of_ones_own_bans_as_those_of_the_crate_do() {
+    for (name, limit) in every(2, DAY) {
+        let policy = Policy::new(name, limit).penalty(Penalty::after(2, MINUTE, HOUR));
+        let ours = Bench::memory().limiter([policy.clone()]);
+        let own = Limiter::new(TestStore::new(Trip::None), [policy]).unwrap();
+        for _ in 0..5 {
+            let decision = own.check(name, "alice").await.unwrap();
+            assert_eq!(decision, ours.check(name, "alice").await.unwrap(), "{name}");
+        }
+    }
 }
 
 async fn denials_at_the_same_time_are_counted_one_by_one(bench: &Bench) {

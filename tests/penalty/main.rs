@@ -5,6 +5,8 @@ use tower_throttle::{DAY, Decision, HOUR, Limit, Limiter, MINUTE, Outcome, Penal
 mod layer;
 mod limiter;
 
+#[path = "../support/http_store.rs"]
+mod http_store;
 #[path = "../support/mod.rs"]
 mod support;
 

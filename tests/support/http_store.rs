@@ -37,7 +37,7 @@ pub(crate) struct TestStore {
 
 #[derive(Default)]
 struct Counts {
-    states: Mutex<HashMap<(u128, u128), State>>,
+    states: Mutex<HashMap<u128, State>>,
     clock: ManualClock,
     decided: AtomicUsize,
 }
@@ -82,7 +82,7 @@ impl Store for TestStore {
 }
 
 struct Question {
-    key: (u128, u128),
+    key: u128,
     algorithm: Algorithm,
     action: Action,
 }
@@ -90,7 +90,7 @@ struct Question {
 impl Question {
     fn of(check: &Check<'_>) -> Self {
         Self {
-            key: (check.policy.fingerprint(), check.subject.to_u128()),
+            key: check.fingerprint(),
             algorithm: check.algorithm,
             action: check.action,
         }

@@ -32,7 +32,7 @@ impl Scatter {
     }
 
     pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
-        Fingerprint(check.state_fingerprint().wrapping_mul(self.0))
+        Fingerprint(check.fingerprint().wrapping_mul(self.0))
     }
 }
 

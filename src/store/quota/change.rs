@@ -28,7 +28,7 @@ impl<S: Store> Change<S> {
             Action::Credit { .. } => LetGo::GiveBack,
             _ => return None,
         };
-        let key = check.fingerprint();
+        let key = check.count_fingerprint();
         let begin = |account: &mut Account| account.begin_change(how);
         let of_account = shared.table.find(key, begin);
         returned.extend(of_account.and_then(if_any));

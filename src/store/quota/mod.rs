@@ -56,7 +56,7 @@ impl<S: Store> Leased<S> {
 
     fn take(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
         let shared = &self.0;
-        let (key, now) = (check.fingerprint(), shared.clock.now());
+        let (key, now) = (check.count_fingerprint(), shared.clock.now());
         let open = || Account::open(key, check, lease);
         let spend = |account: &mut Account| account.spend(check, lease, now, shared.patience);
         let Some(Spent {
@@ -106,7 +106,7 @@ impl<S: Store> Leased<S> {
                 let now = shared.clock.now();
                 let held = shared
                     .table
-                    .find(look.fingerprint(), |account| account.look(look, now));
+                    .find(look.count_fingerprint(), |account| account.look(look, now));
                 with_held(answer, held.unwrap_or(0), look)
             }
             (answer, _) => answer,

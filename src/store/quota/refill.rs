@@ -23,7 +23,7 @@ impl<S: Store> Shared<S> {
             ..*check
         };
         let trip = Trip {
-            key: check.fingerprint(),
+            key: check.count_fingerprint(),
             check: OwnedCheck::of(&check),
             refill,
             sent: this.clock.now(),

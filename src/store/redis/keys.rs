@@ -108,7 +108,7 @@ pub(super) fn fingerprint_of_key(check: &Check<'_>) -> u128 {
 /// distributed, because the subject is.
 pub(super) fn fingerprint_of_state(check: &Check<'_>) -> u128 {
     let group = shared_by(check).and_then(|_| check.policy.group_fingerprint());
-    check.state_fingerprint() ^ group.unwrap_or(0)
+    check.fingerprint() ^ group.unwrap_or(0)
 }
 
 /// Whether its key has room for other states beside it.

@@ -25,7 +25,7 @@ impl StateId {
     pub(super) fn of(check: &Check<'_>) -> Self {
         Self {
             key: fingerprint_of_key(check),
-            within_key: check.state_fingerprint(),
+            within_key: check.fingerprint(),
         }
     }
 }
