@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_throttle::{BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStore, SECOND};
+use tower_throttle::{
+    BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStore, SECOND, StoreErrorKind,
+};
 
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
@@ -21,6 +23,12 @@ fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
     let policy = Policy::new("api", Limit::gcra(1_000, DAY)).on_store_failure(FailureMode::Deny);
     let limiter = Limiter::builder(store).policy(policy);
     limiter.timeout(timeout).build().unwrap()
+}
+
+/// Why a decision was not the store's.
+async fn failure(limiter: &Limiter) -> Option<StoreErrorKind> {
+    let decision = limiter.check("api", "alice").await.unwrap();
+    decision.store_failure()
 }
 
 /// Nobody asks for so long.
@@ -50,6 +58,86 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_decision() {
         30 * SECOND,
     );
     assert_eq!(last.peek("api", "alice").await.unwrap().remaining(), 990);
+}
+
+/// Nothing tells that it is gone: who asks first waits for his deadline, with all who ask until then.
+#[tokio::test]
+async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let connected = RedisStore::connect(&proxy.url()).await.unwrap();
+    for store in [connected, from_pool(&proxy.url())] {
+        let limiter = limiter(store, Duration::from_millis(300));
+        assert_eq!(failure(&limiter).await, None);
+        for _ in 0..3 {
+            proxy.forget();
+            goes_by(2 * SECOND).await;
+            let together = join_all((0..3).map(|_| failure(&limiter))).await;
+            assert_eq!(together, [Some(StoreErrorKind::TimedOut); 3]);
+            assert_eq!(failure(&limiter).await, None);
+        }
+    }
+    // One for each that was dropped.
+    assert_eq!(proxy.accepted().len(), 8);
+}
+
+/// It is not waited for by those who have time left when it is found to be gone.
+#[tokio::test]
+async fn an_idle_connection_that_is_dropped_silently_costs_none_who_come_late() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let limiter = limiter(store, 2 * SECOND);
+    assert_eq!(failure(&limiter).await, None);
+    proxy.forget();
+    goes_by(2 * SECOND).await;
+    let late = async {
+        tokio::time::sleep(SECOND).await;
+        failure(&limiter).await
+    };
+    let (first, late) = tokio::join!(failure(&limiter), late);
+    assert_eq!((first, late), (Some(StoreErrorKind::TimedOut), None));
+}
+
+/// Nor does anybody fail who waits beside one that goes away.
+#[tokio::test]
+async fn an_idle_connection_that_answers_is_kept_by_those_who_wait_for_it() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let limiter = limiter(store, SECOND);
+    assert_eq!(failure(&limiter).await, None);
+    proxy.set(Way::Delay(Duration::from_millis(20)));
+    for _ in 0..5 {
+        goes_by(2 * SECOND).await;
+        let gone = tokio::time::timeout(Duration::from_millis(1), failure(&limiter));
+        let (gone, stays) = tokio::join!(gone, failure(&limiter));
+        assert!(gone.is_err());
+        assert_eq!(stays, None);
+    }
+    assert_eq!(proxy.accepted().len(), 1);
+}
+
+#[tokio::test]
+async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let limiter = limiter(store, Duration::from_millis(100));
+    assert_eq!(failure(&limiter).await, None);
+    for _ in 0..5 {
+        goes_by(2 * SECOND).await;
+        let stands_still = async {
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            std::thread::sleep(Duration::from_millis(150));
+        };
+        let asked = join_all((0..3).map(|_| failure(&limiter)));
+        let (failures, ()) = tokio::join!(asked, stands_still);
+        assert_eq!(failures, [None; 3]);
+    }
+    assert_eq!(proxy.accepted().len(), 1);
 }
 
 /// What a client of its own does not wait for is no answer of the server.

@@ -53,6 +53,8 @@ struct Shared {
     way: watch::Sender<Way>,
     /// Changes when all connections are to be cut.
     cut: watch::Sender<()>,
+    /// Changes when all connections are to be forgotten.
+    forgotten: watch::Sender<()>,
     accepted: Mutex<Vec<Instant>>,
     commands: AtomicU64,
 }
@@ -69,6 +71,7 @@ impl Proxy {
             server: Mutex::new(at(server)),
             way: watch::Sender::new(Way::Pass),
             cut: watch::Sender::default(),
+            forgotten: watch::Sender::default(),
             accepted: Mutex::default(),
             commands: AtomicU64::new(0),
         });
@@ -113,6 +116,12 @@ impl Proxy {
     /// Cuts all connections there are.
     pub fn cut(&self) {
         self.shared.cut.send_replace(());
+    }
+
+    /// Loses all that is sent from now on over the connections there are, and tells nobody, as a firewall
+    /// that has forgotten them; those that are made from now on work.
+    pub fn forget(&self) {
+        self.shared.forgotten.send_replace(());
     }
 
     /// Leads connections that are made from now on to the server on this port.
@@ -197,11 +206,12 @@ impl Shared {
         let (from_server, to_server) = server.into_split();
         let (told, pieces) = mpsc::unbounded_channel();
         let forgeries = Forgeries::default();
+        let forgotten = self.forgotten.subscribe();
         // Whichever ends first ends the connection.
         tokio::select! {
             _ = cut.changed() => {}
-            () = self.requests(from_client, to_server, &forgeries) => {}
-            () = self.replies(from_server, &forgeries, &told) => {}
+            () = self.requests(from_client, to_server, &forgeries, &forgotten) => {}
+            () = self.replies(from_server, &forgeries, &forgotten, &told) => {}
             () = write(to_client, pieces) => {}
         }
     }
@@ -211,12 +221,13 @@ impl Shared {
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
         forgeries: &Forgeries,
+        forgotten: &watch::Receiver<()>,
     ) {
         let mut commands = Commands::default();
         let mut is_torn = false;
         while let Some(bytes) = read(&mut from).await {
             let way = *self.way.borrow();
-            is_torn |= way == Way::Blackhole;
+            is_torn |= way == Way::Blackhole || is_told(forgotten);
             if is_torn {
                 continue;
             }
@@ -237,6 +248,7 @@ impl Shared {
         &self,
         mut from: OwnedReadHalf,
         forgeries: &Forgeries,
+        forgotten: &watch::Receiver<()>,
         to: &mpsc::UnboundedSender<(Instant, Vec<u8>)>,
     ) {
         let mut stream = Replies::default();
@@ -244,7 +256,7 @@ impl Shared {
         while let Some(bytes) = read(&mut from).await {
             let now = Instant::now();
             let way = *self.way.borrow();
-            is_torn |= matches!(way, Way::Blackhole | Way::DropReplies);
+            is_torn |= matches!(way, Way::Blackhole | Way::DropReplies) || is_told(forgotten);
             let due = match way {
                 _ if is_torn => continue,
                 Way::Delay(by) => now + by,
@@ -260,6 +272,10 @@ impl Shared {
             let _ = to.send((due, forgeries.forge(&mut stream, &bytes)));
         }
     }
+}
+
+fn is_told(what: &watch::Receiver<()>) -> bool {
+    what.has_changed().unwrap_or(true)
 }
 
 async fn read(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {

@@ -24,8 +24,11 @@ const MOST_UNANSWERED: u32 = 3;
 /// new connections than failures do.
 pub(in crate::store::redis) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// After so long without an answer the connection may have been closed, by the server or by somebody between,
-/// without anybody having seen it.
+/// without anybody having seen it. It is woken before a question then, and taken for dead as soon as one who does
+/// gives up: nothing speaks for it, and nothing was asked over it.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
+/// Who gives up sooner has not waited for an answer, but gone away: it is one of [`MOST_UNANSWERED`].
+const HASTY: Duration = Duration::from_millis(10);
 
 pub(super) struct Held {
     connection: MultiplexedConnection,
@@ -38,8 +41,8 @@ pub(super) struct Held {
     is_always_served: bool,
     /// Closed when that runtime is gone.
     served: oneshot::Sender<Infallible>,
-    /// Told when the script that does nothing has run.
-    beaten: Notify,
+    /// Told when the script that does nothing has run, or somebody who was to see it run has given up.
+    woken: Notify,
 }
 
 impl Held {
@@ -52,7 +55,7 @@ impl Held {
             unanswered: AtomicU32::new(0),
             is_always_served: goes_on_by_itself_here(),
             served: as_long_as_this_runtime(),
-            beaten: Notify::new(),
+            woken: Notify::new(),
         }
     }
 
@@ -144,26 +147,32 @@ impl Held {
         script.arg("return 1").arg(0);
         self.command(&script).await?;
         self.has_answered();
-        self.beaten.notify_waiters();
+        self.woken.notify_waiters();
         Ok(())
     }
 
     /// The same before a question on a connection that was idle. Where it was closed meanwhile, that shows
     /// now, and not by a question of which nobody knows then whether it ran.
     ///
-    /// Who comes while others wait for that is ready with the first of them. It asks all the same: their
-    /// runtimes may not be driven.
+    /// Who comes while others wait for that is ready with the first of them, whether it answers or they give
+    /// up. It asks all the same: their runtimes may not be driven.
     pub(super) async fn wake(&self) -> RedisResult<()> {
-        let waiting = Waiting(self);
-        let mut others = pin!(self.beaten.notified());
+        let _waking = Waking {
+            held: self,
+            since: Instant::now(),
+            answered_ms: self.answered_ms.load(Ordering::Relaxed),
+        };
+        let mut others = pin!(self.woken.notified());
         let mut own = pin!(self.beat());
-        let woken = poll_fn(|cx| match others.as_mut().poll(cx) {
+        poll_fn(|cx| match others.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending => own.as_mut().poll(cx),
-        });
-        let woken = woken.await;
-        waiting.answered();
-        woken
+            Poll::Pending => own.as_mut().poll(cx).map(|beat| {
+                // Also by an error.
+                self.has_answered();
+                beat
+            }),
+        })
+        .await
     }
 
     fn has_answered(&self) {
@@ -240,5 +249,28 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.unanswered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection is being woken. Dropped before anything was heard, this speaks against it.
+struct Waking<'a> {
+    held: &'a Held,
+    since: Instant,
+    /// The last answer when this began.
+    answered_ms: u64,
+}
+
+impl Drop for Waking<'_> {
+    fn drop(&mut self) {
+        let (held, unanswered) = (self.held, &self.held.unanswered);
+        if held.answered_ms.load(Ordering::Relaxed) != self.answered_ms {
+            return;
+        }
+        if self.since.elapsed() < HASTY {
+            unanswered.fetch_add(1, Ordering::Relaxed);
+        } else {
+            unanswered.fetch_max(MOST_UNANSWERED, Ordering::Relaxed);
+            held.woken.notify_waiters();
+        }
     }
 }
