@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 /// A description of policies that makes no sense; carries the bad input and says what is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,11 +143,12 @@ impl fmt::Display for CheckError {
 
 impl Error for CheckError {}
 
-/// Why a store gave no answer: [`kind`](Self::kind) for the program, the source for the operator.
-#[derive(Debug)]
+/// Why a store gave no answer: [`kind`](Self::kind) for the program, the source for the operator. Clones share
+/// the source, as of one failure that many questions met.
+#[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
-    source: Option<Box<dyn Error + Send + Sync>>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 /// The kinds of failure of a store.
@@ -191,7 +193,7 @@ impl StoreError {
     ) -> Self {
         Self {
             kind,
-            source: Some(source.into()),
+            source: Some(Arc::from(source.into())),
         }
     }
 

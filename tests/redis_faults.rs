@@ -276,8 +276,7 @@ async fn a_pool_of_ones_own_that_is_used_up_is_told() {
     let error = builder.connect().await.unwrap_err();
     drop(used);
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
-    let told = error.source().and_then(|error| error.source());
-    let told = told.unwrap().to_string();
+    let told = error.source().unwrap().to_string();
     assert_eq!(told, "all connections of the pool are in use");
 }
 

@@ -39,7 +39,7 @@ struct View {
     /// The attempt that is under way.
     attempt: Option<Claim<Instant>>,
     /// The end of the last attempt, and why it failed.
-    last: Option<(Instant, Option<Arc<StoreError>>)>,
+    last: Option<(Instant, Option<StoreError>)>,
 }
 
 impl Topology {
@@ -82,7 +82,7 @@ impl Topology {
                 && let Some((at, Some(error))) = current.last
                 && (at > asked || at.elapsed() < REFRESH_PAUSE)
             {
-                return Err(StoreError::with_source(error.kind(), error));
+                return Err(error);
             }
             // The runtime is being shut down: it would be begun, and ended, without end.
             if has_begun && current.attempt.is_none() {

@@ -57,7 +57,7 @@ enum Link {
 struct Failure {
     /// Until then questions fail at once, and nobody connects.
     until: Instant,
-    error: Arc<StoreError>,
+    error: StoreError,
 }
 
 impl Lane {
@@ -205,8 +205,7 @@ impl Shared {
                 }
                 Link::Up(held) => return Ok(held),
                 Link::Down(Some(failure)) if Instant::now() < failure.until => {
-                    let kind = failure.error.kind();
-                    return Err(StoreError::with_source(kind, failure.error));
+                    return Err(failure.error);
                 }
                 // The sender lives as long as `self`, so there always is a next state.
                 Link::Connecting(attempt) if !attempt.has_lapsed(Instant::now()) => {
@@ -231,7 +230,7 @@ impl Shared {
         let is_servers = lost.is_served() && lost.age() < RECONNECT_PAUSE;
         let failure = is_servers.then(|| Failure {
             until: Instant::now() + pause(),
-            error: Arc::new(why),
+            error: why,
         });
         self.let_go(lost, failure);
     }

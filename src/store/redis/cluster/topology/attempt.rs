@@ -106,7 +106,7 @@ impl Attempt {
                         view.slots = Arc::new(slots);
                         None
                     }
-                    Err(error) => Some(Arc::new(error)),
+                    Err(error) => Some(error),
                 };
                 view.last = Some((Instant::now(), failure));
             }

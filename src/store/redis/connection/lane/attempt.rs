@@ -55,7 +55,7 @@ impl Attempt {
             Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
             Err(error) => Link::Down(Some(Failure {
                 until: begun + pause(),
-                error: Arc::new(error),
+                error,
             })),
         });
     }

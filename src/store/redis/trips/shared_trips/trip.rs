@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::Handle;
@@ -181,7 +180,7 @@ fn to_be_told<Q: Sharing>(
 ) -> Vec<Untold<Q>> {
     let (readings, failed) = match answer {
         Ok(readings) => (readings, None),
-        Err(error) => (Vec::new(), Some((error.kind(), Arc::new(error)))),
+        Err(error) => (Vec::new(), Some(error)),
     };
     let mut readings = readings.into_iter();
     let each = waiting.into_iter().map(|waiting| {
@@ -189,8 +188,8 @@ fn to_be_told<Q: Sharing>(
         let what = match (readings.next(), &failed) {
             (Some(Ok(read)), _) => Told::by(question, read),
             (Some(Err(error)), _) => Told::Failed(error),
-            (None, Some((kind, error))) if !question.goes_on_after(*kind) => {
-                Told::Failed(StoreError::with_source(*kind, Arc::clone(error)))
+            (None, Some(error)) if !question.goes_on_after(error.kind()) => {
+                Told::Failed(error.clone())
             }
             _ => Told::OtherForm(question),
         };
