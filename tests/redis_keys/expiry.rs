@@ -28,7 +28,7 @@ fn expires_ms(server: &Server) -> u64 {
 
 /// When a key expires, to a millisecond: the server's time and the expiry in one step. It tells too late an instant
 /// where the server stands still between them, and so is asked until it says the same twice.
-pub(crate) fn key_expires_ms(server: &Server, key: &str) -> u64 {
+fn key_expires_ms(server: &Server, key: &str) -> u64 {
     let look = || {
         let mut expiry = redis::cmd("EVAL");
         let script = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
