@@ -161,6 +161,10 @@ impl<P: Passenger> Stop<P> {
 
     /// Lets nobody wait any longer who has left: they would take places of those who have not.
     pub(super) fn without(&mut self, has_left: impl FnMut(&mut P) -> bool) -> Vec<P> {
+        // Where all find a place on one trip, to look at each of them costs more than it brings.
+        if self.waiting.len() <= MOST_TOGETHER {
+            return Vec::new();
+        }
         self.waiting.extract_if(.., has_left).collect()
     }
 

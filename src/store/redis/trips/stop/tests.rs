@@ -97,15 +97,22 @@ fn all_takes_of_a_key_go_together_and_in_their_order() {
 
 #[test]
 fn who_has_left_takes_no_place() {
-    let mut stop = Stop::new(2, TripNumber(0));
-    let [first, second] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
+    let mut stop = Stop::new(1, TripNumber(0));
+    let alone = alone(&mut stop, Some(1)).unwrap();
+    waiting(&mut stop, (10..410).map(|key| Take(key, 0)));
+    let left = stop.without(|Take(key, _)| *key < 210);
+    assert_eq!(left.len(), 200);
+    stop.end(alone);
+    assert_eq!(departing(&mut stop).1.len(), 200);
+}
+
+/// As many as there are.
+#[test]
+fn who_has_left_is_not_looked_for_where_all_go_together() {
+    let mut stop = Stop::new(1, TripNumber(0));
     waiting(&mut stop, (10..50).map(|key| Take(key, 0)));
-    let left = stop.without(|Take(key, _)| *key < 31);
-    assert_eq!(left.len(), 21);
-    stop.end(first);
-    assert_eq!(departing(&mut stop).1.len(), 10);
-    stop.end(second);
-    assert_eq!(departing(&mut stop).1.len(), 9);
+    assert!(stop.without(|_| true).is_empty());
+    assert_eq!(departing(&mut stop).1.len(), 40);
 }
 
 #[test]
