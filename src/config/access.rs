@@ -60,7 +60,7 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
         })
     };
     if !policies.iter().any(is_key_of) {
-        let problem = format_args!("no policy has the key {kind:?}, so the list is about nobody");
+        let problem = format!("no policy has the key {kind:?}, so the list is about nobody");
         return Err(key.refuse(problem));
     }
     let values = fields.need("values", "values = [\"mallory\"]")?;

@@ -108,7 +108,7 @@ impl<'t> Fields<'t> {
                 return Err(place.refuse_field(name, problem));
             }
             let names = self.known.join(", ");
-            let problem = format_args!("is no field here, expected one of {names}");
+            let problem = format!("is no field here, expected one of {names}");
             return Err(place.refuse_field(name, problem));
         }
         Ok(self)

@@ -33,7 +33,7 @@ impl StoreChoice {
             return Ok(Self::Memory);
         }
         if !address.text().contains("://") {
-            let problem = format_args!("no store is named so, expected {EXPECTED}");
+            let problem = format!("no store is named so, expected {EXPECTED}");
             return Err(address.refuse(problem));
         }
         // What servers there are, and how they are written, is the store's to say.

@@ -48,7 +48,7 @@ impl<'t> Hidden<'t> {
         let field = fields.need("env", "env = \"THE_VARIABLE\"")?;
         let name = field.text("the name of a variable, as \"REDIS_URL\"")?;
         let refuse = |problem: &str| {
-            let remedy = format_args!("set it to {expected}");
+            let remedy = format!("set it to {expected}");
             field.refuse(format_args!("the variable {name:?} {problem}, {remedy}"))
         };
         // No variable can have such a name, and the system may not like to be asked for it.
@@ -80,7 +80,7 @@ impl<'t> Hidden<'t> {
     pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
         match self.variable {
             Some(name) => {
-                let problem = format_args!("the variable {name:?}: {problem}");
+                let problem = format!("the variable {name:?}: {problem}");
                 self.field.refuse(problem)
             }
             None => self.field.refuse(problem),

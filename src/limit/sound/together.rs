@@ -14,7 +14,7 @@ impl Limit {
             return Err(ConfigError::not_for("and", SAID_AS_RATE));
         }
         if self.rates.count() > MOST_RATES {
-            let count = format_args!("{} rates", self.rates.count());
+            let count = format!("{} rates", self.rates.count());
             return Err(ConfigError::out_of_range("and", count, "at most 4 rates"));
         }
         let refuse = |rate: &Said, reason: String| {
