@@ -80,3 +80,25 @@ fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over()
         },
     );
 }
+
+/// Each of them has a stop of its own while its trip is under way.
+#[test]
+fn so_do_logs_on_the_server_which_nothing_remembers_here() {
+    alone(
+        so_do_logs_on_the_server_which_nothing_remembers_here,
+        async || {
+            let server = Server::start();
+            let store = server.store().await.without_deny_cache();
+            let limiter = patient(store, Policy::new("api", Limit::sliding_log(1, SECOND)));
+            let grown = Grown::under("RedisStore, logs", keys(50_000), async |keys| {
+                let asked = stream::iter(keys).map(|key| limiter.check("api", key));
+                let mut answered = asked.buffer_unordered(AT_ONCE);
+                while let Some(decision) = answered.next().await {
+                    let decision = decision.unwrap();
+                    assert!(decision.is_allowed() && decision.store_failure().is_none());
+                }
+            });
+            grown.await.assert_flat();
+        },
+    );
+}

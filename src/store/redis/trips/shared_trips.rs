@@ -19,6 +19,8 @@ use crate::error::StoreError;
 use crate::store::redis::runtimes::Driver;
 use crate::store::redis::server::{Server, Servers};
 
+#[cfg(test)]
+mod tests;
 mod trip;
 
 use trip::{Trip, spawn_all, tell_not_asked};
