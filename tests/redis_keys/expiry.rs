@@ -74,7 +74,7 @@ fn lease(number: u64) -> LeaseId {
     LeaseId::from(NonZeroU64::new(number).unwrap())
 }
 
-fn take(cost: u32, patience: Patience, number: u64) -> Action {
+pub(crate) fn take(cost: u32, patience: Patience, number: u64) -> Action {
     Action::Take(Take {
         cost,
         patience,
@@ -181,6 +181,17 @@ async fn leases_expire_with_the_last_of_them() {
     assert!(expires_in(&bench, MINUTE));
     let _ = bench.act(limit, Action::Release(lease(1))).await;
     assert_eq!(bench.stored(), 0);
+}
+
+/// While a deployment goes on that makes them shorter there are leases of both lengths.
+#[tokio::test]
+async fn a_lease_that_is_renewed_leaves_the_others_their_time() {
+    let bench = Bench::redis().await;
+    let [long, short] = [MINUTE, 10 * SECOND].map(|life| Limit::concurrency(9).lease(life));
+    let _ = bench.act(long, take(1, Patience::None, 1)).await;
+    let _ = bench.act(short, take(1, Patience::None, 2)).await;
+    let _ = bench.act(short, Action::Renew(lease(2))).await;
+    assert!(expires_in(&bench, MINUTE));
 }
 
 /// With the denials of a subject while they count, with its last ban while that is remembered.

@@ -1,10 +1,9 @@
 //! Leases that lapsed, as all of a process that died: they are counted, and cleared, at once.
 
-use std::num::NonZeroU64;
-
-use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
+use tower_throttle::algorithm::Patience;
 use tower_throttle::{Limit, MINUTE, SECOND};
 
+use crate::expiry;
 use crate::support::bench::Bench;
 
 const LEASES: u64 = 2_500;
@@ -14,14 +13,7 @@ const LEASES: u64 = 2_500;
 async fn many_leases_that_lapsed_take_few_commands() {
     let bench = Bench::redis().await;
     let limit = Limit::concurrency(10_000).lease(MINUTE);
-    let take = |number: u64| {
-        Action::Take(Take {
-            cost: 1,
-            patience: Patience::None,
-            lease: NonZeroU64::new(number).map(LeaseId::from),
-            is_final: false,
-        })
-    };
+    let take = |number| expiry::take(1, Patience::None, number);
     for number in 1..=LEASES {
         let _ = bench.act(limit, take(number)).await;
     }
@@ -37,9 +29,27 @@ async fn many_leases_that_lapsed_take_few_commands() {
     assert_eq!(bench.act(limit, take(LEASES + 2)).await.remaining(), 9_998);
     let taken = calls() - before;
     assert!(taken < 50, "{taken} commands");
+    // Two leases, and what both hold.
+    assert_eq!(members(&bench), 3);
+}
 
+/// Else they would outlive it for as long as there are others.
+#[tokio::test]
+async fn the_permits_of_a_lease_that_lapsed_go_with_it() {
+    let bench = Bench::redis().await;
+    let limit = Limit::concurrency(9).lease(MINUTE);
+    let _ = bench.act(limit, expiry::take(2, Patience::None, 1)).await;
+    bench.advance(50 * SECOND);
+    let _ = bench.act(limit, expiry::take(1, Patience::None, 2)).await;
+    // The first lease, its permits, the second one, and what both hold.
+    assert_eq!(members(&bench), 4);
+    bench.advance(20 * SECOND);
+    let _ = bench.act(limit, expiry::take(1, Patience::None, 3)).await;
+    assert_eq!(members(&bench), 3);
+}
+
+fn members(bench: &Bench) -> u64 {
     let mut members = redis::cmd("ZCARD");
     members.arg(&bench.server().keys()[0]);
-    // Two leases, and what both hold.
-    assert_eq!(bench.server().query::<u64>(members), 3);
+    bench.server().query(members)
 }
