@@ -7,6 +7,7 @@ use proptest::test_runner::TestRunner;
 use tower_throttle::{Clock as _, DAY, Decision, HOUR, Limit, SECOND, StoreErrorKind};
 
 use super::answers::{buckets, follow};
+use super::several::assert_expires_with;
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
@@ -79,6 +80,21 @@ async fn five_hundred_keys_are_a_few_scripts_and_all_expire() {
         let left_ms: i64 = stage.server.query(ttl);
         assert!(left_ms > 0, "{left_ms}");
     }
+}
+
+/// It would have expired at the instant at which it would have been paid.
+#[tokio::test]
+async fn a_key_paid_when_a_second_ends_expires_later_once_more_is_taken() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::gcra(100, SECOND).burst(1_000);
+    // The first one goes alone, and takes the second at whose start the clock stands.
+    let costs: Vec<_> = std::iter::once(100).chain([1; 39]).collect();
+    let decisions = stage.take_all("second", limit, &costs).await;
+    assert_eq!(allowed(&decisions), 40);
+    let paid_us = stage.paid_us(limit, "second");
+    assert_eq!(paid_us, stage.clock.now().get() + 1_390_000);
+    assert_expires_with(&stage, &stage.key(limit, "second"), paid_us);
 }
 
 #[tokio::test]

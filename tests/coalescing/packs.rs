@@ -9,7 +9,9 @@ use tower_throttle::{
     Clock as _, Decision, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
 };
 
+use super::mixed::{plant, state};
 use super::model::{Answered, answer, check, is_allowed, scripts_of_four_rounds};
+use super::several::assert_expires_with;
 use super::{SLOW, Stage, assert_of_both_kinds};
 
 /// A limit of two rates.
@@ -194,6 +196,23 @@ async fn a_key_that_has_one_state_alone_is_judged_as_the_others_are() {
         let answer = answer.unwrap();
         assert_eq!([0, 1].map(|rate: usize| answer[rate].remaining()), left);
     }
+}
+
+#[tokio::test]
+async fn states_that_nobody_asks_about_are_kept_until_the_last_of_them_expires() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let key = stage.key(RATES.0[0], "key-20");
+    let now = stage.clock.now().get();
+    let (near, far) = (now + 100_000_000, now + 500_000_000);
+    let others = format!("{{one = {near}, two = {far}, three = {near}, four = {near}}}");
+    plant(&stage, &key, &others);
+    for answer in take_one_each(&stage, 40).await {
+        assert!(is_allowed(&answer.unwrap()));
+    }
+    let states = ["one", "two", "three", "four"].map(|field| state(&stage, &key, field));
+    assert_eq!(states, [Some(near), Some(far), Some(near), Some(near)]);
+    assert_expires_with(&stage, &key, far);
 }
 
 /// Whoever needs no write is answered.

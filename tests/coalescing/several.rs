@@ -1,7 +1,9 @@
 //! Takes of several keys at once share trips whatever their keys: all or nothing each.
 
 use futures_util::future::join_all;
-use tower_throttle::{Clock as _, DAY, HOUR, Key, Limit, PolicyId, StoreErrorKind, Subject};
+use tower_throttle::{
+    Clock as _, DAY, HOUR, Key, Limit, PolicyId, SECOND, StoreErrorKind, Subject,
+};
 
 use super::model::{Answered, answer, assert_in_order, check, is_allowed, scripts_of_four_rounds};
 use super::ten_states::{STATES, questions, ten_states};
@@ -102,6 +104,28 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     for key in stage.server.keys().into_iter().filter(is_ours) {
         let paid_us: u64 = query(&stage, "GET", &[&key]);
         assert_expires_with(&stage, &key, paid_us);
+    }
+}
+
+/// They would have expired at the instant at which they would have been paid.
+#[tokio::test]
+async fn keys_paid_when_a_second_ends_expire_later_once_more_is_taken() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::gcra(100, SECOND).burst(1_000);
+    // The first one goes alone, and takes the second at whose start the clock stands.
+    let takes = std::iter::once(100).chain([1; 39]).map(|cost| {
+        let asked = ["one", "two"].map(|policy| (policy, "alice", limit, cost));
+        let stage = &stage;
+        async move { take(stage, &asked).await }
+    });
+    for answer in join_all(takes).await {
+        assert!(is_allowed(&answer.unwrap()));
+    }
+    for policy in ["one", "two"] {
+        let paid_us = stage.paid_us(limit, policy);
+        assert_eq!(paid_us, stage.clock.now().get() + 1_390_000);
+        assert_expires_with(&stage, &key(policy, "alice"), paid_us);
     }
 }
 
