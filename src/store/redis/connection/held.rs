@@ -28,7 +28,7 @@ pub(in crate::store::redis) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// gives up: nothing speaks for it, and nothing was asked over it.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// Who gives up sooner has not waited for an answer, but gone away: it is one of [`MOST_UNANSWERED`].
-const HASTY: Duration = Duration::from_millis(10);
+pub(super) const HASTY: Duration = Duration::from_millis(10);
 
 pub(super) struct Held {
     connection: MultiplexedConnection,
@@ -154,9 +154,9 @@ impl Held {
     /// The same before a question on a connection that was idle. Where it was closed meanwhile, that shows
     /// now, and not by a question of which nobody knows then whether it ran.
     ///
-    /// Who comes while others wait for that is ready with the first of them, whether it answers or they give
-    /// up. It asks all the same: their runtimes may not be driven.
-    pub(super) async fn wake(&self) -> RedisResult<()> {
+    /// What was heard. Who comes while others wait for that is ready with the first of them, whether it is they who
+    /// have heard, or have given up: `None`. It asks all the same: their runtimes may not be driven.
+    pub(super) async fn wake(&self) -> Option<RedisResult<()>> {
         let _waking = Waking {
             held: self,
             since: Instant::now(),
@@ -165,11 +165,11 @@ impl Held {
         let mut others = pin!(self.woken.notified());
         let mut own = pin!(self.beat());
         poll_fn(|cx| match others.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Ready(()) => Poll::Ready(None),
             Poll::Pending => own.as_mut().poll(cx).map(|beat| {
                 // Also by an error.
                 self.has_answered();
-                beat
+                Some(beat)
             }),
         })
         .await

@@ -186,7 +186,9 @@ impl Shared {
             if !held.is_idle() {
                 return Ok(held);
             }
-            self.heard(&held, &held.wake().await);
+            if let Some(beat) = held.wake().await {
+                self.heard(&held, &beat);
+            }
         }
     }
 

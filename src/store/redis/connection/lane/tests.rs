@@ -1,11 +1,14 @@
 use std::error::Error;
 use std::time::Duration;
 
+use futures_util::poll;
 use redis::IntoConnectionInfo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
-use super::super::held::IDLE;
+use super::super::held::{HASTY, IDLE};
 use super::*;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
@@ -16,6 +19,30 @@ async fn hung() -> (TcpListener, Lane) {
     let address = hung.local_addr().unwrap();
     let server = format!("redis://{address}").into_connection_info().unwrap();
     (hung, Lane::to_node(Connector::to(server).unwrap()))
+}
+
+/// A node that says OK to everything on one connection until it is told to stand still, and a lane to it.
+async fn standing_still_later() -> (oneshot::Sender<()>, Lane) {
+    let (node, lane) = hung().await;
+    let (stand_still, mut stands_still) = oneshot::channel();
+    tokio::spawn(async move {
+        let (mut connection, _) = node.accept().await.unwrap();
+        let mut read = vec![0; 1 << 16];
+        loop {
+            let length = tokio::select! {
+                biased;
+                _ = &mut stands_still => break,
+                length = connection.read(&mut read) => length.unwrap(),
+            };
+            let commands = read[..length].iter().filter(|&&byte| byte == b'*').count();
+            let oks = b"+OK\r\n".repeat(commands);
+            connection.write_all(&oks).await.unwrap();
+        }
+        // It keeps what it has.
+        std::future::pending::<()>().await;
+        drop((node, connection));
+    });
+    (stand_still, lane)
 }
 
 /// Whether a question is refused because the node has gone silent, before anybody waits for it.
@@ -49,6 +76,26 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
         }
     }
     panic!("refused for ever");
+}
+
+/// Who is told that another one has given up has heard nothing.
+#[tokio::test]
+async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_wake_it() {
+    let (stand_still, lane) = standing_still_later().await;
+    let question = SelfTest::of_server(&Prefix::default());
+    assert!(lane.ask(&question, false).await.is_ok());
+    tokio::time::sleep(IDLE).await;
+    stand_still.send(()).unwrap();
+    let [mut first, mut second, mut third] = [(); 3].map(|()| Box::pin(lane.ask(&question, false)));
+    for wakes in [&mut first, &mut second, &mut third] {
+        assert!(poll!(wakes).is_pending());
+    }
+    tokio::time::sleep(HASTY).await;
+    drop(first);
+    for told in [&mut second, &mut third] {
+        assert!(poll!(told).is_pending());
+    }
+    assert!(lane.0.doubt.as_ref().unwrap().is_silent());
 }
 
 #[tokio::test(start_paused = true)]
