@@ -87,7 +87,7 @@ impl Attempt {
         is_mine
     }
 
-    fn learn(&self, read: Result<(SlotMap, Node), StoreError>) {
+    pub(super) fn learn(&self, read: Result<(SlotMap, Node), StoreError>) {
         let topology = &self.topology;
         topology.view.send_if_modified(|view| {
             let is_mine = view

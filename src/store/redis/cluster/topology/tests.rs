@@ -1,6 +1,7 @@
 use std::sync::mpsc;
 use std::thread;
 
+use redis::{IntoConnectionInfo, Value};
 use tokio::runtime::Builder;
 
 use super::*;
@@ -33,4 +34,42 @@ fn who_asks_for_the_first_slot_map_on_a_runtime_that_is_gone_is_told_that_there_
 fn who_asks_for_another_slot_map_on_a_runtime_that_is_gone_goes_on_without() {
     let topology = Arc::new(Topology::new(Vec::new()));
     in_time(move || gone().block_on(topology.refreshed()));
+}
+
+/// An attempt that has come to an end: these have a slot each, says that node.
+fn learn(topology: &Arc<Topology>, masters: [&Node; 2], teller: &Node) {
+    let text = |text: &str| Value::BulkString(text.into());
+    let ranges = masters.iter().zip([0, 1]).map(|(master, slot)| {
+        let port = master.port.into();
+        let master = Value::Array(vec![text(&master.host), Value::Int(port), text("its id")]);
+        Value::Array(vec![Value::Int(slot), Value::Int(slot), master])
+    });
+    let slots = SlotMap::read(&Value::Array(ranges.collect()), teller).unwrap();
+    let claim = Claim::until(Instant::now() + TURN);
+    topology.view.send_modify(|view| view.attempt = Some(claim));
+    let attempt = Attempt {
+        topology: Arc::clone(topology),
+        number: claim.number(),
+    };
+    attempt.learn(Ok((slots, teller.clone())));
+}
+
+/// Else all nodes that a cluster ever had would keep theirs.
+#[test]
+fn a_node_that_a_master_knows_of_no_more_has_no_lane() {
+    let [a, b, c, seed] = [1, 2, 3, 4].map(|port| Node::new("127.0.0.1", port));
+    let login = "redis://127.0.0.1:4".into_connection_info().unwrap();
+    let topology = Arc::new(Topology::new(vec![login]));
+    let has_lanes = |nodes: [&Node; 4]| {
+        let lanes = topology.lanes.lock().unwrap();
+        nodes.map(|node| lanes.contains_key(node))
+    };
+    learn(&topology, [&a, &b], &a);
+    for node in [&a, &b, &seed] {
+        topology.lane(node).unwrap();
+    }
+    learn(&topology, [&a, &c], &seed);
+    assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
+    learn(&topology, [&b, &c], &c);
+    assert_eq!(has_lanes([&a, &b, &c, &seed]), [false, true, false, false]);
 }
