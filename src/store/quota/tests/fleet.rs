@@ -57,6 +57,8 @@ impl Fleet {
             fails: AtomicBool::new(false),
             keeps: Mutex::default(),
             trips: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+            most_under_way: AtomicUsize::new(0),
             asked: Mutex::default(),
         });
         (
@@ -83,12 +85,19 @@ pub(super) struct Way {
     /// Of this one nothing can be given back.
     keeps: Mutex<Option<key::Subject>>,
     trips: AtomicUsize,
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
     asked: Mutex<Vec<Action>>,
 }
 
 impl Way {
     pub(super) fn trips(&self) -> usize {
         self.trips.load(Ordering::SeqCst)
+    }
+
+    /// The most questions that were under way at once.
+    pub(super) fn most_under_way(&self) -> usize {
+        self.most_under_way.load(Ordering::SeqCst)
     }
 
     pub(super) fn keep(&self, subject: &Subject) {
@@ -115,6 +124,7 @@ impl Store for Arc<Way> {
             if way.fails.load(Ordering::SeqCst) {
                 return Err(StoreError::new(StoreErrorKind::Unreachable));
             }
+            let _under_way = UnderWay::begin(&way);
             if !there.is_zero() {
                 sleep(there).await;
             }
@@ -134,6 +144,23 @@ impl Store for Arc<Way> {
             }
             answer
         }))
+    }
+}
+
+/// A question under way.
+struct UnderWay<'a>(&'a Way);
+
+impl<'a> UnderWay<'a> {
+    fn begin(way: &'a Way) -> Self {
+        let now = way.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        way.most_under_way.fetch_max(now, Ordering::SeqCst);
+        Self(way)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

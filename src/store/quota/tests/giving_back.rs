@@ -89,7 +89,7 @@ async fn what_cannot_be_given_back_keeps_nothing_of_other_subjects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_many_subjects_have_is_given_back_beside_each_other() {
+async fn what_many_subjects_have_is_given_back_beside_each_other_a_few_at_once() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
     let (subjects, used) = many_held(&process).await;
@@ -99,6 +99,7 @@ async fn what_many_subjects_have_is_given_back_beside_each_other() {
     for subject in &subjects {
         assert_eq!(fleet.look(subject).remaining(), 10_000 - used);
     }
+    assert_eq!(way.most_under_way(), 16);
 }
 
 /// Those of a process that was killed are as good as used.
@@ -138,6 +139,30 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     drop(process);
     settle().await;
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 851);
+}
+
+/// However often it is asked for on the way.
+#[tokio::test(start_paused = true)]
+async fn no_more_is_held_than_a_share_that_was_lowered() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let limit = Limit::fixed_window(1_000, MINUTE);
+    let lease = QuotaLease::new();
+    let old = Subject::under(limit, Some(lease.share(0.1)));
+    warm_up(&process, &old, 500).await;
+    let held = |used| 1_000 - used - fleet.look(&old).remaining();
+    assert!(held(500) > 10);
+    let new = Subject::under(limit, Some(lease.share(0.01)));
+    let two_horizons = 200;
+    warm_up(&process, &new, two_horizons).await;
+    for used in 501 + two_horizons..=900 {
+        warm_up(&process, &new, 1).await;
+        assert!(held(used) <= 10, "{} after {used}", held(used));
+    }
+    assert!(
+        in_hand(&process, &new, 1).is_some(),
+        "none of the new share"
+    );
 }
 
 /// What goes back is as good as used where others have taken something since.
