@@ -4,13 +4,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::runtime::Builder;
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
-    BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStore, SECOND, Store,
-    StoreErrorKind,
+    Answer, BreakerState, Check, DAY, FailureMode, HOUR, Key, Limit, Limiter, Policy, PolicyId,
+    RedisStore, SECOND, Store, StoreErrorKind, Subject,
 };
 
 use crate::stage::PLENTY;
 use crate::support::cluster::Cluster;
+use crate::support::proxy::Way;
 use crate::support::redis::Server;
 
 /// Far above what a node takes that works.
@@ -214,4 +216,80 @@ async fn that_does_not_come_back_with_the_others() {
     let waited = tokio::time::timeout(GENEROUS, recovered).await;
     waited.expect("two nodes answer").unwrap();
     cluster.masters[FAILING].signal("CONT");
+}
+
+/// That it ended a lease beside is said again until it is heard.
+#[tokio::test]
+async fn that_is_not_heard_when_it_gives_permits_back_does_so_once() {
+    let cluster = Cluster::behind_proxies();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let store = store.without_deny_cache();
+    let subjects = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let [(one, unheard), (other, hung)] = cluster.apart(&store, &subjects).await;
+    let check = |policy, subject: &str, limit: Limit, action| Check {
+        policy,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: Algorithm::try_from(&limit).unwrap(),
+        action,
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    };
+    let [rate, places] = ["rate", "places"].map(PolicyId::new);
+    let permits = |subject, action| check(&rate, subject, Limit::fixed_window(10, DAY), action);
+    let places = |action| check(&places, one, Limit::concurrency(10).lease(HOUR), action);
+    let ask = |checks: &[Check<'_>]| match store.ask(checks) {
+        Answer::Pending(answer) => answer,
+        Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
+    };
+    let left = async || {
+        let looks = [permits(one, Action::look()), places(Action::look())];
+        let decisions = ask(&looks).await.unwrap();
+        [decisions[0].remaining(), decisions[1].remaining()]
+    };
+    let others = ask(&[permits(one, Action::take(5))]).await;
+    assert!(others.unwrap().all_allow());
+
+    cluster.masters[hung].signal("STOP");
+    let place = Action::Take(Take {
+        cost: 1,
+        patience: Patience::None,
+        lease: Some(LeaseId::new()),
+        is_final: false,
+    });
+    let take = Action::take(1);
+    let asking = tokio::spawn(ask(&[
+        permits(one, take),
+        places(place),
+        permits(other, take),
+    ]));
+    // The second time by the same connection, so that the answer before it has come, too.
+    for _ in 0..2 {
+        until(async || left().await == [4, 9]).await;
+    }
+    // However long that takes on a busy machine, the connection is not idle.
+    tokio::time::pause();
+    let way = &cluster.proxies[unheard];
+    let connections = way.accepted().len();
+    way.set(Way::CutReplies);
+    asking.abort();
+    assert!(asking.await.unwrap_err().is_cancelled());
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::resume();
+    until(async || way.accepted().len() > connections).await;
+    let calls = || cluster.masters[unheard].calls("evalsha");
+    let before = calls();
+    way.set(Way::Pass);
+    until(async || calls() > before).await;
+    assert_eq!(left().await, [5, 10]);
+    cluster.masters[hung].signal("CONT");
+}
+
+async fn until(is_so: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < GENEROUS);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
