@@ -51,6 +51,16 @@ async fn a_lease_outlives_many_lives_of_its_own_and_is_not_missed_when_it_ends()
     assert_eq!(store.renewed(), [0; 0], "there is nothing left to renew");
 }
 
+/// It lives from when the store was asked on, as far as anybody here knows.
+#[tokio::test(start_paused = true)]
+async fn a_lease_outlives_answers_that_take_most_of_its_life() {
+    let (store, limiter) = thousand(LIFE);
+    store.answer_after(LIFE * 3 / 4);
+    let (_held, ()) = tokio::join!(hold(&limiter), pass(&store, 10 * LIFE));
+    store.answer_after(Duration::ZERO);
+    assert_eq!(taken(&limiter).await, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_nobody_renews_lapses_after_30_s_unless_said() {
     let store = Watched::new();

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use tokio::time::sleep;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{Answer, Check, ManualClock, MemoryStore, Store, StoreError, StoreErrorKind};
 
@@ -17,6 +19,8 @@ struct Watch {
     /// What it answers instead, having done nothing.
     failure: Mutex<Option<StoreErrorKind>>,
     panics: AtomicBool,
+    /// How long an answer takes, and no question.
+    way_back: Mutex<Duration>,
 }
 
 impl Watched {
@@ -29,6 +33,7 @@ impl Watched {
             asked: Mutex::default(),
             failure: Mutex::default(),
             panics: AtomicBool::default(),
+            way_back: Mutex::default(),
         }))
     }
 
@@ -42,6 +47,10 @@ impl Watched {
 
     pub(crate) fn work(&self) {
         *self.0.failure.lock().unwrap() = None;
+    }
+
+    pub(crate) fn answer_after(&self, time: Duration) {
+        *self.0.way_back.lock().unwrap() = time;
     }
 
     /// Panics at the next question.
@@ -80,8 +89,12 @@ impl Store for Watched {
                 Answer::Pending(_) => unreachable!("a memory store answers at once"),
             },
         };
-        Answer::Pending(Box::pin(async {
+        let way_back = *self.0.way_back.lock().unwrap();
+        Answer::Pending(Box::pin(async move {
             tokio::task::yield_now().await;
+            if !way_back.is_zero() {
+                sleep(way_back).await;
+            }
             answer
         }))
     }
