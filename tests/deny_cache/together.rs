@@ -12,7 +12,7 @@ use tower_throttle::{
     RateLimitLayer, Rejection, Route, SECOND,
 };
 
-use super::support::bench::answer;
+use super::support::bench::{answer, ask};
 use super::{Bench, MICROSECOND};
 
 #[tokio::test]
@@ -51,6 +51,29 @@ async fn a_penalty_hears_of_every_denial_and_its_ban_is_answered_from_memory() {
     assert_eq!(bench.trips(last).await, 1);
     bench.clock.advance(MICROSECOND);
     assert!(login().await.all_allow());
+}
+
+#[tokio::test]
+async fn a_ban_that_was_lifted_elsewhere_is_forgotten_once_the_store_says_so() {
+    let bench = Bench::remembering(2 * SECOND);
+    let login = Algorithm::try_from(&Limit::sliding_log(1, HOUR)).unwrap();
+    let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, HOUR)).unwrap();
+    let take = Action::take(1);
+    let is_banned = async || {
+        let asked = [
+            ("login", login, "eve", take),
+            ("login", penalty, "eve", take),
+        ];
+        answer(bench.ask(&asked)).await[1].outcome() == Outcome::Banned
+    };
+    while !is_banned().await {}
+    let lifted = [("login", penalty, "eve", Action::Reset)];
+    answer(ask(&bench.trips, &lifted)).await;
+    assert!(is_banned().await, "it is still remembered");
+    bench.clock.advance(SECOND);
+    for _denial_that_is_to_be_heard_of in 0..10 {
+        assert!(!is_banned().await);
+    }
 }
 
 /// Of a sliding limit a denial is known for its own cost only.
