@@ -58,6 +58,7 @@ pub(super) fn of_connecting(error: RedisError) -> StoreError {
 
 /// An error of whoever was taken for a Sentinel.
 pub(super) fn of_sentinel(error: RedisError) -> StoreError {
+    let error = without_arguments(error);
     match advice::for_sentinel(&error) {
         Some(advice) => advice::given(kind(&error), advice, error),
         None => of_connecting(error),
@@ -82,9 +83,19 @@ fn of_nothing_asked(error: &RedisError) -> StoreErrorKind {
 }
 
 fn advised(kind: StoreErrorKind, error: RedisError) -> StoreError {
+    let error = without_arguments(error);
     match advice::for_answer(&error) {
         Some(advice) => advice::given(kind, advice, error),
         None => StoreError::with_source(kind, error),
+    }
+}
+
+/// The same, where a server repeats what it was told: with `HELLO` it was told the password.
+fn without_arguments(error: RedisError) -> RedisError {
+    let detail = error.detail().unwrap_or_default();
+    match detail.split_once(", with args beginning with") {
+        Some((known, _)) => (error.kind(), "the server answered", known.to_owned()).into(),
+        None => error,
     }
 }
 
@@ -228,6 +239,22 @@ mod tests {
             assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
             let advice = of_question(error).source().unwrap().to_string();
             assert!(advice.contains("older than Redis 6.2"), "{advice}");
+        }
+    }
+
+    #[test]
+    fn a_password_that_the_server_repeats_is_not_handed_on() {
+        for line in [
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2' ",
+            "ERR unknown command `AUTH`, with args beginning with: `hunter2`, ",
+        ] {
+            for of in [of_question, of_connecting, of_sentinel, of_lost_connection] {
+                let error = of(answered(line));
+                assert_eq!(error.kind(), StoreErrorKind::Configuration, "{line}");
+                let told = format!("{error:?} {}", error.source().unwrap());
+                assert!(told.contains(&line[4..25]), "{told}");
+                assert!(!told.contains("hunter2"), "{told}");
+            }
         }
     }
 
