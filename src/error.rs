@@ -143,8 +143,9 @@ impl fmt::Display for CheckError {
 
 impl Error for CheckError {}
 
-/// Why a store gave no answer: [`kind`](Self::kind) for the program, the source for the operator. Clones share
-/// the source, as of one failure that many questions met.
+/// Why a store gave no answer: [`kind`](Self::kind) for the program, the source for the operator, who reads it
+/// in the log, too, so that no secret may be in its text. Clones share the source, as of one failure that many
+/// questions met.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -200,6 +201,23 @@ impl StoreError {
     /// What kind of failure it was.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+
+    /// All that lies beneath it, in one text.
+    pub(crate) fn causes(&self) -> Option<String> {
+        let mut causes: Option<String> = None;
+        let mut beneath = self.source();
+        while let Some(cause) = beneath {
+            // Some errors say again what those beneath them say.
+            let said = cause.to_string();
+            causes = match causes {
+                None => Some(said),
+                Some(causes) if causes.contains(&said) => Some(causes),
+                Some(causes) => Some(format!("{causes}: {said}")),
+            };
+            beneath = cause.source();
+        }
+        causes
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::circuit::{Circuit, Health, Pass, is_answered};
 use crate::decision::{Decision, Decisions};
-use crate::error::StoreErrorKind;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::{BreakerState, Observer as _, Observers};
 use crate::random::random;
 
@@ -150,13 +150,26 @@ impl Breaker {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Circuit) -> T) -> T {
+        self.change_upon(None, change)
+    }
+
+    fn change_upon<T>(
+        &self,
+        failure: Option<&StoreError>,
+        change: impl FnOnce(&mut Circuit) -> T,
+    ) -> T {
         let mut inner = self.lock();
         let from = inner.circuit.state();
         let result = change(&mut inner.circuit);
         self.publish(&inner.circuit);
         let (to, why) = (inner.circuit.state(), inner.circuit.why());
         if from != to {
-            inner.untold.push_back(Change { from, to, why });
+            inner.untold.push_back(Change {
+                from,
+                to,
+                why,
+                failure: failure.cloned(),
+            });
         }
         let is_to_tell = !inner.untold.is_empty() && !inner.is_telling;
         inner.is_telling |= is_to_tell;
@@ -197,36 +210,44 @@ pub(super) struct Ticket {
 
 impl Ticket {
     /// The trip is over, without decisions.
-    pub(super) fn failed(&mut self, asked: Instant, why: StoreErrorKind) {
-        self.over(asked, Health::of(Some(why)), Some(why));
+    pub(super) fn failed(&mut self, asked: Instant, error: &StoreError) {
+        // Before observers are told of what comes of it, who may panic.
+        self.breaker.warn_if_refused(error);
+        self.over(asked, Health::of(Some(error.kind())), Some(error));
     }
 
     /// The trip is over, without an answer that this process has read: it stood still at the deadline.
     pub(super) fn overslept(&mut self, asked: Instant) {
         let now = Instant::now();
         let health = self.breaker.lock().circuit.overslept(asked, now);
-        self.over(asked, health, Some(StoreErrorKind::TimedOut));
+        let error = StoreError::new(StoreErrorKind::TimedOut);
+        self.over(asked, health, Some(&error));
     }
 
     /// The trip is over. Where the store has parts, some of the decisions may say that theirs has failed.
     pub(super) fn decided(&mut self, asked: Instant, decisions: &Decisions) {
         let failure = || decisions.iter().find_map(Decision::store_failure);
         let failure = self.breaker.has_parts.then(failure).flatten();
-        self.over(asked, Health::Works, failure);
+        let failure = failure.map(StoreError::new);
+        self.over(asked, Health::Works, failure.as_ref());
     }
 
-    fn over(&mut self, asked: Instant, health: Health, failure: Option<StoreErrorKind>) {
+    fn over(&mut self, asked: Instant, health: Health, failure: Option<&StoreError>) {
         self.is_open = false;
         let (breaker, now) = (&self.breaker, Instant::now());
-        let is_of_part = breaker.change(|circuit| circuit.answered(self.pass, health, now));
+        let answered = |circuit: &mut Circuit| circuit.answered(self.pass, health, now);
+        let is_of_part = breaker.change_upon(failure, answered);
         let is_beside_others = health == Health::Works;
-        if let (true, Health::Fails(why)) = (is_of_part || is_beside_others, Health::of(failure)) {
-            breaker.warn_of_part(why);
+        let why = failure.map(StoreError::kind);
+        if let (Some(error), Health::Fails(_)) = (failure, Health::of(why))
+            && (is_of_part || is_beside_others)
+        {
+            breaker.warn_of_part(error);
         }
         // One that the store was not asked would make it look quick when it is slowest.
-        if Health::of(failure) != Health::Unknown {
+        if Health::of(why) != Health::Unknown {
             let elapsed = now.saturating_duration_since(asked);
-            breaker.observers.on_store_answer(elapsed, failure);
+            breaker.observers.on_store_answer(elapsed, why);
         }
     }
 }

@@ -130,7 +130,10 @@ impl<S: Store> Failover<S> {
                 return Ok(decisions);
             }
             Answer::Ready(Ok(_)) => StoreErrorKind::BadReply,
-            Answer::Ready(Err(error)) => error.kind(),
+            Answer::Ready(Err(error)) => {
+                self.breaker.warn_if_refused(&error);
+                error.kind()
+            }
         };
         Ok(self.decided(checks, why))
     }

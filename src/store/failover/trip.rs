@@ -42,13 +42,13 @@ impl Trip {
         let asked = *this.asked.get_or_insert_with(Instant::now);
         let answer = this.answer.as_mut().poll(cx);
         let mut is_overslept = false;
-        let why = match &answer {
+        let error = match &answer {
             Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {
                 this.ticket.decided(asked, decisions);
                 return Poll::Ready(read(decisions));
             }
-            Poll::Ready(Ok(_)) => StoreErrorKind::BadReply,
-            Poll::Ready(Err(error)) => error.kind(),
+            Poll::Ready(Ok(_)) => StoreError::new(StoreErrorKind::BadReply),
+            Poll::Ready(Err(error)) => error.clone(),
             Poll::Pending => {
                 if this.deadline.is_none() {
                     let end = asked + *this.timeout;
@@ -57,14 +57,15 @@ impl Trip {
                 if let Some(deadline) = this.deadline.as_pin_mut() {
                     is_overslept = ready!(deadline.poll(cx));
                 }
-                StoreErrorKind::TimedOut
+                StoreError::new(StoreErrorKind::TimedOut)
             }
         };
         match is_overslept {
             true => this.ticket.overslept(asked),
-            false => this.ticket.failed(asked, why),
+            false => this.ticket.failed(asked, &error),
         }
-        Poll::Ready(read(&this.fallback.decide(&this.checks.checks(), why)))
+        let checks = this.checks.checks();
+        Poll::Ready(read(&this.fallback.decide(&checks, error.kind())))
     }
 }
 

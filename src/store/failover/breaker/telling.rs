@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Breaker;
-use crate::error::StoreErrorKind;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::BreakerState;
 use crate::trace;
 
@@ -30,12 +30,13 @@ impl Warned {
 }
 
 /// A change of the breaker's state.
-#[derive(Clone, Copy)]
 pub(super) struct Change {
     pub(super) from: BreakerState,
     pub(super) to: BreakerState,
     /// Why it opened, or had opened.
     pub(super) why: Option<StoreErrorKind>,
+    /// Upon which failure it changed, if it did upon one.
+    pub(super) failure: Option<StoreError>,
 }
 
 /// Who tells the changes, one at a time and in their order, and not under the lock: observers may
@@ -48,7 +49,7 @@ impl Telling<'_> {
     pub(super) fn tell(self) {
         let mut told = Ok(());
         while let Some(change) = self.next() {
-            told = told.and(caught(|| self.0.log(change)));
+            told = told.and(caught(|| self.0.log(&change)));
             for observer in self.0.observers.iter() {
                 told = told.and(caught(|| observer.on_breaker(change.to)));
             }
@@ -74,16 +75,19 @@ fn caught(tell: impl FnOnce()) -> std::thread::Result<()> {
 
 impl Breaker {
     /// The log has a line for the beginning of an outage and one for its end; the changes between them are
-    /// probes. What does not mend itself is said again, once a minute.
-    fn log(&self, change: Change) {
+    /// probes.
+    fn log(&self, change: &Change) {
         match (change.from, change.to, change.why) {
-            (_, BreakerState::Open, Some(why @ StoreErrorKind::Configuration)) => {
-                self.warn_of_configuration(why);
+            // Such a failure is told by itself.
+            (BreakerState::Closed, _, Some(StoreErrorKind::Configuration)) => {}
+            (BreakerState::Closed, _, Some(why)) => {
+                let causes = change.failure.as_ref().and_then(StoreError::causes);
+                trace::warn!(
+                    reason = %why,
+                    error = causes.as_deref(),
+                    "the store failed too often: it is left alone and the failure modes decide"
+                );
             }
-            (BreakerState::Closed, _, Some(why)) => trace::warn!(
-                reason = %why,
-                "the store failed too often: it is left alone and the failure modes decide"
-            ),
             (_, BreakerState::Closed, Some(why)) => {
                 trace::info!(reason = %why, "the store is back after it had failed too often");
             }
@@ -91,23 +95,35 @@ impl Breaker {
         }
     }
 
-    fn warn_of_configuration(&self, why: StoreErrorKind) {
+    /// What does not mend itself is said once a minute, whether or not it is enough to open the breaker.
+    pub(in crate::store::failover) fn warn_if_refused(&self, error: &StoreError) {
+        if error.kind() == StoreErrorKind::Configuration {
+            self.warn_of_refusal(error);
+        }
+    }
+
+    #[cold]
+    fn warn_of_refusal(&self, error: &StoreError) {
         let is_due = self.lock().warned.is_due();
         if is_due {
+            let causes = error.causes();
             trace::warn!(
-                reason = %why,
-                "the store refuses this process: it is left alone and the failure modes decide until \
-                 its address, password and rights are right"
+                reason = %error,
+                error = causes.as_deref(),
+                "the store refuses this process: the failure modes decide until its address, password and \
+                 rights are right"
             );
         }
     }
 
     #[cold]
-    pub(super) fn warn_of_part(&self, why: StoreErrorKind) {
+    pub(super) fn warn_of_part(&self, error: &StoreError) {
         let is_due = self.lock().warned_of_part.is_due();
         if is_due {
+            let causes = error.causes();
             trace::warn!(
-                reason = %why,
+                reason = %error,
+                error = causes.as_deref(),
                 "a part of the store fails: the failure modes decide about its keys"
             );
         }

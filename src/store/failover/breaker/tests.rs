@@ -47,7 +47,7 @@ fn ask(breaker: &Arc<Breaker>) -> Option<Ticket> {
 fn answer(breaker: &Arc<Breaker>, failure: Option<StoreErrorKind>) {
     let mut ticket = ask(breaker).expect("it may be asked");
     match failure {
-        Some(why) => ticket.failed(Instant::now(), why),
+        Some(why) => ticket.failed(Instant::now(), &StoreError::new(why)),
         None => ticket.decided(Instant::now(), &Decisions::default()),
     }
 }
@@ -147,7 +147,8 @@ fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
         let asked = || {
             for _ in 0..200 {
                 if let Some(mut ticket) = ask(&breaker) {
-                    ticket.failed(Instant::now(), StoreErrorKind::Unreachable);
+                    let error = StoreError::new(StoreErrorKind::Unreachable);
+                    ticket.failed(Instant::now(), &error);
                 }
             }
         };
