@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, Response};
 use tokio::net::TcpListener;
 use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::{
-    Limit, Limiter, MINUTE, OnRejection, PlainText, Policy, ProblemJson, QuotaHeaders,
+    Key, Limit, Limiter, MINUTE, OnRejection, PlainText, Policy, ProblemJson, QuotaHeaders,
     RateLimitLayer, Rejection, RequestHead,
 };
 
@@ -23,8 +23,11 @@ const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11
     .and(QuotaHeaders::X_RATELIMIT_DELTA);
 
 fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-    let limiter = Limiter::new(TestStore::new(Trip::Short), policies);
-    RateLimitLayer::new(limiter.expect("sound policies")).headers(ALL)
+    RateLimitLayer::new(limiter(policies)).headers(ALL)
+}
+
+fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    Limiter::new(TestStore::new(Trip::Short), policies).expect("sound policies")
 }
 
 fn everybody(name: &str, permits: u32) -> Policy {
@@ -105,6 +108,34 @@ async fn a_limit_of_requests_at_the_same_time_has_no_older_headers() {
     assert!(response.headers().contains_key("ratelimit"));
     assert_eq!(values(response.headers(), "ratelimit"), None);
     assert_eq!(values(response.headers(), "x-ratelimit"), None);
+}
+
+/// A policy that has permits left is no answer to why there are none.
+#[tokio::test]
+async fn nor_has_its_denial_whatever_other_policies_have_left() {
+    let at_once = || Policy::new("at once", Limit::concurrency(1));
+    let both = limiter([everybody("beside", 7), at_once()]);
+    let alone = limiter([at_once()]);
+    let mut held = Vec::new();
+    for limiter in [&both, &alone] {
+        held.push(
+            limiter
+                .hold("at once", Key::everybody())
+                .await
+                .expect("a policy"),
+        );
+    }
+    let inner = RateLimitLayer::new(alone).headers(QuotaHeaders::DRAFT_11);
+    let nested = hello().layer(inner).layer(layer([everybody("outer", 7)]));
+    let both = hello().layer(RateLimitLayer::new(both).headers(ALL));
+    for app in [both, nested] {
+        let denied = fetch(&serve(app).await).await;
+        assert_eq!(denied.status(), 429);
+        let headers = denied.headers();
+        assert!(headers.contains_key("ratelimit"));
+        assert_eq!(values(headers, "ratelimit"), None);
+        assert_eq!(values(headers, "x-ratelimit"), None);
+    }
 }
 
 #[tokio::test]

@@ -76,12 +76,14 @@ pub(super) use self::seconds::retry_after_secs;
 /// They can show one policy only: the one that is closest to exhaustion. Of those that deny it is
 /// the one with the longest wait; when none denies, the one of whose limit the least share remains,
 /// and of equals the one with the last reset. A [concurrency](crate::Limit::concurrency) limit has
-/// no reset and is never shown.
+/// no reset and is never shown. When no policy denies that can be shown, as on the denial by such a
+/// limit, or for want of an answer from the store, they are left out: what another policy has left does
+/// not tell why.
 ///
 /// Where the service, or a layer further in, has written the same three headers as numbers, the
 /// tighter of the two stays, by the same rule. Those of a layer that denies, or of your own
-/// [`OnRejection`](crate::OnRejection), stay in any case. Nested layers should have the same format
-/// of resets.
+/// [`OnRejection`](crate::OnRejection), stay in any case, and a layer further out adds none where it
+/// has none. Nested layers should have the same format of resets.
 ///
 /// # Browsers
 ///
@@ -240,6 +242,7 @@ impl QuotaHeaders {
         if (self.draft_6.is_some() || self.x_ratelimit.is_some())
             && let Some(tightest) = single::tightest(each.map(|(_, decision)| decision))
         {
+            fields.tell_denial = !tightest.is_allowed();
             let delta = || single::Values::with_delta(tightest);
             fields.draft_6 = self.draft_6.map(|_| delta());
             fields.x_ratelimit = self.x_ratelimit.map(|(format, _)| match format {
@@ -263,6 +266,8 @@ pub(crate) struct QuotaFields {
     lists: Option<draft_11::Lists>,
     draft_6: Option<single::Values>,
     x_ratelimit: Option<single::Values>,
+    /// Whether those of one value are about a policy that denies.
+    tell_denial: bool,
 }
 
 impl QuotaFields {
@@ -276,6 +281,10 @@ impl QuotaFields {
         let headers = response.headers_mut();
         if let Some(lists) = self.lists.take() {
             lists.append_to(headers);
+        }
+        if is_rejection && !self.tell_denial {
+            // A layer further in denies it.
+            return;
         }
         if let Some(values) = self.draft_6 {
             values.put(&single::DRAFT_6, headers, is_rejection);

@@ -25,11 +25,16 @@ pub(super) static X_RATELIMIT: Names = [
 ];
 
 /// The decision of the policy that is closest to exhaustion, the first of equals; `None` when none
-/// has an answer that these headers can show.
+/// has an answer that these headers can show. Of a denial it is one that denies, or none: what others
+/// have left is no answer to why.
 ///
 /// A limit on requests at the same time is not among them: it has no reset.
-pub(super) fn tightest<'a>(each: impl Iterator<Item = &'a Decision>) -> Option<&'a Decision> {
+pub(super) fn tightest<'a>(
+    each: impl Iterator<Item = &'a Decision> + Clone,
+) -> Option<&'a Decision> {
+    let is_allowed = each.clone().all(Decision::is_allowed);
     each.filter(|decision| decision.is_judged() && counts_in_time(decision))
+        .filter(|decision| is_allowed || !decision.is_allowed())
         .reduce(
             |tightest, decision| match by_tightness(decision, tightest) {
                 Ordering::Greater => decision,

@@ -83,8 +83,24 @@ fn what_has_no_reset_or_no_answer_is_not_shown() {
     let in_flight = judged(Limit::concurrency(1), &[1], 0, 1);
     let failed = unanswered(judged(Limit::gcra(5, SECOND), &[4], 0, 1));
     assert_eq!(shown(&[in_flight, failed]), None);
+    let let_in = judged(Limit::concurrency(1), &[], 0, 1);
     let beside = judged(Limit::gcra(10, SECOND), &[], 0, 1);
-    assert_eq!(shown(&[in_flight, beside, failed]), Some(values(10, 9, 1)));
+    assert_eq!(shown(&[let_in, beside]), Some(values(10, 9, 1)));
+}
+
+#[test]
+fn of_a_denial_nothing_is_shown_that_does_not_deny() {
+    let beside = judged(Limit::gcra(10, SECOND), &[], 0, 1);
+    let in_flight = judged(Limit::concurrency(1), &[1], 0, 1);
+    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    let mut failed = unanswered(beside);
+    failed.outcome = Outcome::FailedClosed(StoreErrorKind::TimedOut);
+    for cannot_be_shown in [in_flight, banned(in_flight, 5_000_000), failed] {
+        assert!(!cannot_be_shown.is_allowed());
+        assert_eq!(shown(&[cannot_be_shown, beside]), None);
+        let each = [beside, cannot_be_shown, denied];
+        assert_eq!(shown(&each), Some(values(5, 0, 1)));
+    }
 }
 
 #[test]
