@@ -4,6 +4,8 @@ mod support;
 
 #[path = "throttle/bans.rs"]
 mod bans;
+#[path = "throttle/giving_up.rs"]
+mod giving_up;
 #[path = "throttle/outage.rs"]
 mod outage;
 #[path = "throttle/replaced.rs"]

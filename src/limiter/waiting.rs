@@ -14,6 +14,7 @@ use crate::algorithm::{Action, LeaseId, Patience, Take};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
+use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
 use crate::store::Store as _;
 use crate::time::Micros;
@@ -21,6 +22,15 @@ use crate::time::Micros;
 /// A policy whose permits can be waited for.
 #[derive(Clone)]
 pub(crate) struct Waitable(Arc<ReadyPolicy>);
+
+/// What one request asks for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    cost: u32,
+    patience: Patience,
+    /// Whether it is asked for until it is there, so that a denial is none that a penalty counts.
+    until_there: bool,
+}
 
 impl Limiter {
     /// Takes permits as soon as no more is owed than the limit holds at once, and waits until then.
@@ -38,6 +48,15 @@ impl Limiter {
     ///
     /// In [shadow](crate::Mode::Shadow) nobody waits. What would have to is not counted then, and is
     /// [`ShadowDenied`](crate::Outcome::ShadowDenied).
+    ///
+    /// # Timeouts
+    ///
+    /// Put none around it while more may be asked for than the limit gives, and let nothing else drop it
+    /// then, as a handler is dropped whose client has gone. Somebody has always taken permits since, so
+    /// that those of whoever gives up stay taken: all who come wait for them, though nobody uses them, and
+    /// give up in their turn. The wait grows without end, and nobody gets through. Let
+    /// [`try_acquire`](Self::try_acquire) have the time instead: it takes nothing where it would be too
+    /// long, and what is left behind by those who are dropped is never more than that and one call's cost.
     ///
     /// # Denials
     ///
@@ -132,8 +151,12 @@ impl Limiter {
         let key = key.into();
         let Waitable(policy) = self.waitable(policy)?;
         let ask = |timeout| {
-            let patience = Patience::UntilPaid(Micros::from(timeout));
-            self.reserve_with(Arc::clone(&policy), key.clone(), cost, patience)
+            let wanted = Wanted {
+                cost,
+                patience: Patience::UntilPaid(Micros::from(timeout)),
+                until_there: false,
+            };
+            self.reserve_with(Arc::clone(&policy), key.clone(), wanted)
         };
         let start = Instant::now();
         let held = ask(timeout).await;
@@ -156,38 +179,49 @@ impl Limiter {
 
     /// Takes one request's permits (the policy's cost unless said), and waits for them. The limit
     /// holds at every instant, but for a cost that is above all it ever has at once: that is taken as
-    /// [`acquire`](Self::acquire) takes it.
+    /// [`acquire`](Self::acquire) takes it. What would be there only after `longest` is denied, without
+    /// taking anything, and bans nobody: it is asked for again.
     ///
     /// Of the policy that now has the name; of the one that was found by it, when none has it now.
     /// If it is one by now that nobody can wait for, it denies what does not fit, and bans nobody for it.
-    pub(crate) async fn reserve(&self, policy: &Waitable, key: &Key, cost: Option<u32>) -> Held {
-        let ask = || self.ask_for(policy, key.clone(), cost);
+    pub(crate) async fn reserve(
+        &self,
+        policy: &Waitable,
+        key: &Key,
+        cost: Option<u32>,
+        longest: Duration,
+    ) -> Held {
+        let ask = || self.ask_for(policy, key.clone(), cost, longest.into());
         ask().await.once_there(ask).await
     }
 
-    fn ask_for(&self, policy: &Waitable, key: Key, cost: Option<u32>) -> Reserving {
+    fn ask_for(
+        &self,
+        policy: &Waitable,
+        key: Key,
+        cost: Option<u32>,
+        longest: Micros,
+    ) -> Reserving {
         let now = self.named(policy.0.id.name());
         let policy = now.unwrap_or_else(|_| Arc::clone(&policy.0));
         let cost = cost.unwrap_or_else(|| policy.default_cost());
-        let longest = Micros::from(Duration::MAX);
         // A queue lets one out at a time whoever waits, and would deny those that find it full.
         let patience = if policy.algorithm.queues() || cost > policy.capacity() {
             Patience::UntilPaid(longest)
         } else {
             Patience::UntilItFits(longest)
         };
-        self.reserve_with(policy, key, cost, patience)
+        let wanted = Wanted {
+            cost,
+            patience,
+            until_there: true,
+        };
+        self.reserve_with(policy, key, wanted)
     }
 
-    fn reserve_with(
-        &self,
-        policy: Arc<ReadyPolicy>,
-        key: Key,
-        cost: u32,
-        patience: Patience,
-    ) -> Reserving {
+    fn reserve_with(&self, policy: Arc<ReadyPolicy>, key: Key, wanted: Wanted) -> Reserving {
         let limiter = self.clone();
-        let asking = async move { limiter.hold_of(policy, &key, cost, patience).await };
+        let asking = async move { limiter.hold_of(policy, &key, wanted).await };
         Reserving::new(self.clone(), asking)
     }
 
@@ -218,20 +252,19 @@ impl Limiter {
     pub async fn hold(&self, policy: &str, key: impl Into<Key>) -> Result<Held, CheckError> {
         let key = key.into();
         let policy = self.named(policy)?;
-        let cost = policy.default_cost();
-        let mut held = self.hold_of(policy, &key, cost, Patience::None).await;
+        let wanted = Wanted {
+            cost: policy.default_cost(),
+            patience: Patience::None,
+            until_there: false,
+        };
+        let mut held = self.hold_of(policy, &key, wanted).await;
         held.go_on();
         Ok(held)
     }
 
-    async fn hold_of(
-        &self,
-        policy: Arc<ReadyPolicy>,
-        key: &Key,
-        cost: u32,
-        patience: Patience,
-    ) -> Held {
+    async fn hold_of(&self, policy: Arc<ReadyPolicy>, key: &Key, wanted: Wanted) -> Held {
         let mode = policy.mode();
+        let Wanted { cost, patience, .. } = wanted;
         let take = Take {
             cost,
             patience,
@@ -245,19 +278,30 @@ impl Limiter {
         }
         let action = Action::Take(take);
         let subject = self.subject(key);
+        let rates = policy.count_rates();
+        // Ahead of the limit a penalty denies while it bans, and counts no denial.
+        let ahead = match wanted.until_there && mode != Mode::Shadow {
+            true => policy.count_checks() - rates,
+            false => 0,
+        };
         let answer = {
-            let checks = policy.own_checks(subject, action, mode);
-            taken.add(&policy, checks.iter().take(policy.count_rates()));
+            let mut checks = policy.own_checks(subject, action, mode);
+            checks.rotate_right(ahead);
+            taken.add(&policy, checks.iter().skip(ahead).take(rates));
             self.0.store.ask(&checks)
         };
-        let answers = decisions(answer).await;
+        let mut answers = decisions(answer).await;
+        if ahead > 0 {
+            let (penalty, rates) = answers.split_at(ahead);
+            answers = rates.iter().chain(penalty).copied().collect();
+        }
         let terms = Terms {
             subject,
             cost,
             mode,
         };
         let decision = self.decided(&policy, terms, &answers);
-        let rates = answers.iter().take(policy.count_rates());
+        let rates = answers.iter().take(rates);
         taken.answered(rates.map(|rate| (&decision, rate.receipt)));
         Held::new(decision, taken)
     }

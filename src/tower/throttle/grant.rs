@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
 use crate::limiter::{Held, Limiter, Waitable};
+use crate::random::random;
 use crate::time::{MINUTE, SECOND};
 
 /// How long a refusal is believed. It is no reservation, and may be lifted at any time: by a reset of
@@ -24,6 +26,8 @@ pub(super) struct Source {
     pub(super) key: Key,
     /// The policy's own unless said.
     pub(super) cost: Option<u32>,
+    /// How far ahead of time permits are taken; as far as it takes unless said.
+    pub(super) max_wait: Option<Duration>,
 }
 
 impl Source {
@@ -33,23 +37,51 @@ impl Source {
             limiter,
             key: Key::everybody(),
             cost: None,
+            max_wait: None,
         })
     }
 
     /// The permits for one request, as soon as they are there. One trip, unless they are refused:
-    /// by a store that fails, by a ban, because they would take years, or by a limit that nobody can wait
-    /// for, which has taken the place of one that could be.
+    /// because they would take longer than is said, by a store that fails, by a ban, because they would take
+    /// years, or by a limit that nobody can wait for, which has taken the place of one that could be.
     async fn grant(self: Arc<Self>) -> Held {
+        // Who comes reaches less far than those who were refused before: else who comes at the right moment,
+        // as who has just been served does, would overtake them each time.
+        let mut reach = self.max_wait.map_or(Duration::MAX, |longest| longest / 2);
         loop {
-            let reserving = self.limiter.reserve(&self.policy, &self.key, self.cost);
-            let held = reserving.await;
+            let (policy, key) = (&self.policy, &self.key);
+            let held = self.limiter.reserve(policy, key, self.cost, reach).await;
             if held.is_allowed() {
                 return held;
             }
-            let refused = held.decision().retry_after().unwrap_or(SECOND);
+            let refused = self.refused(held.decision()).min(ASKED_AGAIN_AFTER);
             drop(held);
-            self.limiter.delay(refused.min(ASKED_AGAIN_AFTER)).await;
+            self.limiter.delay(refused + self.scattered()).await;
+            reach = self.max_wait.unwrap_or(Duration::MAX);
         }
+    }
+
+    /// How long until who was refused may be let in.
+    fn refused(&self, decision: &Decision) -> Duration {
+        let wait = decision.delay();
+        match self.max_wait {
+            Some(longest) if !wait.is_zero() => wait.saturating_sub(longest),
+            _ => decision.retry_after().unwrap_or(SECOND),
+        }
+    }
+
+    /// How much later to ask again, so that those who wait do not all ask at the same instants. It is the
+    /// lot who of them is next: in the order in which they came it would be one who is about to give up, each
+    /// time, and leave the place behind.
+    ///
+    /// Up to half of the time by which a place is had too early: so no permit goes unused, and nobody who
+    /// comes reaches it before.
+    fn scattered(&self) -> Duration {
+        let Some(longest) = self.max_wait else {
+            return Duration::ZERO;
+        };
+        let half = (longest.min(ASKED_AGAIN_AFTER) / 2).as_nanos() as u64;
+        Duration::from_nanos(random() % half.max(1))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ThrottleLayer`: holds services to a limit by letting their callers wait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower_layer::Layer;
 
@@ -15,7 +16,8 @@ use crate::limiter::Limiter;
 /// For workers that call somebody else's API: over a `RedisStore` all of them, in whatever process,
 /// hold to one limit together. Works on any tower service, whatever its requests are. Nothing is
 /// denied; who wants to send waits until the service is ready, though not for a policy in
-/// [shadow](crate::Mode::Shadow).
+/// [shadow](crate::Mode::Shadow). Put no timeout around it without [`max_wait`](Self::max_wait): see
+/// [what happens](#what-if-callers-give-up).
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -53,6 +55,16 @@ use crate::limiter::Limiter;
 /// When callers who wait have them all, nobody gets through who uses the same `Channel` without this
 /// layer. Give those who wait one of their own, or let fewer wait at once, by a `ConcurrencyLimit`
 /// outside of this layer.
+///
+/// # What if callers give up?
+///
+/// By a timeout around the service, or as a handler is dropped whose client has gone. Their permits are
+/// given back, unless somebody has taken permits since. While more is asked for than the limit gives,
+/// somebody always has. Then all wait for places that nobody will use, who comes next for still more of
+/// them, and in the end nobody is let through in time: of 40 callers under a limit of 20 a second who each
+/// give up after half a second and come again, none is after the first second, in no process. So put no
+/// timeout around it unless it has a [`max_wait`](Self::max_wait) of a small part of that, which bounds what
+/// is left behind; or let `try_acquire` refuse at once, without taking anything, what would take too long.
 ///
 /// # What if the key is banned?
 ///
@@ -108,6 +120,58 @@ impl ThrottleLayer {
     #[must_use]
     pub fn cost(mut self, permits: u32) -> Self {
         Arc::make_mut(&mut self.source).cost = Some(permits.max(1));
+        self
+    }
+
+    /// Takes permits at most so long before they are there, and at least 1 ms. Where they would have to be
+    /// waited for longer nothing is taken: the service is not ready, and asks again when they are near
+    /// enough.
+    ///
+    /// For callers who may [give up](#what-if-callers-give-up). What they leave behind is waited for by the
+    /// others, in all processes that do the same, no longer than this and what one request costs. Let it be
+    /// a tenth of the time after which they give up: whoever is given a place with less time left than it
+    /// takes leaves it behind. And let it be several times what a trip to the store takes, or permits go
+    /// unused.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::time::Duration;
+    /// use tokio::time::timeout;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy, ThrottleLayer, per_second};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = Policy::new("partner", Limit::token_bucket(2, per_second(50)));
+    /// let limiter = Limiter::new(MemoryStore::new(), [policy])?;
+    /// let layer = ThrottleLayer::new(limiter, "partner")?.max_wait(Duration::from_millis(100));
+    /// let client = layer.layer(service_fn(async |order: u32| Ok::<_, Infallible>(order)));
+    ///
+    /// let sent = timeout(Duration::from_secs(1), client.oneshot(7)).await?;
+    /// assert_eq!(sent, Ok(7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Who is next?
+    ///
+    /// Those who have a place go on in the order in which they took it. Of those who have none, in all
+    /// processes, the lot decides: in the order in which they came it would be one who is about to give up.
+    /// Who comes takes a place that is up to half of this time ahead; those who were refused one take it up
+    /// to all of this time ahead, so that nobody who comes at the right moment overtakes them.
+    ///
+    /// # What does the store see?
+    ///
+    /// Who was refused a place asks again when there may be one, and up to half of this time later, at
+    /// random: so they do not all ask at the same instant, and each on average no more than four times within
+    /// this time. Where denials are [remembered](crate::DenyCache), as by a `RedisStore`, most are answered
+    /// from there. Each is a denial to those who [observe](crate::Observer), and none that a
+    /// [`Penalty`](crate::Penalty) counts. Also after a ban and after a failure of the store it is asked up to
+    /// half of this time later than without, though half a minute at most.
+    #[must_use]
+    pub fn max_wait(mut self, longest: Duration) -> Self {
+        let longest = longest.max(Duration::from_millis(1));
+        Arc::make_mut(&mut self.source).max_wait = Some(longest);
         self
     }
 }

@@ -13,8 +13,10 @@ use super::grant::{Grant, Source};
 ///
 /// Being ready, it holds the permits for one request. They are used by the call, and given back
 /// when the service is dropped before it, unless somebody has taken permits since; so become ready
-/// when there is something to send, and not before. A clone holds none: it waits for its own, under
-/// the same limit. Those who wait are served in the order in which they came, in all processes.
+/// when there is something to send, and not before, and wait for it
+/// [without a timeout](crate::ThrottleLayer#what-if-callers-give-up). A clone holds none: it waits for its
+/// own, under the same limit. Those who wait are served in the order in which they came, in all processes,
+/// unless there is a [longest wait](crate::ThrottleLayer::max_wait).
 ///
 /// The inner service is ready before the permits are asked for. A place that it keeps for its caller,
 /// as a `Channel` of tonic, a `Buffer` or a `ConcurrencyLimit` does, is held
