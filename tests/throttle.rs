@@ -24,6 +24,7 @@ use support::redis::Server;
 use support::virtual_time::{self, ms};
 use tokio::time::{Instant, timeout};
 use tower::limit::ConcurrencyLimit;
+use tower::load_shed::LoadShed;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore, Mode,
@@ -471,6 +472,24 @@ async fn who_waits_keeps_a_place_of_the_inner_service_unless_a_limit_outside_is_
     assert!(!others_get_through(throttled.clone(), inner.clone()).await);
     let bounded = ConcurrencyLimit::new(throttled, 2);
     assert!(others_get_through(bounded, inner).await);
+}
+
+/// It judges by the first look, and a store that takes a trip has not answered by then.
+#[tokio::test]
+async fn a_load_shed_directly_outside_sheds_all_over_redis_however_idle_the_limit_is() {
+    let server = Server::start();
+    let in_redis =
+        Limiter::builder(server.store().await).policy(Policy::new("partner", Limit::gcra(1, HOUR)));
+    let in_redis = in_redis.timeout(MINUTE).build().unwrap();
+    let in_memory = Watched::new().limiter(Limit::gcra(1, HOUR));
+    for (limiter, expected) in [(in_redis, [false; 3]), (in_memory, [true, false, false])] {
+        let service = LoadShed::new(layer(&limiter).layer(Partner::new()));
+        let mut sent = Vec::new();
+        for _ in 0..expected.len() {
+            sent.push(service.clone().oneshot(()).await.is_ok());
+        }
+        assert_eq!(sent, expected);
+    }
 }
 
 #[tokio::test]

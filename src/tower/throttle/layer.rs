@@ -56,6 +56,11 @@ use crate::limiter::Limiter;
 /// layer. Give those who wait one of their own, or let fewer wait at once, by a `ConcurrencyLimit`
 /// outside of this layer.
 ///
+/// No `LoadShed` belongs directly outside of it. It judges by the first look, and over a store that takes a
+/// trip the permits are never there by then: however idle the limit is, it sheds each request to a new clone
+/// of the service. To shed what would have to wait, ask
+/// [`Limiter::try_acquire`](crate::Limiter::try_acquire) instead of this layer.
+///
 /// # What if callers give up?
 ///
 /// By a timeout around the service, or as a handler is dropped whose client has gone. Their permits are
