@@ -1,15 +1,20 @@
 //! A connection that nobody has used for a while may be gone, and nobody has seen it go.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use futures_util::poll;
 use tower_throttle::{
     BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStore, SECOND, StoreErrorKind,
 };
 
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
-use crate::{back, until};
+use crate::{GENEROUS, back, until};
+
+/// Far above what a new connection takes on a busy machine; who waits for it in vain does so in virtual time.
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Of a pool as its users make one.
 fn from_pool(url: &str) -> RedisStore {
@@ -31,11 +36,21 @@ async fn failure(limiter: &Limiter) -> Option<StoreErrorKind> {
     decision.store_failure()
 }
 
-/// Nobody asks for so long.
+/// So much time, at once.
 async fn goes_by(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
+}
+
+/// Waits until so many commands have gone to the server. Meanwhile nobody who has asked goes on.
+async fn until_sent(proxy: &Proxy, commands: u64) {
+    let started = Instant::now();
+    while proxy.commands() < commands {
+        assert!(started.elapsed() < GENEROUS);
+        // A sleep would take a clock that is paused along.
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -44,7 +59,7 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_decision() {
     let proxy = Proxy::to(server.port());
     let connected = RedisStore::connect(&proxy.url()).await.unwrap();
     for store in [connected, from_pool(&proxy.url())] {
-        let limiter = limiter(store, 30 * SECOND);
+        let limiter = limiter(store, DEADLINE);
         for _ in 0..5 {
             let decision = limiter.check("api", "alice").await.unwrap();
             assert_eq!(decision.store_failure(), None);
@@ -53,10 +68,7 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_decision() {
         }
     }
     // Each was counted once.
-    let last = limiter(
-        RedisStore::connect(&proxy.url()).await.unwrap(),
-        30 * SECOND,
-    );
+    let last = limiter(RedisStore::connect(&proxy.url()).await.unwrap(), DEADLINE);
     assert_eq!(last.peek("api", "alice").await.unwrap().remaining(), 990);
 }
 
@@ -67,12 +79,21 @@ async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
     let proxy = Proxy::to(server.port());
     let connected = RedisStore::connect(&proxy.url()).await.unwrap();
     for store in [connected, from_pool(&proxy.url())] {
-        let limiter = limiter(store, Duration::from_millis(300));
+        let limiter = limiter(store, DEADLINE);
         assert_eq!(failure(&limiter).await, None);
         for _ in 0..3 {
             proxy.forget();
             goes_by(2 * SECOND).await;
-            let together = join_all((0..3).map(|_| failure(&limiter))).await;
+            let together = join_all((0..3).map(|_| failure(&limiter)));
+            let they_wait = async {
+                for _ in 0..10 {
+                    tokio::time::advance(DEADLINE / 10).await;
+                }
+            };
+            // None of them is left any time when the first one gives up.
+            tokio::time::pause();
+            let (together, ()) = tokio::join!(together, they_wait);
+            tokio::time::resume();
             assert_eq!(together, [Some(StoreErrorKind::TimedOut); 3]);
             assert_eq!(failure(&limiter).await, None);
         }
@@ -105,37 +126,60 @@ async fn an_idle_connection_that_answers_is_kept_by_those_who_wait_for_it() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
-    let limiter = limiter(store, SECOND);
+    let limiter = limiter(store, DEADLINE);
     assert_eq!(failure(&limiter).await, None);
-    proxy.set(Way::Delay(Duration::from_millis(20)));
     for _ in 0..5 {
         goes_by(2 * SECOND).await;
-        let gone = tokio::time::timeout(Duration::from_millis(1), failure(&limiter));
-        let (gone, stays) = tokio::join!(gone, failure(&limiter));
-        assert!(gone.is_err());
-        assert_eq!(stays, None);
+        let commands = proxy.commands();
+        // About another subject: those about the same one would wait for it.
+        let mut gone = Box::pin(limiter.check("api", "bob"));
+        let mut stays = Box::pin(failure(&limiter));
+        // However long that takes on a busy machine, it goes away at once.
+        tokio::time::pause();
+        assert!(poll!(&mut gone).is_pending() && poll!(&mut stays).is_pending());
+        until_sent(&proxy, commands + 2).await;
+        drop(gone);
+        tokio::time::resume();
+        assert_eq!(stays.await, None);
     }
     assert_eq!(proxy.accepted().len(), 1);
 }
 
+/// Whoever asks may be decided about or not, as the time for it is up.
 #[tokio::test]
 async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
-    let limiter = limiter(store, Duration::from_millis(100));
+    let limiter = limiter(store, DEADLINE);
     assert_eq!(failure(&limiter).await, None);
     for _ in 0..5 {
         goes_by(2 * SECOND).await;
-        let stands_still = async {
+        let commands = proxy.commands();
+        let mut asked = Box::pin(failure(&limiter));
+        // It answers when this process stands still already.
+        server.signal("STOP");
+        assert!(poll!(&mut asked).is_pending());
+        until_sent(&proxy, commands + 1).await;
+        let told = proxy.told();
+        server.signal("CONT");
+        let stands_still = Instant::now();
+        while proxy.told() == told {
+            assert!(stands_still.elapsed() < GENEROUS);
+            thread::sleep(Duration::from_millis(1));
+        }
+        tokio::time::pause();
+        tokio::time::advance(2 * DEADLINE).await;
+        let goes_on = async {
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }
-            std::thread::sleep(Duration::from_millis(150));
         };
-        let asked = join_all((0..3).map(|_| failure(&limiter)));
-        let (failures, ()) = tokio::join!(asked, stands_still);
-        assert_eq!(failures, [None; 3]);
+        // What has come is read before more time goes by.
+        tokio::join!(asked, goes_on);
+        tokio::time::resume();
+        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(failure(&limiter).await, None);
     }
     assert_eq!(proxy.accepted().len(), 1);
 }

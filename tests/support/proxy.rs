@@ -57,6 +57,7 @@ struct Shared {
     forgotten: watch::Sender<()>,
     accepted: Mutex<Vec<Instant>>,
     commands: AtomicU64,
+    told: AtomicU64,
 }
 
 impl Proxy {
@@ -74,6 +75,7 @@ impl Proxy {
             forgotten: watch::Sender::default(),
             accepted: Mutex::default(),
             commands: AtomicU64::new(0),
+            told: AtomicU64::new(0),
         });
         // Keeps the port while nobody listens on it: connections are refused then.
         let kept = bound(0).unwrap();
@@ -137,6 +139,11 @@ impl Proxy {
     /// How many commands have gone to the server.
     pub fn commands(&self) -> u64 {
         self.shared.commands.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of replies have gone to those who connect: they need only be read.
+    pub fn told(&self) -> u64 {
+        self.shared.told.load(Ordering::Relaxed)
     }
 }
 
@@ -212,7 +219,7 @@ impl Shared {
             _ = cut.changed() => {}
             () = self.requests(from_client, to_server, &forgeries, &forgotten) => {}
             () = self.replies(from_server, &forgeries, &forgotten, &told) => {}
-            () = write(to_client, pieces) => {}
+            () = self.write(to_client, pieces) => {}
         }
     }
 
@@ -237,10 +244,11 @@ impl Shared {
                 _ => None,
             };
             forgeries.expect(count, forgery);
+            // Before anybody can know by the reply that they have gone.
+            self.commands.fetch_add(count, Ordering::Relaxed);
             if to.write_all(&bytes).await.is_err() {
                 return;
             }
-            self.commands.fetch_add(count, Ordering::Relaxed);
         }
     }
 
@@ -272,6 +280,21 @@ impl Shared {
             let _ = to.send((due, forgeries.forge(&mut stream, &bytes)));
         }
     }
+
+    /// Writes each piece when it is due.
+    async fn write(
+        &self,
+        mut to: OwnedWriteHalf,
+        mut pieces: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
+    ) {
+        while let Some((due, bytes)) = pieces.recv().await {
+            tokio::time::sleep_until(due.into()).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+            self.told.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 fn is_told(what: &watch::Receiver<()>) -> bool {
@@ -285,16 +308,6 @@ async fn read(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
         Ok(length) => {
             bytes.truncate(length);
             Some(bytes)
-        }
-    }
-}
-
-/// Writes each piece when it is due.
-async fn write(mut to: OwnedWriteHalf, mut pieces: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>) {
-    while let Some((due, bytes)) = pieces.recv().await {
-        tokio::time::sleep_until(due.into()).await;
-        if to.write_all(&bytes).await.is_err() {
-            return;
         }
     }
 }
