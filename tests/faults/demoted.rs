@@ -1,12 +1,31 @@
 //! A server that is demoted under a connection, and a successor that is there already.
 
+use std::time::{Duration, Instant};
+
 use futures_util::future::join_all;
-use tower_throttle::{DAY, FailureMode, Limit, Limiter, Outcome, Policy, RedisStore, SECOND};
+use futures_util::poll;
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Answer, Check, DAY, FailureMode, Key, Limit, Limiter, Outcome, Policy, PolicyId, RedisStore,
+    SECOND, Store as _, Subject,
+};
 
 use crate::support::proxy::Proxy;
 use crate::support::redis::{Server, free_port};
 
 const LIMIT: u32 = 100;
+/// On which no permit comes back within a test.
+const DEBT: Limit = Limit::gcra(LIMIT, DAY.saturating_mul(LIMIT));
+/// A younger connection is not replaced at once.
+const AGE: Duration = Duration::from_millis(600);
+
+/// From now on it refuses, and those who connect are led to its successor.
+fn demote(demoted: &Server, proxy: &Proxy, successor: &Server) {
+    let mut follow = redis::cmd("REPLICAOF");
+    follow.arg("127.0.0.1").arg(free_port());
+    demoted.query::<()>(follow);
+    proxy.lead_to(successor.port());
+}
 
 async fn is_asked_once_more(name: &'static str, limit: Limit) {
     let (demoted, successor) = (Server::start(), Server::start());
@@ -18,14 +37,10 @@ async fn is_asked_once_more(name: &'static str, limit: Limit) {
     let warm = limiter.check(name, "warm").await.unwrap();
     assert_eq!(warm.outcome(), Outcome::Allowed);
 
-    // A younger connection is not replaced at once.
     tokio::time::pause();
-    tokio::time::advance(SECOND * 3 / 5).await;
+    tokio::time::advance(AGE).await;
     tokio::time::resume();
-    let mut follow = redis::cmd("REPLICAOF");
-    follow.arg("127.0.0.1").arg(free_port());
-    demoted.query::<()>(follow);
-    proxy.lead_to(successor.port());
+    demote(&demoted, &proxy, &successor);
     // Some alone, and the others together.
     let subjects = 0..20_u64;
     let asked = subjects.clone().map(|subject| limiter.check(name, subject));
@@ -41,12 +56,65 @@ async fn is_asked_once_more(name: &'static str, limit: Limit) {
 /// Nothing ran where it was refused, so that it is asked again within the same decision.
 #[tokio::test]
 async fn what_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
-    let debt = Limit::gcra(LIMIT, LIMIT * DAY);
     for (name, limit) in [
-        ("plain", debt),
+        ("plain", DEBT),
         ("any", Limit::fixed_window(LIMIT, DAY)),
-        ("several", debt.and(1_000, 300 * DAY)),
+        ("several", DEBT.and(1_000, 300 * DAY)),
     ] {
         is_asked_once_more(name, limit).await;
     }
+}
+
+/// By these policies about many subjects at once, of which each has so many keys. Two go alone, and are answered
+/// before the server is demoted; the others share trips after that.
+async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize) {
+    const SUBJECTS: u64 = 40;
+    let (demoted, successor) = (Server::start(), Server::start());
+    let proxy = Proxy::to(demoted.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let ask = |subject: u64| {
+        let checks = policies.iter().map(|policy| Check {
+            policy,
+            subject: Subject::from(&Key::from(subject)),
+            algorithm: Algorithm::try_from(&DEBT).unwrap(),
+            action: Action::spend(1),
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        });
+        match store.ask(&checks.collect::<Vec<_>>()) {
+            Answer::Pending(answer) => answer,
+            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
+        }
+    };
+    assert!(ask(SUBJECTS).await.unwrap().all_allow());
+
+    // However long that takes on a busy machine, nobody has waited yet.
+    tokio::time::pause();
+    tokio::time::advance(AGE).await;
+    let mut asked = join_all((0..SUBJECTS).map(ask));
+    assert!(poll!(&mut asked).is_pending());
+    let started = Instant::now();
+    while demoted.keys().len() < 3 * keys {
+        assert!(started.elapsed() < 30 * SECOND);
+        tokio::task::yield_now().await;
+    }
+    demote(&demoted, &proxy, &successor);
+    tokio::time::resume();
+    for answer in asked.await {
+        assert!(answer.unwrap().all_allow(), "{policies:?}");
+    }
+    assert_eq!(demoted.keys().len(), 3 * keys, "{policies:?}");
+    let others = SUBJECTS as usize - 2;
+    assert_eq!(successor.keys().len(), others * keys, "{policies:?}");
+}
+
+/// It refuses each of those who share a trip by itself, in an answer to all of them.
+#[tokio::test]
+async fn so_is_what_a_demoted_server_refuses_of_those_who_go_together() {
+    let alone = [PolicyId::new("a")];
+    are_asked_once_more_together(&alone, 1).await;
+    let several = ["a", "b"].map(PolicyId::new);
+    are_asked_once_more_together(&several, 2).await;
+    let group = several.map(|policy| policy.in_group("g"));
+    are_asked_once_more_together(&group, 1).await;
 }
