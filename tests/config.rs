@@ -25,6 +25,8 @@ mod rules;
 mod schema;
 #[path = "config/stores.rs"]
 mod stores;
+#[path = "config/timeout.rs"]
+mod timeout;
 #[path = "config/variables.rs"]
 mod variables;
 

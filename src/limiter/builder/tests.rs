@@ -1,5 +1,8 @@
+use tokio::time::Instant;
+
 use super::*;
 use crate::decision::Decisions;
+use crate::error::StoreErrorKind;
 use crate::limit::Limit;
 use crate::store::{Answer, Check};
 use crate::time::{MINUTE, SECOND};
@@ -55,6 +58,54 @@ fn a_timeout_outside_the_range_is_refused() {
     ] {
         let built = Limiter::builder(Silent).timeout(timeout).build();
         assert_eq!(built.is_ok(), fine, "{timeout:?}");
+    }
+}
+
+/// Never answers.
+struct Hanging;
+
+impl Store for Hanging {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        Answer::Pending(Box::pin(std::future::pending()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_has_50_ms_unless_said() {
+    let limiter = Limiter::new(Hanging, [named("api")]).unwrap();
+    let asked = Instant::now();
+    let decision = limiter.check("api", "alice").await.unwrap();
+    assert_eq!(decision.store_failure(), Some(StoreErrorKind::TimedOut));
+    assert_eq!(asked.elapsed(), Duration::from_millis(50));
+}
+
+#[test]
+fn the_documentation_names_the_time_that_a_decision_has_unless_said() {
+    let ms = DEFAULT_TIMEOUT.as_millis();
+    let unless_said = format!("{ms} ms unless said");
+    for (page, says) in [
+        (
+            include_str!("../../../README.md"),
+            format!("A decision has {ms} ms, unless"),
+        ),
+        (
+            include_str!("../../lib.rs"),
+            format!("A decision has {ms} ms ("),
+        ),
+        (
+            include_str!("../../config/mod.rs"),
+            format!("1 ms to 60 s | `\"{ms}ms\"` |"),
+        ),
+        (
+            include_str!("../../../docs/configuration.md"),
+            format!("timeout = \"{ms}ms\" "),
+        ),
+        (include_str!("../builder.rs"), unless_said.clone()),
+        (include_str!("../../../docs/faults.md"), unless_said.clone()),
+        (include_str!("../../../docs/operations.md"), unless_said),
+    ] {
+        let title = page.lines().next();
+        assert!(page.contains(&says), "{title:?} does not say {says:?}");
     }
 }
 
