@@ -24,6 +24,14 @@ async fn a_process_that_is_stopped() {
         .await;
 }
 
+#[tokio::test]
+async fn a_process_that_was_stopped_for_long_is_asked_again_within_a_second() {
+    let mut stage = Stage::start().await;
+    let stop = |server: &mut Server, _: &_| server.signal("STOP");
+    let go_on = |server: &mut Server, _: &_| server.signal("CONT");
+    stage.is_soon_back("a long SIGSTOP", stop, go_on).await;
+}
+
 /// Connections are made and answered meanwhile.
 #[tokio::test]
 async fn a_server_that_lets_scripts_wait() {

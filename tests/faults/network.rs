@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::StoreErrorKind::{BadReply, Interrupted, TimedOut, Unreachable};
 use tower_throttle::{SECOND, StoreErrorKind};
 
-use crate::stage::{Outage, SOON, Stage, recovery};
+use crate::stage::{Outage, Stage};
 use crate::support::proxy::{Proxy, Way};
 
 async fn outlives(fault: &str, way: Way, reasons: &[StoreErrorKind]) -> Outage {
@@ -88,14 +88,10 @@ async fn replies_of_another_shape() {
 }
 
 async fn is_soon_over(fault: &str, way: Way) -> Outage {
-    let stage = Stage::start().await;
-    stage.proxy.set(way);
-    let outage = stage.long_outage().await;
-    stage.proxy.set(Way::Pass);
-    let recovery = recovery(&stage.limiter).await;
-    outage.print(fault, recovery);
-    assert!(recovery < SOON, "{fault}: {recovery:?}");
-    outage
+    let mut stage = Stage::start().await;
+    let break_it = |_: &mut _, proxy: &Proxy| proxy.set(way);
+    let mend_it = |_: &mut _, proxy: &Proxy| proxy.set(Way::Pass);
+    stage.is_soon_back(fault, break_it, mend_it).await
 }
 
 /// The pauses of the circuit breaker have become long by then.
@@ -103,14 +99,14 @@ async fn is_soon_over(fault: &str, way: Way) -> Outage {
 async fn a_long_outage_is_as_soon_over_as_a_short_one() {
     let outage = is_soon_over("a long blackhole", Way::Blackhole).await;
     outage.assert_few_connections();
-    outage.assert_tried();
+    outage.assert_tried_each_second();
 }
 
 #[tokio::test]
 async fn so_is_one_in_which_connections_are_closed_as_soon_as_they_are_made() {
     let outage = is_soon_over("long closed at once", Way::Close).await;
     outage.assert_few_connections();
-    outage.assert_tried();
+    outage.assert_tried_each_second();
 }
 
 #[tokio::test]

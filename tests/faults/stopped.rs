@@ -1,8 +1,10 @@
 //! Servers that end, and come again.
 
+use std::time::Duration;
+
 use tower_throttle::StoreErrorKind::{Interrupted, Unreachable};
 
-use crate::stage::{SOON, Stage, recovery};
+use crate::stage::{PROMISED, SOON, Stage, recovery};
 use crate::support::redis::Server;
 
 #[tokio::test]
@@ -18,11 +20,22 @@ async fn a_server_that_is_killed() {
 #[tokio::test]
 async fn a_server_that_is_restarted_again_and_again() {
     let mut stage = Stage::start().await;
+    let mut recoveries = Vec::new();
     for _ in 0..5 {
         stage.server.restart();
-        let recovery = recovery(&stage.limiter).await;
-        assert!(recovery < SOON, "{recovery:?}");
+        recoveries.push(recovery(&stage.limiter).await);
     }
+    assert!(recoveries.iter().all(|one| *one < SOON), "{recoveries:?}");
+    let is_as_promised = |one: &Duration| *one < PROMISED;
+    assert!(recoveries.iter().any(is_as_promised), "{recoveries:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_gone_for_long_is_asked_again_within_a_second() {
+    let mut stage = Stage::start().await;
+    let kill = |server: &mut Server, _: &_| server.kill();
+    let restart = |server: &mut Server, _: &_| server.restart();
+    stage.is_soon_back("a long kill -9", kill, restart).await;
 }
 
 /// Nothing is wrong with a server that forgets: limits start anew.

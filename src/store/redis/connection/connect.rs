@@ -169,3 +169,23 @@ pub(super) fn config() -> AsyncConnectionConfig {
         .set_response_timeout(Some(RESPONSE_TIMEOUT))
         .set_pipeline_buffer_size(WRITE_QUEUE)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn between_two_attempts_is_half_a_second_or_up_to_a_fifth_longer_at_random() {
+        let pauses: HashSet<_> = (0..1_000).map(|_| pause()).collect();
+        let range = Duration::from_millis(500)..=Duration::from_millis(600);
+        for pause in &pauses {
+            assert!(range.contains(pause), "{pause:?}");
+        }
+        let spread = *pauses.iter().max().unwrap() - *pauses.iter().min().unwrap();
+        assert!(spread > Duration::from_millis(90), "{spread:?}");
+        // Of a thousand ways to scatter.
+        assert!(pauses.len() > 500, "{}", pauses.len());
+    }
+}
