@@ -21,6 +21,12 @@ pub(super) struct Hidden<'t> {
     text: Cow<'t, str>,
 }
 
+/// Whether POSIX lets portable programs name a variable so.
+fn is_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.bytes().all(is_part) && text.starts_with(|first: char| !first.is_ascii_digit())
+}
+
 impl<'t> Hidden<'t> {
     /// A text, or `{ env = "..." }`.
     pub(super) fn read(
@@ -51,9 +57,9 @@ impl<'t> Hidden<'t> {
             let remedy = format!("set it to {expected}");
             field.refuse(format_args!("the variable {name:?} {problem}, {remedy}"))
         };
-        // No variable can have such a name, and the system may not like to be asked for it.
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(field.expected("the name of a variable, as \"REDIS_URL\""));
+        if !is_name(name) {
+            // Not shown: it may be what the variable holds, put here by a template.
+            return Err(field.refuse("expected the name of a variable, as \"REDIS_URL\""));
         }
         let text = environment(name).ok_or_else(|| refuse("is not set"))?;
         let text = text.into_string();

@@ -150,7 +150,7 @@ pub(super) struct QuotaLeaseTerms {
 #[serde(deny_unknown_fields)]
 pub(super) struct Variable {
     /// The name of the variable.
-    #[schemars(regex(pattern = r"^[^=\u0000]+$"))]
+    #[schemars(regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$"))]
     env: String,
 }
 
