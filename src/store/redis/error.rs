@@ -259,6 +259,13 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_resp3_is_not_taken_for_one_without_scripts() {
+        let error = of_connecting(answered("ERR unknown command 'HELLO'"));
+        let source = error.source().unwrap().to_string();
+        assert!(source.contains("leave protocol=3 out"), "{source}");
+    }
+
+    #[test]
     fn a_connection_that_was_of_use_says_nothing_against_the_url() {
         for broken in [std::io::ErrorKind::BrokenPipe, std::io::ErrorKind::TimedOut] {
             let error = || RedisError::from(std::io::Error::from(broken));

@@ -9,7 +9,7 @@ use super::{is_about_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// About what servers answer, first match first.
-const ADVICE: [(&str, &str); 15] = [
+const ADVICE: [(&str, &str); 16] = [
     (
         "NOAUTH",
         "the server wants a password: put user:password@ or :password@ into the URL; that of a socket \
@@ -33,6 +33,10 @@ const ADVICE: [(&str, &str); 15] = [
     (
         "cluster support disabled",
         "the server is not part of a cluster: use redis:// or rediss://",
+    ),
+    (
+        "unknown command 'HELLO'",
+        "the server has no RESP3: leave protocol=3 out",
     ),
     (
         "unknown command",
