@@ -36,6 +36,16 @@ async fn failure(limiter: &Limiter) -> Option<StoreErrorKind> {
     decision.store_failure()
 }
 
+/// A server, what leads to it, and a limiter whose connection has been of use.
+async fn connected(timeout: Duration) -> (Server, Proxy, Limiter) {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let limiter = limiter(store, timeout);
+    assert_eq!(failure(&limiter).await, None);
+    (server, proxy, limiter)
+}
+
 /// So much time, at once.
 async fn goes_by(time: Duration) {
     tokio::time::pause();
@@ -105,11 +115,7 @@ async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
 /// It is not waited for by those who have time left when it is found to be gone.
 #[tokio::test]
 async fn an_idle_connection_that_is_dropped_silently_costs_none_who_come_late() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let store = RedisStore::connect(&proxy.url()).await.unwrap();
-    let limiter = limiter(store, 2 * SECOND);
-    assert_eq!(failure(&limiter).await, None);
+    let (_server, proxy, limiter) = connected(2 * SECOND).await;
     proxy.forget();
     goes_by(2 * SECOND).await;
     let late = async {
@@ -123,11 +129,7 @@ async fn an_idle_connection_that_is_dropped_silently_costs_none_who_come_late() 
 /// Nor does anybody fail who waits beside one that goes away.
 #[tokio::test]
 async fn an_idle_connection_that_answers_is_kept_by_those_who_wait_for_it() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let store = RedisStore::connect(&proxy.url()).await.unwrap();
-    let limiter = limiter(store, DEADLINE);
-    assert_eq!(failure(&limiter).await, None);
+    let (_server, proxy, limiter) = connected(DEADLINE).await;
     for _ in 0..5 {
         goes_by(2 * SECOND).await;
         let commands = proxy.commands();
@@ -148,11 +150,7 @@ async fn an_idle_connection_that_answers_is_kept_by_those_who_wait_for_it() {
 /// Whoever asks may be decided about or not, as the time for it is up.
 #[tokio::test]
 async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let store = RedisStore::connect(&proxy.url()).await.unwrap();
-    let limiter = limiter(store, DEADLINE);
-    assert_eq!(failure(&limiter).await, None);
+    let (server, proxy, limiter) = connected(DEADLINE).await;
     for _ in 0..5 {
         goes_by(2 * SECOND).await;
         let commands = proxy.commands();
