@@ -91,7 +91,7 @@ pub(crate) use self::waiting::Waitable;
 pub struct Limiter(Arc<Shared>);
 
 struct Shared {
-    store: Failover<Arc<dyn Store>>,
+    store: Failover,
     /// Those in force. A request is judged by those it finds, to its end.
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,

@@ -131,6 +131,15 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// What it knows of these checks without asking anybody, where that decides them.
+    ///
+    /// Asked for when their question got no answer, or the store is left alone: what is known goes before
+    /// the [failure modes](FailureMode). A store that keeps nothing in front of it says `None`.
+    fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
+        let _ = checks;
+        None
+    }
+
     /// Whether several servers stand behind it, each of which answers for some of the keys: then one that
     /// fails is no reason to leave the others alone, and failures open the circuit breaker only while
     /// nobody is answered, or where half of those who ask wait for the deadline.
@@ -175,6 +184,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         (**self).recovered(within)
+    }
+
+    fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
+        (**self).remembered(checks)
     }
 
     fn fails_in_parts(&self) -> bool {

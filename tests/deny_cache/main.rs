@@ -5,6 +5,7 @@ mod attack;
 mod changes;
 mod cluster;
 mod elsewhere;
+mod failing;
 mod groups;
 mod history;
 mod shadow;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::noted::Noted;
-use super::table::{Recalled, Table};
+use super::table::{Moment, Recalled, Table};
+
+pub(in crate::store) use super::table::Refresh;
 use crate::algorithm::{Action, Algorithm, Reading};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::store::{Answer, Check, Store};
@@ -91,25 +93,37 @@ impl Denials {
         if checks.iter().all(|check| is_for_lease(check.action)) {
             return ask(None);
         }
-        let now = this.now();
-        match checks {
-            [check] => {
-                if let Some(decision) = this.recall_alone(check, now) {
-                    return Answer::Ready(Ok(decision.into()));
-                }
-            }
-            checks => {
-                if let Some(decisions) = this.recall_together(checks, now) {
-                    return Answer::Ready(Ok(decisions));
-                }
-            }
+        let at = Moment {
+            now: this.now(),
+            refresh: Refresh::WhenDue,
+        };
+        match this.recall_at(at, checks) {
+            Some(decisions) => Answer::Ready(Ok(decisions)),
+            None => ask(Some(Noted::new(this, checks, at.now))),
         }
-        ask(Some(Noted::new(this, checks, now)))
+    }
+
+    /// The decisions on a question that is known to change nothing.
+    pub(in crate::store) fn recall(
+        &self,
+        checks: &[Check<'_>],
+        refresh: Refresh,
+    ) -> Option<Decisions> {
+        let now = self.now();
+        self.recall_at(Moment { now, refresh }, checks)
+    }
+
+    #[inline]
+    fn recall_at(&self, at: Moment, checks: &[Check<'_>]) -> Option<Decisions> {
+        match checks {
+            [check] => self.recall_alone(check, at).map(Decisions::from),
+            checks => self.recall_together(checks, at),
+        }
     }
 
     /// The decision on the only check of a question, if it is known to be denied.
-    fn recall_alone(&self, check: &Check<'_>, now: Micros) -> Option<Decision> {
-        let reading = self.recall_one(check, now)??;
+    fn recall_alone(&self, check: &Check<'_>, at: Moment) -> Option<Decision> {
+        let reading = self.recall_one(check, at)??;
         (!reading.fits).then(|| {
             self.table.hit();
             remember(check, &reading)
@@ -125,12 +139,12 @@ impl Denials {
     /// [penalty]: crate::algorithm::Penalty
     // Out of line: most questions have one check.
     #[inline(never)]
-    fn recall_together(&self, checks: &[Check<'_>], now: Micros) -> Option<Decisions> {
+    fn recall_together(&self, checks: &[Check<'_>], at: Moment) -> Option<Decisions> {
         let all_in_shadow = checks.iter().all(|check| check.is_shadow);
         let is_deciding = |check: &Check<'_>| !check.is_shadow || all_in_shadow;
         let mut readings: SmallVec<[Option<Reading>; 8]> = SmallVec::new();
         for check in checks {
-            readings.push(match self.recall_one(check, now) {
+            readings.push(match self.recall_one(check, at) {
                 None if !is_deciding(check) => None,
                 recalled => recalled?,
             });
@@ -147,7 +161,7 @@ impl Denials {
         let is_known = deciding.clone().any(is_denied) && deciding.clone().all(changes_nothing);
         let mut bans =
             deciding.filter(|&position| is_penalty(&checks[position]) && is_denied(position));
-        let is_to_be_asked = |ban| self.is_guarded_to_be_asked(ban, checks, &readings, now);
+        let is_to_be_asked = |ban| self.is_guarded_to_be_asked(ban, checks, &readings, at);
         (is_known && !bans.any(is_to_be_asked)).then(|| {
             self.table.hit();
             let each = readings.iter().zip(checks);
@@ -169,26 +183,31 @@ impl Denials {
         ban: usize,
         checks: &[Check<'_>],
         readings: &[Option<Reading>],
-        now: Micros,
+        at: Moment,
     ) -> bool {
         let is_unknown =
             |at: usize| readings[at].is_none() && checks[at].algorithm.lease().is_none();
         let (Some(guarded), Action::Take(take)) = (ban.checked_sub(1), &checks[ban].action) else {
             return false;
         };
+        if at.refresh == Refresh::Never {
+            return false;
+        }
         let (key, penalty) = (checks[ban].place_fingerprint(), &checks[ban].algorithm);
         limit_of(guarded, checks).any(is_unknown)
-            && self.table.is_guarded_to_be_asked(key, penalty, take, now)
+            && self
+                .table
+                .is_guarded_to_be_asked(key, penalty, take, at.now)
     }
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked
     /// whatever is known of the others.
-    fn recall_one(&self, check: &Check<'_>, now: Micros) -> Option<Option<Reading>> {
+    fn recall_one(&self, check: &Check<'_>, at: Moment) -> Option<Option<Reading>> {
         let Action::Take(take) = &check.action else {
             return None;
         };
         let (key, algorithm) = (check.place_fingerprint(), &check.algorithm);
-        match self.table.recall(key, algorithm, take, now) {
+        match self.table.recall(key, algorithm, take, at) {
             // What never fits outlasts every wait, so it is what a rejection is about.
             Recalled::Nothing if algorithm.never_fits(take) => None,
             Recalled::Nothing => Some(None),

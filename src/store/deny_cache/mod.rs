@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Answer, Check, Recovered, Store};
+use crate::decision::Decisions;
 use crate::time::Clock;
 
-use self::denials::Denials;
+use self::denials::{Denials, Refresh};
 
 pub(super) mod denials;
 mod entry;
@@ -30,6 +31,9 @@ mod table;
 ///   for the same cost;
 /// - never denials of `concurrency`, which end at any time, and denials that a
 ///   [`Penalty`](crate::Penalty) has to count; of a ban from such a limit, the ban alone.
+///
+/// While the store fails they go before the [failure modes](crate::FailureMode): who is known to be denied
+/// is, whatever the mode, also when that was learned while the question waited for its answer.
 ///
 /// # What if a key changes?
 ///
@@ -102,7 +106,7 @@ impl<S: Store> DenyCache<S> {
         }
     }
 
-    /// How many questions were answered from memory.
+    /// How many questions were answered from memory, those among them that the store left unanswered.
     pub fn hits(&self) -> u64 {
         self.denials.hits()
     }
@@ -115,6 +119,11 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         self.inner.recovered(within)
+    }
+
+    fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
+        let known = self.denials.recall(checks, Refresh::Never);
+        known.or_else(|| self.inner.remembered(checks))
     }
 
     fn fails_in_parts(&self) -> bool {

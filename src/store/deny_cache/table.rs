@@ -45,6 +45,21 @@ struct Shard {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u32);
 
+/// When memory is asked, and by whom.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Micros,
+    pub(super) refresh: Refresh,
+}
+
+/// Whether one question is to go to the store now and then about what is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Refresh {
+    WhenDue,
+    /// It was there, or cannot be asked.
+    Never,
+}
+
 /// What is known of a check.
 pub(super) enum Recalled {
     Nothing,
@@ -82,13 +97,14 @@ impl Table {
         key: u128,
         algorithm: &Algorithm,
         take: &Take,
-        now: Micros,
+        Moment { now, refresh }: Moment,
     ) -> Recalled {
         let Some((entry, reading)) = self.find(key, algorithm, take, now) else {
             return Recalled::Nothing;
         };
         let wait = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
-        if !reading.fits && entry.is_to_be_asked_again(now, wait) {
+        let may_be_due = !reading.fits && refresh == Refresh::WhenDue;
+        if may_be_due && entry.is_to_be_asked_again(now, wait) {
             Recalled::TimeToAsk
         } else {
             Recalled::Reading(reading)

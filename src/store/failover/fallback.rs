@@ -1,4 +1,6 @@
-//! `Fallback`: decides when the store does not, by the failure mode of each check.
+//! `Fallback`: decides when the store does not: what is known decides, and else the failure mode of each check.
+
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -7,18 +9,33 @@ use super::FailureMode;
 use super::local::Local;
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
-use crate::store::Check;
 use crate::store::owned::{OwnedCheck, of_each, question};
+use crate::store::{Check, Store};
 
 /// Clones share the local counts.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Fallback {
+    store: Arc<dyn Store>,
     #[cfg(feature = "memory")]
     pub(super) local: Local,
 }
 
 impl Fallback {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            #[cfg(feature = "memory")]
+            local: Local::default(),
+        }
+    }
+
     pub(super) fn decide(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
+        // A burst that the store is too slow for is not to get what is known to be used up.
+        let remembered = self.store.remembered(checks);
+        remembered.unwrap_or_else(|| self.by_modes(checks, why))
+    }
+
+    fn by_modes(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
         #[cfg(feature = "memory")]
         let local = self.local.judge(checks, why);
         #[cfg(feature = "memory")]

@@ -1,6 +1,6 @@
 //! What happens when the store gives no answer: a deadline on every question, a circuit breaker
-//! that leaves a store alone which fails again and again, and the failure mode of each policy. A
-//! `Store` around a store that never fails itself.
+//! that leaves a store alone which fails again and again, what is remembered of denials, and the failure mode
+//! of each policy. A `Store` around a store that never fails itself.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,22 +28,22 @@ pub use self::mode::FailureMode;
 pub(crate) use self::trip::Trip;
 
 /// Puts the deadline, the circuit breaker and the failure modes around a store.
-pub(crate) struct Failover<S> {
-    inner: S,
+pub(crate) struct Failover {
+    inner: Arc<dyn Store>,
     deadline: Duration,
     breaker: Arc<Breaker>,
     watch: Arc<Watch>,
     fallback: Fallback,
 }
 
-impl<S: Store> Failover<S> {
-    pub(crate) fn new(inner: S, deadline: Duration, observers: Observers) -> Self {
+impl Failover {
+    pub(crate) fn new(inner: Arc<dyn Store>, deadline: Duration, observers: Observers) -> Self {
         Self {
             breaker: Arc::new(Breaker::new(inner.fails_in_parts(), observers)),
+            fallback: Fallback::new(Arc::clone(&inner)),
             inner,
             deadline,
             watch: Arc::default(),
-            fallback: Fallback::default(),
         }
     }
 
@@ -174,7 +174,7 @@ impl<S: Store> Failover<S> {
 /// The decisions, or that they are on their way.
 type Asked = Result<Decisions, Pin<Box<Trip>>>;
 
-impl<S: Store> Store for Failover<S> {
+impl Store for Failover {
     /// Always answers `Ok`: an error becomes each check's own failure mode.
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         match self.ask_and_read(checks, Decisions::clone) {

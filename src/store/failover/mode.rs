@@ -7,6 +7,8 @@ use crate::error::ConfigError;
 /// When the policies of one request have different modes, one that [denies](Self::Deny) refuses the
 /// request, and nothing is taken of the [local](Self::Local) shares of the others. If none denies,
 /// all local shares together allow the request, and each is charged, or none is.
+///
+/// What is still [remembered](crate::DenyCache) to be denied is denied in every mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {

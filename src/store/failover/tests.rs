@@ -35,16 +35,14 @@ struct Scripted {
     questions: AtomicUsize,
 }
 
-type Wrapped = Failover<Arc<Scripted>>;
-
-fn over(way: Way) -> (Arc<Scripted>, Wrapped) {
+fn over(way: Way) -> (Arc<Scripted>, Failover) {
     let store = Arc::new(Scripted {
         way: Mutex::new(way),
         asked: Mutex::default(),
         questions: AtomicUsize::default(),
     });
     let deadline = Duration::from_millis(50);
-    let failover = Failover::new(Arc::clone(&store), deadline, Observers::default());
+    let failover = Failover::new(store.clone(), deadline, Observers::default());
     (store, failover)
 }
 
@@ -154,7 +152,7 @@ fn one(mode: FailureMode) -> [Asked; 1] {
     [check("api", Limit::gcra(10, MINUTE), mode)]
 }
 
-async fn open(failover: &Wrapped) {
+async fn open(failover: &Failover) {
     while failover.breaker().state() == BreakerState::Closed {
         ask(failover, &one(FailureMode::Allow)).await;
     }

@@ -128,6 +128,10 @@ impl<S: Store> Store for Leased<S> {
         self.0.inner.recovered(within)
     }
 
+    fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
+        self.0.inner.remembered(checks)
+    }
+
     fn fails_in_parts(&self) -> bool {
         self.0.inner.fails_in_parts()
     }

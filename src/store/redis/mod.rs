@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::deny_cache::denials::Denials;
+use super::deny_cache::denials::{Denials, Refresh};
 use super::{Answer, Check, Recovered, Store};
+use crate::decision::Decisions;
 use crate::error::StoreError;
 
 mod builder;
@@ -228,7 +229,8 @@ impl RedisStore {
         }
     }
 
-    /// How many questions were answered from memory, without a command to the server.
+    /// How many questions were answered from memory: without a command to the server, or in place of an
+    /// answer that did not come.
     pub fn deny_cache_hits(&self) -> u64 {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
@@ -263,6 +265,11 @@ impl Store for RedisStore {
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         Some(self.server.recovered(within))
+    }
+
+    fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
+        let denials = self.denials.as_ref()?;
+        denials.recall(checks, Refresh::Never)
     }
 
     fn fails_in_parts(&self) -> bool {

@@ -9,6 +9,11 @@ use crate::time::SECOND;
 
 const NOW: Micros = Micros::new(1_800_000_000_000_000);
 
+fn asked(now: Micros) -> Moment {
+    let refresh = Refresh::WhenDue;
+    Moment { now, refresh }
+}
+
 fn denied() -> (Algorithm, Take, Known) {
     let algorithm = Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap();
     let action = Action::take(1);
@@ -32,7 +37,7 @@ fn denied() -> (Algorithm, Take, Known) {
 fn recalls(table: &Table, key: u128) -> bool {
     let (algorithm, take, _) = denied();
     matches!(
-        table.recall(key, &algorithm, &take, NOW),
+        table.recall(key, &algorithm, &take, asked(NOW)),
         Recalled::Reading(reading) if !reading.fits
     )
 }
@@ -87,7 +92,7 @@ fn of_all_who_ask_at_once_one_is_told_that_it_is_time_to_ask_again() {
     let (algorithm, take, _) = denied();
     let half = NOW.saturating_add(Micros::new(500_000));
     let asks = || {
-        let recalled = table.recall(key, &algorithm, &take, half);
+        let recalled = table.recall(key, &algorithm, &take, asked(half));
         assert!(!matches!(recalled, Recalled::Nothing));
         matches!(recalled, Recalled::TimeToAsk)
     };

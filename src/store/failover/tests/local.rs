@@ -10,7 +10,7 @@ use crate::time::ManualClock;
 const QUARTER: FailureMode = FailureMode::Local { share: 0.25 };
 
 /// Over a store that fails, with a local one on a clock of the test's.
-fn failing() -> (Arc<Scripted>, Wrapped, ManualClock) {
+fn failing() -> (Arc<Scripted>, Failover, ManualClock) {
     let clock = ManualClock::new();
     let (store, mut failover) = over(Way::Fails(GONE));
     let local = MemoryStore::builder().clock(clock.clone()).build();
@@ -25,7 +25,7 @@ async fn back(store: &Scripted) {
 }
 
 /// What is left of the local share, the store being away.
-async fn left(store: &Scripted, failover: &Wrapped, limit: Limit) -> u32 {
+async fn left(store: &Scripted, failover: &Failover, limit: Limit) -> u32 {
     store.now(Way::FailsAtOnce(GONE));
     let look = [check("api", limit, QUARTER).to(Action::look())];
     ask(failover, &look).await[0].remaining()

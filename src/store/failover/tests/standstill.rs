@@ -11,7 +11,7 @@ const STANDSTILL: Duration = Duration::from_millis(150);
 const LATE: Outcome = Outcome::FailedClosed(StoreErrorKind::TimedOut);
 
 /// Asks so many times, and stands still before anything is read; how the questions end.
-async fn asked_before_a_standstill(failover: &Wrapped, questions: usize) -> Vec<Outcome> {
+async fn asked_before_a_standstill(failover: &Failover, questions: usize) -> Vec<Outcome> {
     let one = one(FailureMode::Deny);
     let mut asked = join_all((0..questions).map(|_| ask(failover, &one)));
     assert!(futures_util::poll!(&mut asked).is_pending());

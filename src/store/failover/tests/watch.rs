@@ -39,7 +39,7 @@ impl Telling {
     }
 }
 
-fn telling(way: Way) -> (Arc<Telling>, Failover<Arc<Telling>>) {
+fn telling(way: Way) -> (Arc<Telling>, Failover) {
     let store = Arc::new(Telling {
         store: Scripted {
             way: Mutex::new(way),
@@ -51,17 +51,17 @@ fn telling(way: Way) -> (Arc<Telling>, Failover<Arc<Telling>>) {
         waiting: Arc::default(),
     });
     let deadline = Duration::from_millis(50);
-    let failover = Failover::new(Arc::clone(&store), deadline, Observers::default());
+    let failover = Failover::new(store.clone(), deadline, Observers::default());
     (store, failover)
 }
 
-async fn failure(failover: &Failover<Arc<Telling>>) -> Option<StoreErrorKind> {
+async fn failure(failover: &Failover) -> Option<StoreErrorKind> {
     let decisions = ask(failover, &one(FailureMode::Deny)).await;
     decisions[0].store_failure()
 }
 
 /// Asks for so long, a hundred times a second.
-async fn ask_for(failover: &Failover<Arc<Telling>>, length: Duration) {
+async fn ask_for(failover: &Failover, length: Duration) {
     let until = Instant::now() + length;
     while Instant::now() < until {
         failure(failover).await;

@@ -1,0 +1,139 @@
+//! What is remembered goes before the failure modes.
+
+use std::future::pending;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tower_throttle::algorithm::Action;
+use tower_throttle::{
+    Answer, BreakerState, Check, DAY, DenyCache, FailureMode, Limit, Limiter, Outcome, Policy,
+    Store, StoreErrorKind,
+};
+
+use super::support::redis::Server;
+use super::{Bench, Trips};
+
+const MODES: [FailureMode; 3] = [
+    FailureMode::Allow,
+    FailureMode::Deny,
+    FailureMode::Local { share: 0.5 },
+];
+
+fn two_a_day(mode: FailureMode) -> Policy {
+    Policy::new("api", Limit::gcra(2, DAY)).on_store_failure(mode)
+}
+
+async fn outcome(limiter: &Limiter, subject: &str) -> Outcome {
+    limiter.check("api", subject).await.unwrap().outcome()
+}
+
+/// Until it is known that there are no more.
+async fn use_up(limiter: &Limiter, subject: &str) {
+    let outcomes = [
+        outcome(limiter, subject).await,
+        outcome(limiter, subject).await,
+        outcome(limiter, subject).await,
+    ];
+    let expected = [Outcome::Allowed, Outcome::Allowed, Outcome::Denied];
+    assert_eq!(outcomes, expected);
+}
+
+async fn open(limiter: &Limiter) {
+    for _ in 0..5 {
+        let _ = limiter.peek("api", "nobody").await.unwrap();
+    }
+    assert_eq!(limiter.breaker(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_left_alone_denies_whom_it_was_known_to_deny() {
+    for mode in MODES {
+        let Bench { cache, trips, .. } = Bench::new();
+        let limiter = Limiter::new(cache, [two_a_day(mode)]).unwrap();
+        use_up(&limiter, "alice").await;
+        trips.fails.store(true, Ordering::SeqCst);
+        open(&limiter).await;
+        let asked = trips.asked.load(Ordering::SeqCst);
+        let decision = limiter.check("api", "alice").await.unwrap();
+        assert_eq!(decision.outcome(), Outcome::Denied, "{mode:?}");
+        assert!(decision.is_remembered() && !decision.is_local(), "{mode:?}");
+        assert_eq!(decision.retry_after(), Some(DAY / 2), "{mode:?}");
+        let of_another = limiter.check("api", "bob").await.unwrap();
+        let why = of_another.store_failure();
+        assert_eq!(why, Some(StoreErrorKind::BreakerOpen), "{mode:?}");
+        assert_eq!(trips.asked.load(Ordering::SeqCst), asked);
+    }
+}
+
+/// It goes to the store, as one does twice in the most age.
+#[tokio::test(start_paused = true)]
+async fn who_is_to_find_out_whether_it_still_holds_is_denied_if_nobody_says() {
+    let Bench {
+        cache,
+        trips,
+        clock,
+    } = Bench::remembering(Duration::from_secs(60));
+    let limiter = Limiter::new(cache, [two_a_day(FailureMode::Allow)]).unwrap();
+    use_up(&limiter, "alice").await;
+    trips.fails.store(true, Ordering::SeqCst);
+    clock.advance(Duration::from_secs(40));
+    let asked = trips.asked.load(Ordering::SeqCst);
+    assert_eq!(outcome(&limiter, "alice").await, Outcome::Denied);
+    assert_eq!(trips.asked.load(Ordering::SeqCst), asked + 1);
+    // Nor is anybody denied by what is too old.
+    clock.advance(Duration::from_secs(20));
+    let gone = Outcome::FailedOpen(StoreErrorKind::Unreachable);
+    assert_eq!(outcome(&limiter, "alice").await, gone);
+}
+
+/// Does not answer who takes two.
+struct SilentAboutTwo(Trips);
+
+impl Store for SilentAboutTwo {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        match checks[0].action {
+            Action::Take(take) if take.cost == 2 => Answer::Pending(Box::pin(pending())),
+            _ => self.0.ask(checks),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gets_no_answer_is_denied_by_what_others_have_learned_meanwhile() {
+    for mode in MODES {
+        let Bench { trips, clock, .. } = Bench::new();
+        let cache = DenyCache::new(SilentAboutTwo(trips));
+        let cache = cache.max_age(DAY).clock_for_tests(clock);
+        let limiter = Limiter::new(cache, [two_a_day(mode)]).unwrap();
+        let mut late = Box::pin(limiter.check_cost("api", "alice", 2));
+        assert!(futures_util::poll!(&mut late).is_pending());
+        use_up(&limiter, "alice").await;
+        let decision = late.await.unwrap();
+        assert_eq!(decision.outcome(), Outcome::Denied, "{mode:?}");
+        assert_eq!(decision.retry_after(), Some(DAY), "{mode:?}");
+        let unknown = limiter.check_cost("api", "bob", 2).await.unwrap();
+        assert_eq!(unknown.store_failure(), Some(StoreErrorKind::TimedOut));
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_is_gone_is_remembered_to_have_denied() {
+    let mut server = Server::start();
+    let store = server.store().await.deny_cache_max_age(DAY);
+    let without_memory = store.clone().without_deny_cache();
+    let over = |store| Limiter::new(store, [two_a_day(FailureMode::Allow)]).unwrap();
+    let (limiter, without_memory) = (over(store), over(without_memory));
+    use_up(&limiter, "alice").await;
+    server.kill();
+    while limiter.breaker() != BreakerState::Open {
+        let _ = limiter.peek("api", "nobody").await.unwrap();
+    }
+    assert_eq!(outcome(&limiter, "alice").await, Outcome::Denied);
+    let outcomes = [
+        outcome(&limiter, "bob").await,
+        outcome(&without_memory, "alice").await,
+    ];
+    for outcome in outcomes {
+        assert!(matches!(outcome, Outcome::FailedOpen(_)), "{outcome:?}");
+    }
+}
