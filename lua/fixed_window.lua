@@ -13,7 +13,7 @@
 -- Mirrors       src/algorithm/fixed_window.rs
 local function fixed_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local window_us, aligned = tonumber(ARGV[at + 4]), ARGV[at + 6] == "1"
+  local window_us, aligned = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 6]) == 1
 
   local opened, ends, used, charged_ends = 0, 0, 0, 0
   if state then

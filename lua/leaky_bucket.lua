@@ -12,5 +12,5 @@
 -- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, and when it expires
 -- Mirrors       src/algorithm/leaky_bucket.rs
 local function leaky_bucket(state, at, now)
-  return debt(state, at, now, ARGV[at + 9] == "1")
+  return debt(state, at, now, tonumber(ARGV[at + 9]) == 1)
 end

@@ -14,6 +14,7 @@ use support::redis::Server;
 
 mod all_ways;
 mod answers;
+mod any_keys;
 mod failures;
 mod forms;
 mod given_up;

@@ -12,7 +12,12 @@ use tower_throttle::{
 use super::{SLOW, Stage, allowed};
 
 /// One after the other, in Rust.
-fn ask(algorithm: &Algorithm, state: &mut State, now: Micros, action: Action) -> Decision {
+pub(super) fn ask(
+    algorithm: &Algorithm,
+    state: &mut State,
+    now: Micros,
+    action: Action,
+) -> Decision {
     let reading = algorithm.read(state, now, &action);
     if reading.fits {
         algorithm.commit(state, now, &action, reading);
@@ -23,7 +28,7 @@ fn ask(algorithm: &Algorithm, state: &mut State, now: Micros, action: Action) ->
     )[0]
 }
 
-fn limits() -> impl Strategy<Value = Limit> {
+pub(super) fn limits() -> impl Strategy<Value = Limit> {
     let limit = 1_u32..60;
     limit.prop_flat_map(|limit| {
         prop::sample::select(vec![
@@ -43,11 +48,11 @@ fn limits() -> impl Strategy<Value = Limit> {
 
 /// A take for good, one that may be given back, and two that wait; the last two by limits that can be waited
 /// for.
-fn takes() -> impl Strategy<Value = (u8, u32)> {
+pub(super) fn takes() -> impl Strategy<Value = (u8, u32)> {
     (0..4_u8, prop_oneof![3 => Just(1), 1 => 1_u32..70])
 }
 
-fn action(limit: Limit, (kind, cost): (u8, u32)) -> Action {
+pub(super) fn action(limit: Limit, (kind, cost): (u8, u32)) -> Action {
     let long = Micros::new(20_000_000);
     let can_wait = matches!(
         Algorithm::try_from(&limit).unwrap().name(),
@@ -67,7 +72,7 @@ fn action(limit: Limit, (kind, cost): (u8, u32)) -> Action {
 }
 
 /// The state that is left by an order of takes at one instant in which these are their answers.
-fn follow(
+pub(super) fn follow(
     algorithm: &Algorithm,
     mut state: State,
     now: Micros,

@@ -7,6 +7,7 @@ mod attack;
 mod hot_key;
 mod in_turns;
 mod latency;
+mod limits;
 mod many_keys;
 mod memory;
 mod others;
@@ -32,11 +33,16 @@ const fn measure(name: &'static str, about: &'static str, run: fn(Effort) -> Tab
     }
 }
 
-pub const ALL: [Measure; 10] = [
+pub const ALL: [Measure; 11] = [
     measure(
         "throughput",
         "decisions a second and processor time over Redis, beside bare clients",
         throughput::run,
+    ),
+    measure(
+        "limits",
+        "every limit over Redis, beside a bare client",
+        limits::run,
     ),
     measure("others", "other limiters over the same Redis", others::run),
     measure(

@@ -48,17 +48,19 @@ pub use reply::fuzzing::redis_reply;
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
-/// Requests share trips: while one is on its way, others wait until it is back, and then go together, up
-/// to 256, first come, first served. Those about the same key are one script, so that a hot key
-/// costs the server one for each trip. Those that `gcra`, `token_bucket` or `leaky_bucket` judges for good,
-/// at a rate whose permits take whole microseconds each, are one script whatever their keys, and one step of
-/// it where they ask the same of the same key; the others are judged in it one after the other. Two such
-/// trips are under way at once; others wait 10 ms at most for one that a single request is on, and half a second
-/// for one that many share. All of that is for requests that one rate of one policy judges, and not for
-/// [`concurrency`](crate::Limit::concurrency). Those that several rates or several policies judge are one
-/// script whatever their keys, too, where each of these is one of the three above, unless a limit of several
-/// rates is in shadow beside other policies. In a cluster only those about the same key, or of the same
-/// subject, share scripts.
+/// Requests share trips: while two are on their way, others wait until one is back, and then go together, as one
+/// script, first come, first served. Those that ask the same of the same key are a few steps of it, however many
+/// they are, so that a hot key costs the server little whatever its load. Others wait 10 ms at most for a trip
+/// that a single request is on, and half a second for one that many share. So it is for requests that one rate of
+/// one policy judges, but for [`concurrency`](crate::Limit::concurrency):
+///
+/// - Those that `gcra`, `token_bucket` or `leaky_bucket` without delay judges for good, at a rate whose permits
+///   take whole microseconds each, go together up to 256, and take the server least.
+/// - All others go together with those of the same algorithm, up to 64 different keys.
+///
+/// Those that several rates or several policies judge are one script whatever their keys, too, where each of
+/// these is of the first kind, unless a limit of several rates is in shadow beside other policies. In a cluster
+/// only those about the same key, or of the same subject, share scripts.
 ///
 /// # Servers
 ///

@@ -7,6 +7,7 @@ use crate::algorithm::{Action, Algorithm, Ask, Reading, decide, decide_denied};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
+use crate::store::redis::error::of_question;
 use crate::time::Micros;
 
 const INTEGERS_A_CHECK: usize = 4;
@@ -61,7 +62,8 @@ impl Expected {
     ///
     /// A reply of any other shape: it is a store error, never a guess.
     pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
-        let (rows, at) = integers(&reply)?;
+        let (answers, at) = dated_answers(&reply)?;
+        let rows: SmallVec<[u64; 16]> = integers(answers)?;
         if rows.len() != self.asked.len() * INTEGERS_A_CHECK {
             return Err(bad("an array of another length"));
         }
@@ -135,12 +137,14 @@ pub(super) fn by_key(
     left.is_empty().then_some(by_key).ok_or_else(another_length)
 }
 
-/// What is said of takes that are judged one after the other.
+/// What is said of takes that are judged one after the other, key by key.
 pub(super) enum Judged {
     /// What was read of the next one.
     One(Reading),
     /// So many go on behind the one before, each with as much more taken as those before it take.
     Alike(u64),
+    /// Of all takes of the next key nothing was read.
+    Failed(StoreError),
 }
 
 /// What a reply says of takes that are judged one after the other, however many.
@@ -149,25 +153,32 @@ pub(super) enum Judged {
 ///
 /// A reply of any other shape.
 pub(super) fn judged(reply: &Value) -> Result<Vec<Judged>, StoreError> {
-    let (rows, at) = integers(reply)?;
-    if !rows.len().is_multiple_of(INTEGERS_A_CHECK) {
-        return Err(bad("an array of another length"));
+    let (mut left, at) = dated_answers(reply)?;
+    let mut judged = Vec::with_capacity(left.len() / INTEGERS_A_CHECK);
+    while let [first, behind @ ..] = left {
+        if let Value::ServerError(error) = first {
+            judged.push(Judged::Failed(of_question(error.clone().into())));
+            left = behind;
+            continue;
+        }
+        let another_length = || bad("an array of another length");
+        let (row, behind) = left
+            .split_first_chunk::<INTEGERS_A_CHECK>()
+            .ok_or_else(another_length)?;
+        let row: SmallVec<[u64; INTEGERS_A_CHECK]> = integers(row)?;
+        judged.push(match row[0] {
+            fits @ (0 | 1) => Judged::One(reading(fits == 1, &row, at)),
+            2 => Judged::Alike(row[1]),
+            _ => return Err(bad("neither yes nor no")),
+        });
+        left = behind;
     }
-    rows.chunks_exact(INTEGERS_A_CHECK)
-        .map(|row| match row[0] {
-            fits @ (0 | 1) => Ok(Judged::One(reading(fits == 1, row, at))),
-            2 => Ok(Judged::Alike(row[1])),
-            _ => Err(bad("neither yes nor no")),
-        })
-        .collect()
+    Ok(judged)
 }
 
-/// Those of a reply, and the instant behind them.
-fn integers(reply: &Value) -> Result<(SmallVec<[u64; 16]>, u64), StoreError> {
-    let (answers, at) = dated_answers(reply)?;
+fn integers<T: FromIterator<u64>>(answers: &[Value]) -> Result<T, StoreError> {
     let integers = answers.iter().map(integer).collect::<Option<_>>();
-    let integers = integers.ok_or_else(|| bad("something else than integers of at least zero"))?;
-    Ok((integers, at))
+    integers.ok_or_else(|| bad("something else than integers of at least zero"))
 }
 
 fn integer(value: &Value) -> Option<u64> {

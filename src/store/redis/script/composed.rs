@@ -139,7 +139,7 @@ pub(in crate::store::redis) fn queue_script(check: &Check<'_>) -> &'static Compo
 pub(in crate::store::redis) struct Composed {
     pub(in crate::store::redis) script: Script,
     /// How many arguments each check has room for, with the algorithm's name and the field.
-    pub(super) stride: usize,
+    pub(in crate::store::redis) stride: usize,
 }
 
 impl Composed {

@@ -20,6 +20,7 @@ pub(in crate::store::redis) struct Question {
 }
 
 /// The arguments of one check.
+#[derive(PartialEq, Eq)]
 pub(in crate::store::redis) struct Row {
     /// What the script has to know of it, before the name of its algorithm.
     mark: &'static str,

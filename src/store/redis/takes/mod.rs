@@ -9,7 +9,7 @@
 //! |---|---|---|---|---|
 //! | [`Take`] | `plain` | of a plain take alone | what is owed | an [error](super::error::is_other_form) |
 //! | | `plain_batch` | of plain takes together | what is owed before each run of each key | -1 in its place |
-//! | | `queue` | of takes of one key together, not all of them plain | verdicts, as few as tell all of a run | none: it reads all |
+//! | | `queue` | of takes of an algorithm together that are not plain, in a cluster of one key | verdicts, as few as tell all of a run | none: it reads all |
 //! | [`PlainPack`]: plain takes in one key | `plain_pack` | of one alone, where all its takes hold each other up | what each take owes | -1 in place of all |
 //! | | `plain_pack_batch` | of packs together, and of any other one alone | what each owes, or the whole pack, before each run of each key | -1 in its place |
 //! | [`PlainSeveral`]: plain takes of several keys | `plain_several` | always | what each take of each run owes before it | -1 in its place |

@@ -65,7 +65,7 @@ impl Passenger for PlainPack {
         Some(self.key)
     }
 
-    fn takes(&self) -> usize {
+    fn weight(&self) -> usize {
         self.takes.len()
     }
 }
@@ -81,10 +81,6 @@ impl Sharing for PlainPack {
 
     fn stop(&self) -> StopId {
         StopId(self.key)
-    }
-
-    fn goes_with_other_keys(&self) -> bool {
-        true
     }
 
     fn noted(&mut self) -> &mut Option<Noted> {

@@ -58,7 +58,7 @@ impl Passenger for PlainSeveral {
         None
     }
 
-    fn takes(&self) -> usize {
+    fn weight(&self) -> usize {
         self.takes.len()
     }
 }
@@ -75,10 +75,6 @@ impl Sharing for PlainSeveral {
     /// In a cluster they are about one subject, whose keys are in one slot.
     fn stop(&self) -> StopId {
         StopId(self.takes.subject().to_u128())
-    }
-
-    fn goes_with_other_keys(&self) -> bool {
-        true
     }
 
     fn noted(&mut self) -> &mut Option<Noted> {

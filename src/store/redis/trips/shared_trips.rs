@@ -2,7 +2,8 @@
 //! and many keys share what a script costs whatever it does.
 //!
 //! Where nothing is under way, a take is asked about at once. Those that come meanwhile wait until a trip is
-//! back, and then go together: on one server mostly those of whatever keys, else those of one key or subject.
+//! back, and then go together: on one server those of whatever keys that one script judges, in a cluster those of
+//! one key or subject.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,9 +28,6 @@ use trip::{Trip, spawn_all, tell_not_asked};
 
 const SHARDS: usize = 32;
 
-/// The stop that questions of one server share whatever their keys. No other one has this id, as good as
-/// certainly.
-const OF_ALL_KEYS: StopId = StopId(0);
 /// Of many keys so many trips may be under way at once; of one key there is one.
 const MOST_TRIPS_OF_ALL: usize = 2;
 
@@ -58,8 +56,8 @@ impl<Q: Sharing> Passenger for Waiting<Q> {
         self.question.key()
     }
 
-    fn takes(&self) -> usize {
-        self.question.takes()
+    fn weight(&self) -> usize {
+        self.question.weight()
     }
 }
 
@@ -211,8 +209,8 @@ impl<Q: Sharing> Turned<Q> {
 /// Where this question waits, and how many trips may be under way from there.
 fn stop_of<Q: Sharing>(server: &Server, question: &Q) -> (StopId, usize) {
     match server.servers() {
-        Servers::One(_) if question.goes_with_other_keys() => (OF_ALL_KEYS, MOST_TRIPS_OF_ALL),
-        _ => (question.stop(), 1),
+        Servers::One(_) => (question.stop_of_all_keys(), MOST_TRIPS_OF_ALL),
+        Servers::Cluster(_) => (question.stop(), 1),
     }
 }
 

@@ -32,8 +32,10 @@ pub(in crate::store::redis) trait Sharing:
     /// The stop from which it goes when it shares scripts with others about its keys only.
     fn stop(&self) -> StopId;
 
-    /// Whether it may share a script with others about other keys, where one reaches them.
-    fn goes_with_other_keys(&self) -> bool;
+    /// That from which it goes where one script reaches all keys: with all others that the same one is for.
+    fn stop_of_all_keys(&self) -> StopId {
+        StopId::of_all_keys(0)
+    }
 
     /// Who is to be told of its answer, for the memory of denials.
     fn noted(&mut self) -> &mut Option<Noted>;

@@ -11,8 +11,8 @@ use crate::store::redis::runtimes::Driver;
 
 /// So many passengers share a trip, at most: a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
-/// So many takes they have together, at most, for the same reason.
-const MOST_TAKES: usize = 512;
+/// And no more than what takes the server as long as so many plain takes of different keys, for the same reason.
+const MOST_WEIGHT: usize = 512;
 /// Who went alone goes on only when its caller does, who may have something else to do; and so does a trip that
 /// is back. Others wait for it so long; then it is as if it was over. No longer than most deadlines leave time
 /// for a trip.
@@ -24,6 +24,14 @@ pub(super) const LONGEST_TRIP: Duration = LONGEST_SILENCE;
 /// Which stop of those for one kind of question; uniformly distributed where it is one of a key or a subject.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::store::redis) struct StopId(pub(in crate::store::redis) u128);
+
+impl StopId {
+    /// One that questions share whatever their keys; those of each script have another one. No stop of a key has
+    /// this id, as good as certainly.
+    pub(in crate::store::redis) fn of_all_keys(script: u8) -> Self {
+        Self(script.into())
+    }
+}
 
 /// Which trip from a stop: no two have the same number, also where the stop was deserted between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,8 +48,8 @@ pub(in crate::store::redis) trait Passenger {
     /// What its key is known by, where those of that key are to go together; `None` of one of several keys.
     fn key(&self) -> Option<u128>;
 
-    /// How many takes it has, one at least.
-    fn takes(&self) -> usize;
+    /// As long as so many plain takes it takes the server, one at least.
+    fn weight(&self) -> usize;
 }
 
 /// A stop: the trips under way from it, and who waits for the next.
@@ -211,19 +219,26 @@ impl<P: Passenger> Stop<P> {
         let share = (under_way + self.waiting.len()).div_ceil(self.most_trips);
         let room = share.min(MOST_TOGETHER);
         let mut together = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
-        let (mut going, mut staying, mut takes) = (Vec::with_capacity(room), Vec::new(), 0);
+        let (mut going, mut staying, mut weight) = (Vec::with_capacity(room), Vec::new(), 0);
         for passenger in std::mem::take(&mut self.waiting) {
-            let has_room = going.is_empty() || takes + passenger.takes() <= MOST_TAKES;
+            let heavier = weight + passenger.weight();
+            let has_room = going.is_empty() || heavier <= MOST_WEIGHT;
             let goes = match passenger.key() {
                 Some(key) if self.is_under_way(key) => false,
-                // All of a key who can, go together.
+                // All of a key who can, go together: mostly they are one step with the first.
                 Some(key) if together.contains(&key) => going.len() < MOST_TOGETHER,
-                Some(key) => going.len() < room && has_room && together.insert(key),
+                Some(key) if going.len() < room && has_room => {
+                    weight = heavier;
+                    together.insert(key)
+                }
                 // Nobody goes before another who waits.
-                None => going.len() < room && has_room && staying.is_empty(),
+                None if going.len() < room && has_room && staying.is_empty() => {
+                    weight = heavier;
+                    true
+                }
+                _ => false,
             };
             if goes {
-                takes += passenger.takes();
                 going.push(passenger);
             } else {
                 staying.push(passenger);

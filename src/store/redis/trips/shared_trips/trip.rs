@@ -187,7 +187,7 @@ fn to_be_told<Q: Sharing>(
         let Waiting { question, told, .. } = waiting;
         let what = match (readings.next(), &failed) {
             (Some(Ok(read)), _) => Told::by(question, read),
-            (Some(Err(error)), _) => Told::Failed(error),
+            (Some(Err(error)), _) if !question.goes_on_after(error.kind()) => Told::Failed(error),
             (None, Some(error)) if !question.goes_on_after(error.kind()) => {
                 Told::Failed(error.clone())
             }

@@ -11,7 +11,7 @@ impl Passenger for Take {
         Some(self.0)
     }
 
-    fn takes(&self) -> usize {
+    fn weight(&self) -> usize {
         1
     }
 }
@@ -145,7 +145,7 @@ fn a_trip_that_is_back_sees_where_the_other_one_is() {
     assert_eq!(stop.arrive(third, Instant::now()), Others::Back);
 }
 
-/// A question of so many takes, and which one of them.
+/// A question of such a weight, and which one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Several(usize, usize);
 
@@ -154,7 +154,7 @@ impl Passenger for Several {
         None
     }
 
-    fn takes(&self) -> usize {
+    fn weight(&self) -> usize {
         self.0
     }
 }
@@ -179,7 +179,7 @@ fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
 }
 
 #[test]
-fn no_more_than_512_takes_go_together_unless_one_has_more() {
+fn no_more_go_together_than_weigh_as_much_as_512_unless_one_is_heavier() {
     let mut stop = Stop::new(1, TripNumber(0));
     let mut under_way = alone(&mut stop, None).unwrap();
     let takes = [600, 200, 300, 20, 1];

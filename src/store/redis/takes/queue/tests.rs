@@ -1,0 +1,136 @@
+use redis::Arg;
+
+use super::*;
+use crate::error::StoreErrorKind;
+use crate::key::Key as ClientKey;
+use crate::limit::Limit;
+use crate::store::{FailureMode, PolicyId};
+use crate::time::HOUR;
+
+const NOW_US: i64 = 1_800_000_000_000_000;
+
+/// A take of a subject: so many permits of a hundred.
+fn take((subject, cost): (&str, u32)) -> Box<Take> {
+    let check = Check {
+        policy: &PolicyId::new("api"),
+        subject: Subject::from(&ClientKey::from(subject)),
+        algorithm: Algorithm::try_from(&Limit::fixed_window(100, HOUR)).unwrap(),
+        action: Action::spend(cost),
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    };
+    Take::of(&[check], Micros::ZERO).unwrap()
+}
+
+fn queue(asked: &[(&str, u32)]) -> Queue {
+    let takes: Vec<_> = asked.iter().copied().map(take).collect();
+    let takes: Vec<_> = takes.iter().map(|take| &**take).collect();
+    Queue::of(&takes, &Prefix::default()).unwrap()
+}
+
+/// Of each row its cost, how many takes it is, and of how many keys.
+fn rows(queue: &Queue) -> Vec<[String; 3]> {
+    let command = queue.by_digest();
+    let sent = command.args_iter().map(|argument| match argument {
+        Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+        _ => panic!("a cursor"),
+    });
+    // The command, the digest, the number of keys, the keys and the instant stand before them.
+    let sent: Vec<_> = sent.skip(4 + queue.names.len()).collect();
+    let stride = queue.script.stride;
+    let rows = sent.chunks_exact(stride + 2);
+    assert!(rows.remainder().is_empty());
+    let told = |row: &[String]| [2, stride, stride + 1].map(|at| row[at].clone());
+    rows.map(told).collect()
+}
+
+#[test]
+fn keys_of_which_the_same_is_asked_share_arguments() {
+    let asked = [
+        ("alice", 1),
+        ("bob", 1),
+        ("carol", 1),
+        ("alice", 1),
+        ("bob", 2),
+        ("dave", 1),
+        ("bob", 1),
+    ];
+    let expected = [
+        // Alice's two; Bob's first, behind which others stand; Carol's and Dave's.
+        ["1", "2", "1"],
+        ["1", "1", "1"],
+        ["2", "1", "0"],
+        ["1", "1", "0"],
+        ["1", "1", "2"],
+    ];
+    assert_eq!(
+        rows(&queue(&asked)),
+        expected.map(|row| row.map(str::to_owned))
+    );
+}
+
+fn error(text: &str) -> Value {
+    redis::parse_redis_value(format!("*1\r\n-{text}\r\n").as_bytes())
+        .map(|reply| match reply {
+            Value::Array(mut replies) => replies.remove(0),
+            _ => panic!("an array"),
+        })
+        .unwrap()
+}
+
+/// A row: whether it fits, and how many were taken before.
+fn row(fits: i64, used: i64) -> [Value; 4] {
+    [fits, 0, used, 5].map(Value::Int)
+}
+
+fn read(queue: &Queue, rows: &[&[Value]]) -> Result<Readings<Reading>, StoreError> {
+    let now = [Value::Int(NOW_US)];
+    queue.read(&Value::Array([rows.concat(), now.to_vec()].concat()))
+}
+
+#[test]
+fn a_key_that_fails_fails_alone_and_each_take_is_told_what_is_read_of_it() {
+    let queue = queue(&[
+        ("alice", 1),
+        ("bob", 1),
+        ("carol", 1),
+        ("bob", 1),
+        ("carol", 1),
+    ]);
+    let full = error("OOM command not allowed when used memory > 'maxmemory'.");
+    let reply = [&row(1, 7)[..], &[full], &row(1, 98), &row(0, 99)];
+    let told: Vec<_> = read(&queue, &reply)
+        .unwrap()
+        .into_iter()
+        .map(|read| read.map(|reading| reading.unwrap().level[0]))
+        .map(|read| read.map_err(|error| error.kind()))
+        .collect();
+    let full = Err(StoreErrorKind::Full);
+    assert_eq!(told, [Ok(7), full, Ok(98), full, Ok(99)]);
+}
+
+#[test]
+fn other_rows_than_there_are_takes_are_no_answer() {
+    let queue = queue(&[("alice", 1), ("bob", 1), ("bob", 1)]);
+    let alike = |takes: i64| [2, takes, 0, 0].map(Value::Int);
+    let (fits, gone) = (row(1, 0), error("WRONGTYPE of another"));
+    let denied = row(0, 100);
+    assert!(read(&queue, &[&fits, &fits, &fits]).is_ok());
+    assert!(read(&queue, &[&fits, &fits, &alike(1)]).is_ok());
+    assert!(read(&queue, &[&denied, &denied]).is_ok());
+    for rows in [
+        &[][..],
+        &[&fits[..]],
+        &[&fits, &fits],
+        &[&fits, &fits, &fits, &fits],
+        &[&fits, &alike(2)],
+        &[&fits, &fits, &alike(0)],
+        &[&fits, &fits, &alike(2)],
+        &[&fits, &fits, &fits[..3]],
+        &[&fits, &fits, std::slice::from_ref(&gone)],
+        &[&fits, &fits, &fits, std::slice::from_ref(&gone)],
+    ] {
+        let error = read(&queue, rows).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::BadReply, "{rows:?}");
+    }
+}

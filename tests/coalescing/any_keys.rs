@@ -1,0 +1,278 @@
+//! Takes of many keys that are no plain ones are one script, too, and each is answered as if it came alone.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Clock as _, DAY, Decision, HOUR, Limit, PolicyId, SECOND, StoreErrorKind, per_minute,
+};
+
+use super::model::{answer, check};
+use super::others::{action, ask, follow, limits, takes};
+use super::{SLOW, Stage, allowed, assert_of_both_kinds};
+
+/// One of each algorithm, of which three are had at once.
+fn limits_of_three() -> [Limit; 8] {
+    [
+        Limit::gcra(7, HOUR).burst(3),
+        Limit::token_bucket(3, tower_throttle::per_hour(7)),
+        Limit::leaky_bucket(3, per_minute(1)),
+        Limit::leaky_bucket(3, tower_throttle::per_hour(7)).without_delay(),
+        Limit::fixed_window(3, HOUR),
+        Limit::sliding_log(3, HOUR),
+        Limit::sliding_window(3, HOUR),
+        Limit::sliding_counter(3, HOUR),
+    ]
+}
+
+fn policies(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("key-{number}")).collect()
+}
+
+type Answer = Result<Decision, StoreErrorKind>;
+
+/// What one take of each is answered, when they come together.
+async fn take_each(stage: &Stage, limit: Limit, policies: &[String]) -> Vec<Answer> {
+    let takes = policies.iter().map(|policy| stage.take(policy, limit, 1));
+    join_all(takes).await
+}
+
+#[tokio::test]
+async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let mut runner = TestRunner::default();
+    let scripts = stage.scripts();
+    let (mut asked, mut denied) = (0, 0);
+    for case in 0..60 {
+        // Half of them by the same limit, so that they share arguments, too.
+        let of_each = (limits(), prop::collection::vec(limits(), 4));
+        let of_each = of_each.prop_map(|(one, others)| [vec![one; 4], others].concat());
+        let runs = prop::collection::vec((0..8_usize, takes(), 1..8_usize), 1..40);
+        let (limits, runs) = (of_each, runs).new_tree(&mut runner).unwrap().current();
+        let takes: Vec<_> = runs
+            .into_iter()
+            .flat_map(|(key, take, times)| [(key, action(limits[key], take))].repeat(times))
+            .collect();
+        let policies: Vec<_> = (0..8).map(|key| format!("case-{case}-{key}")).collect();
+        let answers = takes
+            .iter()
+            .map(|(key, action)| stage.asking(&policies[*key], limits[*key], *action));
+        let answers = join_all(answers).await.into_iter();
+        let decisions: Vec<_> = answers.map(|answer| answer.unwrap()[0]).collect();
+        let now = stage.clock.now();
+        // What the server keeps is what that order has left.
+        let left = policies.iter().zip(&limits);
+        let left = join_all(left.map(|(policy, limit)| stage.take(policy, *limit, 1))).await;
+        for (key, (limit, left)) in limits.iter().zip(left).enumerate() {
+            let algorithm = Algorithm::try_from(limit).unwrap();
+            let of_key = takes.iter().zip(&decisions);
+            let of_key = of_key.filter(|((of, _), _)| *of == key);
+            let of_key: Vec<_> = of_key
+                .map(|((_, action), decision)| (*action, *decision))
+                .collect();
+            let state = follow(&algorithm, algorithm.untouched(), now, &of_key);
+            let mut state = state.unwrap_or_else(|how| panic!("{limit:?} {of_key:?}: {how}"));
+            let expected = ask(&algorithm, &mut state, now, Action::spend(1));
+            assert_eq!(left, Ok(expected), "{limit:?}");
+        }
+        asked += decisions.len();
+        denied += decisions.len() - allowed(&decisions);
+        stage.clock.advance(SECOND / 7);
+    }
+    assert_of_both_kinds(asked, denied);
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts < asked as u64 / 4, "{scripts} for {asked}");
+}
+
+#[tokio::test]
+async fn two_hundred_keys_are_a_few_scripts_and_all_expire() {
+    for limit in limits_of_three() {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let policies = policies(200);
+        let scripts = stage.scripts();
+        for round in 0..4 {
+            let answers = take_each(&stage, limit, &policies).await;
+            let expected = if round < 3 { 200 } else { 0 };
+            assert_eq!(allowed(answers.iter().flatten()), expected, "{limit:?}");
+        }
+        let scripts = stage.scripts() - scripts;
+        // Two go alone, and up to 64 on each other trip.
+        assert!(scripts <= 4 * 7 + 4, "{limit:?}: {scripts} scripts");
+        for policy in policies {
+            let mut ttl = redis::cmd("PTTL");
+            ttl.arg(stage.key(limit, &policy));
+            let left_ms: i64 = stage.server.query(ttl);
+            assert!(left_ms > 0, "{limit:?}: {left_ms}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
+    for limit in limits_of_three() {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let policies = policies(40);
+        let foreign = stage.key(limit, &policies[20]);
+        for (command, value) in [("SET", "hello"), ("SET", "7:x"), ("SADD", "hello")] {
+            let query = |command: &str, value: Option<&str>| {
+                let mut query = redis::cmd(command);
+                stage
+                    .server
+                    .query::<redis::Value>(query.arg(&foreign).arg(value).to_owned())
+            };
+            query("DEL", None);
+            query(command, Some(value));
+            let before = query("DUMP", None);
+            let answers = take_each(&stage, limit, &policies).await;
+            for (position, answer) in answers.iter().enumerate() {
+                match position {
+                    20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{value}"),
+                    _ => assert!(answer.is_ok(), "{limit:?}, {value}: {answer:?}"),
+                }
+            }
+            assert_eq!(query("DUMP", None), before, "{limit:?}, {value}");
+            // It is nobody's to expire.
+            query("DEL", None);
+        }
+    }
+}
+
+/// Those before it in the trip are counted, those behind it, too, and its own takes are let through.
+#[tokio::test]
+async fn in_shadow_a_key_that_holds_something_else_is_let_through_alone() {
+    let limit = Limit::fixed_window(3, HOUR);
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policies = policies(40);
+    let mut set = redis::cmd("SET");
+    set.arg(stage.key(limit, &policies[20])).arg("hello");
+    stage
+        .server
+        .query::<()>(set.arg("PX").arg(3_600_000).to_owned());
+    for left in [2, 1] {
+        let takes = policies.iter().map(async |policy| {
+            let policy = PolicyId::new(policy);
+            answer(&stage, &[check(&policy, "alice", limit, 1, true)]).await
+        });
+        for (position, answer) in join_all(takes).await.into_iter().enumerate() {
+            let decision = answer.unwrap()[0];
+            match position {
+                20 => assert_eq!(decision.store_failure(), Some(StoreErrorKind::ForeignValue)),
+                _ => assert_eq!(decision.remaining(), left),
+            }
+        }
+    }
+}
+
+/// Whoever needs no write is answered.
+#[tokio::test]
+async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+    for limit in limits_of_three() {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let policies = policies(40);
+        let (used_up, free) = policies.split_at(20);
+        for _ in 0..3 {
+            take_each(&stage, limit, used_up).await;
+        }
+        stage.server.set_full(true);
+        let mixed: Vec<_> = used_up
+            .iter()
+            .zip(free)
+            .flat_map(|(one, other)| [one.clone(), other.clone()])
+            .collect();
+        let answers = take_each(&stage, limit, &mixed).await;
+        for pair in answers.chunks_exact(2) {
+            let denied = pair[0].map(|decision| decision.is_allowed());
+            assert_eq!(denied, Ok(false), "{limit:?}");
+            assert_eq!(pair[1], Err(StoreErrorKind::Full), "{limit:?}");
+        }
+        // Nothing of those was taken.
+        stage.server.set_full(false);
+        for answer in take_each(&stage, limit, free).await {
+            assert_eq!(answer.unwrap().remaining(), 2, "{limit:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing() {
+    let limit = Limit::fixed_window(3, HOUR);
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policies = policies(40);
+    let replica_of = |host: &str, port: &str| {
+        let mut command = redis::cmd("REPLICAOF");
+        command.arg(host).arg(port);
+        stage.server.query::<()>(command);
+    };
+    // Of nobody there is.
+    replica_of("127.0.0.1", "1");
+    let refused = Err(StoreErrorKind::Busy);
+    let answers = take_each(&stage, limit, &policies).await;
+    assert_eq!(answers, vec![refused; 40]);
+    replica_of("NO", "ONE");
+    // As soon as there is a connection again.
+    while stage.take("other", limit, 1).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    for answer in take_each(&stage, limit, &policies).await {
+        assert_eq!(answer.unwrap().remaining(), 2);
+    }
+}
+
+/// A state of each of some policies stands in one key.
+#[tokio::test]
+async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::fixed_window(30, HOUR);
+    let names = policies(10);
+    let grouped = names
+        .iter()
+        .map(|name| PolicyId::new(name).in_group("client"));
+    let grouped: Vec<_> = grouped.collect();
+    for round in 1..=3 {
+        let takes = [0, 1].map(async |_| {
+            let takes = grouped.iter().map(async |policy| {
+                let answer = answer(&stage, &[check(policy, "alice", limit, 1, false)]).await;
+                answer.unwrap()[0].remaining()
+            });
+            join_all(takes).await
+        });
+        let left = join_all(takes).await.concat();
+        assert_eq!(left.iter().max(), Some(&(30 - 2 * round + 1)));
+        assert_eq!(left.iter().min(), Some(&(30 - 2 * round)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_on_several_threads_share_many_keys_to_the_last_permit() {
+    let stage = Arc::new(Stage::start().await);
+    let limit = Limit::fixed_window(50, DAY);
+    let tasks = (0..8).map(|task: usize| {
+        let stage = Arc::clone(&stage);
+        tokio::spawn(async move {
+            let policies = policies(20);
+            let mut had = 0;
+            for round in 0..10 {
+                let takes = (0..20).map(|number| {
+                    let policy = &policies[(number * 7 + round + task) % 20];
+                    stage.take(policy, limit, 1)
+                });
+                had += allowed(join_all(takes).await.iter().flatten());
+            }
+            had
+        })
+    });
+    let had: usize = join_all(tasks).await.into_iter().map(Result::unwrap).sum();
+    // 80 ask for each of them.
+    assert_eq!(had, 20 * 50);
+}
