@@ -1,49 +1,43 @@
--- decide: judge all checks of one request, and carry out all of them or none.
--- KEYS[i]       the state key of check i; all of one hash slot
--- ARGV[1]       now_us           integer; 0 asks the server's clock
+-- decide: judge all checks of one question, and carry out all of them or none.
+-- KEYS[i]       the state key of check i
 -- ARGV[at]      algorithm        the name of the function that judges check i, behind "+" when it is
 --                                about a further rate of the limit before it and a penalty is among
 --                                the checks; at = 2 + (i - 1) * stride; its arguments follow, see
 --                                there, and last what states has of it
--- ARGV[2 + #KEYS * stride]       present when a check denies that is asked elsewhere
 -- Returns       four integers a check: fits 0|1, wait_us, and two that tell the state, before permits
---               are taken and after they are given back, see the algorithm; then now_us
+--               are taken and after they are given back, see the algorithm
 -- Writes        what the checks are to keep, only when every check fits, also elsewhere; but that of
 --               penalty when a rate of the limit before it is denied and it fits itself
 -- Mirrors       src/algorithm/question.rs
--- Before it stands states.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local clock = redis.call("TIME")
-  now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-end
-
-local reply, kept, expires, all_fit = {}, {}, {}, not ARGV[2 + #KEYS * stride]
-for i = 1, #KEYS do
-  local at, row = 2 + (i - 1) * stride, (i - 1) * 4
-  local fits, wait_us, level, more
-  fits, wait_us, level, more, kept[i], expires[i] = judge(i, ARGV[at], at, now)
-  all_fit = all_fit and fits
-  reply[row + 1], reply[row + 2] = fits and 1 or 0, wait_us
-  reply[row + 3], reply[row + 4] = level, more
-end
-reply[#KEYS * 4 + 1] = now
-
--- Every read came before the first write, so that an error here means that nothing happened.
-local unwritten = {}
-for i = 1, #KEYS do
-  local at, committed = 2 + (i - 1) * stride, all_fit
-  if ARGV[at] == "penalty" and ARGV[at + 1] ~= "reset" then
-    local rate, denied = i, false
-    repeat
-      rate = rate - 1
-      denied = denied or reply[(rate - 1) * 4 + 1] == 0
-    until rate <= 1 or string.sub(ARGV[2 + (rate - 1) * stride], 1, 1) ~= "+"
-    committed = denied and reply[(i - 1) * 4 + 1] == 1
+-- Before it stands states, behind it questions, which calls it with the first and the last check of the question,
+-- and whether all fit that are asked elsewhere.
+local function decide(first, last, all_fit, now)
+  local reply, kept, expires = {}, {}, {}
+  for i = first, last do
+    local at, row = 2 + (i - 1) * stride, (i - first) * 4
+    local fits, wait_us, level, more
+    fits, wait_us, level, more, kept[i], expires[i] = judge(i, ARGV[at], at, now)
+    all_fit = all_fit and fits
+    reply[row + 1], reply[row + 2] = fits and 1 or 0, wait_us
+    reply[row + 3], reply[row + 4] = level, more
   end
-  if committed and kept[i] ~= nil then
-    unwritten[#unwritten + 1] = keep(i, at, kept[i], expires[i])
+
+  -- Every read came before the first write, so that an error here means that nothing happened.
+  local unwritten = {}
+  for i = first, last do
+    local at, committed = 2 + (i - 1) * stride, all_fit
+    if ARGV[at] == "penalty" and ARGV[at + 1] ~= "reset" then
+      local rate, denied = i, false
+      repeat
+        rate = rate - 1
+        denied = denied or reply[(rate - first) * 4 + 1] == 0
+      until rate <= first or string.sub(ARGV[2 + (rate - 1) * stride], 1, 1) ~= "+"
+      committed = denied and reply[(i - first) * 4 + 1] == 1
+    end
+    if committed and kept[i] ~= nil then
+      unwritten[#unwritten + 1] = keep(i, at, kept[i], expires[i])
+    end
   end
+  write_all(unwritten, now)
+  return reply
 end
-write_all(unwritten, now)
-return reply

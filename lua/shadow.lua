@@ -1,12 +1,10 @@
--- shadow: judge all checks of one request, some of them in shadow: these by themselves, so that nothing
+-- shadow: judge all checks of one question, some of them in shadow: these by themselves, so that nothing
 -- depends on them, and carry out all others or none. Stands in place of decide.
--- KEYS[i]       the state key of check i; all of one hash slot
--- ARGV[1]       now_us           integer; 0 asks the server's clock
+-- KEYS[i]       the state key of check i
 -- ARGV[at]      algorithm        the name of the function that judges check i, behind "+" when it is
 --                                about a further rate of the limit before it, and that behind
 --                                "shadow:" when it is in shadow; at = 2 + (i - 1) * stride; its
 --                                arguments follow, and last what states has of it
--- ARGV[2 + #KEYS * stride]       present when a check denies that is asked elsewhere
 -- Returns       as decide; but of a check in shadow that fails, in place of fits, 2 for a value that is
 --               not ours and 3 for anything else
 -- Writes        what is not in shadow as decide; then what is, when all others fit and all rates of the
@@ -14,112 +12,108 @@
 --               is denied and it fits; each key of states holds all of them when it is written, and is
 --               written once
 -- Mirrors       src/algorithm/question.rs
--- Before it stands states.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local clock = redis.call("TIME")
-  now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-end
-
+-- Before it stands states, behind it questions, as with decide.
 local function at(i)
   return 2 + (i - 1) * stride
 end
-local reply, kept, expires, all_fit, all_in_shadow = {}, {}, {}, not ARGV[at(#KEYS + 1)], true
 local function is_shadow(i)
   return judges[ARGV[at(i)]] == nil
 end
-local function is_penalty(i)
-  return string.match(ARGV[at(i)] or "", "penalty$") and ARGV[at(i) + 1] ~= "reset"
-end
-local function fits(i)
-  return reply[(i - 1) * 4 + 1]
-end
 
--- What goes wrong in shadow costs no other check its answer.
-local function try(i, what)
-  if not is_shadow(i) then
-    return what(i)
+local function decide(first, last, all_fit, now)
+  local reply, kept, expires, all_in_shadow = {}, {}, {}, true
+  local function is_penalty(i)
+    return i <= last and string.match(ARGV[at(i)], "penalty$") and ARGV[at(i) + 1] ~= "reset"
   end
-  local done, fit, wait_us, level, more, state, ends = pcall(what, i)
-  if done then
-    return fit, wait_us, level, more, state, ends
+  local function fits(i)
+    return reply[(i - first) * 4 + 1]
   end
-  local problem = fit
-  local text = tostring(type(problem) == "table" and problem.err or problem)
-  if string.find(text, "foreign value") or string.find(text, "WRONGTYPE") then
-    return 2, 0, 0, 0
-  elseif all_in_shadow then
-    -- What the server refuses, it refuses to all of them.
-    error(problem, 0)
-  end
-  return 3, 0, 0, 0
-end
-for i = 1, #KEYS do
-  all_in_shadow = all_in_shadow and is_shadow(i)
-end
-for i = 1, #KEYS do
-  local fit, wait_us, level, more
-  fit, wait_us, level, more, kept[i], expires[i] = try(i, function()
-    return judge(i, string.match(ARGV[at(i)], "[%w_]+$"), at(i), now)
-  end)
-  all_fit = all_fit and (fit or is_shadow(i))
-  local row = (i - 1) * 4
-  reply[row + 1], reply[row + 2] = fit == true and 1 or fit or 0, wait_us
-  reply[row + 3], reply[row + 4] = level, more
-end
-reply[#KEYS * 4 + 1] = now
 
-local function is_further_rate(i)
-  return string.find(ARGV[at(i)] or "", "+", 1, true)
-end
--- Whether all rates of the limit that check i is about fit, whether one is denied, and the last of them.
-local function limit(i)
-  while i > 1 and is_further_rate(i) do
-    i = i - 1
-  end
-  local all, denied = fits(i) == 1, fits(i) == 0
-  while is_further_rate(i + 1) do
-    i = i + 1
-    all, denied = all and fits(i) == 1, denied or fits(i) == 0
-  end
-  return all, denied, i
-end
-local function is_committed(i)
-  if kept[i] == nil then
-    return false
-  elseif is_penalty(i) then
-    local _, denied = limit(i - 1)
-    return i > 1 and denied and fits(i) == 1
-  end
-  local all, _, last = limit(i)
-  local is_banned = is_penalty(last + 1) and fits(last + 1) == 0
-  return all_fit and (not is_shadow(i) or (all and not is_banned))
-end
-local function writes_itself(i)
-  return type(kept[i]) == "function"
-end
--- Every read came before the first write, so that an error here means that nothing happened; and what
--- is in shadow is written last, but for what shares its key with something that is not.
-local unwritten = {}
-for i = 1, #KEYS do
-  if is_committed(i) and not (is_shadow(i) and writes_itself(i)) then
-    local key = keep(i, at(i), kept[i], expires[i])
+  -- What goes wrong in shadow costs no other check its answer.
+  local function try(i, what)
     if not is_shadow(i) then
-      unwritten[#unwritten + 1] = key
+      return what(i)
+    end
+    local done, fit, wait_us, level, more, state, ends = pcall(what, i)
+    if done then
+      return fit, wait_us, level, more, state, ends
+    end
+    local problem = fit
+    local text = tostring(type(problem) == "table" and problem.err or problem)
+    if string.find(text, "foreign value") or string.find(text, "WRONGTYPE") then
+      return 2, 0, 0, 0
+    elseif all_in_shadow then
+      -- What the server refuses, it refuses to all of them.
+      error(problem, 0)
+    end
+    return 3, 0, 0, 0
+  end
+  for i = first, last do
+    all_in_shadow = all_in_shadow and is_shadow(i)
+  end
+  for i = first, last do
+    local fit, wait_us, level, more
+    fit, wait_us, level, more, kept[i], expires[i] = try(i, function()
+      return judge(i, string.match(ARGV[at(i)], "[%w_]+$"), at(i), now)
+    end)
+    all_fit = all_fit and (fit or is_shadow(i))
+    local row = (i - first) * 4
+    reply[row + 1], reply[row + 2] = fit == true and 1 or fit or 0, wait_us
+    reply[row + 3], reply[row + 4] = level, more
+  end
+
+  local function is_further_rate(i)
+    return i <= last and string.find(ARGV[at(i)], "+", 1, true)
+  end
+  -- Whether all rates of the limit that check i is about fit, whether one is denied, and the last of them.
+  local function limit(i)
+    while i > first and is_further_rate(i) do
+      i = i - 1
+    end
+    local all, denied = fits(i) == 1, fits(i) == 0
+    while is_further_rate(i + 1) do
+      i = i + 1
+      all, denied = all and fits(i) == 1, denied or fits(i) == 0
+    end
+    return all, denied, i
+  end
+  local function is_committed(i)
+    if kept[i] == nil then
+      return false
+    elseif is_penalty(i) then
+      local _, denied = limit(i - 1)
+      return i > first and denied and fits(i) == 1
+    end
+    local all, _, last = limit(i)
+    local is_banned = is_penalty(last + 1) and fits(last + 1) == 0
+    return all_fit and (not is_shadow(i) or (all and not is_banned))
+  end
+  local function writes_itself(i)
+    return type(kept[i]) == "function"
+  end
+  -- Every read came before the first write, so that an error here means that nothing happened; and what
+  -- is in shadow is written last, but for what shares its key with something that is not.
+  local unwritten = {}
+  for i = first, last do
+    if is_committed(i) and not (is_shadow(i) and writes_itself(i)) then
+      local key = keep(i, at(i), kept[i], expires[i])
+      if not is_shadow(i) then
+        unwritten[#unwritten + 1] = key
+      end
     end
   end
-end
-write_all(unwritten, now)
-for i = 1, #KEYS do
-  if is_shadow(i) and is_committed(i) then
-    local failure = try(i, function()
-      if writes_itself(i) then
-        kept[i]()
-      else
-        write(KEYS[i], now)
-      end
-    end)
-    reply[(i - 1) * 4 + 1] = failure or fits(i)
+  write_all(unwritten, now)
+  for i = first, last do
+    if is_shadow(i) and is_committed(i) then
+      local failure = try(i, function()
+        if writes_itself(i) then
+          kept[i]()
+        else
+          write(KEYS[i], now)
+        end
+      end)
+      reply[(i - first) * 4 + 1] = failure or fits(i)
+    end
   end
+  return reply
 end
-return reply

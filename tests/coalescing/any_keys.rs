@@ -1,16 +1,16 @@
 //! Takes of many keys that are no plain ones are one script, too, and each is answered as if it came alone.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Clock as _, DAY, Decision, HOUR, Limit, PolicyId, SECOND, StoreErrorKind, per_minute,
-};
+use tower_throttle::{Clock as _, DAY, HOUR, Limit, PolicyId, SECOND, StoreErrorKind, per_minute};
 
+use super::many_keys::{
+    assert_denied_without_memory, assert_nothing_counted_without_a_master,
+    assert_shared_to_the_last_permit, policies, take_each,
+};
 use super::model::{answer, check};
 use super::others::{action, ask, follow, limits, takes};
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
@@ -27,18 +27,6 @@ fn limits_of_three() -> [Limit; 8] {
         Limit::sliding_window(3, HOUR),
         Limit::sliding_counter(3, HOUR),
     ]
-}
-
-fn policies(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("key-{number}")).collect()
-}
-
-type Answer = Result<Decision, StoreErrorKind>;
-
-/// What one take of each is answered, when they come together.
-async fn take_each(stage: &Stage, limit: Limit, policies: &[String]) -> Vec<Answer> {
-    let takes = policies.iter().map(|policy| stage.take(policy, limit, 1));
-    join_all(takes).await
 }
 
 #[tokio::test]
@@ -102,8 +90,8 @@ async fn two_hundred_keys_are_a_few_scripts_and_all_expire() {
             assert_eq!(allowed(answers.iter().flatten()), expected, "{limit:?}");
         }
         let scripts = stage.scripts() - scripts;
-        // Two go alone, and up to 64 on each other trip.
-        assert!(scripts <= 4 * 7 + 4, "{limit:?}: {scripts} scripts");
+        // Two go alone, and up to 128 on each other trip.
+        assert!(scripts <= 4 * 5 + 4, "{limit:?}: {scripts} scripts");
         for policy in policies {
             let mut ttl = redis::cmd("PTTL");
             ttl.arg(stage.key(limit, &policy));
@@ -171,61 +159,16 @@ async fn in_shadow_a_key_that_holds_something_else_is_let_through_alone() {
     }
 }
 
-/// Whoever needs no write is answered.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
     for limit in limits_of_three() {
-        let stage = Stage::start().await;
-        stage.proxy.set(SLOW);
-        let policies = policies(40);
-        let (used_up, free) = policies.split_at(20);
-        for _ in 0..3 {
-            take_each(&stage, limit, used_up).await;
-        }
-        stage.server.set_full(true);
-        let mixed: Vec<_> = used_up
-            .iter()
-            .zip(free)
-            .flat_map(|(one, other)| [one.clone(), other.clone()])
-            .collect();
-        let answers = take_each(&stage, limit, &mixed).await;
-        for pair in answers.chunks_exact(2) {
-            let denied = pair[0].map(|decision| decision.is_allowed());
-            assert_eq!(denied, Ok(false), "{limit:?}");
-            assert_eq!(pair[1], Err(StoreErrorKind::Full), "{limit:?}");
-        }
-        // Nothing of those was taken.
-        stage.server.set_full(false);
-        for answer in take_each(&stage, limit, free).await {
-            assert_eq!(answer.unwrap().remaining(), 2, "{limit:?}");
-        }
+        assert_denied_without_memory(limit).await;
     }
 }
 
 #[tokio::test]
 async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing() {
-    let limit = Limit::fixed_window(3, HOUR);
-    let stage = Stage::start().await;
-    stage.proxy.set(SLOW);
-    let policies = policies(40);
-    let replica_of = |host: &str, port: &str| {
-        let mut command = redis::cmd("REPLICAOF");
-        command.arg(host).arg(port);
-        stage.server.query::<()>(command);
-    };
-    // Of nobody there is.
-    replica_of("127.0.0.1", "1");
-    let refused = Err(StoreErrorKind::Busy);
-    let answers = take_each(&stage, limit, &policies).await;
-    assert_eq!(answers, vec![refused; 40]);
-    replica_of("NO", "ONE");
-    // As soon as there is a connection again.
-    while stage.take("other", limit, 1).await.is_err() {
-        tokio::task::yield_now().await;
-    }
-    for answer in take_each(&stage, limit, &policies).await {
-        assert_eq!(answer.unwrap().remaining(), 2);
-    }
+    assert_nothing_counted_without_a_master(Limit::fixed_window(3, HOUR)).await;
 }
 
 /// A state of each of some policies stands in one key.
@@ -255,24 +198,5 @@ async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_on_several_threads_share_many_keys_to_the_last_permit() {
-    let stage = Arc::new(Stage::start().await);
-    let limit = Limit::fixed_window(50, DAY);
-    let tasks = (0..8).map(|task: usize| {
-        let stage = Arc::clone(&stage);
-        tokio::spawn(async move {
-            let policies = policies(20);
-            let mut had = 0;
-            for round in 0..10 {
-                let takes = (0..20).map(|number| {
-                    let policy = &policies[(number * 7 + round + task) % 20];
-                    stage.take(policy, limit, 1)
-                });
-                had += allowed(join_all(takes).await.iter().flatten());
-            }
-            had
-        })
-    });
-    let had: usize = join_all(tasks).await.into_iter().map(Result::unwrap).sum();
-    // 80 ask for each of them.
-    assert_eq!(had, 20 * 50);
+    assert_shared_to_the_last_permit(Limit::fixed_window(50, DAY)).await;
 }

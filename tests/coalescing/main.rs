@@ -15,6 +15,7 @@ use support::redis::Server;
 mod all_ways;
 mod answers;
 mod any_keys;
+mod any_several;
 mod failures;
 mod forms;
 mod given_up;

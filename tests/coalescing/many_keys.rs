@@ -12,13 +12,17 @@ use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
 
-fn policies(count: usize) -> Vec<String> {
+pub(super) fn policies(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key-{number}")).collect()
 }
 
 /// What one take of each is answered, when they come together.
-async fn take_each(stage: &Stage, policies: &[String]) -> Vec<Result<Decision, StoreErrorKind>> {
-    let takes = policies.iter().map(|policy| stage.take(policy, LIMIT, 1));
+pub(super) async fn take_each(
+    stage: &Stage,
+    limit: Limit,
+    policies: &[String],
+) -> Vec<Result<Decision, StoreErrorKind>> {
+    let takes = policies.iter().map(|policy| stage.take(policy, limit, 1));
     join_all(takes).await
 }
 
@@ -68,7 +72,7 @@ async fn five_hundred_keys_are_a_few_scripts_and_all_expire() {
     let policies = policies(500);
     let scripts = stage.scripts();
     for round in 0..4 {
-        let answers = take_each(&stage, &policies).await;
+        let answers = take_each(&stage, LIMIT, &policies).await;
         let expected = if round < 3 { 500 } else { 0 };
         assert_eq!(allowed(answers.iter().flatten()), expected);
     }
@@ -132,13 +136,13 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     };
     for value in values {
         plant("SET", value);
-        check(take_each(&stage, &policies).await, value);
+        check(take_each(&stage, LIMIT, &policies).await, value);
         let mut get = redis::cmd("GET");
         get.arg(&foreign);
         assert_eq!(stage.server.query::<String>(get), value);
     }
     plant("RPUSH", "hello");
-    check(take_each(&stage, &policies).await, "a list");
+    check(take_each(&stage, LIMIT, &policies).await, "a list");
     let mut list = redis::cmd("LRANGE");
     list.arg(&foreign).arg(0).arg(-1);
     assert_eq!(stage.server.query::<Vec<String>>(list), ["hello"]);
@@ -160,22 +164,26 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
         .arg("PX")
         .arg(HOUR.as_millis() as u64);
     stage.server.query::<()>(set);
-    let answers = take_each(&stage, &policies).await;
+    let answers = take_each(&stage, LIMIT, &policies).await;
     for (position, answer) in answers.into_iter().enumerate() {
         let left = if position == 20 { 1 } else { 2 };
         assert_eq!(answer.unwrap().remaining(), left, "{position}");
     }
 }
 
-/// Whoever needs no write is answered.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+    assert_denied_without_memory(LIMIT).await;
+}
+
+/// Of three at once: whoever needs no write is answered, and nobody else takes anything.
+pub(super) async fn assert_denied_without_memory(limit: Limit) {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let policies = policies(40);
     let (used_up, free) = policies.split_at(20);
     for _ in 0..3 {
-        take_each(&stage, used_up).await;
+        take_each(&stage, limit, used_up).await;
     }
     stage.server.set_full(true);
     let mixed: Vec<_> = used_up
@@ -183,15 +191,25 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
         .zip(free)
         .flat_map(|(one, other)| [one.clone(), other.clone()])
         .collect();
-    let answers = take_each(&stage, &mixed).await;
+    let answers = take_each(&stage, limit, &mixed).await;
     for pair in answers.chunks_exact(2) {
-        assert_eq!(pair[0].map(|decision| decision.is_allowed()), Ok(false));
-        assert_eq!(pair[1], Err(StoreErrorKind::Full));
+        let denied = pair[0].map(|decision| decision.is_allowed());
+        assert_eq!(denied, Ok(false), "{limit:?}");
+        assert_eq!(pair[1], Err(StoreErrorKind::Full), "{limit:?}");
+    }
+    stage.server.set_full(false);
+    for answer in take_each(&stage, limit, free).await {
+        assert_eq!(answer.unwrap().remaining(), 2, "{limit:?}");
     }
 }
 
 #[tokio::test]
 async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing() {
+    assert_nothing_counted_without_a_master(LIMIT).await;
+}
+
+/// Of three at once.
+pub(super) async fn assert_nothing_counted_without_a_master(limit: Limit) {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let policies = policies(40);
@@ -203,21 +221,25 @@ async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing()
     // Of nobody there is.
     replica_of("127.0.0.1", "1");
     let refused = Err(StoreErrorKind::Busy);
-    assert_eq!(take_each(&stage, &policies).await, vec![refused; 40]);
+    assert_eq!(take_each(&stage, limit, &policies).await, vec![refused; 40]);
     replica_of("NO", "ONE");
     // As soon as there is a connection again.
-    while stage.take("other", LIMIT, 1).await.is_err() {
+    while stage.take("other", limit, 1).await.is_err() {
         tokio::task::yield_now().await;
     }
-    for answer in take_each(&stage, &policies).await {
+    for answer in take_each(&stage, limit, &policies).await {
         assert_eq!(answer.unwrap().remaining(), 2);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_on_several_threads_share_many_keys_to_the_last_permit() {
+    assert_shared_to_the_last_permit(Limit::gcra(50, DAY)).await;
+}
+
+/// Of fifty a day.
+pub(super) async fn assert_shared_to_the_last_permit(limit: Limit) {
     let stage = std::sync::Arc::new(Stage::start().await);
-    let limit = Limit::gcra(50, DAY);
     let tasks = (0..8).map(|task: usize| {
         let stage = std::sync::Arc::clone(&stage);
         tokio::spawn(async move {

@@ -145,24 +145,22 @@ pub(super) fn in_runs(
 }
 
 /// At one instant those who come first are judged first, of all states that they share; and they share scripts.
-/// Each case has states of its own, of so many limits.
+/// Each case has states of its own, by these limits, each of so many permits at once.
 pub(super) async fn assert_in_order<Q: Strategy<Value = Vec<Question>>>(
     stage: &Stage,
-    limits: usize,
+    limits: &[fn(u32) -> Limit],
     states: impl Fn(usize, &[Limit]) -> States,
     questions: impl Fn() -> Q,
-) {
+) -> Asked {
     let mut runner = TestRunner::default();
     let scripts = stage.scripts();
     let (mut asked, mut denied, mut only_in_shadow) = (0, 0, 0);
     for case in 0..60 {
-        let bursts = prop::collection::vec(5_u32..60, limits);
+        let bursts = prop::collection::vec(5_u32..60, limits.len());
         let rounds = prop::collection::vec(questions(), 2);
         let (bursts, rounds) = (bursts, rounds).new_tree(&mut runner).unwrap().current();
-        let limits = bursts.into_iter();
-        let limits: Vec<_> = limits
-            .map(|burst| Limit::gcra(1, SECOND).burst(burst))
-            .collect();
+        let limits = limits.iter().zip(bursts);
+        let limits: Vec<_> = limits.map(|(limit, burst)| limit(burst)).collect();
         let mut states = states(case, &limits);
         for questions in rounds {
             // Tokio lets a task that has done much go on later, and what it has begun in another order.
@@ -186,7 +184,30 @@ pub(super) async fn assert_in_order<Q: Strategy<Value = Vec<Question>>>(
         }
     }
     assert_of_both_kinds(asked, denied);
-    assert!(only_in_shadow * 50 > asked, "{only_in_shadow} of {asked}");
     let scripts = stage.scripts() - scripts;
     assert!(scripts < asked as u64 / 4, "{scripts} of {asked}");
+    Asked {
+        asked,
+        only_in_shadow,
+    }
 }
+
+/// How many questions were asked, and how many of them were let in though something in shadow denied them.
+pub(super) struct Asked {
+    asked: usize,
+    only_in_shadow: usize,
+}
+
+impl Asked {
+    pub(super) fn assert_some_denied_in_shadow_only(self) {
+        assert!(
+            self.only_in_shadow * 50 > self.asked,
+            "{} of {}",
+            self.only_in_shadow,
+            self.asked
+        );
+    }
+}
+
+/// One that a single integer tells all of.
+pub(super) const PLAIN: fn(u32) -> Limit = |burst| Limit::gcra(1, SECOND).burst(burst);

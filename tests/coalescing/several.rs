@@ -5,7 +5,9 @@ use tower_throttle::{
     Clock as _, DAY, HOUR, Key, Limit, PolicyId, SECOND, StoreErrorKind, Subject,
 };
 
-use super::model::{Answered, answer, assert_in_order, check, is_allowed, scripts_of_four_rounds};
+use super::model::{
+    Answered, PLAIN, answer, assert_in_order, check, is_allowed, scripts_of_four_rounds,
+};
 use super::ten_states::{STATES, questions, ten_states};
 use super::{SLOW, Stage};
 
@@ -90,7 +92,8 @@ async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() 
     assert!(is_allowed(
         take_one_each(&stage, 1).await[0].as_ref().unwrap()
     ));
-    assert_in_order(&stage, STATES, ten_states, questions).await;
+    let asked = assert_in_order(&stage, &[PLAIN; STATES], ten_states, questions).await;
+    asked.assert_some_denied_in_shadow_only();
 }
 
 #[tokio::test]

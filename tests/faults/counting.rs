@@ -21,7 +21,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// By scripts of their own.
+    /// For charges, each of which is a script of its own.
     async fn start(timeout: Duration) -> Self {
         Self::start_with(Limit::fixed_window(PLENTY, DAY), timeout).await
     }
@@ -57,8 +57,7 @@ impl Counted {
         counts.map(|count| count.parse::<usize>().unwrap()).sum()
     }
 
-    /// All at once, each about a subject of its own, as one key is asked about by one trip at a time; why
-    /// each failed.
+    /// All charged at once, each to a subject of its own; why each failed.
     pub(crate) async fn attempt(
         &self,
         attempts: usize,
@@ -67,7 +66,7 @@ impl Counted {
         let attempts = (0..attempts).map(|subject| {
             let limiter = self.limiter.clone();
             let subject = subject as u64;
-            tokio::spawn(async move { limiter.check("api", subject).await.unwrap() })
+            tokio::spawn(async move { limiter.charge("api", subject, 1).await.unwrap() })
         });
         let attempts: Vec<_> = attempts.collect();
         meanwhile().await;

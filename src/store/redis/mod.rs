@@ -49,18 +49,20 @@ pub use reply::fuzzing::redis_reply;
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
 /// Requests share trips: while two are on their way, others wait until one is back, and then go together, as one
-/// script, first come, first served. Those that ask the same of the same key are a few steps of it, however many
-/// they are, so that a hot key costs the server little whatever its load. Others wait 10 ms at most for a trip
-/// that a single request is on, and half a second for one that many share. So it is for requests that one rate of
-/// one policy judges, but for [`concurrency`](crate::Limit::concurrency):
+/// script, first come, first served. They wait 10 ms at most for a trip that a single request is on, and half a
+/// second for one that many share. So it is for all requests but those that
+/// [`concurrency`](crate::Limit::concurrency) has a say in:
 ///
-/// - Those that `gcra`, `token_bucket` or `leaky_bucket` without delay judges for good, at a rate whose permits
-///   take whole microseconds each, go together up to 256, and take the server least.
-/// - All others go together with those of the same algorithm, up to 64 different keys.
+/// - Those that `gcra`, `token_bucket` or `leaky_bucket` without delay judges for good, at rates whose permits
+///   take whole microseconds each, go together up to 256, and take the server least: by one rate, by several, or
+///   by several policies, unless a limit of several rates is in shadow beside other policies.
+/// - All others go together with those that the same algorithms judge: of one rate up to 128 different keys; of
+///   several rates or policies, each judged by itself, up to 128 verdicts.
 ///
-/// Those that several rates or several policies judge are one script whatever their keys, too, where each of
-/// these is of the first kind, unless a limit of several rates is in shadow beside other policies. In a cluster
-/// only those about the same key, or of the same subject, share scripts.
+/// But for the last, those that ask the same of the same key are a few steps of the script, however many they
+/// are: a hot key costs the server little, whatever its load.
+///
+/// In a cluster only those about the same key, or of the same subject, share scripts.
 ///
 /// # Servers
 ///

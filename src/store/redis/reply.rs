@@ -63,10 +63,37 @@ impl Expected {
     /// A reply of any other shape: it is a store error, never a guess.
     pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
         let (answers, at) = dated_answers(&reply)?;
-        let rows: SmallVec<[u64; 16]> = integers(answers)?;
-        if rows.len() != self.asked.len() * INTEGERS_A_CHECK {
-            return Err(bad("an array of another length"));
+        match self.split(answers)? {
+            (rows, []) => self.read_rows(rows, at),
+            _ => Err(bad("an array of another length")),
         }
+    }
+
+    /// How many checks were asked.
+    pub(super) fn checks(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// The rows of these checks, and what is behind them.
+    ///
+    /// # Errors
+    ///
+    /// Fewer rows.
+    pub(super) fn split<'a>(
+        &self,
+        answers: &'a [Value],
+    ) -> Result<(&'a [Value], &'a [Value]), StoreError> {
+        let rows = answers.split_at_checked(self.checks() * INTEGERS_A_CHECK);
+        rows.ok_or_else(|| bad("an array of another length"))
+    }
+
+    /// Reads the rows of these checks, decided at this instant.
+    ///
+    /// # Errors
+    ///
+    /// Anything else.
+    pub(super) fn read_rows(&self, rows: &[Value], at: u64) -> Result<Decisions, StoreError> {
+        let rows: SmallVec<[u64; 16]> = integers(rows)?;
         let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
         let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
         let rows = rows.chunks_exact(INTEGERS_A_CHECK);

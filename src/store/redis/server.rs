@@ -11,7 +11,7 @@ use super::keys::Prefix;
 use super::places::Places;
 use super::script::Scripted;
 use super::split;
-use super::takes::{PlainPack, PlainSeveral, Take};
+use super::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
 use super::trips::{SharedTrips, Sharing};
 use super::whole::Whole;
 use crate::decision::Decisions;
@@ -32,6 +32,7 @@ struct Shared {
     trips_of_takes: SharedTrips<Take>,
     trips_of_packs: SharedTrips<PlainPack>,
     trips_of_several: SharedTrips<PlainSeveral>,
+    trips_of_any_takes: SharedTrips<AnyTakes>,
     places: Places,
     wait_for_others: Duration,
 }
@@ -58,6 +59,7 @@ impl Server {
             trips_of_takes: SharedTrips::default(),
             trips_of_packs: SharedTrips::default(),
             trips_of_several: SharedTrips::default(),
+            trips_of_any_takes: SharedTrips::default(),
             places,
             wait_for_others,
         }))
@@ -94,6 +96,10 @@ impl Server {
 
     pub(super) fn trips_of_several(&self) -> &SharedTrips<PlainSeveral> {
         &self.0.trips_of_several
+    }
+
+    pub(super) fn trips_of_any_takes(&self) -> &SharedTrips<AnyTakes> {
+        &self.0.trips_of_any_takes
     }
 
     /// Sends a question, in a cluster one about this subject.
@@ -150,6 +156,7 @@ impl Server {
             Whole::Take(take) => server.answer_in_place(take, noted),
             Whole::PlainPack(pack) => server.answer_in_place(pack, noted),
             Whole::PlainSeveral(several) => server.answer_in_place(several, noted),
+            Whole::AnyTakes(any) => server.answer_in_place(any, noted),
             whole @ (Whole::Nothing | Whole::Any(_)) => Box::pin(async move {
                 let _place = server.0.places.take()?;
                 told(noted, server.answer(whole).await)

@@ -3,7 +3,7 @@
 use super::reply::Expected;
 use super::script::Question;
 use super::server::Server;
-use super::takes::{PlainPack, PlainSeveral, Take};
+use super::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
 use super::trips::{AskedTogether, Readings, SharedTrips, Sharing, Told, Turn};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
@@ -18,6 +18,7 @@ pub(super) enum Whole {
     Take(Box<Take>),
     PlainPack(Box<PlainPack>),
     PlainSeveral(Box<PlainSeveral>),
+    AnyTakes(Box<AnyTakes>),
     Any(Box<Any>),
 }
 
@@ -38,6 +39,8 @@ impl Server {
             Whole::PlainPack(pack)
         } else if let Some(several) = PlainSeveral::of(checks, now) {
             Whole::PlainSeveral(several)
+        } else if let Some(any) = AnyTakes::of(checks, self.prefix(), now) {
+            Whole::AnyTakes(any)
         } else {
             let any = self.any(checks, now, false);
             any.map_or(Whole::Nothing, |any| Whole::Any(Box::new(any)))
@@ -55,6 +58,7 @@ impl Server {
             Whole::Take(take) => Ok(self.answer_shared(take).await?.into()),
             Whole::PlainPack(pack) => Box::pin(self.answer_shared(pack)).await,
             Whole::PlainSeveral(several) => Box::pin(self.answer_shared(several)).await,
+            Whole::AnyTakes(any) => Box::pin(self.answer_shared(any)).await,
             Whole::Any(any) => Box::pin(self.answer_any(&any)).await,
         }
     }

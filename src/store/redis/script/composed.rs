@@ -80,7 +80,9 @@ const STATES: &str = include_str!("../../../../lua/states.lua");
 const DECIDE: &str = include_str!("../../../../lua/decide.lua");
 /// The same where some checks are in shadow, so that questions without such cost no more.
 const SHADOW: &str = include_str!("../../../../lua/shadow.lua");
-/// For takes of one key that share a trip.
+/// One question or several by either of them.
+const QUESTIONS: &str = include_str!("../../../../lua/questions.lua");
+/// In place of all three for takes that share a trip.
 const QUEUE: &str = include_str!("../../../../lua/queue.lua");
 
 /// What a script has to know: one bit for each of [`SOURCES`], one for [`SHADOW`] and one for [`QUEUE`].
@@ -99,14 +101,14 @@ impl Parts {
         Self(checks.iter().fold(0, |all, check| all | bits(check)))
     }
 
-    /// The part that makes one answer of all checks.
-    fn deciding(self) -> &'static str {
+    /// The parts that make answers of the checks.
+    fn deciding(self) -> &'static [&'static str] {
         if self.0 & Self::IN_A_QUEUE != 0 {
-            QUEUE
+            &[QUEUE]
         } else if self.0 & Self::IN_SHADOW != 0 {
-            SHADOW
+            &[SHADOW, QUESTIONS]
         } else {
-            DECIDE
+            &[DECIDE, QUESTIONS]
         }
     }
 
@@ -114,6 +116,10 @@ impl Parts {
     pub(super) fn tell_rates_apart(self) -> bool {
         let has_penalty = self.sources().any(|source| source.name == "penalty");
         has_penalty || self.0 & Self::IN_SHADOW != 0
+    }
+
+    pub(super) fn number(self) -> u16 {
+        self.0 as u16
     }
 
     fn sources(self) -> impl Iterator<Item = &'static Source> {
@@ -171,7 +177,7 @@ impl Composed {
                 "judges{further}, own_type{further} = {name}, own_type.{name}"
             );
         }
-        text.push_str(parts.deciding());
+        text.extend(parts.deciding().iter().copied());
         Self {
             script: Script::new(text),
             stride,
@@ -188,7 +194,7 @@ pub(in crate::store::redis) fn commands() -> Vec<String> {
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
-        .chain([STATES, DECIDE, SHADOW, QUEUE])
+        .chain([STATES, DECIDE, SHADOW, QUESTIONS, QUEUE])
         .chain(takes::TEXTS)
         .flat_map(|text| text.split("call(\"").skip(1));
     let mut commands: Vec<_> = calls

@@ -11,6 +11,7 @@ use crate::time::Micros;
 
 /// One question to the server, ready to be sent: by the script's digest, or with its text.
 pub(in crate::store::redis) struct Question {
+    parts: Parts,
     script: &'static Composed,
     keys: Vec<Vec<u8>>,
     now: Micros,
@@ -83,12 +84,47 @@ impl Question {
             .map(|check| Row::of(check, script, tell_rates_apart));
         let keys = checks.iter().map(|check| prefix.key(check));
         Self {
+            parts,
             script,
             keys: keys.collect(),
             now,
             rows: rows.collect(),
             is_denied_elsewhere,
         }
+    }
+
+    /// What its script is put together of: those with the same number have the same script.
+    pub(in crate::store::redis) fn parts(&self) -> u16 {
+        self.parts.number()
+    }
+
+    /// The command that asks all of these by one script, which they have in common.
+    pub(in crate::store::redis) fn command_of<'a>(
+        questions: impl Iterator<Item = &'a Self> + Clone,
+        verb: &str,
+        script: &str,
+    ) -> Cmd {
+        let each = || questions.clone();
+        let mut command = redis::cmd(verb);
+        let keys = each().map(|question| question.keys.len());
+        command.arg(script).arg(keys.clone().sum::<usize>());
+        for question in each() {
+            command.arg(&question.keys);
+        }
+        let now = each().map(|question| question.now).max();
+        command.arg(now.unwrap_or_default().get());
+        for question in each() {
+            question
+                .rows
+                .iter()
+                .for_each(|row| row.write_to(&mut command));
+        }
+        if keys.clone().nth(1).is_some() {
+            keys.for_each(|keys| {
+                command.arg(keys);
+            });
+        }
+        command
     }
 }
 
@@ -98,10 +134,7 @@ impl Scripted for Question {
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys);
-        command.arg(self.now.get());
-        self.rows.iter().for_each(|row| row.write_to(&mut command));
+        let mut command = Self::command_of(std::iter::once(self), verb, script);
         if self.is_denied_elsewhere {
             command.arg("denied");
         }

@@ -13,15 +13,17 @@
 //! | [`PlainPack`]: plain takes in one key | `plain_pack` | of one alone, where all its takes hold each other up | what each take owes | -1 in place of all |
 //! | | `plain_pack_batch` | of packs together, and of any other one alone | what each owes, or the whole pack, before each run of each key | -1 in its place |
 //! | [`PlainSeveral`]: plain takes of several keys | `plain_several` | always | what each take of each run owes before it | -1 in its place |
+//! | [`AnyTakes`]: all other takes, but of leases, and looks | that for everything | always | a verdict of each check | none: it reads all |
 //!
 //! Whatever else is asked, and a take alone that is not plain, is asked by the script for everything, which `script`
-//! puts together and `reply` reads.
+//! puts together and `reply` reads, alone.
 //!
 //! A key has *another form* where its script cannot read it: its state has a fraction or stands otherwise than the
 //! script expects it, in a pack or not, as other rates of its policy have left it; or it holds nothing of ours. Then
 //! nothing was taken. The question is asked once more, by the script for everything, which reads all forms and says
 //! what is wrong with a value of somebody else.
 
+mod any_takes;
 mod msgpack;
 mod names;
 mod plain;
@@ -32,9 +34,15 @@ mod plain_takes;
 mod queue;
 mod take;
 
+pub(super) use any_takes::AnyTakes;
 pub(super) use plain_pack::PlainPack;
 pub(super) use plain_several::PlainSeveral;
 pub(super) use take::Take;
+
+/// For so many plain takes one counts that is not plain. It takes the server about as long as six; but a distant
+/// server is asked no more than two scripts in a round trip, and one of 128 of these holds up everybody else for a
+/// millisecond or two.
+const WEIGHT_UNLESS_PLAIN: usize = 4;
 
 /// The scripts that stand by themselves.
 #[cfg(test)]

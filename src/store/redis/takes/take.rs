@@ -2,6 +2,7 @@
 
 use redis::{Cmd, Value};
 
+use super::WEIGHT_UNLESS_PLAIN;
 use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
 use super::queue::Queue;
@@ -22,9 +23,6 @@ use crate::store::redis::trips::{
     AskedTogether, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
 };
 use crate::time::Micros;
-
-/// So many plain takes take the server about as long as one that is not, among others that are none: 1.3 to 9 us.
-const WEIGHT_UNLESS_PLAIN: usize = 8;
 
 /// A take by one check. Whether that is in shadow makes no difference, as there is nothing beside it.
 pub(in crate::store::redis) struct Take {
@@ -99,7 +97,7 @@ impl Sharing for Take {
     fn stop_of_all_keys(&self) -> StopId {
         StopId::of_all_keys(match self.plain {
             Some(_) => 0,
-            None => 1 + self.check.algorithm.number(),
+            None => 1 + u16::from(self.check.algorithm.number()),
         })
     }
 

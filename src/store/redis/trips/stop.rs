@@ -28,7 +28,7 @@ pub(in crate::store::redis) struct StopId(pub(in crate::store::redis) u128);
 impl StopId {
     /// One that questions share whatever their keys; those of each script have another one. No stop of a key has
     /// this id, as good as certainly.
-    pub(in crate::store::redis) fn of_all_keys(script: u8) -> Self {
+    pub(in crate::store::redis) fn of_all_keys(script: u16) -> Self {
         Self(script.into())
     }
 }

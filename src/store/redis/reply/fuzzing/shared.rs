@@ -8,7 +8,7 @@ use crate::error::StoreErrorKind;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::takes::{PlainPack, PlainSeveral, Take};
+use crate::store::redis::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
 use crate::store::redis::trips::{AskedTogether as _, Sharing};
 use crate::store::{Check, FailureMode, PolicyId};
 use crate::time::{HOUR, Micros, SECOND};
@@ -56,6 +56,18 @@ pub(super) fn read(choice: u8, reply: &Value) {
                 .each_ref()
                 .map(|(policy, subject)| check(policy, *subject, plain));
             PlainSeveral::of(&checks, Micros::ZERO)
+        }),
+        |decisions| decisions.iter().for_each(assert_bounded),
+    );
+    ask(
+        reply,
+        subjects.map(|subject| {
+            let [(one, _), (two, _)] = both(&policies, subject);
+            let checks = [
+                check(&one, subject, plain),
+                check(&two, subject, Limit::fixed_window(7, HOUR)),
+            ];
+            AnyTakes::of(&checks, &Prefix::default(), Micros::ZERO)
         }),
         |decisions| decisions.iter().for_each(assert_bounded),
     );

@@ -67,7 +67,7 @@ fn scripts_read_the_clock_once() {
         assert_eq!(readings_in(source.text), 0, "{}", source.name);
         assert_eq!(readings_in(source.builds_on), 0, "{}", source.name);
     }
-    for text in [DECIDE, SHADOW, QUEUE, self_test::TEXT]
+    for text in [QUESTIONS, QUEUE, self_test::TEXT]
         .into_iter()
         .chain(takes::TEXTS)
     {

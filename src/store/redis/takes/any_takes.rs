@@ -1,0 +1,168 @@
+//! `AnyTakes`: takes by checks of whatever limits, and several such questions as one.
+
+use std::sync::Arc;
+
+use redis::{Cmd, Value};
+
+use super::WEIGHT_UNLESS_PLAIN;
+use crate::algorithm::Action;
+use crate::decision::Decisions;
+use crate::error::StoreError;
+use crate::key::Subject;
+use crate::store::Check;
+use crate::store::deny_cache::noted::Noted;
+use crate::store::redis::error::of_question;
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::reply::{Expected, bad, dated_answers};
+use crate::store::redis::script::{Question, Script, Scripted};
+use crate::store::redis::server::Server;
+use crate::store::redis::trips::{
+    AskedTogether, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
+};
+use crate::time::Micros;
+
+/// Takes by some checks, none of them of a lease, in a cluster about one subject.
+pub(in crate::store::redis) struct AnyTakes {
+    asked: Arc<Asked>,
+    noted: Option<Noted>,
+}
+
+struct Asked {
+    question: Question,
+    expected: Expected,
+    /// Of the first check.
+    subject: Subject,
+}
+
+impl AnyTakes {
+    /// `None` when the checks ask for something else.
+    pub(in crate::store::redis) fn of(
+        checks: &[Check<'_>],
+        prefix: &Prefix,
+        now: Micros,
+    ) -> Option<Box<Self>> {
+        let takes_for_good_or_not = |check: &Check<'_>| {
+            matches!(check.action, Action::Take(take) if take.lease.is_none())
+                && check.algorithm.lease().is_none()
+        };
+        let subject = checks.first()?.subject;
+        checks.iter().all(takes_for_good_or_not).then(|| {
+            Box::new(Self {
+                asked: Arc::new(Asked {
+                    question: Question::new(checks, prefix, now, false),
+                    expected: Expected::of(checks, false),
+                    subject,
+                }),
+                noted: None,
+            })
+        })
+    }
+}
+
+impl Passenger for AnyTakes {
+    /// All of its keys have to be on one trip, and may be on another one, too.
+    fn key(&self) -> Option<u128> {
+        None
+    }
+
+    fn weight(&self) -> usize {
+        self.asked.expected.checks() * WEIGHT_UNLESS_PLAIN
+    }
+}
+
+impl Sharing for AnyTakes {
+    type Together = Together;
+    type Read = Decisions;
+    type Decided = Decisions;
+
+    fn trips(server: &Server) -> &SharedTrips<Self> {
+        server.trips_of_any_takes()
+    }
+
+    /// In a cluster they are about one subject, whose keys are in one slot.
+    fn stop(&self) -> StopId {
+        let StopId(script) = self.stop_of_all_keys();
+        StopId(self.asked.subject.to_u128() ^ script)
+    }
+
+    fn stop_of_all_keys(&self) -> StopId {
+        StopId::of_all_keys(self.asked.question.parts())
+    }
+
+    fn noted(&mut self) -> &mut Option<Noted> {
+        &mut self.noted
+    }
+
+    fn together(questions: &[&Self], _: &Prefix) -> Option<Together> {
+        let each = questions.iter().map(|question| Arc::clone(&question.asked));
+        let together = Together(each.collect());
+        (!together.0.is_empty()).then_some(together)
+    }
+
+    async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
+        self.ask_otherwise(server).await.map(Told::Decided)
+    }
+
+    /// There is no other script for it.
+    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
+        let alone = Self::together(&[&self], server.prefix());
+        let decisions = server.ask_one(alone).await?;
+        Ok(self.decided(decisions.ok_or_else(|| bad("no row"))?))
+    }
+
+    fn decided(self: Box<Self>, decisions: Decisions) -> Decisions {
+        if let Some(noted) = self.noted {
+            noted.decided(&decisions);
+        }
+        decisions
+    }
+}
+
+/// Questions by one script, in the order in which they came.
+pub(in crate::store::redis) struct Together(Vec<Arc<Asked>>);
+
+impl Together {
+    fn questions(&self) -> impl Iterator<Item = &Question> + Clone {
+        self.0.iter().map(|asked| &asked.question)
+    }
+}
+
+impl Scripted for Together {
+    fn script(&self) -> &Script {
+        self.0[0].question.script()
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        Question::command_of(self.questions(), verb, script)
+    }
+}
+
+impl AskedTogether for Together {
+    type Read = Decisions;
+
+    fn subject(&self) -> Subject {
+        self.0[0].subject
+    }
+
+    fn read(&self, reply: &Value) -> Result<Readings<Decisions>, StoreError> {
+        let (mut left, at) = dated_answers(reply)?;
+        let mut readings = Vec::with_capacity(self.0.len());
+        for asked in &self.0 {
+            if let [Value::ServerError(error), behind @ ..] = left {
+                readings.push(Err(of_question(error.clone().into())));
+                left = behind;
+                continue;
+            }
+            let (rows, behind) = asked.expected.split(left)?;
+            readings.push(asked.expected.read_rows(rows, at).map(Some));
+            left = behind;
+        }
+        match left {
+            [] => Ok(readings),
+            _ => Err(bad("too many rows")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+use redis::Arg;
+
+use super::*;
+use crate::algorithm::{Algorithm, LeaseId};
+use crate::error::StoreErrorKind;
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::store::{FailureMode, PolicyId};
+use crate::time::{HOUR, SECOND};
+
+/// By a window and a rate.
+fn checks<'a>(policies: &'a [PolicyId; 2], subject: &str, action: Action) -> [Check<'a>; 2] {
+    let [window, rate] = policies;
+    let limits = [
+        (window, Limit::fixed_window(9, HOUR)),
+        (rate, Limit::gcra(9, SECOND)),
+    ];
+    limits.map(|(policy, limit)| Check {
+        policy,
+        subject: Subject::from(&Key::from(subject)),
+        algorithm: Algorithm::try_from(&limit).unwrap(),
+        action,
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    })
+}
+
+fn policies() -> [PolicyId; 2] {
+    ["window", "rate"].map(PolicyId::new)
+}
+
+fn of(checks: &[Check<'_>]) -> Option<Box<AnyTakes>> {
+    AnyTakes::of(checks, &Prefix::default(), Micros::new(7))
+}
+
+fn together(subjects: &[&str]) -> Together {
+    let ask = |subject: &&str| of(&checks(&policies(), subject, Action::spend(1))).unwrap();
+    let questions: Vec<_> = subjects.iter().map(ask).collect();
+    let questions: Vec<_> = questions.iter().map(|question| &**question).collect();
+    AnyTakes::together(&questions, &Prefix::default()).unwrap()
+}
+
+#[test]
+fn only_takes_that_hold_nothing_and_looks_share_trips() {
+    let policies = policies();
+    for (action, shares) in [
+        (Action::spend(1), true),
+        (Action::take(2), true),
+        (Action::look(), true),
+        (Action::Charge(1), false),
+        (Action::Reset, false),
+    ] {
+        let asked = of(&checks(&policies, "alice", action));
+        assert_eq!(asked.is_some(), shares, "{action:?}");
+    }
+    let [window, rate] = checks(&policies, "alice", Action::spend(1));
+    let held = Check {
+        algorithm: Algorithm::try_from(&Limit::concurrency(9)).unwrap(),
+        ..rate
+    };
+    assert!(of(&[window, held]).is_none());
+    let released = Check {
+        action: Action::Release(LeaseId::default()),
+        ..held
+    };
+    assert!(of(&[released]).is_none());
+    assert!(of(&[]).is_none());
+}
+
+#[test]
+fn of_several_questions_the_script_is_told_which_checks_are_whose() {
+    for (subjects, counts) in [
+        (&["alice"][..], &[][..]),
+        (&["alice", "bob", "alice"], &["2", "2", "2"]),
+    ] {
+        let together = together(subjects);
+        let command = together.by_digest();
+        let sent = command.args_iter().map(|argument| match argument {
+            Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            _ => panic!("a cursor"),
+        });
+        let sent: Vec<_> = sent.collect();
+        let keys = 2 * subjects.len();
+        assert_eq!(sent[2], keys.to_string());
+        // The instant of the latest stands behind them, and the rows of all behind that.
+        assert_eq!(sent[3 + keys], "7");
+        let rows = (sent.len() - 4 - keys - counts.len()) / keys;
+        let behind = &sent[4 + keys + rows * keys..];
+        assert_eq!(behind, counts);
+        assert_eq!(sent[4 + keys], "fixed_window");
+        assert_eq!(sent[4 + keys + rows], "gcra");
+    }
+}
+
+fn row(fits: i64) -> [Value; 4] {
+    [fits, 0, 3, 5].map(Value::Int)
+}
+
+#[test]
+fn a_question_that_fails_fails_alone_and_another_number_of_rows_is_no_answer() {
+    let together = together(&["alice", "bob", "carol"]);
+    let read = |rows: &[&[Value]]| {
+        let now = [Value::Int(1_800_000_000_000_000)];
+        together.read(&Value::Array([rows.concat(), now.to_vec()].concat()))
+    };
+    let full = redis::parse_redis_value(b"*1\r\n-OOM command not allowed\r\n").unwrap();
+    let Value::Array(full) = full else {
+        panic!("an array")
+    };
+    let both = [row(1), row(1)].concat();
+    let one = [row(1), row(0)].concat();
+    let told: Vec<_> = read(&[&both, &full, &one])
+        .unwrap()
+        .into_iter()
+        .map(|read| read.map_err(|error| error.kind()))
+        .map(|read| read.map(|decisions| decisions.unwrap().iter().all(|one| one.is_allowed())))
+        .collect();
+    assert_eq!(told, [Ok(true), Err(StoreErrorKind::Full), Ok(false)]);
+    for rows in [
+        &[][..],
+        &[&both[..], &both],
+        &[&both, &both, &both[..7]],
+        &[&both, &both, &both, &full],
+        &[&both, &both, &both, &row(1)],
+        &[&both, &row(1), &full, &both],
+        &[&both, &full, &full, &full],
+    ] {
+        let error = read(rows).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::BadReply, "{rows:?}");
+    }
+}

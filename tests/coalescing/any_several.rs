@@ -1,0 +1,226 @@
+//! Requests of several policies by whatever limits, of which some are no plain ones, share scripts, too.
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use tower_throttle::algorithm::Algorithm;
+use tower_throttle::{
+    Check, HOUR, Limit, MINUTE, Outcome, Penalty, PolicyId, SECOND, StoreErrorKind, per_second,
+};
+
+use super::model::{
+    Answered, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,
+    scripts_of_four_rounds,
+};
+use super::{SLOW, Stage};
+
+const SUBJECTS: [&str; 3] = ["alice", "bob", "carol"];
+
+/// Of each subject one of each of these, and of all of them the last one.
+const LIMITS: [fn(u32) -> Limit; 7] = [
+    |permits| Limit::gcra(7, 2 * SECOND).burst(3 * permits),
+    |permits| Limit::fixed_window(3 * permits, 5 * SECOND),
+    |permits| Limit::sliding_log(3 * permits, 5 * SECOND),
+    |permits| Limit::sliding_window(3 * permits, 5 * SECOND),
+    |permits| Limit::sliding_counter(3 * permits, 5 * SECOND),
+    |permits| Limit::leaky_bucket(3 * permits, per_second(3)),
+    |permits| Limit::gcra(1, SECOND).burst(20 * permits),
+];
+const OF_EACH: usize = LIMITS.len() - 1;
+const OF_ALL: usize = SUBJECTS.len() * OF_EACH;
+
+fn states(case: usize, limits: &[Limit]) -> States {
+    let place = |policy: usize, subject| Place {
+        policy: PolicyId::new(&format!("case-{case}-{policy}")),
+        subject,
+        limit: limits[policy],
+    };
+    let of_each = SUBJECTS
+        .iter()
+        .flat_map(|subject| (0..OF_EACH).map(move |policy| place(policy, *subject)));
+    States::new(of_each.chain([place(OF_EACH, "everybody")]).collect())
+}
+
+/// Each about one subject and all of them, by all policies: one script. In shadow are some of them, or none.
+fn questions(some_in_shadow: bool) -> impl Strategy<Value = Vec<Question>> {
+    let shadows = match some_in_shadow {
+        false => Just(vec![false; LIMITS.len()]).boxed(),
+        true => prop::collection::vec(prop::bool::weighted(0.4), LIMITS.len())
+            .prop_filter("one is in shadow", |shadows| shadows.contains(&true))
+            .boxed(),
+    };
+    in_runs(
+        (0..SUBJECTS.len(), shadows, 1_u32..5).prop_map(|(subject, shadows, cost)| {
+            let of_each = (0..OF_EACH).map(|policy| subject * OF_EACH + policy);
+            Question {
+                states: of_each.chain([OF_ALL]).zip(shadows).collect(),
+                cost,
+            }
+        }),
+    )
+}
+
+/// So that the server knows the script: who has to tell it comes late.
+async fn warm_up(stage: &Stage, is_shadow: bool) {
+    let limits = LIMITS.map(|limit| limit(5));
+    let policies = (0..OF_EACH).chain([OF_ALL]);
+    let question = Question {
+        states: policies.map(|policy| (policy, is_shadow)).collect(),
+        cost: 1,
+    };
+    let answer = answer(stage, &states(60, &limits).checks(&question)).await;
+    assert!(is_allowed(&answer.unwrap()));
+}
+
+#[tokio::test]
+async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
+    let stage = Stage::start().await;
+    warm_up(&stage, false).await;
+    assert_in_order(&stage, &LIMITS, states, || questions(false)).await;
+}
+
+#[tokio::test]
+async fn in_shadow_too() {
+    let stage = Stage::start().await;
+    warm_up(&stage, true).await;
+    let asked = assert_in_order(&stage, &LIMITS, states, || questions(true)).await;
+    asked.assert_some_denied_in_shadow_only();
+}
+
+const WINDOW: Limit = Limit::fixed_window(3, HOUR);
+const ALL: Limit = Limit::gcra(10_000, HOUR);
+
+/// By a window of its own, and what all share.
+async fn take(stage: &Stage, client: &str, is_shadow: bool) -> Answered {
+    let [own, all] = ["own", "all"].map(PolicyId::new);
+    let checks = [
+        check(&own, client, WINDOW, 1, is_shadow),
+        check(&all, "everybody", ALL, 1, false),
+    ];
+    answer(stage, &checks).await
+}
+
+async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
+    let clients = (0..clients).map(async |client| take(stage, &format!("{client}"), false).await);
+    join_all(clients).await
+}
+
+#[tokio::test]
+async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
+    // Up to 64 of two checks go together.
+    assert!(scripts <= 4 * 14, "{scripts} scripts");
+    let keys = stage.server.keys();
+    assert!(keys.len() > 500, "{}", keys.len());
+    for key in keys {
+        let left_ms: i64 = stage.server.query(redis::cmd("PTTL").arg(key).to_owned());
+        assert!(left_ms > 0, "{left_ms}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_fails_fails_alone_and_takes_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let own = PolicyId::new("own");
+    let foreign = check(&own, "20", WINDOW, 1, false).subject;
+    let foreign = format!("throttle:fixed_window1:{{{foreign}}}:own");
+    for (command, value) in [("SET", "hello"), ("SADD", "hello")] {
+        let query = |command: &str, value: Option<&str>| {
+            let mut query = redis::cmd(command);
+            let query = query.arg(&foreign).arg(value).to_owned();
+            stage.server.query::<redis::Value>(query)
+        };
+        query("DEL", None);
+        query(command, Some(value));
+        let before = query("DUMP", None);
+        let left_of_all = || async {
+            let all = PolicyId::new("all");
+            let look = answer(&stage, &[check(&all, "everybody", ALL, 0, false)]).await;
+            look.unwrap()[0].remaining()
+        };
+        let left = left_of_all().await;
+        for (client, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
+            match client {
+                20 => assert_eq!(answer, Err(StoreErrorKind::ForeignValue)),
+                _ => assert!(is_allowed(&answer.unwrap()), "{client}"),
+            }
+        }
+        assert_eq!(left_of_all().await, left - 39);
+        assert_eq!(query("DUMP", None), before);
+        // In shadow it fails nobody.
+        let answers = (0..40).map(async |client| take(&stage, &format!("{client}"), true).await);
+        for (client, answer) in join_all(answers).await.into_iter().enumerate() {
+            let answer = answer.unwrap();
+            let is_foreign = answer[0].store_failure() == Some(StoreErrorKind::ForeignValue);
+            assert_eq!(is_foreign, client == 20);
+            assert!(answer[1].is_allowed());
+        }
+        query("DEL", None);
+    }
+}
+
+/// Whoever needs no write is answered.
+#[tokio::test]
+async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for _ in 0..3 {
+        take_one_each(&stage, 20).await;
+    }
+    stage.server.set_full(true);
+    for (client, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
+        match client {
+            0..20 => assert!(!is_allowed(&answer.unwrap())),
+            _ => assert_eq!(answer, Err(StoreErrorKind::Full)),
+        }
+    }
+    stage.server.set_full(false);
+    for answer in take_one_each(&stage, 40).await.split_off(20) {
+        assert_eq!(answer.unwrap()[0].remaining(), 2);
+    }
+}
+
+/// Each denial counts, one after the other, until the penalty bans.
+#[tokio::test]
+async fn who_is_banned_for_some_denials_is_after_so_many_of_those_that_came_together() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let policy = PolicyId::new("login");
+    let penalty = Penalty::after(5, MINUTE, HOUR);
+    let ask = || async {
+        let limit = check(&policy, "mallory", WINDOW, 1, false);
+        let ban = Check {
+            algorithm: Algorithm::try_from(&penalty).unwrap(),
+            ..limit
+        };
+        answer(&stage, &[limit, ban]).await.unwrap()
+    };
+    let scripts = stage.scripts();
+    let answers = join_all((0..30).map(|_| ask())).await;
+    let outcomes: Vec<_> = answers
+        .iter()
+        .map(|answer| {
+            answer
+                .iter()
+                .map(|decision| decision.outcome())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let [allowed, denied, banned] = [
+        [Outcome::Allowed, Outcome::Allowed],
+        [Outcome::Denied, Outcome::Allowed],
+        [Outcome::Denied, Outcome::Banned],
+    ]
+    .map(|of_both| {
+        outcomes
+            .iter()
+            .filter(|outcome| **outcome == of_both)
+            .count()
+    });
+    assert_eq!([allowed, denied + banned], [3, 27], "{outcomes:?}");
+    assert!(banned >= 22, "{outcomes:?}");
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts <= 10, "{scripts} scripts");
+}
