@@ -24,6 +24,7 @@
 //! what is wrong with a value of somebody else.
 
 mod any_takes;
+mod by_key;
 mod msgpack;
 mod names;
 mod plain;

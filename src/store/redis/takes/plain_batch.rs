@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
-use smallvec::SmallVec;
 
+use super::by_key::{ByKey, Row};
 use super::names::Names;
 use super::plain;
 use super::take::Take;
@@ -16,7 +16,7 @@ use crate::store::redis::error::of_question;
 use crate::store::redis::keys::{self, Prefix};
 use crate::store::redis::reply::{answers, by_key};
 use crate::store::redis::script::{Script, Scripted};
-use crate::store::redis::trips::{AskedTogether, ByFingerprint, FingerprintMap, Readings};
+use crate::store::redis::trips::{AskedTogether, Readings};
 use crate::time::Micros;
 
 pub(super) const TEXT: &str = include_str!("../../../../lua/plain_batch.lua");
@@ -33,28 +33,7 @@ pub(in crate::store::redis) struct PlainBatch {
     subject: Subject,
     now: Micros,
     names: Names,
-    keys: Vec<Key>,
-    /// Of each take.
-    places: Vec<Place>,
-}
-
-/// What is taken of a key.
-struct Key {
-    runs: SmallVec<[Run; 1]>,
-}
-
-/// Equal takes of a key, one behind the other.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Run {
-    take: PlainTake,
-    takes: u32,
-}
-
-/// Where a take stands: of which key, in which of its runs, behind how many others.
-struct Place {
-    key: u32,
-    run: u32,
-    behind: u32,
+    takes: ByKey<PlainTake>,
 }
 
 impl PlainBatch {
@@ -65,43 +44,15 @@ impl PlainBatch {
             subject: first.check().subject,
             now: Micros::ZERO,
             names: Names::with_capacity(takes.len()),
-            keys: Vec::with_capacity(takes.len()),
-            places: Vec::with_capacity(takes.len()),
+            takes: ByKey::with_capacity(takes.len()),
         };
-        let mut positions = FingerprintMap::with_capacity_and_hasher(takes.len(), ByFingerprint);
         for (take, plain) in takes {
-            let position = *positions
-                .entry(take.fingerprint)
-                .or_insert(batch.keys.len());
             batch.now = batch.now.max(take.now);
-            if position == batch.keys.len() {
+            if batch.takes.add(take.fingerprint, *plain, PlainTake::eq) {
                 batch.names.push(&take.check(), prefix);
-                batch.keys.push(Key {
-                    runs: SmallVec::new(),
-                });
             }
-            let place = batch.keys[position].add(*plain);
-            batch.places.push(Place {
-                key: position as u32,
-                ..place
-            });
         }
         Some(batch)
-    }
-
-    /// The rows of the script's arguments: equal runs, and how many keys in a row have one. No keys: the
-    /// last one has that run, too.
-    fn rows(&self) -> Vec<(Run, usize)> {
-        let mut rows: Vec<(Run, usize)> = Vec::new();
-        for key in &self.keys {
-            for (position, run) in key.runs.iter().enumerate() {
-                match rows.last_mut() {
-                    Some((last, keys)) if position == 0 && last == run && *keys > 0 => *keys += 1,
-                    _ => rows.push((*run, usize::from(position == 0))),
-                }
-            }
-        }
-        rows
     }
 }
 
@@ -113,34 +64,20 @@ impl AskedTogether for PlainBatch {
     }
 
     fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
-        let debts = by_key(answers(reply)?, self.keys.iter().map(|key| key.runs.len()))?;
-        let read = self.places.iter().map(|place| {
-            let (key, run) = (place.key as usize, place.run as usize);
-            let take = self.keys[key].runs[run].take;
-            match &debts[key][run] {
+        let debts = by_key(answers(reply)?, self.takes.keys().map(<[_]>::len))?;
+        let read = self
+            .takes
+            .places()
+            .iter()
+            .map(|place| match &debts[place.key()][place.run()] {
                 Value::ServerError(error) => Err(of_question(error.clone().into())),
                 debt => {
                     let debt = plain::debt_unless_foreign(debt)?;
+                    let take = self.takes.asked(*place);
                     Ok(debt.map(|debt| take.read_behind(debt, place.behind)))
                 }
-            }
-        });
+            });
         Ok(read.collect())
-    }
-}
-
-impl Key {
-    /// Where the take stands among those of the key.
-    fn add(&mut self, take: PlainTake) -> Place {
-        match self.runs.last_mut() {
-            Some(run) if run.take == take => run.takes += 1,
-            _ => self.runs.push(Run { take, takes: 1 }),
-        }
-        Place {
-            key: 0,
-            run: self.runs.len() as u32 - 1,
-            behind: self.runs.last().map_or(0, |run| run.takes - 1),
-        }
     }
 }
 
@@ -150,23 +87,20 @@ impl Scripted for PlainBatch {
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let rows = self.rows();
+        let rows = self.takes.rows(PlainTake::eq);
         let (arguments, bytes) = (
-            4 + self.keys.len() + 4 * rows.len(),
-            BYTES_EACH * (self.keys.len() + rows.len()),
+            4 + self.names.len() + 4 * rows.len(),
+            BYTES_EACH * (self.names.len() + rows.len()),
         );
         let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
-        command.arg(verb).arg(script).arg(self.keys.len());
+        command.arg(verb).arg(script).arg(self.names.len());
         for name in self.names.iter() {
             command.arg(name);
         }
         command.arg(self.now.get());
-        for (Run { take, takes }, keys) in rows {
-            command
-                .arg(take.cost_us)
-                .arg(take.room_us)
-                .arg(takes)
-                .arg(keys);
+        for Row { run, keys } in rows {
+            let PlainTake { cost_us, room_us } = run.asked;
+            command.arg(cost_us).arg(room_us).arg(run.times).arg(keys);
         }
         command
     }

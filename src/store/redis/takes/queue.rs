@@ -4,8 +4,8 @@
 use std::iter::Peekable;
 
 use redis::{Cmd, Value};
-use smallvec::SmallVec;
 
+use super::by_key::{ByKey, Row, Run};
 use super::names::Names;
 use super::take::Take;
 use crate::algorithm::{Action, Algorithm, Reading};
@@ -14,8 +14,8 @@ use crate::key::Subject;
 use crate::store::Check;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::reply::{Judged, bad, judged};
-use crate::store::redis::script::{Composed, Row, Script, Scripted, queue_script};
-use crate::store::redis::trips::{AskedTogether, ByFingerprint, FingerprintMap, Readings};
+use crate::store::redis::script::{Composed, Row as ScriptRow, Script, Scripted, queue_script};
+use crate::store::redis::trips::{AskedTogether, Readings};
 use crate::time::Micros;
 
 /// The takes of one trip, by one algorithm, in the order in which they came, key by key.
@@ -25,78 +25,41 @@ pub(in crate::store::redis) struct Queue {
     subject: Subject,
     now: Micros,
     names: Names,
-    keys: Vec<Key>,
-    /// Of which key each take is.
-    places: Vec<usize>,
+    takes: ByKey<Asked>,
 }
 
-/// What is taken of a key.
-struct Key {
-    runs: SmallVec<[Run; 1]>,
-}
-
-/// Takes of one key with equal costs, one behind the other.
-struct Run {
-    row: Row,
-    takes: usize,
+/// What a take asks of its key.
+#[derive(PartialEq, Eq)]
+struct Asked {
     algorithm: Algorithm,
     action: Action,
-}
-
-/// Equal runs of so many keys in a row. Of no keys: the last one has that run, too.
-struct Runs<'a> {
-    run: &'a Run,
-    keys: usize,
+    row: ScriptRow,
 }
 
 impl Queue {
     /// `None` of no takes.
     pub(super) fn of(takes: &[&Take], prefix: &Prefix) -> Option<Self> {
         let first = takes.first()?.check();
-        let script = queue_script(&first);
         let mut queue = Self {
-            script,
+            script: queue_script(&first),
             subject: first.subject,
             now: Micros::ZERO,
             names: Names::with_capacity(takes.len()),
-            keys: Vec::with_capacity(takes.len()),
-            places: Vec::with_capacity(takes.len()),
+            takes: ByKey::with_capacity(takes.len()),
         };
-        let mut positions = FingerprintMap::with_capacity_and_hasher(takes.len(), ByFingerprint);
         for take in takes {
             let check = out_of_shadow(take.check());
-            let position = *positions
-                .entry(take.fingerprint)
-                .or_insert(queue.keys.len());
+            let asked = Asked {
+                algorithm: check.algorithm,
+                action: check.action,
+                row: ScriptRow::of(&check, queue.script, false),
+            };
             queue.now = queue.now.max(take.now);
-            if position == queue.keys.len() {
+            if queue.takes.add(take.fingerprint, asked, Asked::eq) {
                 queue.names.push(&check, prefix);
-                queue.keys.push(Key {
-                    runs: SmallVec::new(),
-                });
             }
-            queue.keys[position].add(&check, script);
-            queue.places.push(position);
         }
         Some(queue)
-    }
-
-    fn rows(&self) -> Vec<Runs<'_>> {
-        let mut rows: Vec<Runs<'_>> = Vec::new();
-        for key in &self.keys {
-            for (position, run) in key.runs.iter().enumerate() {
-                match rows.last_mut() {
-                    Some(last) if position == 0 && last.keys > 0 && last.run.asks_as(run) => {
-                        last.keys += 1;
-                    }
-                    _ => rows.push(Runs {
-                        run,
-                        keys: usize::from(position == 0),
-                    }),
-                }
-            }
-        }
-        rows
     }
 }
 
@@ -108,74 +71,54 @@ fn out_of_shadow(check: Check<'_>) -> Check<'_> {
     }
 }
 
-impl Key {
-    fn add(&mut self, check: &Check<'_>, script: &Composed) {
-        let asked = (check.algorithm, check.action);
-        match self.runs.last_mut() {
-            Some(run) if (run.algorithm, run.action) == asked => run.takes += 1,
-            _ => self.runs.push(Run {
-                row: Row::of(check, script, false),
-                takes: 1,
-                algorithm: check.algorithm,
-                action: check.action,
-            }),
-        }
-    }
+/// What was read of each of the takes of a key; or why none was.
+type OfKey = Result<Vec<Reading>, StoreError>;
 
-    /// What was read of each of its takes; or why none was.
-    fn read(
-        &self,
-        judged: &mut Peekable<impl Iterator<Item = Judged>>,
-    ) -> Result<Result<Vec<Reading>, StoreError>, StoreError> {
-        if let Some(Judged::Failed(error)) =
-            judged.next_if(|judged| matches!(judged, Judged::Failed(_)))
-        {
-            return Ok(Err(error));
-        }
-        let mut readings = Vec::new();
-        for run in &self.runs {
-            run.read(judged, &mut readings)?;
-        }
-        Ok(Ok(readings))
+/// # Errors
+///
+/// Other rows than there are takes.
+fn read_key(
+    runs: &[Run<Asked>],
+    judged: &mut Peekable<impl Iterator<Item = Judged>>,
+) -> Result<OfKey, StoreError> {
+    let has_failed = |judged: &Judged| matches!(judged, Judged::Failed(_));
+    if let Some(Judged::Failed(error)) = judged.next_if(has_failed) {
+        return Ok(Err(error));
     }
+    let mut readings = Vec::new();
+    for run in runs {
+        read_run(run, judged, &mut readings)?;
+    }
+    Ok(Ok(readings))
 }
 
-impl Run {
-    /// Whether the script is asked the same of both.
-    fn asks_as(&self, other: &Self) -> bool {
-        self.takes == other.takes && self.row == other.row
-    }
-
-    fn read(
-        &self,
-        judged: &mut Peekable<impl Iterator<Item = Judged>>,
-        readings: &mut Vec<Reading>,
-    ) -> Result<(), StoreError> {
-        let (mut left, mut before) = (self.takes, None);
-        while left > 0 {
-            // Behind one that is denied all of the run are, alike.
-            let denied = before.filter(|before: &Reading| !before.fits);
-            if let Some(denied) = denied {
-                readings.extend(std::iter::repeat_n(denied, left));
-                break;
-            }
-            match (before, judged.next()) {
-                (_, Some(Judged::One(reading))) => readings.push(reading),
-                (Some(before), Some(Judged::Alike(takes)))
-                    if (1..=left as u64).contains(&takes) =>
-                {
-                    let cost = self.action.takes();
-                    let taken = (1..=takes).map(|takes| cost.saturating_mul(takes as u32));
-                    readings.extend(taken.map(|taken| self.algorithm.behind(&before, taken)));
-                    left -= takes as usize - 1;
-                }
-                _ => return Err(bad("other rows than there are takes")),
-            }
-            left -= 1;
-            before = readings.last().copied();
+fn read_run(
+    Run { asked, times }: &Run<Asked>,
+    judged: &mut impl Iterator<Item = Judged>,
+    readings: &mut Vec<Reading>,
+) -> Result<(), StoreError> {
+    let (mut left, mut before) = (*times as usize, None);
+    while left > 0 {
+        // Behind one that is denied all of the run are, alike.
+        let denied = before.filter(|before: &Reading| !before.fits);
+        if let Some(denied) = denied {
+            readings.extend(std::iter::repeat_n(denied, left));
+            break;
         }
-        Ok(())
+        match (before, judged.next()) {
+            (_, Some(Judged::One(reading))) => readings.push(reading),
+            (Some(before), Some(Judged::Alike(takes))) if (1..=left as u64).contains(&takes) => {
+                let cost = asked.action.takes();
+                let taken = (1..=takes).map(|takes| cost.saturating_mul(takes as u32));
+                readings.extend(taken.map(|taken| asked.algorithm.behind(&before, taken)));
+                left -= takes as usize - 1;
+            }
+            _ => return Err(bad("other rows than there are takes")),
+        }
+        left -= 1;
+        before = readings.last().copied();
     }
+    Ok(())
 }
 
 impl AskedTogether for Queue {
@@ -187,16 +130,17 @@ impl AskedTogether for Queue {
 
     fn read(&self, reply: &Value) -> Result<Readings<Reading>, StoreError> {
         let mut judged = judged(reply)?.into_iter().peekable();
-        let keys = self.keys.iter().map(|key| key.read(&mut judged));
+        let keys = self.takes.keys().map(|runs| read_key(runs, &mut judged));
         let keys: Vec<_> = keys.collect::<Result<_, _>>()?;
         if judged.next().is_some() {
             return Err(bad("too many rows"));
         }
-        let mut taken = vec![0; keys.len()];
-        let each = self.places.iter().map(|&key| {
-            let behind = taken[key];
-            taken[key] += 1;
-            match &keys[key] {
+        let mut told = vec![0; keys.len()];
+        let each = self.takes.places().iter().map(|place| {
+            let told: &mut usize = &mut told[place.key()];
+            let behind = *told;
+            *told += 1;
+            match &keys[place.key()] {
                 Ok(readings) => Ok(Some(readings[behind])),
                 Err(error) => Err(error.clone()),
             }
@@ -217,9 +161,9 @@ impl Scripted for Queue {
             command.arg(name);
         }
         command.arg(self.now.get());
-        for Runs { run, keys } in self.rows() {
-            run.row.write_to(&mut command);
-            command.arg(run.takes).arg(keys);
+        for Row { run, keys } in self.takes.rows(Asked::eq) {
+            run.asked.row.write_to(&mut command);
+            command.arg(run.times).arg(keys);
         }
         command
     }

@@ -39,13 +39,13 @@ fn batch(takes: &[Box<Take>]) -> PlainBatch {
 /// What the script replies: each run's debt before it, when the keys owe so much.
 fn reply(batch: &PlainBatch, mut owed: impl FnMut(&[u8]) -> u64) -> Value {
     let mut debts = Vec::new();
-    for (key, name) in batch.keys.iter().zip(batch.names.iter()) {
+    for (runs, name) in batch.takes.keys().zip(batch.names.iter()) {
         let mut debt = owed(name);
-        for run in &key.runs {
+        for run in runs {
             debts.push(Value::Int(debt.try_into().unwrap()));
-            for _ in 0..run.takes {
-                if debt <= run.take.room_us {
-                    debt += run.take.cost_us;
+            for _ in 0..run.times {
+                if debt <= run.asked.room_us {
+                    debt += run.asked.cost_us;
                 }
             }
         }

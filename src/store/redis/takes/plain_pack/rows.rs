@@ -1,22 +1,9 @@
 //! `Row`: what the script is told once for all keys that are asked alike.
 
-use redis::Cmd;
-use smallvec::SmallVec;
-
-use super::PlainPack;
 use crate::store::redis::keys::field;
 use crate::store::redis::takes::msgpack;
 use crate::store::redis::takes::plain_takes::PlainTakes;
-
-/// Equal packs about a key, one behind the other.
-pub(super) struct Run {
-    /// The first of them, among all packs.
-    pub(super) first: usize,
-    pub(super) packs: u32,
-}
-
-/// Those of a key.
-pub(super) type Runs = SmallVec<[Run; 1]>;
+use redis::Cmd;
 
 /// Some arguments of the script: an equal run of so many keys in a row. No keys: the last one has that run,
 /// too.
@@ -26,24 +13,6 @@ pub(super) struct Row {
     prices: Vec<u8>,
     packs: u32,
     keys: usize,
-}
-
-/// The rows of these keys, in their order.
-pub(super) fn rows<'a>(keys: impl Iterator<Item = &'a Runs>, packs: &[&PlainPack]) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    let mut before: Option<&Run> = None;
-    for (position, run) in keys.flat_map(|runs| runs.iter().enumerate()) {
-        let (is_first, takes) = (position == 0, &packs[run.first].takes);
-        let is_alike = before.is_some_and(|before| {
-            before.packs == run.packs && packs[before.first].takes.ask_as(takes)
-        });
-        match rows.last_mut() {
-            Some(row) if is_first && is_alike && row.keys > 0 => row.keys += 1,
-            _ => rows.push(Row::of(takes, run.packs, usize::from(is_first))),
-        }
-        before = Some(run);
-    }
-    rows
 }
 
 /// A pack of just these fields, all zero, and how `struct` reads it: so the script need not make out what
@@ -71,7 +40,7 @@ impl Blank {
 }
 
 impl Row {
-    fn of(pack: &PlainTakes, packs: u32, keys: usize) -> Self {
+    pub(super) fn of(pack: &PlainTakes, packs: u32, keys: usize) -> Self {
         let names: Vec<_> = pack.checks().map(|check| field(&check)).collect();
         let mut fields = Vec::with_capacity(pack.len() * 32);
         let mut prices = Vec::with_capacity(pack.len() * 30);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, Value};
 use smallvec::smallvec;
 
-use super::rows::{Row, Run, Runs, rows};
+use super::rows::Row;
 use super::{BATCH_TEXT, PlainPack};
 use crate::error::StoreError;
 use crate::key::Subject;
@@ -13,10 +13,12 @@ use crate::store::redis::error::of_question;
 use crate::store::redis::keys::{self, Prefix};
 use crate::store::redis::reply::{bad, by_key, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
+use crate::store::redis::takes::by_key::ByKey;
 use crate::store::redis::takes::msgpack;
+use crate::store::redis::takes::names::Names;
 use crate::store::redis::takes::plain::MOST_DEBT_US;
 use crate::store::redis::takes::plain_takes::{Debts, Owed};
-use crate::store::redis::trips::{AskedTogether, ByFingerprint, FingerprintMap, Readings};
+use crate::store::redis::trips::{AskedTogether, Readings};
 use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(BATCH_TEXT));
@@ -26,71 +28,42 @@ pub(in crate::store::redis) struct Together {
     /// Of the first of them. All have the same one where it matters, which is in a cluster.
     subject: Subject,
     now: Micros,
-    keys: Vec<Key>,
+    names: Names,
+    /// Of each run the first of its packs, among all.
+    packs: ByKey<usize>,
     rows: Vec<Row>,
-    /// Of each pack.
-    places: Vec<Place>,
-}
-
-/// A key, and what it is asked for.
-struct Key {
-    name: Vec<u8>,
-    runs: Runs,
-}
-
-/// Where a pack stands: of which key, in which of its runs, behind how many others.
-struct Place {
-    key: usize,
-    run: usize,
-    behind: u32,
-    takes: usize,
+    /// Of each pack how many takes it has.
+    takes: Vec<usize>,
 }
 
 impl Together {
     /// `None` of no packs.
     pub(super) fn of(packs: &[&PlainPack], prefix: &Prefix) -> Option<Self> {
         let subject = packs.first()?.takes.subject();
-        let mut keys: Vec<Key> = Vec::with_capacity(packs.len());
-        let mut known = FingerprintMap::with_capacity_and_hasher(packs.len(), ByFingerprint);
-        let places = packs.iter().enumerate().map(|(position, pack)| {
-            let key = *known.entry(pack.key).or_insert_with(|| {
-                keys.push(Key {
-                    name: prefix.key(&pack.takes.first()),
-                    runs: Runs::new(),
-                });
-                keys.len() - 1
-            });
-            let (run, behind) = keys[key].add(position, packs);
-            Place {
-                key,
-                run,
-                behind,
-                takes: pack.takes.len(),
+        let ask_alike = |one: &usize, other: &usize| {
+            let [one, other] = [*one, *other].map(|position| &packs[position].takes);
+            one.ask_as(other)
+        };
+        let mut names = Names::with_capacity(packs.len());
+        let mut by_key = ByKey::with_capacity(packs.len());
+        for (position, pack) in packs.iter().enumerate() {
+            if by_key.add(pack.key, position, ask_alike) {
+                names.push(&pack.takes.first(), prefix);
             }
+        }
+        let rows = by_key.rows(ask_alike).into_iter().map(|row| {
+            let pack = &packs[row.run.asked].takes;
+            Row::of(pack, row.run.times, row.keys)
         });
-        let places = places.collect();
+        let rows = rows.collect();
         Some(Self {
             subject,
             now: packs.iter().map(|pack| pack.takes.now).max()?,
-            rows: rows(keys.iter().map(|key| &key.runs), packs),
-            keys,
-            places,
+            names,
+            rows,
+            packs: by_key,
+            takes: packs.iter().map(|pack| pack.takes.len()).collect(),
         })
-    }
-}
-
-impl Key {
-    /// In which run the pack at this position is, behind how many others.
-    fn add(&mut self, position: usize, packs: &[&PlainPack]) -> (usize, u32) {
-        match self.runs.last_mut() {
-            Some(run) if packs[run.first].takes.ask_as(&packs[position].takes) => run.packs += 1,
-            _ => self.runs.push(Run {
-                first: position,
-                packs: 1,
-            }),
-        }
-        let behind = self.runs.last().map_or(0, |run| run.packs - 1);
-        (self.runs.len() - 1, behind)
     }
 }
 
@@ -129,9 +102,10 @@ impl AskedTogether for Together {
 
     fn read(&self, reply: &Value) -> Result<Readings<Owed>, StoreError> {
         let (answers, now_us) = dated_answers(reply)?;
-        let answers = by_key(answers, self.keys.iter().map(|key| key.runs.len()))?;
-        let read = self.places.iter().map(|place| {
-            let debts = debts(&answers[place.key][place.run], place.takes, now_us)?;
+        let answers = by_key(answers, self.packs.keys().map(<[_]>::len))?;
+        let read = self.packs.places().iter().zip(&self.takes);
+        let read = read.map(|(place, takes)| {
+            let debts = debts(&answers[place.key()][place.run()], *takes, now_us)?;
             let behind = place.behind;
             Ok(debts.map(|debts| Owed { debts, behind }))
         });
@@ -147,12 +121,12 @@ impl Scripted for Together {
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let row_bytes: usize = self.rows.iter().map(Row::bytes).sum();
         let mut command = Cmd::with_capacity(
-            4 + self.keys.len() + 6 * self.rows.len(),
-            script.len() + keys::USUAL_LENGTH * (self.keys.len() + 1) + row_bytes,
+            4 + self.names.len() + 6 * self.rows.len(),
+            script.len() + keys::USUAL_LENGTH * (self.names.len() + 1) + row_bytes,
         );
-        command.arg(verb).arg(script).arg(self.keys.len());
-        for key in &self.keys {
-            command.arg(&key.name);
+        command.arg(verb).arg(script).arg(self.names.len());
+        for name in self.names.iter() {
+            command.arg(name);
         }
         command.arg(self.now.get());
         self.rows.iter().for_each(|row| row.write_to(&mut command));
