@@ -7,9 +7,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::noted::Noted;
-use super::table::{Moment, Recalled, Table};
+use super::table::{Moment, Recalled, Refresh, Table};
 
-pub(in crate::store) use super::table::Refresh;
 use crate::algorithm::{Action, Algorithm, Reading};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::store::{Answer, Check, Store};
@@ -97,24 +96,28 @@ impl Denials {
             now: this.now(),
             refresh: Refresh::WhenDue,
         };
-        match this.recall_at(at, checks) {
-            Some(decisions) => Answer::Ready(Ok(decisions)),
-            None => ask(Some(Noted::new(this, checks, at.now))),
+        match checks {
+            [check] => {
+                if let Some(decision) = this.recall_alone(check, at) {
+                    return Answer::Ready(Ok(decision.into()));
+                }
+            }
+            checks => {
+                if let Some(decisions) = this.recall_together(checks, at) {
+                    return Answer::Ready(Ok(decisions));
+                }
+            }
         }
+        ask(Some(Noted::new(this, checks, at.now)))
     }
 
-    /// The decisions on a question that is known to change nothing.
-    pub(in crate::store) fn recall(
-        &self,
-        checks: &[Check<'_>],
-        refresh: Refresh,
-    ) -> Option<Decisions> {
-        let now = self.now();
-        self.recall_at(Moment { now, refresh }, checks)
-    }
-
-    #[inline]
-    fn recall_at(&self, at: Moment, checks: &[Check<'_>]) -> Option<Decisions> {
+    /// The answer from memory, where no other one has come.
+    #[inline(never)]
+    pub(in crate::store) fn recall(&self, checks: &[Check<'_>]) -> Option<Decisions> {
+        let at = Moment {
+            now: self.now(),
+            refresh: Refresh::Never,
+        };
         match checks {
             [check] => self.recall_alone(check, at).map(Decisions::from),
             checks => self.recall_together(checks, at),
@@ -122,6 +125,7 @@ impl Denials {
     }
 
     /// The decision on the only check of a question, if it is known to be denied.
+    #[inline]
     fn recall_alone(&self, check: &Check<'_>, at: Moment) -> Option<Decision> {
         let reading = self.recall_one(check, at)??;
         (!reading.fits).then(|| {
@@ -202,6 +206,7 @@ impl Denials {
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked
     /// whatever is known of the others.
+    #[inline]
     fn recall_one(&self, check: &Check<'_>, at: Moment) -> Option<Option<Reading>> {
         let Action::Take(take) = &check.action else {
             return None;

@@ -9,7 +9,7 @@ use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
 use crate::time::Clock;
 
-use self::denials::{Denials, Refresh};
+use self::denials::Denials;
 
 pub(super) mod denials;
 mod entry;
@@ -122,7 +122,7 @@ impl<S: Store> Store for DenyCache<S> {
     }
 
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
-        let known = self.denials.recall(checks, Refresh::Never);
+        let known = self.denials.recall(checks);
         known.or_else(|| self.inner.remembered(checks))
     }
 

@@ -54,7 +54,7 @@ pub(super) struct Moment {
 
 /// Whether one question is to go to the store now and then about what is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::store) enum Refresh {
+pub(super) enum Refresh {
     WhenDue,
     /// It was there, or cannot be asked.
     Never,
@@ -92,6 +92,7 @@ impl Table {
     }
 
     /// What is known of this check of a key.
+    #[inline]
     pub(super) fn recall(
         &self,
         key: u128,

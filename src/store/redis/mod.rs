@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::deny_cache::denials::{Denials, Refresh};
+use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -272,8 +272,7 @@ impl Store for RedisStore {
     }
 
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
-        let denials = self.denials.as_ref()?;
-        denials.recall(checks, Refresh::Never)
+        self.denials.as_ref()?.recall(checks)
     }
 
     fn fails_in_parts(&self) -> bool {

@@ -42,12 +42,13 @@ impl<T> ByKey<T> {
         }
     }
 
-    /// Adds what is asked of the key with this fingerprint: whether nothing was asked of it before.
+    /// Adds what is asked of the key with this fingerprint, which may be equal to what was before it: whether
+    /// nothing was asked of the key before.
     pub(super) fn add(
         &mut self,
         key: u128,
-        asked: T,
-        are_equal: impl FnOnce(&T, &T) -> bool,
+        is_equal: impl FnOnce(&T) -> bool,
+        asked: impl FnOnce() -> T,
     ) -> bool {
         let position = *self.positions.entry(key).or_insert(self.keys.len());
         let is_new = position == self.keys.len();
@@ -56,12 +57,15 @@ impl<T> ByKey<T> {
         }
         let runs = &mut self.keys[position];
         let behind = match runs.last_mut() {
-            Some(run) if are_equal(&run.asked, &asked) => {
+            Some(run) if is_equal(&run.asked) => {
                 run.times += 1;
                 run.times - 1
             }
             _ => {
-                runs.push(Run { asked, times: 1 });
+                runs.push(Run {
+                    asked: asked(),
+                    times: 1,
+                });
                 0
             }
         };

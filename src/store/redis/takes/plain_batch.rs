@@ -48,7 +48,8 @@ impl PlainBatch {
         };
         for (take, plain) in takes {
             batch.now = batch.now.max(take.now);
-            if batch.takes.add(take.fingerprint, *plain, PlainTake::eq) {
+            let key = take.fingerprint;
+            if batch.takes.add(key, |before| before == plain, || *plain) {
                 batch.names.push(&take.check(), prefix);
             }
         }

@@ -49,13 +49,16 @@ impl Queue {
         };
         for take in takes {
             let check = out_of_shadow(take.check());
-            let asked = Asked {
-                algorithm: check.algorithm,
-                action: check.action,
+            let (algorithm, action) = (check.algorithm, check.action);
+            let is_equal =
+                |before: &Asked| before.algorithm == algorithm && before.action == action;
+            let asked = || Asked {
+                algorithm,
+                action,
                 row: ScriptRow::of(&check, queue.script, false),
             };
             queue.now = queue.now.max(take.now);
-            if queue.takes.add(take.fingerprint, asked, Asked::eq) {
+            if queue.takes.add(take.fingerprint, is_equal, asked) {
                 queue.names.push(&check, prefix);
             }
         }

@@ -47,7 +47,7 @@ impl Together {
         let mut names = Names::with_capacity(packs.len());
         let mut by_key = ByKey::with_capacity(packs.len());
         for (position, pack) in packs.iter().enumerate() {
-            if by_key.add(pack.key, position, ask_alike) {
+            if by_key.add(pack.key, |before| ask_alike(before, &position), || position) {
                 names.push(&pack.takes.first(), prefix);
             }
         }
