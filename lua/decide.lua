@@ -11,12 +11,12 @@
 -- Mirrors       src/algorithm/question.rs
 -- Before it stands states, behind it questions, which calls it with the first and the last check of the question,
 -- and whether all fit that are asked elsewhere.
-local function decide(first, last, all_fit, now)
+local function decide(first, last, all_fit)
   local reply, kept, expires = {}, {}, {}
   for i = first, last do
     local at, row = 2 + (i - 1) * stride, (i - first) * 4
     local fits, wait_us, level, more
-    fits, wait_us, level, more, kept[i], expires[i] = judge(i, ARGV[at], at, now)
+    fits, wait_us, level, more, kept[i], expires[i] = judge(i, ARGV[at], at)
     all_fit = all_fit and fits
     reply[row + 1], reply[row + 2] = fits and 1 or 0, wait_us
     reply[row + 3], reply[row + 4] = level, more
@@ -38,6 +38,6 @@ local function decide(first, last, all_fit, now)
       unwritten[#unwritten + 1] = keep(i, at, kept[i], expires[i])
     end
   end
-  write_all(unwritten, now)
+  write_all(unwritten)
   return reply
 end

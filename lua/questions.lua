@@ -1,6 +1,5 @@
 -- questions: decide one question, or several that came together, first come first served.
 -- KEYS[i]       the state key of check i; all of one hash slot, in a cluster
--- ARGV[1]       now_us           integer; 0 asks the server's clock
 -- ARGV[at]      the arguments of check i, see decide; at = 2 + (i - 1) * stride
 -- ARGV[2 + #KEYS * stride]       behind them: absent when all checks are those of one question; "denied" when so,
 --                                and a check denies that is asked elsewhere; else of each question, one behind
@@ -10,22 +9,16 @@
 -- Writes        what decide writes
 -- Mirrors       src/store/redis/takes/any_takes.rs
 -- Before it stands decide or shadow.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local clock = redis.call("TIME")
-  now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-end
-
 local behind = 2 + #KEYS * stride
 local reply = {}
 if not tonumber(ARGV[behind]) then
-  reply = decide(1, #KEYS, not ARGV[behind], now)
+  reply = decide(1, #KEYS, not ARGV[behind])
 else
   local length, last = 0, 0
   for question = behind, #ARGV do
     local first = last + 1
     last = last + tonumber(ARGV[question])
-    local is_decided, rows = pcall(decide, first, last, true, now)
+    local is_decided, rows = pcall(decide, first, last, true)
     if is_decided then
       for row = 1, #rows do
         reply[length + row] = rows[row]

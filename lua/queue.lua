@@ -1,6 +1,5 @@
 -- queue: judge takes that came together, of one key or of many, first come first served. Stands in place of decide.
 -- KEYS[i]                 the state keys; several may be one key, for states that stand in it together
--- ARGV[1]                 now_us       integer; 0 asks the server's clock
 -- ARGV[at]                algorithm    the name of the function that judges run n, which are takes of equal costs;
 --                                      at = 2 + (n - 1) * (stride + 2); its arguments follow, see there, and what
 --                                      states has of them
@@ -14,12 +13,6 @@
 -- Writes        each key of which any fits, as states has it
 -- Mirrors       src/algorithm/mod.rs
 -- Before it stands states.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local clock = redis.call("TIME")
-  now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-end
-
 -- Which key is judged, where its rows begin, whether it has failed, and its name while it is still to be
 -- written.
 local i, begins, is_failed, unwritten = 0, 0, false, nil
@@ -56,7 +49,7 @@ local function ask(takes)
       ARGV[at + 3] = takes * part - carried * scale
     end
   end
-  return judge(i, ARGV[at], at, now)
+  return judge(i, ARGV[at], at)
 end
 local function carry_out(kept, expires)
   if kept ~= nil then
@@ -104,7 +97,7 @@ local function end_key()
   local name = unwritten
   unwritten = nil
   if name then
-    write(name, now)
+    write(name)
   end
 end
 -- Raises an error at a key that fails; called again, it goes on behind that.

@@ -20,7 +20,7 @@ local function is_shadow(i)
   return judges[ARGV[at(i)]] == nil
 end
 
-local function decide(first, last, all_fit, now)
+local function decide(first, last, all_fit)
   local reply, kept, expires, all_in_shadow = {}, {}, {}, true
   local function is_penalty(i)
     return i <= last and string.match(ARGV[at(i)], "penalty$") and ARGV[at(i) + 1] ~= "reset"
@@ -54,7 +54,7 @@ local function decide(first, last, all_fit, now)
   for i = first, last do
     local fit, wait_us, level, more
     fit, wait_us, level, more, kept[i], expires[i] = try(i, function()
-      return judge(i, string.match(ARGV[at(i)], "[%w_]+$"), at(i), now)
+      return judge(i, string.match(ARGV[at(i)], "[%w_]+$"), at(i))
     end)
     all_fit = all_fit and (fit or is_shadow(i))
     local row = (i - first) * 4
@@ -102,14 +102,14 @@ local function decide(first, last, all_fit, now)
       end
     end
   end
-  write_all(unwritten, now)
+  write_all(unwritten)
   for i = first, last do
     if is_shadow(i) and is_committed(i) then
       local failure = try(i, function()
         if writes_itself(i) then
           kept[i]()
         else
-          write(KEYS[i], now)
+          write(KEYS[i])
         end
       end)
       reply[(i - first) * 4 + 1] = failure or fits(i)

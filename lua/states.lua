@@ -3,6 +3,7 @@
 --                            state as its algorithm writes it, which begins with a digit, or a pack of
 --                            several: a msgpack map of each field to a whole number, which is a state and
 --                            its own expiry, or to a pair of a state and its expiry
+-- ARGV[1]                    now_us, integer; 0 asks the server's clock
 -- ARGV[at + 1]               verb; reset is done here: it forgets the state
 -- ARGV[at + stride - 1]      field, under which the state stands in a pack; one that may stand alone is
 --                            under the empty field
@@ -12,6 +13,12 @@
 -- Mirrors       src/store/redis/keys.rs
 -- Before it stand `stride`, the arguments that each check has room for, the algorithms that the checks
 -- use, and a table `judges` of them by name.
+
+local now = tonumber(ARGV[1])
+if now == 0 then
+  local clock = redis.call("TIME")
+  now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+end
 
 -- These are no text: they read and write their key themselves.
 local own_type = { sliding_log = true, concurrency = true }
@@ -63,7 +70,7 @@ local function expiry_of_key(key)
   return (clock[1] * 1000 + math.floor(clock[2] / 1000) + redis.call("PTTL", key)) * 1000
 end
 -- Nothing when it has been written.
-local function write(key, now)
+local function write(key)
   local pack, latest, is_alone = packs[key], 0, true
   if not pack then
     return
@@ -94,14 +101,14 @@ local function write(key, now)
   packs[key] = nil
 end
 
-local function write_all(keys, now)
+local function write_all(keys)
   for _, key in ipairs(keys) do
-    write(key, now)
+    write(key)
   end
 end
 
 -- fits, wait_us, level, more; then what is to be kept, and when that expires, or nothing.
-local function judge(i, name, at, now)
+local function judge(i, name, at)
   local key, field = KEYS[i], ARGV[at + stride - 1]
   if ARGV[at + 1] == "reset" then
     if not own_type[name] and pcall(state_of, key, field) then

@@ -6,12 +6,13 @@ mod support;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use support::asking::{check_of, pending_answer_of};
 use support::proxy::{Proxy, Way};
 use support::redis::{Server, free_port};
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Answer, Check, Decision, FailureMode, Key, Limit, Limiter, MINUTE, Outcome, Policy, PolicyId,
-    RedisStore, SECOND, Store, StoreErrorKind, Subject, per_minute,
+    Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, PolicyId, RedisStore, SECOND,
+    StoreErrorKind, per_minute,
 };
 
 /// Far above what a decision takes here, far below what a test may take to notice a hang.
@@ -161,17 +162,15 @@ async fn a_connection_that_is_lost_again_and_again_is_not_made_anew_for_every_qu
     let started = Instant::now();
     for _ in 0..100 {
         // Not through a limiter, whose circuit breaker would keep most of them from the store.
-        let answer = store.ask(&[Check {
-            policy: &PolicyId::new("api"),
-            subject: Subject::from(&Key::from("alice")),
-            algorithm: Algorithm::try_from(&Limit::gcra(5, MINUTE)).unwrap(),
-            action: Action::take(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        }]);
-        let Answer::Pending(answer) = answer else {
-            panic!("an answer without a trip");
-        };
+        let answer = pending_answer_of(
+            &store,
+            &[check_of(
+                &PolicyId::new("api"),
+                "alice",
+                &Limit::gcra(5, MINUTE),
+                Action::take(1),
+            )],
+        );
         assert_eq!(answer.await.unwrap_err().kind(), StoreErrorKind::Busy);
     }
     // One at once, then two a second; the last is this look's own.

@@ -70,3 +70,23 @@ impl Check<'_> {
         }
     }
 }
+
+#[cfg(any(test, fuzzing))]
+impl<'a> Check<'a> {
+    /// Enforced, and denied where the store fails.
+    pub(crate) fn of(
+        policy: &'a PolicyId,
+        key: impl Into<crate::key::Key>,
+        limit: &crate::limit::Limit,
+        action: Action,
+    ) -> Self {
+        Self {
+            policy,
+            subject: Subject::from(&key.into()),
+            algorithm: Algorithm::try_from(limit).expect("a sound limit"),
+            action,
+            is_shadow: false,
+            on_store_failure: FailureMode::Deny,
+        }
+    }
+}

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{Check, Decision, HOUR, Limit, SECOND, per_second};
 
@@ -13,6 +11,7 @@ use super::model::{Question, States, answer};
 use super::ten_states::{RATES, STATES, question, questions, ten_states};
 use super::{Stage, assert_of_both_kinds};
 use crate::support::cluster::Cluster;
+use crate::support::drawn::drawn;
 
 /// Limits that let in so many at one instant: most by a plain take.
 fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
@@ -109,10 +108,8 @@ async fn what_is_left_over_a_cluster_is_what_was_not_taken_whichever_way_it_went
 
 async fn assert_nothing_lost(stage: Stage) {
     let stage = Arc::new(stage);
-    let mut runner = TestRunner::default();
     let (mut count, mut denied) = (0, 0);
-    for case in 0..40 {
-        let (limits, asked) = (limits(), asked()).new_tree(&mut runner).unwrap().current();
+    for (case, (limits, asked)) in drawn((limits(), asked())).take(40).enumerate() {
         let (most, limits): (Vec<_>, Vec<_>) = limits.into_iter().unzip();
         let states = Arc::new(ten_states(case, &limits));
         let tasks = asked.chunks(asked.len().div_ceil(8)).map(|asked| {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::{Clock as _, DAY, Decision, HOUR, Limit, Rate, SECOND};
 
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
+use crate::support::drawn::drawn;
 use crate::support::redis::Server;
 
 /// A limit whose permits come back one by one, each after a whole number of microseconds.
@@ -103,16 +102,11 @@ pub(super) fn follow(
 #[tokio::test]
 async fn at_one_instant_the_answers_are_those_of_some_order() {
     let stage = Stage::start().await;
-    let mut runner = TestRunner::default();
     let (mut asked, mut denied) = (0, 0);
     let scripts = stage.scripts();
-    for case in 0..150 {
-        let histories = (
-            buckets(),
-            prop::collection::vec(1_u32..12, 1..80),
-            0_u32..12,
-        );
-        let (bucket, mut costs, used) = histories.new_tree(&mut runner).unwrap().current();
+    let costs = prop::collection::vec(1_u32..12, 1..80);
+    let histories = drawn((buckets(), costs, 0_u32..12)).take(150);
+    for (case, (bucket, mut costs, used)) in histories.enumerate() {
         if case % 3 == 0 {
             // Whole runs of the same cost.
             costs.sort_unstable();

@@ -2,18 +2,17 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{Clock as _, DAY, HOUR, Limit, PolicyId, SECOND, StoreErrorKind, per_minute};
 
 use super::many_keys::{
-    assert_denied_without_memory, assert_nothing_counted_without_a_master,
-    assert_shared_to_the_last_permit, policies, take_each,
+    assert_denied_without_memory, assert_few_scripts_and_all_expire,
+    assert_nothing_counted_without_a_master, assert_shared_to_the_last_permit, policies, take_each,
 };
 use super::model::{answer, check};
 use super::others::{action, ask, follow, limits, takes};
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
+use crate::support::drawn::drawn;
 
 /// One of each algorithm, of which three are had at once.
 fn limits_of_three() -> [Limit; 8] {
@@ -33,15 +32,13 @@ fn limits_of_three() -> [Limit; 8] {
 async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let mut runner = TestRunner::default();
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
-    for case in 0..60 {
-        // Half of them by the same limit, so that they share arguments, too.
-        let of_each = (limits(), prop::collection::vec(limits(), 4));
-        let of_each = of_each.prop_map(|(one, others)| [vec![one; 4], others].concat());
-        let runs = prop::collection::vec((0..8_usize, takes(), 1..8_usize), 1..40);
-        let (limits, runs) = (of_each, runs).new_tree(&mut runner).unwrap().current();
+    // Half of them by the same limit, so that they share arguments, too.
+    let of_each = (limits(), prop::collection::vec(limits(), 4));
+    let of_each = of_each.prop_map(|(one, others)| [vec![one; 4], others].concat());
+    let runs = prop::collection::vec((0..8_usize, takes(), 1..8_usize), 1..40);
+    for (case, (limits, runs)) in drawn((of_each, runs)).take(60).enumerate() {
         let takes: Vec<_> = runs
             .into_iter()
             .flat_map(|(key, take, times)| [(key, action(limits[key], take))].repeat(times))
@@ -80,24 +77,8 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
 #[tokio::test]
 async fn two_hundred_keys_are_a_few_scripts_and_all_expire() {
     for limit in limits_of_three() {
-        let stage = Stage::start().await;
-        stage.proxy.set(SLOW);
-        let policies = policies(200);
-        let scripts = stage.scripts();
-        for round in 0..4 {
-            let answers = take_each(&stage, limit, &policies).await;
-            let expected = if round < 3 { 200 } else { 0 };
-            assert_eq!(allowed(answers.iter().flatten()), expected, "{limit:?}");
-        }
-        let scripts = stage.scripts() - scripts;
         // Two go alone, and up to 128 on each other trip.
-        assert!(scripts <= 4 * 5 + 4, "{limit:?}: {scripts} scripts");
-        for policy in policies {
-            let mut ttl = redis::cmd("PTTL");
-            ttl.arg(stage.key(limit, &policy));
-            let left_ms: i64 = stage.server.query(ttl);
-            assert!(left_ms > 0, "{limit:?}: {left_ms}");
-        }
+        assert_few_scripts_and_all_expire(limit, 200, 4 * 5 + 4).await;
     }
 }
 

@@ -9,7 +9,7 @@ use tower_throttle::{
 
 use super::model::{
     Answered, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,
-    scripts_of_four_rounds,
+    scripts_of_four_rounds, told_without_memory,
 };
 use super::{SLOW, Stage};
 
@@ -75,14 +75,14 @@ async fn warm_up(stage: &Stage, is_shadow: bool) {
 async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
     let stage = Stage::start().await;
     warm_up(&stage, false).await;
-    assert_in_order(&stage, &LIMITS, states, || questions(false)).await;
+    assert_in_order(&stage, &LIMITS, states, questions(false)).await;
 }
 
 #[tokio::test]
 async fn in_shadow_too() {
     let stage = Stage::start().await;
     warm_up(&stage, true).await;
-    let asked = assert_in_order(&stage, &LIMITS, states, || questions(true)).await;
+    let asked = assert_in_order(&stage, &LIMITS, states, questions(true)).await;
     asked.assert_some_denied_in_shadow_only();
 }
 
@@ -166,20 +166,9 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    for _ in 0..3 {
-        take_one_each(&stage, 20).await;
-    }
-    stage.server.set_full(true);
-    for (client, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
-        match client {
-            0..20 => assert!(!is_allowed(&answer.unwrap())),
-            _ => assert_eq!(answer, Err(StoreErrorKind::Full)),
-        }
-    }
-    stage.server.set_full(false);
-    for answer in take_one_each(&stage, 40).await.split_off(20) {
-        assert_eq!(answer.unwrap()[0].remaining(), 2);
-    }
+    let [denied, later] = told_without_memory(&stage, take_one_each, async || ()).await;
+    assert!(denied.iter().all(|answer| !is_allowed(answer)));
+    assert!(later.iter().all(|answer| answer[0].remaining() == 2));
 }
 
 /// Each denial counts, one after the other, until the penalty bans.

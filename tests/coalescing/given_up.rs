@@ -7,10 +7,11 @@ use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tower_throttle::{Answer, DAY, Limit, PendingAnswer, PolicyId, RedisStore, Store};
+use tower_throttle::{DAY, Limit, PendingAnswer, PolicyId, RedisStore};
 
 use super::model::check;
 use super::{SLOW, Stage, allowed};
+use crate::support::asking::pending_answer_of;
 use crate::support::proxy::Way;
 
 const LIMIT: Limit = Limit::gcra(100, DAY);
@@ -109,9 +110,7 @@ async fn crowd(stage: &Stage) -> Vec<PendingAnswer> {
         let subject = number.to_string();
         let checks = policies.iter();
         let checks = checks.map(|policy| check(policy, &subject, LIMIT, 1, false));
-        let Answer::Pending(mut question) = stage.store.ask(&checks.collect::<Vec<_>>()) else {
-            panic!("Redis takes a trip")
-        };
+        let mut question = pending_answer_of(&stage.store, &checks.collect::<Vec<_>>());
         assert!(poll!(&mut question).is_pending());
         asked.push(question);
     }

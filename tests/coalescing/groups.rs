@@ -51,7 +51,7 @@ fn states(case: usize, limits: &[Limit]) -> States {
 #[tokio::test]
 async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
     let stage = Stage::start().await;
-    let asked = assert_in_order(&stage, &[PLAIN; POLICIES], states, questions).await;
+    let asked = assert_in_order(&stage, &[PLAIN; POLICIES], states, questions()).await;
     asked.assert_some_denied_in_shadow_only();
 }
 

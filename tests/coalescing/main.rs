@@ -5,10 +5,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, Decision, FailureMode, Key, Limit, ManualClock, PendingAnswer, PolicyId,
-    RedisStore, SECOND, Store, StoreErrorKind, Subject,
+    Decision, Key, Limit, ManualClock, PendingAnswer, PolicyId, RedisStore, SECOND, StoreErrorKind,
+    Subject,
 };
 
+use support::asking::{check_of, pending_answer_of};
 use support::proxy::{Proxy, Way};
 use support::redis::Server;
 
@@ -72,18 +73,8 @@ impl Stage {
     }
 
     fn asking(&self, policy: &str, limit: Limit, action: Action) -> PendingAnswer {
-        let answer = self.store.ask(&[Check {
-            policy: &PolicyId::new(policy),
-            subject: Subject::from(&Key::from("alice")),
-            algorithm: Algorithm::try_from(&limit).unwrap(),
-            action,
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        }]);
-        match answer {
-            Answer::Pending(answer) => answer,
-            Answer::Ready(_) => panic!("Redis takes a trip"),
-        }
+        let policy = PolicyId::new(policy);
+        pending_answer_of(&self.store, &[check_of(&policy, "alice", &limit, action)])
     }
 
     async fn take(

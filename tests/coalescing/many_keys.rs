@@ -2,13 +2,12 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::{Clock as _, DAY, Decision, HOUR, Limit, SECOND, StoreErrorKind};
 
 use super::answers::{buckets, follow};
 use super::several::assert_expires_with;
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
+use crate::support::drawn::drawn;
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
 
@@ -29,13 +28,11 @@ pub(super) async fn take_each(
 #[tokio::test]
 async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
     let stage = Stage::start().await;
-    let mut runner = TestRunner::default();
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
-    for case in 0..60 {
-        let keys = prop::collection::vec(buckets(), 8);
-        let takes = prop::collection::vec((0..8_usize, 1_u32..12), 1..150);
-        let (buckets, takes) = (keys, takes).new_tree(&mut runner).unwrap().current();
+    let keys = prop::collection::vec(buckets(), 8);
+    let takes = prop::collection::vec((0..8_usize, 1_u32..12), 1..150);
+    for (case, (buckets, takes)) in drawn((keys, takes)).take(60).enumerate() {
         let policies: Vec<_> = (0..8).map(|key| format!("case-{case}-{key}")).collect();
         // What never fits is no plain take.
         let cost = |(key, cost): (usize, u32)| cost.min(buckets[key].capacity);
@@ -67,22 +64,27 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
 
 #[tokio::test]
 async fn five_hundred_keys_are_a_few_scripts_and_all_expire() {
+    assert_few_scripts_and_all_expire(LIMIT, 500, 40).await;
+}
+
+/// Four takes of each of so many keys, of three at once.
+pub(super) async fn assert_few_scripts_and_all_expire(limit: Limit, keys: usize, most: u64) {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let policies = policies(500);
+    let policies = policies(keys);
     let scripts = stage.scripts();
     for round in 0..4 {
-        let answers = take_each(&stage, LIMIT, &policies).await;
-        let expected = if round < 3 { 500 } else { 0 };
-        assert_eq!(allowed(answers.iter().flatten()), expected);
+        let answers = take_each(&stage, limit, &policies).await;
+        let expected = if round < 3 { keys } else { 0 };
+        assert_eq!(allowed(answers.iter().flatten()), expected, "{limit:?}");
     }
     let scripts = stage.scripts() - scripts;
-    assert!(scripts <= 40, "{scripts} scripts");
+    assert!(scripts <= most, "{limit:?}: {scripts} scripts");
     for policy in policies {
         let mut ttl = redis::cmd("PTTL");
-        ttl.arg(stage.key(LIMIT, &policy));
+        ttl.arg(stage.key(limit, &policy));
         let left_ms: i64 = stage.server.query(ttl);
-        assert!(left_ms > 0, "{left_ms}");
+        assert!(left_ms > 0, "{limit:?}: {left_ms}");
     }
 }
 

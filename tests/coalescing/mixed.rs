@@ -2,11 +2,11 @@
 
 use futures_util::future::join_all;
 use redis::Value;
-use tower_throttle::{
-    Clock as _, Decision, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
-};
+use tower_throttle::{Clock as _, Decision, Limit, MINUTE, Micros, PolicyId, SECOND};
 
-use super::model::{Answered, answer, check, is_allowed, scripts_of_four_rounds};
+use super::model::{
+    Answered, answer, check, is_allowed, scripts_of_four_rounds, told_without_memory,
+};
 use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, query, taken_by};
 use super::{SLOW, Stage};
 
@@ -177,21 +177,10 @@ async fn other_states_of_a_key_stay_until_they_have_long_expired() {
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    for _ in 0..3 {
-        take_one_each(&stage, 20).await;
-    }
-    stage.server.set_full(true);
-    for (position, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
-        match position {
-            0..20 => assert_eq!(left(&answer.unwrap()), [0, 2], "{position}"),
-            _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
-        }
-    }
-    assert_eq!(taken_of_all(&stage), 60);
-    stage.server.set_full(false);
-    for answer in take_one_each(&stage, 40).await.split_off(20) {
-        assert_eq!(left(&answer.unwrap()), [2, 4]);
-    }
+    let meanwhile = async || assert_eq!(taken_of_all(&stage), 60);
+    let [denied, later] = told_without_memory(&stage, take_one_each, meanwhile).await;
+    assert!(denied.iter().all(|answer| left(answer) == [0, 2]));
+    assert!(later.iter().all(|answer| left(answer) == [2, 4]));
 }
 
 /// Of its group one is asked here, another one there: they stand in one key.

@@ -2,15 +2,14 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, Ask, State, committed, decide};
 use tower_throttle::{
-    Answer, Check, Clock as _, Decision, FailureMode, Key, Limit, Micros, PolicyId, SECOND,
-    Store as _, StoreErrorKind, Subject,
+    Check, Clock as _, Decision, Limit, Micros, PolicyId, SECOND, StoreErrorKind,
 };
 
 use super::{Stage, assert_of_both_kinds};
+use crate::support::asking::{check_of, pending_answer_of};
+use crate::support::drawn::drawn;
 
 pub(super) type Answered = Result<Vec<Decision>, StoreErrorKind>;
 
@@ -97,19 +96,13 @@ pub(super) fn check<'a>(
     is_shadow: bool,
 ) -> Check<'a> {
     Check {
-        policy,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: algorithm(limit),
-        action: Action::spend(cost),
         is_shadow,
-        on_store_failure: FailureMode::Deny,
+        ..check_of(policy, subject, &limit, Action::spend(cost))
     }
 }
 
 pub(super) async fn answer(stage: &Stage, checks: &[Check<'_>]) -> Answered {
-    let Answer::Pending(answer) = stage.store.ask(checks) else {
-        panic!("Redis takes a trip");
-    };
+    let answer = pending_answer_of(&stage.store, checks);
     let answer = answer.await.map(|decisions| decisions.to_vec());
     answer.map_err(|error| error.kind())
 }
@@ -132,6 +125,27 @@ pub(super) async fn scripts_of_four_rounds(
     stage.scripts() - scripts
 }
 
+/// What some are told of which each may take three times: on a server out of memory the first twenty, who have
+/// done so; and once it has room again the twenty others, who have taken nothing meanwhile.
+pub(super) async fn told_without_memory(
+    stage: &Stage,
+    take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
+    meanwhile: impl AsyncFn(),
+) -> [Vec<Vec<Decision>>; 2] {
+    for _ in 0..3 {
+        take_one_each(stage, 20).await;
+    }
+    stage.server.set_full(true);
+    let mut denied = take_one_each(stage, 40).await;
+    for (position, answer) in denied.split_off(20).into_iter().enumerate() {
+        assert_eq!(answer, Err(StoreErrorKind::Full), "{position}");
+    }
+    meanwhile().await;
+    stage.server.set_full(false);
+    let later = take_one_each(stage, 40).await.split_off(20);
+    [denied, later].map(|answers| answers.into_iter().map(Result::unwrap).collect())
+}
+
 /// Some of them, and whole runs of the same one.
 pub(super) fn in_runs(
     question: impl Strategy<Value = Question>,
@@ -146,19 +160,17 @@ pub(super) fn in_runs(
 
 /// At one instant those who come first are judged first, of all states that they share; and they share scripts.
 /// Each case has states of its own, by these limits, each of so many permits at once.
-pub(super) async fn assert_in_order<Q: Strategy<Value = Vec<Question>>>(
+pub(super) async fn assert_in_order(
     stage: &Stage,
     limits: &[fn(u32) -> Limit],
     states: impl Fn(usize, &[Limit]) -> States,
-    questions: impl Fn() -> Q,
+    questions: impl Strategy<Value = Vec<Question>>,
 ) -> Asked {
-    let mut runner = TestRunner::default();
     let scripts = stage.scripts();
     let (mut asked, mut denied, mut only_in_shadow) = (0, 0, 0);
-    for case in 0..60 {
-        let bursts = prop::collection::vec(5_u32..60, limits.len());
-        let rounds = prop::collection::vec(questions(), 2);
-        let (bursts, rounds) = (bursts, rounds).new_tree(&mut runner).unwrap().current();
+    let bursts = prop::collection::vec(5_u32..60, limits.len());
+    let rounds = prop::collection::vec(questions, 2);
+    for (case, (bursts, rounds)) in drawn((bursts, rounds)).take(60).enumerate() {
         let limits = limits.iter().zip(bursts);
         let limits: Vec<_> = limits.map(|(limit, burst)| limit(burst)).collect();
         let mut states = states(case, &limits);

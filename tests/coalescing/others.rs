@@ -2,14 +2,13 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, Ask, Patience, State, Take, decide};
 use tower_throttle::{
     Clock as _, Decision, HOUR, Limit, Micros, Outcome, SECOND, StoreErrorKind, per_second,
 };
 
 use super::{SLOW, Stage, allowed};
+use crate::support::drawn::drawn;
 
 /// One after the other, in Rust.
 pub(super) fn ask(
@@ -109,22 +108,18 @@ pub(super) fn follow(
 async fn their_answers_are_those_of_some_order_and_few_scripts() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let mut runner = TestRunner::default();
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
-    for case in 0..60 {
-        let runs = || prop::collection::vec((takes(), 1..20_usize), 1..12);
-        let takes = || {
-            runs().prop_map(|runs| {
-                let runs = runs.into_iter();
-                runs.flat_map(|(take, times)| [take].repeat(times))
-                    .collect::<Vec<_>>()
-            })
-        };
-        let (limit, first, second) = (limits(), takes(), takes())
-            .new_tree(&mut runner)
-            .unwrap()
-            .current();
+    let runs = || prop::collection::vec((takes(), 1..20_usize), 1..12);
+    let takes = || {
+        runs().prop_map(|runs| {
+            let runs = runs.into_iter();
+            runs.flat_map(|(take, times)| [take].repeat(times))
+                .collect::<Vec<_>>()
+        })
+    };
+    let histories = drawn((limits(), takes(), takes())).take(60);
+    for (case, (limit, first, second)) in histories.enumerate() {
         let policy = format!("case-{case}");
         let algorithm = Algorithm::try_from(&limit).unwrap();
         let mut state = algorithm.untouched();

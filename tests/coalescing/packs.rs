@@ -2,17 +2,18 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, Ask, State, decide};
 use tower_throttle::{
     Clock as _, Decision, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
 };
 
 use super::mixed::{plant, state};
-use super::model::{Answered, answer, check, is_allowed, scripts_of_four_rounds};
+use super::model::{
+    Answered, answer, check, is_allowed, scripts_of_four_rounds, told_without_memory,
+};
 use super::several::assert_expires_with;
 use super::{SLOW, Stage, assert_of_both_kinds};
+use crate::support::drawn::drawn;
 
 /// A limit of two rates.
 #[derive(Clone, Copy, Debug)]
@@ -78,13 +79,11 @@ fn ask(rates: Rates, states: &mut [State; 2], now: Micros, cost: u32) -> Vec<Dec
 #[tokio::test]
 async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
     let stage = Stage::start().await;
-    let mut runner = TestRunner::default();
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
-    for case in 0..60 {
-        let bursts = prop::collection::vec((1_u32..30, 1_u32..30), 6);
-        let takes = prop::collection::vec((0..6_usize, 1_u32..6), 1..100);
-        let (bursts, takes) = (bursts, takes).new_tree(&mut runner).unwrap().current();
+    let bursts = prop::collection::vec((1_u32..30, 1_u32..30), 6);
+    let takes = prop::collection::vec((0..6_usize, 1_u32..6), 1..100);
+    for (case, (bursts, takes)) in drawn((bursts, takes)).take(60).enumerate() {
         let rates: Vec<_> = bursts
             .into_iter()
             .map(|(one, other)| {
@@ -220,20 +219,11 @@ async fn states_that_nobody_asks_about_are_kept_until_the_last_of_them_expires()
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    for _ in 0..3 {
-        take_one_each(&stage, 20).await;
-    }
-    stage.server.set_full(true);
-    let answers = take_one_each(&stage, 40).await;
-    for (position, answer) in answers.into_iter().enumerate() {
-        match position {
-            0..20 => assert!(!is_allowed(&answer.unwrap()), "{position}"),
-            _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
-        }
-    }
-    let hour = Limit::gcra(1, HOUR);
-    assert_eq!(
-        stage.take("other", hour, 1).await,
-        Err(StoreErrorKind::Full)
-    );
+    let meanwhile = async || {
+        let taken = stage.take("other", Limit::gcra(1, HOUR), 1).await;
+        assert_eq!(taken, Err(StoreErrorKind::Full));
+    };
+    let [denied, later] = told_without_memory(&stage, take_one_each, meanwhile).await;
+    assert!(denied.iter().all(|answer| !is_allowed(answer)));
+    assert!(later.iter().all(|answer| is_allowed(answer)));
 }

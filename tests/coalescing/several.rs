@@ -7,6 +7,7 @@ use tower_throttle::{
 
 use super::model::{
     Answered, PLAIN, answer, assert_in_order, check, is_allowed, scripts_of_four_rounds,
+    told_without_memory,
 };
 use super::ten_states::{STATES, questions, ten_states};
 use super::{SLOW, Stage};
@@ -92,7 +93,7 @@ async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() 
     assert!(is_allowed(
         take_one_each(&stage, 1).await[0].as_ref().unwrap()
     ));
-    let asked = assert_in_order(&stage, &[PLAIN; STATES], ten_states, questions).await;
+    let asked = assert_in_order(&stage, &[PLAIN; STATES], ten_states, questions()).await;
     asked.assert_some_denied_in_shadow_only();
 }
 
@@ -267,27 +268,13 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    for _ in 0..3 {
-        take_one_each(&stage, 20).await;
+    let meanwhile = async || assert_eq!(taken_of_all(&stage), [60; 2]);
+    let [denied, later] = told_without_memory(&stage, take_one_each, meanwhile).await;
+    for decisions in denied {
+        assert!(!decisions[0].is_allowed());
+        assert_eq!(decisions[1].remaining(), 10_000 - 60);
     }
-    let all = taken_of_all(&stage);
-    stage.server.set_full(true);
-    let answers = take_one_each(&stage, 40).await;
-    for (position, answer) in answers.into_iter().enumerate() {
-        match position {
-            0..20 => {
-                let decisions = answer.unwrap();
-                assert!(!decisions[0].is_allowed(), "{position}");
-                assert_eq!(decisions[1].remaining(), 10_000 - 60);
-            }
-            _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
-        }
-    }
-    assert_eq!(taken_of_all(&stage), all);
-    stage.server.set_full(false);
-    for answer in take_one_each(&stage, 40).await.split_off(20) {
-        assert_eq!(answer.unwrap()[0].remaining(), 2);
-    }
+    assert!(later.iter().all(|answer| answer[0].remaining() == 2));
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! Remembered denials of a cluster, where what one subject's policies took is given back when another's
 //! deny.
 
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, PolicyId, RedisStore, Store, Subject,
-};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
 
+use super::support::asking::{answer_of, check_of};
 use super::support::cluster::Cluster;
 
 const ONE: Limit = Limit::fixed_window(1, DAY);
@@ -50,19 +49,9 @@ impl Apart {
 async fn ask(store: &RedisStore, asked: &[(PolicyId, String)], actions: &[Action]) -> Decisions {
     let each = asked.iter().zip(actions);
     let checks: Vec<_> = each
-        .map(|((policy, key), action)| Check {
-            policy,
-            subject: Subject::from(&Key::from(&**key)),
-            algorithm: Algorithm::try_from(&ONE).unwrap(),
-            action: *action,
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        })
+        .map(|((policy, key), action)| check_of(policy, &**key, &ONE, *action))
         .collect();
-    match store.ask(&checks) {
-        Answer::Pending(answer) => answer.await.unwrap(),
-        Answer::Ready(answer) => answer.unwrap(),
-    }
+    answer_of(store, &checks).await.unwrap()
 }
 
 #[tokio::test]

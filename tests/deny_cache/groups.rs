@@ -5,13 +5,14 @@ use std::convert::Infallible;
 
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Check, DAY, Decisions, FailureMode, HOUR, Header, Key, Limit, MINUTE, ManualClock, Policy,
-    PolicyId, RateLimitLayer, RedisStore, Store, Subject,
+    Check, DAY, Decisions, HOUR, Header, Limit, MINUTE, ManualClock, Policy, PolicyId,
+    RateLimitLayer, RedisStore, Store,
 };
 
 use super::attack::{attack, limiter};
+use super::support::asking::check_of;
 use super::support::bench::answer;
 use super::support::redis::Server;
 use super::{MICROSECOND, told};
@@ -106,14 +107,7 @@ impl Group {
 
 /// Takes one permit from Eve.
 fn check(policy: &PolicyId, limit: Limit) -> Check<'_> {
-    Check {
-        policy,
-        subject: Subject::from(&Key::from("eve")),
-        algorithm: Algorithm::try_from(&limit).unwrap(),
-        action: Action::spend(1),
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    }
+    check_of(policy, "eve", &limit, Action::spend(1))
 }
 
 /// One policy of each group is used up; the others have much left, and never deny.

@@ -6,8 +6,6 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
 use tower_throttle::{
     Check, Clock as _, Decision, Decisions, DenyCache, FailureMode, Key, Limit, MINUTE,
@@ -16,6 +14,7 @@ use tower_throttle::{
 };
 
 use super::support::bench::answer;
+use super::support::drawn::drawn;
 use super::support::redis::Server;
 use super::told_of_denial;
 
@@ -378,9 +377,7 @@ async fn compare(
     histories_wanted: u64,
     mut stores: impl AsyncFnMut(&History, u64) -> Result<(), String>,
 ) {
-    let mut runner = TestRunner::default();
-    for number in 0..histories_wanted {
-        let history = histories().new_tree(&mut runner).unwrap().current();
+    for (number, history) in (0..histories_wanted).zip(drawn(histories())) {
         if let Err(how) = stores(&history, number).await {
             panic!("history {number}: {how}");
         }

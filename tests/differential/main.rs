@@ -16,12 +16,13 @@ use futures_util::future::{join_all, try_join_all};
 use histories::{Course, History, histories, receipts, shrink};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
+use support::asking::answer_of;
 use support::redis::Server;
 use tokio::runtime::{Builder, Runtime};
 use tower_throttle::algorithm::{Ask, State, committed, decide};
 use tower_throttle::{
-    Answer, Check, Clock as _, Decision, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros,
-    Outcome, RedisStore, SECOND, Store, Subject,
+    Check, Clock as _, Decision, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros, Outcome,
+    RedisStore, SECOND, Store, Subject,
 };
 
 /// The specification: a map of states, and the twins over it.
@@ -86,10 +87,7 @@ impl Timed {
 }
 
 async fn answer(store: &impl Store, checks: &[Check<'_>]) -> Decisions {
-    match store.ask(checks) {
-        Answer::Ready(decisions) => decisions.unwrap(),
-        Answer::Pending(decisions) => decisions.await.unwrap(),
-    }
+    answer_of(store, checks).await.unwrap()
 }
 
 /// Two algorithms that one question asks.

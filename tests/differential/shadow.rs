@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use proptest::strategy::{Strategy as _, ValueTree as _};
-use proptest::test_runner::TestRunner;
 use tower_throttle::{
     Clock as _, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros, SECOND, Store, Subject,
 };
 
 use super::histories::{Course, History, POLICIES, histories, policy_of, receipts};
+use super::support::drawn::drawn;
 use super::{Timed, answer, wanted};
 
 /// How a history is told: which policies are asked, and which of them in shadow.
@@ -88,10 +87,8 @@ async fn tell_twice(
 /// Tells histories twice on each store; `tellings` says how.
 fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
     let (runtime, _server, Timed { store, clock }) = Timed::alone();
-    let mut runner = TestRunner::default();
     let mut compared = 0;
-    for number in 0..wanted().div_ceil(20) {
-        let history = histories().new_tree(&mut runner).unwrap().current();
+    for (number, history) in (0..wanted().div_ceil(20)).zip(drawn(histories())) {
         let tellings = tellings(&history, number);
         let memory = MemoryStore::builder().clock(clock.clone()).build();
         // What has expired in a key of several states is kept for an hour beside them.

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::poll;
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Answer, Check, DAY, FailureMode, Key, Limit, Limiter, Outcome, Policy, PolicyId, RedisStore,
-    SECOND, Store as _, Subject,
+    DAY, FailureMode, Limit, Limiter, Outcome, Policy, PolicyId, RedisStore, SECOND,
 };
 
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::proxy::Proxy;
 use crate::support::redis::{Server, free_port};
 
@@ -73,18 +73,10 @@ async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize) {
     let proxy = Proxy::to(demoted.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
     let ask = |subject: u64| {
-        let checks = policies.iter().map(|policy| Check {
-            policy,
-            subject: Subject::from(&Key::from(subject)),
-            algorithm: Algorithm::try_from(&DEBT).unwrap(),
-            action: Action::spend(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        });
-        match store.ask(&checks.collect::<Vec<_>>()) {
-            Answer::Pending(answer) => answer,
-            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-        }
+        let checks = policies
+            .iter()
+            .map(|policy| check_of(policy, subject, &DEBT, Action::spend(1)));
+        pending_answer_of(&store, &checks.collect::<Vec<_>>())
     };
     assert!(ask(SUBJECTS).await.unwrap().all_allow());
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use tokio::time::timeout;
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Answer, Check, DAY, FailureMode, Key, Limit, MINUTE, PendingAnswer, PolicyId, RedisStore,
-    SECOND, Store, Subject,
+    Check, DAY, FailureMode, Limit, MINUTE, PendingAnswer, PolicyId, RedisStore, SECOND,
 };
 
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 
 const DEADLINE: Duration = Duration::from_millis(100);
@@ -69,17 +69,10 @@ fn signals() -> impl Strategy<Value = Signals> {
 fn ask(store: &RedisStore, limit: Limit, question: &Question, action: Action) -> PendingAnswer {
     let policy = PolicyId::new("api");
     let each = question.subjects.iter().map(|subject| Check {
-        policy: &policy,
-        subject: Subject::from(&Key::from(*subject as u64)),
-        algorithm: Algorithm::try_from(&limit).unwrap(),
-        action,
-        is_shadow: false,
         on_store_failure: question.on_store_failure,
+        ..check_of(&policy, *subject as u64, &limit, action)
     });
-    match store.ask(&each.collect::<Vec<_>>()) {
-        Answer::Pending(answer) => answer,
-        Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-    }
+    pending_answer_of(store, &each.collect::<Vec<_>>())
 }
 
 /// Asks one question after the other, again and again.

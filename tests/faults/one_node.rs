@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::runtime::Builder;
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
 use tower_throttle::{
-    Answer, BreakerState, Check, DAY, FailureMode, HOUR, Key, Limit, Limiter, Policy, PolicyId,
-    RedisStore, SECOND, Store, StoreErrorKind, Subject,
+    BreakerState, Check, DAY, FailureMode, HOUR, Limit, Limiter, Policy, PolicyId, RedisStore,
+    SECOND, Store, StoreErrorKind,
 };
 
 use crate::stage::PLENTY;
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::Way;
 use crate::support::redis::Server;
@@ -226,21 +227,12 @@ async fn that_is_not_heard_when_it_gives_permits_back_does_so_once() {
     let store = store.without_deny_cache();
     let subjects = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let [(one, unheard), (other, hung)] = cluster.apart(&store, &subjects).await;
-    let check = |policy, subject: &str, limit: Limit, action| Check {
-        policy,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: Algorithm::try_from(&limit).unwrap(),
-        action,
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    };
+    let check =
+        |policy, subject: &str, limit: Limit, action| check_of(policy, subject, &limit, action);
     let [rate, places] = ["rate", "places"].map(PolicyId::new);
     let permits = |subject, action| check(&rate, subject, Limit::fixed_window(10, DAY), action);
     let places = |action| check(&places, one, Limit::concurrency(10).lease(HOUR), action);
-    let ask = |checks: &[Check<'_>]| match store.ask(checks) {
-        Answer::Pending(answer) => answer,
-        Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-    };
+    let ask = |checks: &[Check<'_>]| pending_answer_of(&store, checks);
     let left = async || {
         let looks = [permits(one, Action::look()), places(Action::look())];
         let decisions = ask(&looks).await.unwrap();

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, Reading, State};
 use tower_throttle::{
     AlwaysAllow, Clock as _, Decision, HOUR, Key, Limit, Limiter, MINUTE, Micros, Outcome, Policy,
@@ -12,6 +10,7 @@ use tower_throttle::{
 };
 
 use super::support::bench::Bench;
+use super::support::drawn::drawn;
 use super::support::on_every_store;
 use super::{check, drain, with_rates};
 
@@ -73,12 +72,12 @@ fn histories() -> impl Strategy<Value = Vec<(Duration, u32)>> {
 }
 
 async fn random_histories_are_those_of_the_rates_by_themselves(bench: &Bench) {
-    let mut runner = TestRunner::default();
+    let mut histories = drawn(histories());
     for (name, limit) in with_rates((5, SECOND), &[(9, 3 * SECOND), (40, MINUTE)]) {
         let limiter = bench.limiter([Policy::new(name, limit)]);
         for history in 0..6_u64 {
             let mut alone = Alone::of(&limit);
-            let steps = histories().new_tree(&mut runner).unwrap().current();
+            let steps = histories.next().unwrap();
             let mut denied = 0;
             for (pause, cost) in &steps {
                 bench.advance(*pause);

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
 use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, Micros, Outcome, PolicyId, RedisStore,
-    RedisStoreBuilder, SECOND, Store, StoreError, StoreErrorKind, Subject,
+    Check, DAY, Decisions, FailureMode, Limit, Micros, Outcome, PolicyId, RedisStore,
+    RedisStoreBuilder, SECOND, StoreError, StoreErrorKind,
 };
 
 use crate::load::{Load, taken};
 use crate::self_test::documented_rights;
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::redis::Server;
 use crate::support::sentinel::until;
@@ -190,18 +191,11 @@ impl Pair {
         let checks: Vec<_> = asked
             .iter()
             .map(|(subject, limit, action)| Check {
-                policy: &self.policy,
-                subject: Subject::from(&Key::from(*subject)),
-                algorithm: Algorithm::try_from(limit).unwrap(),
-                action: *action,
-                is_shadow: false,
                 on_store_failure: self.on_store_failure,
+                ..check_of(&self.policy, *subject, limit, *action)
             })
             .collect();
-        match self.store.ask(&checks) {
-            Answer::Pending(answer) => answer,
-            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-        }
+        pending_answer_of(&self.store, &checks)
     }
 
     async fn left(&self, subject: &str, limit: Limit) -> u32 {
@@ -286,18 +280,17 @@ async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs()
     let pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let check = |subject: &str, is_shadow| Check {
-        policy: &pair.policy,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: Algorithm::try_from(&Limit::fixed_window(10, DAY)).unwrap(),
-        action: Action::take(1),
         is_shadow,
-        on_store_failure: FailureMode::Deny,
+        ..check_of(
+            &pair.policy,
+            subject,
+            &Limit::fixed_window(10, DAY),
+            Action::take(1),
+        )
     };
     let hung = node_of(&pair, two).await;
     pair.cluster.masters[hung].signal("STOP");
-    let Answer::Pending(answer) = pair.store.ask(&[check(two, true), check(one, false)]) else {
-        panic!("Redis takes a trip");
-    };
+    let answer = pending_answer_of(&pair.store, &[check(two, true), check(one, false)]);
     let answer = tokio::time::timeout(GENEROUS, answer).await;
     let decisions = answer.expect("it waits for the other").unwrap();
     let failed = Outcome::FailedOpen(StoreErrorKind::TimedOut);
@@ -426,17 +419,13 @@ async fn what_takes_nothing_is_done_wherever_there_is_a_node() {
 /// The master that counts for a subject.
 async fn node_of(pair: &Pair, subject: &str) -> usize {
     let mark = PolicyId::new("mark");
-    let check = Check {
-        policy: &mark,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: Algorithm::try_from(&Limit::fixed_window(1, DAY)).unwrap(),
-        action: Action::take(1),
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    };
-    let Answer::Pending(answer) = pair.store.ask(&[check]) else {
-        panic!("Redis takes a trip");
-    };
+    let check = check_of(
+        &mark,
+        subject,
+        &Limit::fixed_window(1, DAY),
+        Action::take(1),
+    );
+    let answer = pending_answer_of(&pair.store, &[check]);
     answer.await.unwrap();
     pair.cluster.master_of(":mark").0
 }
@@ -543,18 +532,8 @@ async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
     let limit = Limit::fixed_window(10, DAY);
     let other = PolicyId::new("other");
     let take = || {
-        let check = |policy| Check {
-            policy,
-            subject: Subject::from(&Key::from(one)),
-            algorithm: Algorithm::try_from(&limit).unwrap(),
-            action: Action::take(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        };
-        match pair.store.ask(&[check(&pair.policy), check(&other)]) {
-            Answer::Pending(answer) => answer,
-            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-        }
+        let check = |policy| check_of(policy, one, &limit, Action::take(1));
+        pending_answer_of(&pair.store, &[check(&pair.policy), check(&other)])
     };
     take().await.unwrap();
     let (mut from, first) = pair.cluster.master_of(":other");

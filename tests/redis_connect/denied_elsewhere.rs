@@ -1,11 +1,13 @@
 //! What a question over a cluster leaves with one subject, and says of it, when another subject is denied.
 
+use std::fmt::Debug;
+
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, DAY, Decision, Decisions, FailureMode, HOUR, Key, Limit, Micros, Outcome,
-    Penalty, PolicyId, RedisStore, Store, Subject,
+    Check, DAY, Decision, Decisions, HOUR, Limit, Micros, Outcome, Penalty, PolicyId, RedisStore,
 };
 
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 
 const ONE: &str = "a";
@@ -14,18 +16,11 @@ const OTHER: &str = "b";
 /// A check of this policy, enforced, that takes so much.
 fn check<'a>(
     policy: &'a PolicyId,
-    judge: impl TryInto<Algorithm>,
+    judge: impl TryInto<Algorithm, Error: Debug>,
     subject: &str,
     cost: u32,
 ) -> Check<'a> {
-    Check {
-        policy,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: judge.try_into().ok().unwrap(),
-        action: Action::take(cost),
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    }
+    check_of(policy, subject, judge, Action::take(cost))
 }
 
 fn in_shadow(check: Check<'_>) -> Check<'_> {
@@ -48,10 +43,7 @@ async fn store(cluster: &Cluster) -> RedisStore {
 }
 
 async fn ask(store: &RedisStore, checks: &[Check<'_>]) -> Decisions {
-    match store.ask(checks) {
-        Answer::Pending(answer) => answer.await.unwrap(),
-        Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-    }
+    pending_answer_of(store, checks).await.unwrap()
 }
 
 async fn left(store: &RedisStore, check: Check<'_>) -> u32 {

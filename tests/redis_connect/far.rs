@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Answer, Check, DAY, Decision, FailureMode, Key, Limit, Outcome, PolicyId, RedisStore,
-    RedisStoreBuilder, SECOND, Store, Subject,
+    Check, DAY, Decision, Limit, Outcome, PolicyId, RedisStore, RedisStoreBuilder, SECOND,
 };
 
 use crate::GENEROUS;
 use crate::cluster::SUBJECTS;
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 
@@ -52,18 +52,16 @@ impl Far {
     async fn ask(&self, policy: &str, asked: &[(&str, bool)]) -> Vec<Outcome> {
         let policy = PolicyId::new(policy);
         let check = |(subject, is_shadow): &(&str, bool)| Check {
-            policy: &policy,
-            subject: Subject::from(&Key::from(*subject)),
-            algorithm: Algorithm::try_from(&Limit::fixed_window(1, DAY)).unwrap(),
-            action: Action::take(1),
             is_shadow: *is_shadow,
-            on_store_failure: FailureMode::Deny,
+            ..check_of(
+                &policy,
+                *subject,
+                &Limit::fixed_window(1, DAY),
+                Action::take(1),
+            )
         };
         let checks: Vec<_> = asked.iter().map(check).collect();
-        let answer = match self.store.ask(&checks) {
-            Answer::Pending(answer) => answer.await.unwrap(),
-            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-        };
+        let answer = pending_answer_of(&self.store, &checks).await.unwrap();
         answer.iter().map(Decision::outcome).collect()
     }
 }

@@ -1,11 +1,10 @@
 //! Policies of a group over a cluster.
 
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, PolicyId, RedisStore, Store, Subject,
-};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
 
 use crate::cluster::SUBJECTS;
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 
 /// Three policies of one group.
@@ -45,19 +44,9 @@ impl Group {
     async fn ask(&self, subjects: [&str; 3], limits: [Limit; 3], action: Action) -> Decisions {
         let each = self.policies.iter().zip(subjects).zip(limits);
         let checks: Vec<_> = each
-            .map(|((policy, subject), limit)| Check {
-                policy,
-                subject: Subject::from(&Key::from(subject)),
-                algorithm: Algorithm::try_from(&limit).unwrap(),
-                action,
-                is_shadow: false,
-                on_store_failure: FailureMode::Deny,
-            })
+            .map(|((policy, subject), limit)| check_of(policy, subject, &limit, action))
             .collect();
-        match self.store.ask(&checks) {
-            Answer::Pending(answer) => answer.await.unwrap(),
-            Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-        }
+        pending_answer_of(&self.store, &checks).await.unwrap()
     }
 
     /// How many scripts each node has run; one that it had to be told counts once.

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, Decisions, FailureMode, Key, Limit, MINUTE, ManualClock, MemoryStore, Micros,
-    Penalty, PolicyId, SECOND, Store, Subject,
+    Check, Decisions, FailureMode, Key, Limit, MINUTE, ManualClock, MemoryStore, Micros, Penalty,
+    PolicyId, SECOND, Store, Subject,
 };
 
+use crate::support::asking::answer_of;
 use crate::support::cluster::Cluster;
+use crate::support::drawn::drawn;
 use crate::support::limits::in_time;
 
 const POLICIES: usize = 3;
@@ -100,10 +100,7 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 async fn ask(store: &dyn Store, checks: &[Check<'_>]) -> Decisions {
-    match store.ask(checks) {
-        Answer::Ready(answer) => answer.unwrap(),
-        Answer::Pending(answer) => answer.await.unwrap(),
-    }
+    answer_of(store, checks).await.unwrap()
 }
 
 /// Whoever is denied by one has taken nothing of the others, whichever limits these are, and is told as much of
@@ -114,13 +111,11 @@ async fn a_cluster_decides_as_one_place_for_all_would_and_leaves_as_much() {
     let clock = ManualClock::new();
     let redis = cluster.patient().clock_for_tests(clock.clone());
     let redis = redis.connect().await.unwrap().without_deny_cache();
-    let mut runner = TestRunner::default();
     let (mut let_in, mut asked) = (0, 0);
-    for case in 0..100 {
-        let askings = prop::collection::vec(askings(), POLICIES);
-        let in_group = prop::collection::vec(prop::bool::weighted(0.4), POLICIES);
-        let history = (askings, in_group, prop::collection::vec(steps(), 1..25));
-        let (askings, in_group, steps) = history.new_tree(&mut runner).unwrap().current();
+    let askings = prop::collection::vec(askings(), POLICIES);
+    let in_group = prop::collection::vec(prop::bool::weighted(0.4), POLICIES);
+    let history = (askings, in_group, prop::collection::vec(steps(), 1..25));
+    for (case, (askings, in_group, steps)) in drawn(history).take(100).enumerate() {
         let memory = MemoryStore::builder().clock(clock.clone()).build();
         let policies = in_group.iter().enumerate().map(|(name, in_group)| {
             let policy = PolicyId::new(&name.to_string());

@@ -1,12 +1,11 @@
 //! Policies in no group over a cluster, about the same subject and about several.
 
 use futures_util::future::join_all;
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, PolicyId, RedisStore, Store, Subject,
-};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
 
 use crate::cluster::SUBJECTS;
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 
 const FEW: Limit = Limit::gcra(30, DAY);
@@ -16,19 +15,9 @@ async fn take(store: &RedisStore, subjects: [&str; 2]) -> Decisions {
     let policies = ["many", "few"].map(PolicyId::new);
     let each = policies.iter().zip(subjects).zip([MANY, FEW]);
     let checks: Vec<_> = each
-        .map(|((policy, subject), limit)| Check {
-            policy,
-            subject: Subject::from(&Key::from(subject)),
-            algorithm: Algorithm::try_from(&limit).unwrap(),
-            action: Action::spend(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        })
+        .map(|((policy, subject), limit)| check_of(policy, subject, &limit, Action::spend(1)))
         .collect();
-    match store.ask(&checks) {
-        Answer::Pending(answer) => answer.await.unwrap(),
-        Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
-    }
+    pending_answer_of(store, &checks).await.unwrap()
 }
 
 /// How many of so many are let in, that come together.

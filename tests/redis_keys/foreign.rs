@@ -2,10 +2,11 @@
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    Answer, Check, DAY, FailureMode, Key, Limit, Outcome, Penalty, Policy, PolicyId, Receipt,
-    RedisStore, Store, StoreError, StoreErrorKind, Subject,
+    Check, DAY, FailureMode, Key, Limit, Outcome, Penalty, Policy, PolicyId, Receipt, RedisStore,
+    StoreError, StoreErrorKind, Subject,
 };
 
+use crate::support::asking::answer_of;
 use crate::support::redis::Server;
 use crate::{LIMITS, limiter, policies};
 
@@ -179,10 +180,7 @@ async fn act(
         is_shadow: false,
         on_store_failure: FailureMode::Deny,
     };
-    let answer = match store.ask(&[check]) {
-        Answer::Ready(answer) => answer,
-        Answer::Pending(answer) => answer.await,
-    };
+    let answer = answer_of(store, &[check]).await;
     answer.map(|decisions| decisions[0].outcome())
 }
 

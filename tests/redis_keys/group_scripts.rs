@@ -5,15 +5,13 @@ use std::pin::pin;
 
 use futures_util::future::join3;
 use futures_util::poll;
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Answer, Check, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, PolicyId, SECOND,
-    StoreErrorKind, Subject,
-};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{Decisions, HOUR, Limit, MINUTE, PolicyId, SECOND, StoreErrorKind};
 
 use crate::expiry::key_expires_in;
 use crate::foreign::dump;
 use crate::groups::{FOREIGN_PACKS, group_key, grouped, left, plant_pack};
+use crate::support::asking::{answer_of, check_of};
 use crate::support::bench::Bench;
 
 const LIMIT: Limit = Limit::gcra(1, MINUTE).burst(9);
@@ -42,19 +40,12 @@ async fn ask(
     limit: Limit,
     action: Action,
 ) -> Result<Decisions, StoreErrorKind> {
-    let checks = policies.iter().map(|policy| Check {
-        policy,
-        subject: Subject::from(&Key::from(key)),
-        algorithm: Algorithm::try_from(&limit).unwrap(),
-        action,
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    });
-    match bench.store().ask(&checks.collect::<Vec<_>>()) {
-        Answer::Ready(answer) => answer,
-        Answer::Pending(answer) => answer.await,
-    }
-    .map_err(|error| error.kind())
+    let checks = policies
+        .iter()
+        .map(|policy| check_of(policy, key, &limit, action));
+    answer_of(bench.store(), &checks.collect::<Vec<_>>())
+        .await
+        .map_err(|error| error.kind())
 }
 
 /// Takes so many of each, and says how many are left.

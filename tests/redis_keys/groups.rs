@@ -2,12 +2,13 @@
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, Micros, Outcome,
-    PolicyId, Receipt, SECOND, Store, StoreErrorKind, Subject, per_second,
+    Check, DAY, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, Micros, Outcome, PolicyId,
+    Receipt, SECOND, Store, StoreErrorKind, Subject, per_second,
 };
 
 use crate::expiry::expires_in;
 use crate::foreign::{delete, dump, plant};
+use crate::support::asking::{answer_of, check_of, pending_answer_of};
 use crate::support::bench::Bench;
 use crate::support::redis::Server;
 
@@ -27,18 +28,11 @@ pub(crate) async fn try_ask(
     let checks: Vec<_> = done
         .iter()
         .map(|(policy, limit, action)| Check {
-            policy,
-            subject: Subject::from(&Key::from("alice")),
-            algorithm: Algorithm::try_from(limit).unwrap(),
-            action: *action,
             is_shadow: in_shadow.contains(policy.name()),
-            on_store_failure: FailureMode::Deny,
+            ..check_of(policy, "alice", limit, *action)
         })
         .collect();
-    let answer = match store.ask(&checks) {
-        Answer::Ready(answer) => answer,
-        Answer::Pending(answer) => answer.await,
-    };
+    let answer = answer_of(store, &checks).await;
     answer.map_err(|error| error.kind())
 }
 
@@ -190,9 +184,7 @@ async fn subjects_share_no_key_and_policies_without_a_group_have_their_own() {
         })
         .collect();
     for remaining in [2, 1, 0] {
-        let Answer::Pending(answer) = bench.store().ask(&checks) else {
-            panic!("Redis takes a trip");
-        };
+        let answer = pending_answer_of(bench.store(), &checks);
         let decisions = answer.await.unwrap();
         let all = decisions.iter().map(|decision| decision.remaining());
         assert_eq!(all.collect::<Vec<_>>(), [remaining; 3]);

@@ -3,16 +3,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    Answer, BreakerState, Check, DAY, FailureMode, Key, Limit, MINUTE, Penalty, PolicyId,
-    RedisStore, Store, StoreErrorKind, Subject,
+    BreakerState, Check, DAY, FailureMode, Key, Limit, MINUTE, Penalty, PolicyId, RedisStore,
+    StoreErrorKind, Subject,
 };
 
 use crate::foreign::{key_of, plant};
 use crate::groups::{group_key, plant_pack};
+use crate::support::asking::answer_of;
+use crate::support::drawn::drawn;
 use crate::support::redis::Server;
 use crate::{LIMITS, NINETY, limiter};
 
@@ -115,10 +115,7 @@ async fn act(
         is_shadow: false,
         on_store_failure: FailureMode::Deny,
     });
-    let answer = match store.ask(&checks.collect::<Vec<_>>()) {
-        Answer::Ready(answer) => answer,
-        Answer::Pending(answer) => answer.await,
-    };
+    let answer = answer_of(store, &checks.collect::<Vec<_>>()).await;
     answer.err().map(|error| error.kind())
 }
 
@@ -137,9 +134,7 @@ const CASES: usize = 150;
 
 /// A sample of these.
 fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> Vec<T> {
-    let mut runner = TestRunner::default();
-    let each = std::iter::repeat_with(|| of.new_tree(&mut runner).unwrap().current());
-    each.take(CASES).collect()
+    drawn(of).take(CASES).collect()
 }
 
 /// Either it is read as ours or it is said not to be ours: what is answered is always understood, and what is

@@ -2,11 +2,12 @@
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
-    Answer, Check, DAY, FailureMode, Key, Limit, Micros, Penalty, PolicyId, RedisStore, Store,
-    StoreErrorKind, Subject,
+    Check, DAY, FailureMode, Key, Limit, Micros, Penalty, PolicyId, RedisStore, StoreErrorKind,
+    Subject,
 };
 
 use crate::LIMITS;
+use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::redis::Server;
 
 /// Those in the documentation of `RedisStore`.
@@ -74,9 +75,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
             let guards = matches!(action, Action::Take(_) | Action::Reset);
             let mut checks = vec![check(algorithm, action)];
             checks.extend(guards.then(|| check(penalty, action)));
-            let Answer::Pending(answer) = store.ask(&checks) else {
-                panic!("Redis takes a trip");
-            };
+            let answer = pending_answer_of(&store, &checks);
             let answer = answer.await;
             assert!(answer.is_ok(), "{name} {action:?}: {answer:?}");
         }
@@ -91,17 +90,15 @@ async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
     let all_but_one = documented_rights().filter(|right| *right != "+zadd");
     let store = store_with(&server, all_but_one);
     let policy = PolicyId::new("policy");
-    let answer = store.ask(&[Check {
-        policy: &policy,
-        subject: Subject::from(&Key::from("alice")),
-        algorithm: Algorithm::try_from(&Limit::concurrency(1)).unwrap(),
-        action: Action::take(1),
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    }]);
-    let Answer::Pending(answer) = answer else {
-        panic!("Redis takes a trip");
-    };
+    let answer = pending_answer_of(
+        &store,
+        &[check_of(
+            &policy,
+            "alice",
+            &Limit::concurrency(1),
+            Action::take(1),
+        )],
+    );
     let kind = answer.await.unwrap_err().kind();
     assert_eq!(kind, StoreErrorKind::Configuration);
 }

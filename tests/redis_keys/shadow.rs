@@ -2,12 +2,13 @@
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, DAY, Decisions, FailureMode, Key, Limit, Outcome, Penalty, PolicyId, RedisStore,
-    Store, StoreError, StoreErrorKind, Subject,
+    Check, DAY, Decisions, FailureMode, Key, Limit, Outcome, Penalty, PolicyId, RedisStore,
+    StoreError, StoreErrorKind, Subject,
 };
 
 use crate::LIMITS;
 use crate::foreign::{cases, delete, dump, key_of, plant};
+use crate::support::asking::answer_of;
 use crate::support::redis::Server;
 
 const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
@@ -28,10 +29,7 @@ async fn ask(store: &RedisStore, asked: &[(&str, Algorithm)]) -> Result<Decision
             on_store_failure: FailureMode::Deny,
         })
         .collect();
-    match store.ask(&checks) {
-        Answer::Ready(answer) => answer,
-        Answer::Pending(answer) => answer.await,
-    }
+    answer_of(store, &checks).await
 }
 
 fn outcomes(answer: Result<Decisions, StoreError>) -> Result<Vec<Outcome>, StoreErrorKind> {

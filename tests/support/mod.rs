@@ -1,9 +1,11 @@
 //! What several test files share. Each uses a part of it.
 #![allow(dead_code, unreachable_pub, unused_macros, unused_imports)]
 
+pub mod asking;
 pub mod bench;
 pub mod browser;
 pub mod cluster;
+pub mod drawn;
 pub mod example;
 pub mod limits;
 pub mod memory;

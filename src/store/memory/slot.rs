@@ -168,24 +168,17 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::algorithm::{Algorithm, Patience, Take};
-    use crate::key::Key;
+    use crate::algorithm::{Patience, Take};
+
     use crate::limit::Limit;
-    use crate::store::{FailureMode, PolicyId};
+    use crate::store::PolicyId;
     use crate::time::{MINUTE, SECOND};
 
     pub(crate) const NOW: Micros = Micros::new(1_000_000);
     const LIMIT: Limit = Limit::gcra(10, MINUTE);
 
     fn check<'a>(policy: &'a PolicyId, key: u64, limit: &Limit, action: Action) -> Check<'a> {
-        Check {
-            policy,
-            subject: Key::from(key).subject(None),
-            algorithm: Algorithm::try_from(limit).unwrap(),
-            action,
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        }
+        Check::of(policy, key, limit, action)
     }
 
     /// A key of no interest, which has used one permit of ten.

@@ -225,14 +225,7 @@ mod tests {
     fn a_key_that_was_let_in_leaves_again_when_a_later_one_finds_no_room() {
         let shards = Shards::new(1);
         let policy = PolicyId::new("api");
-        let check = |key: u64| Check {
-            policy: &policy,
-            subject: Key::from(key).subject(None),
-            algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
-            action: Action::take(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        };
+        let check = |key: u64| Check::of(&policy, key, &Limit::gcra(1, MINUTE), Action::take(1));
         let home = |key: u64| Shards::home(shards.fingerprint(&check(key)));
         let exhausted = 0;
         let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
@@ -255,12 +248,8 @@ mod tests {
         let shards = Shards::new(1);
         let policy = PolicyId::new("api");
         let check = |key: u64, is_shadow: bool| Check {
-            policy: &policy,
-            subject: Key::from(key).subject(None),
-            algorithm: Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
-            action: Action::take(1),
             is_shadow,
-            on_store_failure: FailureMode::Deny,
+            ..Check::of(&policy, key, &Limit::gcra(1, MINUTE), Action::take(1))
         };
         let home = |key: u64| Shards::home(shards.fingerprint(&check(key, false)));
         let ask = |checks: &[Check<'_>]| {

@@ -164,13 +164,18 @@ fn says(error: &RedisError, text: &str) -> bool {
     error.code() == Some(text) || error.detail().is_some_and(|detail| detail.contains(text))
 }
 
+/// What a server replies in this line.
+#[cfg(test)]
+pub(super) fn error_reply(line: &str) -> redis::Value {
+    redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn answered(line: &str) -> RedisError {
-        let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-        reply.extract_error().unwrap_err()
+        error_reply(line).extract_error().unwrap_err()
     }
 
     #[test]

@@ -151,23 +151,16 @@ fn further_rate(check: &Check<'_>) -> String {
 mod tests {
     use super::*;
     use crate::algorithm::{Action, Algorithm};
-    use crate::key::{Key, Subject};
+
     use crate::limit::Limit;
-    use crate::store::{FailureMode, PolicyId};
+    use crate::store::PolicyId;
     use crate::time::SECOND;
 
     /// A fleet mixes versions during a roll-out: these names may never change.
     #[test]
     fn a_key_names_prefix_layout_and_subject_and_policy_or_group() {
         let policy = PolicyId::new("login");
-        let check = Check {
-            policy: &policy,
-            subject: Subject::from(&Key::from("alice")),
-            algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap(),
-            action: Action::take(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Allow,
-        };
+        let check = Check::of(&policy, "alice", &Limit::gcra(1, SECOND), Action::take(1));
         let places = |check: &Check<'_>| {
             let key = String::from_utf8(Prefix::default().key(check));
             (key.unwrap(), field(check))

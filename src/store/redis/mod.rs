@@ -9,6 +9,7 @@ use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 
+mod any;
 mod builder;
 mod cluster;
 mod connection;

@@ -45,4 +45,24 @@ pub(super) trait Scripted: Send + Sync {
     fn with_text(&self) -> Cmd {
         self.command("EVAL", &self.script().text)
     }
+
+    /// What stands behind the script in its command: how many keys, the keys, the arguments.
+    #[cfg(test)]
+    fn arguments(&self) -> Vec<Vec<u8>> {
+        let command = self.by_digest();
+        let arguments = command.args_iter().map(|argument| match argument {
+            redis::Arg::Simple(bytes) => bytes.to_vec(),
+            _ => panic!("no cursors"),
+        });
+        arguments.skip(2).collect()
+    }
+
+    /// The same where all of them are texts.
+    #[cfg(test)]
+    fn texts(&self) -> Vec<String> {
+        let arguments = self.arguments().into_iter();
+        arguments
+            .map(|text| String::from_utf8(text).unwrap())
+            .collect()
+    }
 }

@@ -1,15 +1,12 @@
 //! `Whole`: a question that is asked by one script, and how it is answered.
 
-use super::reply::Expected;
-use super::script::Question;
+use super::any::Any;
 use super::server::Server;
 use super::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
 use super::trips::{AskedTogether, Readings, SharedTrips, Sharing, Told, Turn};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::Subject;
 use crate::store::Check;
-use crate::time::Micros;
 
 /// What one script is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is
 /// that of the largest.
@@ -20,13 +17,6 @@ pub(super) enum Whole {
     PlainSeveral(Box<PlainSeveral>),
     AnyTakes(Box<AnyTakes>),
     Any(Box<Any>),
-}
-
-/// Checks, whatever they ask.
-pub(super) struct Any {
-    question: Question,
-    expected: Expected,
-    subject: Subject,
 }
 
 impl Server {
@@ -42,7 +32,7 @@ impl Server {
         } else if let Some(any) = AnyTakes::of(checks, self.prefix(), now) {
             Whole::AnyTakes(any)
         } else {
-            let any = self.any(checks, now, false);
+            let any = Any::of(checks, self.prefix(), now, false);
             any.map_or(Whole::Nothing, |any| Whole::Any(Box::new(any)))
         }
     }
@@ -65,7 +55,7 @@ impl Server {
 
     /// Asks checks of one subject by the script for everything.
     pub(super) async fn ask_any(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        match self.any(checks, self.now(), false) {
+        match Any::of(checks, self.prefix(), self.now(), false) {
             Some(any) => self.answer_any(&any).await,
             None => Ok(Decisions::default()),
         }
@@ -74,20 +64,10 @@ impl Server {
     /// Asks checks of one subject what they say to a request that is denied to another one: they carry out
     /// nothing but what a penalty counts.
     pub(super) async fn ask_denied(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        match self.any(checks, self.now(), true) {
+        match Any::of(checks, self.prefix(), self.now(), true) {
             Some(any) => self.answer_any(&any).await,
             None => Ok(Decisions::default()),
         }
-    }
-
-    /// The question of the script for everything; `None` of no checks.
-    fn any(&self, checks: &[Check<'_>], now: Micros, is_denied_elsewhere: bool) -> Option<Any> {
-        let first = checks.first()?;
-        Some(Any {
-            question: Question::new(checks, self.prefix(), now, is_denied_elsewhere),
-            expected: Expected::of(checks, is_denied_elsewhere),
-            subject: first.subject,
-        })
     }
 
     async fn answer_any(&self, any: &Any) -> Result<Decisions, StoreError> {

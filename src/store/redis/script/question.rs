@@ -144,45 +144,30 @@ impl Scripted for Question {
 
 #[cfg(test)]
 mod tests {
-    use redis::Arg;
 
     use super::*;
-    use crate::algorithm::{Action, Algorithm};
-    use crate::key::{Key, Subject};
+    use crate::algorithm::Action;
+
     use crate::limit::Limit;
-    use crate::store::{FailureMode, PolicyId};
+    use crate::store::PolicyId;
     use crate::time::SECOND;
 
     /// Numbers among the keys hide from Cluster which slots a script needs.
     #[test]
     fn numbers_are_passed_as_arguments_and_keys_are_keys() {
         let policy = PolicyId::new("api");
-        let check = |limit: Limit| Check {
-            policy: &policy,
-            subject: Subject::from(&Key::from("alice")),
-            algorithm: Algorithm::try_from(&limit).unwrap(),
-            action: Action::take(7),
-            is_shadow: false,
-            on_store_failure: FailureMode::Allow,
-        };
+        let check = |limit: Limit| Check::of(&policy, "alice", &limit, Action::take(7));
         let checks = [
             Limit::gcra(10, SECOND),
             Limit::fixed_window(10, SECOND),
             Limit::concurrency(10),
         ]
         .map(check);
-        let command = Question::new(&checks, &Prefix::default(), Micros::ZERO, false).by_digest();
-        let sent: Vec<_> = command
-            .args_iter()
-            .map(|argument| match argument {
-                Arg::Simple(bytes) => bytes.to_vec(),
-                _ => panic!("a cursor"),
-            })
-            .collect();
-        // The command and the digest stand before them.
-        assert_eq!(sent[2], checks.len().to_string().into_bytes());
+        let question = Question::new(&checks, &Prefix::default(), Micros::ZERO, false);
+        let sent = question.arguments();
+        assert_eq!(sent[0], checks.len().to_string().into_bytes());
         assert_eq!(
-            sent[3..6],
+            sent[1..4],
             checks.map(|check| Prefix::default().key(&check))
         );
     }

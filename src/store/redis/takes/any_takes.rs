@@ -11,9 +11,10 @@ use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::Check;
 use crate::store::deny_cache::noted::Noted;
+use crate::store::redis::any::Any;
 use crate::store::redis::error::of_question;
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::reply::{Expected, bad, dated_answers};
+use crate::store::redis::reply::{bad, dated_answers};
 use crate::store::redis::script::{Question, Script, Scripted};
 use crate::store::redis::server::Server;
 use crate::store::redis::trips::{
@@ -23,15 +24,8 @@ use crate::time::Micros;
 
 /// Takes by some checks, none of them of a lease, in a cluster about one subject.
 pub(in crate::store::redis) struct AnyTakes {
-    asked: Arc<Asked>,
+    asked: Arc<Any>,
     noted: Option<Noted>,
-}
-
-struct Asked {
-    question: Question,
-    expected: Expected,
-    /// Of the first check.
-    subject: Subject,
 }
 
 impl AnyTakes {
@@ -45,17 +39,11 @@ impl AnyTakes {
             matches!(check.action, Action::Take(take) if take.lease.is_none())
                 && check.algorithm.lease().is_none()
         };
-        let subject = checks.first()?.subject;
-        checks.iter().all(takes_for_good_or_not).then(|| {
-            Box::new(Self {
-                asked: Arc::new(Asked {
-                    question: Question::new(checks, prefix, now, false),
-                    expected: Expected::of(checks, false),
-                    subject,
-                }),
-                noted: None,
-            })
-        })
+        if !checks.iter().all(takes_for_good_or_not) {
+            return None;
+        }
+        let asked = Arc::new(Any::of(checks, prefix, now, false)?);
+        Some(Box::new(Self { asked, noted: None }))
     }
 }
 
@@ -119,7 +107,7 @@ impl Sharing for AnyTakes {
 }
 
 /// Questions by one script, in the order in which they came.
-pub(in crate::store::redis) struct Together(Vec<Arc<Asked>>);
+pub(in crate::store::redis) struct Together(Vec<Arc<Any>>);
 
 impl Together {
     fn questions(&self) -> impl Iterator<Item = &Question> + Clone {

@@ -222,23 +222,20 @@ impl<P: Passenger> Stop<P> {
         let (mut going, mut staying, mut weight) = (Vec::with_capacity(room), Vec::new(), 0);
         for passenger in std::mem::take(&mut self.waiting) {
             let heavier = weight + passenger.weight();
-            let has_room = going.is_empty() || heavier <= MOST_WEIGHT;
-            let goes = match passenger.key() {
+            let has_room = going.len() < room && (going.is_empty() || heavier <= MOST_WEIGHT);
+            let key = passenger.key();
+            let goes = match key {
                 Some(key) if self.is_under_way(key) => false,
                 // All of a key who can, go together: mostly they are one step with the first.
                 Some(key) if together.contains(&key) => going.len() < MOST_TOGETHER,
-                Some(key) if going.len() < room && has_room => {
-                    weight = heavier;
-                    together.insert(key)
-                }
+                Some(_) => has_room,
                 // Nobody goes before another who waits.
-                None if going.len() < room && has_room && staying.is_empty() => {
-                    weight = heavier;
-                    true
-                }
-                _ => false,
+                None => has_room && staying.is_empty(),
             };
             if goes {
+                if key.is_none_or(|key| together.insert(key)) {
+                    weight = heavier;
+                }
                 going.push(passenger);
             } else {
                 staying.push(passenger);

@@ -2,15 +2,14 @@
 
 use redis::Value;
 
-use crate::algorithm::{Action, Algorithm};
+use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::error::StoreErrorKind;
-use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
 use crate::store::redis::trips::{AskedTogether as _, Sharing};
-use crate::store::{Check, FailureMode, PolicyId};
+use crate::store::{Check, PolicyId};
 use crate::time::{HOUR, Micros, SECOND};
 
 /// Three of them, two of which are alike: about two subjects, or about one.
@@ -74,14 +73,7 @@ pub(super) fn read(choice: u8, reply: &Value) {
 }
 
 fn check(policy: &PolicyId, subject: u64, limit: Limit) -> Check<'_> {
-    Check {
-        policy,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: Algorithm::try_from(&limit).expect("a sound limit"),
-        action: Action::spend(1),
-        is_shadow: false,
-        on_store_failure: FailureMode::Allow,
-    }
+    Check::of(policy, subject, &limit, Action::spend(1))
 }
 
 /// Each is decided, is asked otherwise, or fails by what it is told; or all of them have no answer.

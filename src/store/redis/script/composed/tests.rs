@@ -1,11 +1,10 @@
 use super::super::{Question, Scripted};
 use super::*;
 use crate::algorithm::{Action, Algorithm, Penalty};
-use crate::key::{Key, Subject};
 use crate::limit::{Limit, per_second};
+use crate::store::PolicyId;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::{self_test, takes};
-use crate::store::{FailureMode, PolicyId};
 use crate::time::{Micros, SECOND};
 
 mod dialect;
@@ -178,12 +177,8 @@ fn every_script_keeps_what_has_expired_beside_others_as_long() {
 fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
     let policy = PolicyId::new("api");
     let check = |is_shadow| Check {
-        policy: &policy,
-        subject: Subject::from(&Key::from("alice")),
-        algorithm: Algorithm::try_from(&Limit::gcra(10, SECOND)).unwrap(),
-        action: Action::take(7),
         is_shadow,
-        on_store_failure: FailureMode::Allow,
+        ..Check::of(&policy, "alice", &Limit::gcra(10, SECOND), Action::take(7))
     };
     for (checks, deciding, name) in [
         (&[check(false)][..], DECIDE, "gcra"),

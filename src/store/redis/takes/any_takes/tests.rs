@@ -1,11 +1,9 @@
-use redis::Arg;
-
 use super::*;
 use crate::algorithm::{Algorithm, LeaseId};
 use crate::error::StoreErrorKind;
-use crate::key::Key;
 use crate::limit::Limit;
-use crate::store::{FailureMode, PolicyId};
+use crate::store::PolicyId;
+use crate::store::redis::error::error_reply;
 use crate::time::{HOUR, SECOND};
 
 /// By a window and a rate.
@@ -15,14 +13,7 @@ fn checks<'a>(policies: &'a [PolicyId; 2], subject: &str, action: Action) -> [Ch
         (window, Limit::fixed_window(9, HOUR)),
         (rate, Limit::gcra(9, SECOND)),
     ];
-    limits.map(|(policy, limit)| Check {
-        policy,
-        subject: Subject::from(&Key::from(subject)),
-        algorithm: Algorithm::try_from(&limit).unwrap(),
-        action,
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    })
+    limits.map(|(policy, limit)| Check::of(policy, subject, &limit, action))
 }
 
 fn policies() -> [PolicyId; 2] {
@@ -74,21 +65,16 @@ fn of_several_questions_the_script_is_told_which_checks_are_whose() {
         (&["alice", "bob", "alice"], &["2", "2", "2"]),
     ] {
         let together = together(subjects);
-        let command = together.by_digest();
-        let sent = command.args_iter().map(|argument| match argument {
-            Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-            _ => panic!("a cursor"),
-        });
-        let sent: Vec<_> = sent.collect();
+        let sent = together.texts();
         let keys = 2 * subjects.len();
-        assert_eq!(sent[2], keys.to_string());
+        assert_eq!(sent[0], keys.to_string());
         // The instant of the latest stands behind them, and the rows of all behind that.
-        assert_eq!(sent[3 + keys], "7");
-        let rows = (sent.len() - 4 - keys - counts.len()) / keys;
-        let behind = &sent[4 + keys + rows * keys..];
+        assert_eq!(sent[1 + keys], "7");
+        let rows = (sent.len() - 2 - keys - counts.len()) / keys;
+        let behind = &sent[2 + keys + rows * keys..];
         assert_eq!(behind, counts);
-        assert_eq!(sent[4 + keys], "fixed_window");
-        assert_eq!(sent[4 + keys + rows], "gcra");
+        assert_eq!(sent[2 + keys], "fixed_window");
+        assert_eq!(sent[2 + keys + rows], "gcra");
     }
 }
 
@@ -103,10 +89,7 @@ fn a_question_that_fails_fails_alone_and_another_number_of_rows_is_no_answer() {
         let now = [Value::Int(1_800_000_000_000_000)];
         together.read(&Value::Array([rows.concat(), now.to_vec()].concat()))
     };
-    let full = redis::parse_redis_value(b"*1\r\n-OOM command not allowed\r\n").unwrap();
-    let Value::Array(full) = full else {
-        panic!("an array")
-    };
+    let full = [error_reply("OOM command not allowed")];
     let both = [row(1), row(1)].concat();
     let one = [row(1), row(0)].concat();
     let told: Vec<_> = read(&[&both, &full, &one])

@@ -1,10 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::algorithm::{Action, Algorithm, State, decide_alone};
-use crate::key::Key;
+use crate::algorithm::{Action, State, decide_alone};
 use crate::limit::Limit;
-use crate::store::{Check, FailureMode, PolicyId};
+use crate::store::{Check, PolicyId};
 use crate::time::SECOND;
 
 const NOW: Micros = Micros::new(1_800_000_000_000_000);
@@ -16,15 +15,9 @@ type Asked = (usize, usize, u32);
 
 fn plain(policy: &PolicyId, (key, limit, cost): Asked) -> Box<Take> {
     let capacity = CAPACITIES[limit];
-    let algorithm = Algorithm::try_from(&Limit::gcra(1, SECOND).burst(capacity)).unwrap();
-    let check = Check {
-        policy,
-        subject: Subject::from(&Key::from(["alice", "bob", "carol"][key])),
-        algorithm,
-        action: Action::spend(cost.min(capacity)),
-        is_shadow: false,
-        on_store_failure: FailureMode::Allow,
-    };
+    let limit = Limit::gcra(1, SECOND).burst(capacity);
+    let key = ["alice", "bob", "carol"][key];
+    let check = Check::of(policy, key, &limit, Action::spend(cost.min(capacity)));
     Take::of(&[check], NOW).unwrap()
 }
 
@@ -51,15 +44,6 @@ fn reply(batch: &PlainBatch, mut owed: impl FnMut(&[u8]) -> u64) -> Value {
         }
     }
     Value::Array(debts)
-}
-
-fn arguments(batch: &PlainBatch) -> Vec<String> {
-    let command = batch.by_digest();
-    let texts = command.args_iter().map(|argument| match argument {
-        redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-        _ => panic!("no cursors"),
-    });
-    texts.skip(2).collect()
 }
 
 proptest! {
@@ -133,10 +117,10 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
         ["1000000", "19000000", "2", "1"].map(String::from).to_vec(),
         ["3000000", "17000000", "1", "0"].map(String::from).to_vec(),
     ];
-    assert_eq!(arguments(&batch(&takes)), expected.concat());
+    assert_eq!(batch(&takes).texts(), expected.concat());
     let alike = [(0, 1, 1), (1, 1, 1), (2, 1, 1)].map(|asked| plain(&policy, asked));
     let row = ["1000000", "19000000", "1", "3"];
-    assert_eq!(arguments(&batch(&alike))[5..], row);
+    assert_eq!(batch(&alike).texts()[5..], row);
 }
 
 #[test]

@@ -4,22 +4,15 @@ use super::*;
 use crate::algorithm::{Action, Algorithm};
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
+use crate::store::PolicyId;
 use crate::store::redis::script::Scripted as _;
 use crate::store::redis::takes::msgpack;
 use crate::store::redis::takes::take::Take as Alone;
 use crate::store::redis::trips::AskedTogether as _;
-use crate::store::{FailureMode, PolicyId};
 use crate::time::SECOND;
 
 fn check(policy: &PolicyId) -> Check<'_> {
-    Check {
-        policy,
-        subject: Subject::from(&Key::from("alice")),
-        algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap(),
-        action: Action::spend(1),
-        is_shadow: false,
-        on_store_failure: FailureMode::Allow,
-    }
+    Check::of(policy, "alice", &Limit::gcra(1, SECOND), Action::spend(1))
 }
 
 #[test]
@@ -91,32 +84,25 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
         ('a', 1),
         ('d', 2),
     ]);
-    let command = together(&packs).by_digest();
-    let arguments: Vec<_> = command
-        .args_iter()
-        .map(|argument| match argument {
-            redis::Arg::Simple(bytes) => bytes.to_vec(),
-            _ => panic!("no cursors"),
-        })
-        .collect();
-    assert_eq!(arguments[2], b"4");
+    let arguments = together(&packs).arguments();
+    assert_eq!(arguments[0], b"4");
     let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].takes.first()));
-    assert_eq!(arguments[3..7], keys);
+    assert_eq!(arguments[1..5], keys);
     // Who has come how often, and so many keys in a row.
-    let rows = arguments[8..].chunks(6);
+    let rows = arguments[6..].chunks(6);
     let told = rows.map(|row| String::from_utf8([&row[4][..], &row[5]].join(&b' ')).unwrap());
     assert_eq!(
         told.collect::<Vec<_>>(),
         ["2 1", "1 1", "1 0", "3 1", "1 1"]
     );
-    for row in arguments[8..].chunks(6) {
-        assert_eq!(row[..3], arguments[8..11]);
+    for row in arguments[6..].chunks(6) {
+        assert_eq!(row[..3], arguments[6..9]);
     }
     let blank = b"\x82\xa9gcra1:api\xcf\0\0\0\0\0\0\0\0\xa9gcra1:web\xcf\0\0\0\0\0\0\0\0";
-    assert_eq!(arguments[9], blank);
-    assert_eq!(arguments[10], b">c12I8c11I8");
-    assert_eq!(arguments[11], arguments[11 + 6]);
-    assert_ne!(arguments[11], arguments[11 + 12]);
+    assert_eq!(arguments[7], blank);
+    assert_eq!(arguments[8], b">c12I8c11I8");
+    assert_eq!(arguments[9], arguments[9 + 6]);
+    assert_ne!(arguments[9], arguments[9 + 12]);
 }
 
 #[test]

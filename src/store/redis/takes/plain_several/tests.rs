@@ -1,13 +1,12 @@
 use redis::Value;
 
 use super::*;
-use crate::algorithm::{Action, Algorithm};
-use crate::key::{Key, Subject};
+use crate::algorithm::Action;
 use crate::limit::Limit;
+use crate::store::PolicyId;
 use crate::store::redis::script::Scripted as _;
 use crate::store::redis::takes::msgpack;
 use crate::store::redis::trips::AskedTogether as _;
-use crate::store::{FailureMode, PolicyId};
 use crate::time::SECOND;
 
 /// By policies of these names, each about a subject; all takes of so many permits.
@@ -23,14 +22,7 @@ fn question_by(policies: &[(&str, &str)], limit: Limit, cost: u32) -> Option<Pla
     let checks = ids
         .iter()
         .zip(policies)
-        .map(|(policy, (_, subject))| Check {
-            policy,
-            subject: Subject::from(&Key::from(*subject)),
-            algorithm: Algorithm::try_from(&limit).unwrap(),
-            action: Action::spend(cost),
-            is_shadow: false,
-            on_store_failure: FailureMode::Allow,
-        });
+        .map(|(policy, (_, subject))| Check::of(policy, *subject, &limit, Action::spend(cost)));
     let checks: Vec<_> = checks.collect();
     PlainSeveral::of(&checks, Micros::ZERO).map(|question| *question)
 }
@@ -46,15 +38,6 @@ fn questions(asked: &[(&str, u32)]) -> Vec<PlainSeveral> {
 fn together(questions: &[PlainSeveral]) -> Together {
     let questions: Vec<_> = questions.iter().collect();
     PlainSeveral::together(&questions, &Prefix::default()).unwrap()
-}
-
-fn arguments(together: &Together) -> Vec<Vec<u8>> {
-    let command = together.by_digest();
-    let bytes = command.args_iter().map(|argument| match argument {
-        redis::Arg::Simple(bytes) => bytes.to_vec(),
-        _ => panic!("no cursors"),
-    });
-    bytes.skip(2).collect()
 }
 
 #[test]
@@ -75,12 +58,13 @@ fn checks_of_different_states_are_such_a_question() {
 fn question_of(policies: &[PolicyId], shadows: &[bool]) -> Option<PlainSeveral> {
     let checks = policies.iter().zip(shadows);
     let checks = checks.map(|(policy, is_shadow)| Check {
-        policy,
-        subject: Subject::from(&Key::from("x")),
-        algorithm: Algorithm::try_from(&Limit::gcra(1, SECOND).burst(10)).unwrap(),
-        action: Action::spend(1),
         is_shadow: *is_shadow,
-        on_store_failure: FailureMode::Allow,
+        ..Check::of(
+            policy,
+            "x",
+            &Limit::gcra(1, SECOND).burst(10),
+            Action::spend(1),
+        )
     });
     PlainSeveral::of(&checks.collect::<Vec<_>>(), Micros::ZERO).map(|question| *question)
 }
@@ -107,7 +91,7 @@ fn states_in_packs_are_told_by_key_and_field() {
         // What stands alone stands in a pack where another question has it there.
         question(&[("d", "x"), ("b", "x")], 1).unwrap(),
     ];
-    let arguments = arguments(&together(&questions));
+    let arguments = together(&questions).arguments();
     assert_eq!(arguments[0], b"3");
     let numbers = [4, 2, 5, 6, 7, 6, 2].map(u16::to_be_bytes).concat();
     assert_eq!(arguments[5], numbers);
@@ -142,7 +126,7 @@ fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
         .chain(keys(1).take(1))
         .chain(keys(3).take(1))
         .collect();
-    let arguments = arguments(&together);
+    let arguments = together.arguments();
     assert_eq!(arguments[0], b"4");
     assert_eq!(arguments[1..5], keys);
     let states = [1, 2, 3, 2, 4, 2, 1, 2].map(u16::to_be_bytes).concat();
@@ -162,7 +146,7 @@ fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
 #[test]
 fn states_are_told_only_where_two_takes_share_one() {
     let questions = ["x", "y"].map(|client| question(&[("a", client), ("b", client)], 1).unwrap());
-    let arguments = arguments(&together(&questions));
+    let arguments = together(&questions).arguments();
     assert_eq!(arguments[0], b"4");
     assert_eq!(arguments[6], b"");
     assert_eq!(arguments[8..11], [b"2", b"2", b"1"]);

@@ -1,24 +1,21 @@
-use redis::Arg;
-
 use super::*;
 use crate::error::StoreErrorKind;
-use crate::key::Key as ClientKey;
 use crate::limit::Limit;
-use crate::store::{FailureMode, PolicyId};
+use crate::store::PolicyId;
+use crate::store::redis::error::error_reply;
 use crate::time::HOUR;
 
 const NOW_US: i64 = 1_800_000_000_000_000;
 
 /// A take of a subject: so many permits of a hundred.
 fn take((subject, cost): (&str, u32)) -> Box<Take> {
-    let check = Check {
-        policy: &PolicyId::new("api"),
-        subject: Subject::from(&ClientKey::from(subject)),
-        algorithm: Algorithm::try_from(&Limit::fixed_window(100, HOUR)).unwrap(),
-        action: Action::spend(cost),
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    };
+    let policy = PolicyId::new("api");
+    let check = Check::of(
+        &policy,
+        subject,
+        &Limit::fixed_window(100, HOUR),
+        Action::spend(cost),
+    );
     Take::of(&[check], Micros::ZERO).unwrap()
 }
 
@@ -30,13 +27,8 @@ fn queue(asked: &[(&str, u32)]) -> Queue {
 
 /// Of each row its cost, how many takes it is, and of how many keys.
 fn rows(queue: &Queue) -> Vec<[String; 3]> {
-    let command = queue.by_digest();
-    let sent = command.args_iter().map(|argument| match argument {
-        Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-        _ => panic!("a cursor"),
-    });
-    // The command, the digest, the number of keys, the keys and the instant stand before them.
-    let sent: Vec<_> = sent.skip(4 + queue.names.len()).collect();
+    // The number of keys, the keys and the instant stand before them.
+    let sent = queue.texts().split_off(2 + queue.names.len());
     let stride = queue.script.stride;
     let rows = sent.chunks_exact(stride + 2);
     assert!(rows.remainder().is_empty());
@@ -69,15 +61,6 @@ fn keys_of_which_the_same_is_asked_share_arguments() {
     );
 }
 
-fn error(text: &str) -> Value {
-    redis::parse_redis_value(format!("*1\r\n-{text}\r\n").as_bytes())
-        .map(|reply| match reply {
-            Value::Array(mut replies) => replies.remove(0),
-            _ => panic!("an array"),
-        })
-        .unwrap()
-}
-
 /// A row: whether it fits, and how many were taken before.
 fn row(fits: i64, used: i64) -> [Value; 4] {
     [fits, 0, used, 5].map(Value::Int)
@@ -97,7 +80,7 @@ fn a_key_that_fails_fails_alone_and_each_take_is_told_what_is_read_of_it() {
         ("bob", 1),
         ("carol", 1),
     ]);
-    let full = error("OOM command not allowed when used memory > 'maxmemory'.");
+    let full = error_reply("OOM command not allowed when used memory > 'maxmemory'.");
     let reply = [&row(1, 7)[..], &[full], &row(1, 98), &row(0, 99)];
     let told: Vec<_> = read(&queue, &reply)
         .unwrap()
@@ -113,7 +96,7 @@ fn a_key_that_fails_fails_alone_and_each_take_is_told_what_is_read_of_it() {
 fn other_rows_than_there_are_takes_are_no_answer() {
     let queue = queue(&[("alice", 1), ("bob", 1), ("bob", 1)]);
     let alike = |takes: i64| [2, takes, 0, 0].map(Value::Int);
-    let (fits, gone) = (row(1, 0), error("WRONGTYPE of another"));
+    let (fits, gone) = (row(1, 0), error_reply("WRONGTYPE of another"));
     let denied = row(0, 100);
     assert!(read(&queue, &[&fits, &fits, &fits]).is_ok());
     assert!(read(&queue, &[&fits, &fits, &alike(1)]).is_ok());

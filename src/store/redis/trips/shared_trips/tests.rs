@@ -5,15 +5,14 @@ use tokio::net::TcpListener;
 use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::algorithm::{Action, Algorithm};
-use crate::key::{Key, Subject};
+use crate::algorithm::Action;
 use crate::limit::Limit;
 use crate::store::redis::connection::{Connector, Lane};
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::places::Places;
 use crate::store::redis::takes::Take;
 use crate::store::redis::trips::stop::{LONGEST_TRIP, PATIENCE};
-use crate::store::{Check, FailureMode, PolicyId};
+use crate::store::{Check, PolicyId};
 use crate::time::{MINUTE, Micros};
 
 fn server_at(address: &str) -> Server {
@@ -31,14 +30,13 @@ fn server_at(address: &str) -> Server {
 
 /// A take of a key that has a stop of its own.
 fn take(key: u64) -> Box<Take> {
-    let check = Check {
-        policy: &PolicyId::new("policy"),
-        subject: Subject::from(&Key::from(key)),
-        algorithm: Algorithm::try_from(&Limit::sliding_log(9, MINUTE)).unwrap(),
-        action: Action::spend(1),
-        is_shadow: false,
-        on_store_failure: FailureMode::Allow,
-    };
+    let policy = PolicyId::new("policy");
+    let check = Check::of(
+        &policy,
+        key,
+        &Limit::sliding_log(9, MINUTE),
+        Action::spend(1),
+    );
     Take::of(&[check], Micros::ZERO).unwrap()
 }
 

@@ -178,20 +178,16 @@ fn to_be_told<Q: Sharing>(
     waiting: Vec<Waiting<Q>>,
     answer: Result<Readings<Q::Read>, StoreError>,
 ) -> Vec<Untold<Q>> {
-    let (readings, failed) = match answer {
-        Ok(readings) => (readings, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let mut readings = readings.into_iter();
-    let each = waiting.into_iter().map(|waiting| {
-        let Waiting { question, told, .. } = waiting;
-        let what = match (readings.next(), &failed) {
-            (Some(Ok(read)), _) => Told::by(question, read),
-            (Some(Err(error)), _) if !question.goes_on_after(error.kind()) => Told::Failed(error),
-            (None, Some(error)) if !question.goes_on_after(error.kind()) => {
-                Told::Failed(error.clone())
-            }
-            _ => Told::OtherForm(question),
+    let readings = answer.unwrap_or_else(|error| {
+        let each = waiting.iter().map(|_| Err(error.clone()));
+        each.collect()
+    });
+    let each = waiting.into_iter().zip(readings);
+    let each = each.map(|(Waiting { question, told, .. }, reading)| {
+        let what = match reading {
+            Ok(read) => Told::by(question, read),
+            Err(error) if question.goes_on_after(error.kind()) => Told::OtherForm(question),
+            Err(error) => Told::Failed(error),
         };
         (told, what)
     });

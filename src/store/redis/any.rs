@@ -1,0 +1,33 @@
+//! `Any`: checks of one question, whatever they ask.
+
+use super::keys::Prefix;
+use super::reply::Expected;
+use super::script::Question;
+use crate::key::Subject;
+use crate::store::Check;
+use crate::time::Micros;
+
+/// Checks that are asked by the script for everything, in a cluster about one subject.
+pub(super) struct Any {
+    pub(super) question: Question,
+    pub(super) expected: Expected,
+    /// Of the first of them.
+    pub(super) subject: Subject,
+}
+
+impl Any {
+    /// `None` of no checks.
+    pub(super) fn of(
+        checks: &[Check<'_>],
+        prefix: &Prefix,
+        now: Micros,
+        is_denied_elsewhere: bool,
+    ) -> Option<Self> {
+        let subject = checks.first()?.subject;
+        Some(Self {
+            question: Question::new(checks, prefix, now, is_denied_elsewhere),
+            expected: Expected::of(checks, is_denied_elsewhere),
+            subject,
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! What a store is asked, without a limiter in front of it.
+
+use std::fmt::Debug;
+
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{
+    Answer, Check, Decisions, FailureMode, Key, PendingAnswer, PolicyId, Store, StoreError, Subject,
+};
+
+/// Enforced, and denied where the store fails.
+pub fn check_of<'a>(
+    policy: &'a PolicyId,
+    key: impl Into<Key>,
+    limit: impl TryInto<Algorithm, Error: Debug>,
+    action: Action,
+) -> Check<'a> {
+    Check {
+        policy,
+        subject: Subject::from(&key.into()),
+        algorithm: limit.try_into().unwrap(),
+        action,
+        is_shadow: false,
+        on_store_failure: FailureMode::Deny,
+    }
+}
+
+pub async fn answer_of(
+    store: &(impl Store + ?Sized),
+    checks: &[Check<'_>],
+) -> Result<Decisions, StoreError> {
+    match store.ask(checks) {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(answer) => answer.await,
+    }
+}
+
+/// Of a store that takes a trip for it, which begins at once.
+pub fn pending_answer_of(store: &(impl Store + ?Sized), checks: &[Check<'_>]) -> PendingAnswer {
+    match store.ask(checks) {
+        Answer::Pending(answer) => answer,
+        Answer::Ready(answer) => panic!("Redis takes a trip: {answer:?}"),
+    }
+}
