@@ -32,7 +32,7 @@ local function concurrency(key, at, now)
     return permits > 0 and permits or error("foreign value")
   end
   local function text(number)
-    return string.format("%.0f", number)
+    return string.format("%d", number)
   end
 
   local all = all_leases[key]

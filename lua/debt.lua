@@ -11,7 +11,7 @@
 -- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel, credit: the paid_us
 -- ARGV[at + 8]  mark_part        and part that taking the permits has left; credit: 0 when not known
 -- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, which expires when nothing
---                is owed
+--                is owed; without that when it does so in the same second
 -- Mirrors       src/algorithm/debt.rs
 -- What is left of us + part/scale less the other, at least nothing.
 local function minus(us, part, less_us, less_part, scale)
@@ -25,13 +25,13 @@ local function minus(us, part, less_us, less_part, scale)
   return us, part
 end
 local function debt(state, at, now, queues)
-  local verb, scale = ARGV[at + 1], tonumber(ARGV[at + 6])
-  local cost_us, cost_part = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local tolerance_us, tolerance_part = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+  local verb, scale = ARGV[at + 1], ARGV[at + 6] + 0
+  local cost_us, cost_part = ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  local tolerance_us, tolerance_part = ARGV[at + 4] + 0, ARGV[at + 5] + 0
   -- 120 years: more nobody ever owes.
   local most_us = 3794688000000000
 
-  local paid_us, paid_part, is_last = 0, 0, false
+  local paid_us, paid_part, is_last, expired = 0, 0, false, 0
   local old_scale = scale
   if state then
     paid_us = state
@@ -41,7 +41,8 @@ local function debt(state, at, now, queues)
       if not us then
         error("foreign value")
       end
-      paid_us, paid_part, old_scale = tonumber(us), tonumber(part), tonumber(old_scale)
+      paid_us, paid_part, old_scale = us + 0, part + 0, old_scale + 0
+      expired = paid_us + 1
       if paid_part >= old_scale then
         error("foreign value")
       end
@@ -51,7 +52,7 @@ local function debt(state, at, now, queues)
       error("foreign value")
     end
     if verb == "cancel" then
-      is_last = paid_us == tonumber(ARGV[at + 7]) and paid_part == tonumber(ARGV[at + 8])
+      is_last = paid_us == ARGV[at + 7] + 0 and paid_part == ARGV[at + 8] + 0
     end
     if old_scale ~= scale and paid_part > 0 then
       -- The rate was changed: round the old fraction up, so that nothing is forgiven.
@@ -65,7 +66,9 @@ local function debt(state, at, now, queues)
     elseif part == 0 then
       return now + us, now + us
     end
-    return string.format("%.0f:%.0f:%.0f", now + us, part, scale), now + us + 1
+    local expires = now + us + 1
+    local is_alike = math.ceil(expires / 1000000) == math.ceil(expired / 1000000)
+    return string.format("%d:%d:%d", now + us, part, scale), not is_alike and expires or nil
   end
 
   local debt_us, debt_part = minus(paid_us, paid_part, now, 0, scale)
@@ -77,7 +80,7 @@ local function debt(state, at, now, queues)
     end
     if verb == "credit" and ARGV[at + 7] ~= "0" then
       -- What has come back by itself since the permits were taken is not given back once more.
-      local mark_us, mark_part = tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8])
+      local mark_us, mark_part = ARGV[at + 7] + 0, ARGV[at + 8] + 0
       local unpaid_us, unpaid_part = minus(mark_us, mark_part, now, 0, scale)
       if unpaid_us < cost_us or (unpaid_us == cost_us and unpaid_part < cost_part) then
         cost_us, cost_part = unpaid_us, unpaid_part
@@ -127,7 +130,7 @@ local function debt(state, at, now, queues)
   if held_us == 0 and delay_us == 0 then
     return true, 0, debt_us, debt_part, owe(new_us, new_part)
   end
-  local longest_us = tonumber(ARGV[at + 7])
+  local longest_us = ARGV[at + 7] + 0
   local never = cost_us > tolerance_us or (cost_us == tolerance_us and cost_part > tolerance_part)
   if (never and verb == "take") or held_us > 0 or delay_us > longest_us then
     return false, math.max(held_us, delay_us - longest_us), debt_us, debt_part

@@ -9,57 +9,54 @@
 -- ARGV[at + 7]  taken_in_us      integer >= 0; credit: the end of the window in which the permits were taken,
 --                                0 when not known
 -- Returns       fits, wait_us, used, ends_in_us; the state to keep, if any, which expires when the window
---                ends
+--                ends; without that when it ends as it did
 -- Mirrors       src/algorithm/fixed_window.rs
 local function fixed_window(state, at, now)
-  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local window_us, aligned = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 6]) == 1
+  local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  local window_us, aligned = ARGV[at + 4] + 0, ARGV[at + 6] + 0 == 1
 
   local opened, ends, used, charged_ends = 0, 0, 0, 0
   if state then
     opened, charged_ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
-    opened, charged_ends, used = tonumber(opened), tonumber(charged_ends), tonumber(used)
+    if not opened then
+      error("foreign value")
+    end
+    opened, charged_ends, used = opened + 0, charged_ends + 0, used + 0
     -- No clock gets so far before the year 2223, and no limit is higher.
-    if not opened or opened > charged_ends or charged_ends >= 8000000000000000 or used > 4294967295 then
+    if opened > charged_ends or charged_ends >= 8000000000000000 or used > 4294967295 then
       error("foreign value")
     end
     -- A window that was made shorter ends earlier at once.
     ends = math.min(charged_ends, opened + window_us)
   end
-  local function keep(until_us, count)
-    return string.format("%.0f:%.0f:%.0f", opened, until_us, count), until_us
-  end
-
-  local function open()
-    if now >= ends then
-      opened = aligned and now - now % window_us or now
-      ends, used = opened + window_us, 0
-    end
-  end
-
   if verb == "credit" then
     -- In the window that the permits were counted in, which ends as it did: others may have taken permits by
     -- other rules since. What was taken in an earlier window has come back with its end.
-    local taken, taken_in = tonumber(ARGV[at + 5]), tonumber(ARGV[at + 7])
+    local taken, taken_in = ARGV[at + 5] + 0, ARGV[at + 7] + 0
     local was_taken_in_it = taken == 0 or taken >= opened
     if taken_in > 0 then
       was_taken_in_it = taken_in == charged_ends
     end
     local back = was_taken_in_it and now < charged_ends and math.min(used, cost) or 0
-    local kept, expires
+    local kept
     if back > 0 then
       used = used - back
-      kept, expires = keep(charged_ends, used)
+      kept = string.format("%d:%d:%d", opened, charged_ends, used)
       if used == 0 then
         -- Nobody has used this window: the next one opens with who does.
         kept, ends = false, 0
       end
     end
-    open()
-    return true, 0, used, ends - now, kept, expires
+    if now >= ends then
+      ends, used = (aligned and now - now % window_us or now) + window_us, 0
+    end
+    return true, 0, used, ends - now, kept
   end
 
-  open()
+  if now >= ends then
+    opened = aligned and now - now % window_us or now
+    ends, used = opened + window_us, 0
+  end
   if verb == "take" and cost > 0 and used + cost > limit then
     return false, ends - now, used, ends - now
   end
@@ -67,5 +64,6 @@ local function fixed_window(state, at, now)
   if cost == 0 then
     return true, 0, used, ends - now
   end
-  return true, 0, used, ends - now, keep(ends, math.min(used + cost, 4294967295))
+  local kept = string.format("%d:%d:%d", opened, ends, math.min(used + cost, 4294967295))
+  return true, 0, used, ends - now, kept, ends ~= charged_ends and ends or nil
 end

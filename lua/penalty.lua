@@ -60,10 +60,10 @@ local function penalty(state, at, now)
   end
   local text = {}
   for _, number in ipairs({expires, banned_until, ban}) do
-    text[#text + 1] = string.format("%.0f", number)
+    text[#text + 1] = string.format("%d", number)
   end
   for _, instant in ipairs(denials) do
-    text[#text + 1] = string.format("%.0f", instant)
+    text[#text + 1] = string.format("%d", instant)
   end
   return true, rest_us, counted, next_ban, table.concat(text, ":"), expires
 end

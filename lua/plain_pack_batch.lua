@@ -35,7 +35,7 @@ local function end_of(latest)
   local second = ceil(latest / 1000000)
   local text = ends_of[second]
   if not text then
-    text = string.format("%.0f", second * 1000)
+    text = string.format("%d", second * 1000)
     ends_of[second] = text
   end
   return text

@@ -172,7 +172,7 @@ local texts_of = {}
 local function text_of(number)
   local text = texts_of[number]
   if not text then
-    text = string.format("%.0f", number)
+    text = string.format("%d", number)
     texts_of[number] = text
   end
   return text

@@ -3,6 +3,11 @@
 -- KEYS[2]  one of another hash slot, so that a server of a cluster refuses the question; absent there
 -- Returns  the names of the commands that the user may not call
 -- Writes   KEYS[1], and forgets it again; it expires after a second
+-- Where whole numbers are shorter, the scripts would write other ones than they have counted.
+if string.format("%d", 2 ^ 52) ~= "4503599627370496" then
+  error("the scripts need a server that is built for 64 bits")
+end
+
 local key = KEYS[1]
 local denied = {}
 
@@ -28,7 +33,7 @@ local clock = try("TIME")
 if clock.err then
   return denied
 end
-local expires_ms = string.format("%.0f", tonumber(clock[1]) * 1000 + 1000)
+local expires_ms = string.format("%d", tonumber(clock[1]) * 1000 + 1000)
 local written = try("SET", key, "", "PXAT", expires_ms)
 if written.err then
   -- A replica, or a server that is full: the caller knows the words.

@@ -6,31 +6,37 @@
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- Returns       fits, wait_us, used, gone_in_us; more than a window away when the current one counts;
---                the state to keep, if any, which expires when both counts are gone
+--                the state to keep, if any, which expires when both counts are gone; without that when it is
+--                when it was
 -- Mirrors       src/algorithm/sliding_counter.rs
-local function sliding_counter(state, at, now)
-  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local window_us = tonumber(ARGV[at + 4])
-
-  -- a * b / c in whole numbers, and what is left over, for a below 2^35, b and c below 2^45: in
-  -- steps of 7 bits, none of which leaves 2^53.
-  local function multiply_divide(a, b, c)
-    local whole, rest = 0, 0
-    for _, unit in ipairs({268435456, 2097152, 16384, 128, 1}) do
-      rest = rest * 128 + math.floor(a / unit) % 128 * b
-      whole = whole * 128 + math.floor(rest / c)
-      rest = rest % c
-    end
-    return whole, rest
+-- a * b / c in whole numbers, and what is left over, for a below 2^35, b and c below 2^45: where the product
+-- may leave 2^53, in steps of 7 bits, none of which does.
+local function multiply_divide(a, b, c)
+  if a < 9007199254740992 / b then
+    local rest = a * b % c
+    return math.floor((a * b - rest) / c), rest
   end
+  local whole, rest = 0, 0
+  for _, unit in ipairs({268435456, 2097152, 16384, 128, 1}) do
+    rest = rest * 128 + math.floor(a / unit) % 128 * b
+    whole = whole * 128 + math.floor(rest / c)
+    rest = rest % c
+  end
+  return whole, rest
+end
+local function sliding_counter(state, at, now)
+  local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  local window_us = ARGV[at + 4] + 0
 
   local opened, length, current, previous = 0, window_us, 0, 0
   if state then
     opened, length, current, previous = string.match(state, "^(%d+):(%d+):(%d+):(%d+)$")
-    opened, length = tonumber(opened), tonumber(length)
-    current, previous = tonumber(current), tonumber(previous)
+    if not opened then
+      error("foreign value")
+    end
+    opened, length, current, previous = opened + 0, length + 0, current + 0, previous + 0
     -- No clock gets so far before the year 2223, no window is longer than 366 days, and no limit higher.
-    if not opened or opened >= 8000000000000000 or length < 1 or length > 31622400000000 or
+    if opened >= 8000000000000000 or length < 1 or length > 31622400000000 or
         current > 4294967295 or previous > 4294967295 then
       error("foreign value")
     end
@@ -45,6 +51,8 @@ local function sliding_counter(state, at, now)
   elseif opened ~= before then
     current, previous = 0, 0
   end
+  -- Whether what is written for this window expires as what there is.
+  local expires_alike = opened == before and current > 0
   local function used_of(this, last)
     local share, rest = multiply_divide(last, length - (at_us - opened), length)
     return this + share + (rest > 0 and 1 or 0)
@@ -61,14 +69,14 @@ local function sliding_counter(state, at, now)
       return false
     end
     this, last = math.min(this, most), math.min(last, most)
-    return string.format("%.0f:%.0f:%.0f:%.0f", opened, length, this, last), now + gone_in(this)
+    return string.format("%d:%d:%d:%d", opened, length, this, last), now + gone_in(this)
   end
 
   if verb == "credit" then
     -- In the windows that the permits were counted in: others may have taken permits by other rules since.
     -- Those of this window first, unless it is known when they were taken; those of a window before the
     -- last one have come back.
-    local taken, back, back_last = tonumber(ARGV[at + 5]), 0, 0
+    local taken, back, back_last = ARGV[at + 5] + 0, 0, 0
     if length ~= window_us and taken > 0 then
       -- How many of them still count by these rules: at least as many did when they were counted anew.
       local gone = taken - taken % window_us + 2 * window_us
@@ -107,7 +115,8 @@ local function sliding_counter(state, at, now)
   -- The length was changed: nobody knows the spread, so all counts as taken in this window.
   if length ~= window_us then
     current, previous = used, 0
-    length, opened = window_us, at_us - at_us % window_us
+    length, opened, expires_alike = window_us, at_us - at_us % window_us, false
   end
-  return true, 0, used, gone_in(current), keep(current + cost, previous)
+  local kept, expires = keep(current + cost, previous)
+  return true, 0, used, gone_in(current), kept, not expires_alike and expires or nil
 end

@@ -11,11 +11,12 @@
 --                charged with
 -- Mirrors       src/algorithm/sliding_log.rs
 local function sliding_log(key, at, now)
-  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local window_us = tonumber(ARGV[at + 4])
+  local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  local window_us = ARGV[at + 4] + 0
   local totals = 281474976710656
 
-  -- Entries are numbered from the newest, 0, to the oldest.
+  -- Entries are numbered from the newest, 0, to the oldest. Where an index or a number is known to be needed each
+  -- time, it is given as a text: to make one of a number takes Redis as long as finding an entry.
   local function number(index)
     local found = tonumber(redis.call("LINDEX", key, index))
     -- No clock gets so far before the year 2223, nor does a total.
@@ -23,6 +24,9 @@ local function sliding_log(key, at, now)
       error("foreign value")
     end
     return found
+  end
+  local function text_of(number)
+    return string.format("%d", number)
   end
   local function instant(entry)
     return number(2 * entry + 2)
@@ -52,7 +56,7 @@ local function sliding_log(key, at, now)
   local length = redis.call("LLEN", key)
   local count, expires, total, newest = (length - 2) / 2, 0, 0, now
   if length > 0 then
-    expires, total, newest = number(0), number(1), number(2)
+    expires, total, newest = number("0"), number("1"), number("2")
     -- No window is longer than 366 days.
     if length % 2 > 0 or newest > expires or expires - newest > 31622400000000 then
       error("foreign value")
@@ -61,6 +65,10 @@ local function sliding_log(key, at, now)
   -- The entries that count at an instant in windows of this length, the running total before them, and
   -- what was taken with them.
   local function counted(within_us, at_us)
+    if number("-2") + within_us > at_us then
+      local base = number("-1")
+      return count, base, taken(base, total)
+    end
     local live = first(count, function(entry)
       return instant(entry) + within_us <= at_us
     end)
@@ -83,7 +91,7 @@ local function sliding_log(key, at, now)
   if verb == "credit" then
     -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
     -- the log keeps the window it was charged with.
-    local taken_us, back, charged_us = tonumber(ARGV[at + 5]), math.min(used, cost), expires - newest
+    local taken_us, back, charged_us = ARGV[at + 5] + 0, math.min(used, cost), expires - newest
     if back == 0 or (taken_us > 0 and taken_us + math.min(window_us, charged_us) <= at_us) then
       return true, 0, used, empty_in
     end
@@ -175,14 +183,14 @@ local function sliding_log(key, at, now)
       if length > 0 then
         redis.call("DEL", key)
       end
-      redis.call("RPUSH", key, 0, 0)
+      redis.call("RPUSH", key, "0", "0")
       total = 0
     elseif live < count then
       redis.call("LTRIM", key, 0, 2 * live + 1)
     end
-    redis.call("LSET", key, 0, at_us)
+    redis.call("LSET", key, "0", text_of(at_us))
     local added = math.min(used + cost, 4294967295) - used
-    redis.call("LPUSH", key, taken(0, total + added), at_us + window_us)
-    redis.call("PEXPIREAT", key, math.ceil((at_us + window_us) / 1000))
+    redis.call("LPUSH", key, text_of(taken(0, total + added)), text_of(at_us + window_us))
+    redis.call("PEXPIREAT", key, text_of(math.ceil((at_us + window_us) / 1000)))
   end
 end

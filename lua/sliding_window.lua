@@ -8,34 +8,38 @@
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- ARGV[at + 6]  slice_us         integer > 0
 -- Returns       fits, wait_us, used, empty_in_us; the state to keep, if any, which expires when the newest
---                slice lapses
+--                slice lapses; without that when it is when it was
 -- Mirrors       src/algorithm/sliding_window.rs
 local function sliding_window(state, at, now)
-  local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  local window_us, slice_us = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 6])
+  local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  local window_us, slice_us = ARGV[at + 4] + 0, ARGV[at + 6] + 0
 
-  -- All slices: their ends, their counts, and how many they are; those up to `lapsed` count no more.
-  local ends, counts, last, lapsed, used, charged_us = {}, {}, 0, 0, 0, window_us
+  -- All slices: their ends, their counts, both as they stand in the state unless they have changed, and how
+  -- many they are; those up to `lapsed` count no more.
+  local ends, counts, texts, last, lapsed, used = {}, {}, {}, 0, 0, 0
+  local charged_us, charged_expires = window_us, 0
   if state then
     local expires, slices = string.match(state, "^(%d+)(:[%d:]+)$")
-    expires = tonumber(expires)
+    charged_expires = tonumber(expires)
     -- No clock gets so far before the year 2223.
-    if not expires or expires >= 8000000000000000 then
+    if not charged_expires or charged_expires >= 8000000000000000 then
       error("foreign value")
     end
-    for slice, count in string.gmatch(now < expires and slices or "", ":(%d+):?(%d*)") do
+    for text, slice, count in string.gmatch(now < charged_expires and slices or "", ":((%d+):?(%d*))") do
       last = last + 1
-      ends[last], counts[last] = tonumber(slice), tonumber(count)
-      charged_us = expires - ends[last]
       -- No limit is higher, and what a slice was charged with is over by then.
-      if not counts[last] or counts[last] > 4294967295 or charged_us < 0 then
+      if count == "" or count + 0 > 4294967295 or slice + 0 > charged_expires then
         error("foreign value")
       end
+      ends[last], counts[last], texts[last] = slice + 0, count + 0, text
       if ends[last] + window_us > now then
         used = used + counts[last]
       else
         lapsed = last
       end
+    end
+    if last > 0 then
+      charged_us = charged_expires - ends[last]
     end
     -- No window is longer than 366 days.
     if charged_us > 31622400000000 then
@@ -47,10 +51,10 @@ local function sliding_window(state, at, now)
   end
   local function keep(first, within_us)
     local expires = ends[last] + within_us
-    local text = {string.format("%.0f", expires)}
+    local text = {string.format("%d", expires)}
     for slice = first, last do
       if counts[slice] > 0 then
-        text[#text + 1] = string.format("%.0f:%.0f", ends[slice], counts[slice])
+        text[#text + 1] = texts[slice] or string.format("%d:%d", ends[slice], counts[slice])
       end
     end
     return table.concat(text, ":"), expires
@@ -64,7 +68,7 @@ local function sliding_window(state, at, now)
   if verb == "credit" then
     -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
     -- the state keeps the window it was charged with.
-    local taken_us, back = tonumber(ARGV[at + 5]), math.min(used, cost)
+    local taken_us, back = ARGV[at + 5] + 0, math.min(used, cost)
     local shorter_us = math.min(window_us, charged_us)
     if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + shorter_us <= now) then
       return true, 0, used, empty_in
@@ -81,7 +85,7 @@ local function sliding_window(state, at, now)
     local rest = back
     for slice = from, to, step do
       local given = math.min(rest, counts[slice])
-      counts[slice], rest = counts[slice] - given, rest - given
+      counts[slice], texts[slice], rest = counts[slice] - given, nil, rest - given
     end
     while last > 0 and counts[last] == 0 do
       last = last - 1
@@ -114,10 +118,11 @@ local function sliding_window(state, at, now)
   end
   -- Into the newest slice also on a clock that stepped back, and where slices were made shorter.
   if last > lapsed and ends[last] >= end_of_slice(now) then
-    counts[last] = counts[last] + added
+    counts[last], texts[last] = counts[last] + added, nil
   else
     last = last + 1
     ends[last], counts[last] = end_of_slice(now), added
   end
-  return true, 0, used, empty_in, keep(lapsed + 1, window_us)
+  local kept, expires = keep(lapsed + 1, window_us)
+  return true, 0, used, empty_in, kept, expires ~= charged_expires and expires or nil
 end

@@ -20,21 +20,23 @@ if now == 0 then
   now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 end
 
+local call, find, format, ceil = redis.call, string.find, string.format, math.ceil
+
 -- These are no text: they read and write their key themselves.
 local own_type = { sliding_log = true, concurrency = true }
 -- The packs of the keys that were read and not written since: a state that stands alone is under the
--- empty field.
+-- empty field, and where it is a text by itself, it expires when its key does.
 local packs = {}
 -- So long after its expiry a state is kept beside others that live on: a clock that is corrected finds it.
 local grace_us = 3600000000
 
 local function read(key, field)
-  local text = redis.call("GET", key)
+  local text = call("GET", key)
   if not text then
     return {}
-  elseif string.find(text, "^%d") and not string.find(field, "^%a") then
+  elseif find(text, "^%d") and not find(field, "^%a") then
     -- No state of a group stands alone: its field begins with a letter.
-    return { [""] = string.find(text, "^%d+$") and tonumber(text) or text }
+    return { [""] = find(text, "^%d+$") and text + 0 or text }
   end
   -- None of ours is empty, or has anything behind it.
   local is_read, behind, pack = pcall(cmsgpack.unpack_one, text)
@@ -55,29 +57,41 @@ local function read(key, field)
   return pack
 end
 local function state_of(key, field)
-  packs[key] = packs[key] or read(key, field)
-  local entry = packs[key][field]
+  local pack = packs[key]
+  if not pack then
+    pack = read(key, field)
+    packs[key] = pack
+  end
+  local entry = pack[field]
   if type(entry) == "table" then
     return entry[1]
   end
   return entry
 end
 
--- Of a state that stood alone, and that nobody has written anew, only the key knows the expiry; by the
--- server's clock, whatever the question's is.
+-- By the server's clock, whatever the question's is.
 local function expiry_of_key(key)
-  local clock = redis.call("TIME")
-  return (clock[1] * 1000 + math.floor(clock[2] / 1000) + redis.call("PTTL", key)) * 1000
+  local clock = call("TIME")
+  return (clock[1] * 1000 + math.floor(clock[2] / 1000) + call("PTTL", key)) * 1000
 end
--- Nothing when it has been written.
-local function write(key)
-  local pack, latest, is_alone = packs[key], 0, true
-  if not pack then
+local function write_alone(key, entry)
+  if type(entry) == "string" then
+    call("SET", key, entry, "KEEPTTL")
     return
   end
+  local text, expires
+  if type(entry) == "table" then
+    text, expires = entry[1], entry[2]
+  else
+    text, expires = format("%d", entry), entry
+  end
+  call("SET", key, text, "PXAT", format("%d", ceil(expires / 1000000) * 1000))
+end
+local function write_several(key, pack)
   if type(pack[""]) == "string" then
     pack[""] = { pack[""], expiry_of_key(key) }
   end
+  local latest, is_alone = 0, true
   for field, entry in pairs(pack) do
     local expires = type(entry) == "table" and entry[2] or entry
     if expires + grace_us <= now then
@@ -86,18 +100,24 @@ local function write(key)
       latest, is_alone = math.max(latest, expires), is_alone and field == ""
     end
   end
-  if next(pack) == nil then
-    redis.call("DEL", key)
-    packs[key] = nil
+  if not next(pack) then
+    call("DEL", key)
+  elseif is_alone then
+    write_alone(key, pack[""])
+  else
+    call("SET", key, cmsgpack.pack(pack), "PXAT", format("%d", ceil(latest / 1000000) * 1000))
+  end
+end
+-- Nothing when it has been written.
+local function write(key)
+  local pack = packs[key]
+  if not pack then
     return
+  elseif pack[""] and not next(pack, next(pack)) then
+    write_alone(key, pack[""])
+  else
+    write_several(key, pack)
   end
-  local text = pack[""]
-  if not is_alone then
-    text = cmsgpack.pack(pack)
-  elseif type(text) == "table" then
-    text = text[1]
-  end
-  redis.call("SET", key, text, "PXAT", math.ceil(latest / 1000000) * 1000)
   packs[key] = nil
 end
 
@@ -107,7 +127,8 @@ local function write_all(keys)
   end
 end
 
--- fits, wait_us, level, more; then what is to be kept, and when that expires, or nothing.
+-- fits, wait_us, level, more; then what is to be kept, if anything, and when that expires, or nothing where it does
+-- when what there is does.
 local function judge(i, name, at)
   local key, field = KEYS[i], ARGV[at + stride - 1]
   if ARGV[at + 1] == "reset" then
@@ -115,7 +136,7 @@ local function judge(i, name, at)
       return true, 0, 0, 0, false
     end
     return true, 0, 0, 0, function()
-      redis.call("DEL", key)
+      call("DEL", key)
     end
   elseif own_type[name] then
     return judges[name](key, at, now)
@@ -129,9 +150,16 @@ local function keep(i, at, kept, expires)
     kept()
     return nil
   end
+  local key, field = KEYS[i], ARGV[at + stride - 1]
+  local pack = packs[key]
   if type(kept) == "string" then
-    kept = { kept, expires }
+    local before = pack[field]
+    if expires then
+      kept = { kept, expires }
+    elseif type(before) == "table" then
+      kept = { kept, before[2] }
+    end
   end
-  packs[KEYS[i]][ARGV[at + stride - 1]] = kept or nil
-  return KEYS[i]
+  pack[field] = kept or nil
+  return key
 end

@@ -3,12 +3,14 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
     Clock, DAY, HOUR, Limit, Limiter, MINUTE, ManualClock, Micros, Penalty, Policy, SECOND,
 };
 
 use crate::support::bench::Bench;
+use crate::support::drawn::drawn;
 use crate::support::redis::Server;
 use crate::{LIMITS, RATE, limiter, policies};
 
@@ -118,6 +120,46 @@ async fn every_action_that_writes_sets_the_expiry() {
                 expires <= until + 1_000,
                 "{name} {action:?}: {expires} {until}"
             );
+        }
+    }
+}
+
+/// What is written for the same window, slice or second keeps the expiry that its key has: only that.
+#[tokio::test]
+async fn a_key_expires_no_earlier_than_what_it_holds_whatever_is_done_when_and_by_which_window() {
+    let limits: [fn(Duration) -> Limit; 5] = [
+        |window| Limit::fixed_window(20, window),
+        |window| Limit::fixed_window(20, window).aligned(),
+        |window| Limit::sliding_window(20, window),
+        |window| Limit::sliding_counter(20, window),
+        // 1/7 of a second, and more.
+        |window| Limit::gcra(7, window / 10).burst(20),
+    ];
+    let windows = [10, 15, 20].map(|seconds| seconds * SECOND);
+    let pause = prop_oneof![2 => 0_u64..700_000, 1 => 0_u64..25_000_000];
+    let action = prop_oneof![
+        4 => (1_u32..4).prop_map(Action::spend),
+        1 => (1_u32..4).prop_map(Action::Charge),
+        1 => (1_u32..4).prop_map(|permits| Action::Credit { permits, taken_at: None }),
+    ];
+    // Mostly by the same window.
+    let window = prop_oneof![8 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
+    let steps = prop::collection::vec((pause, action, window), 1..40);
+    for (limit, history) in limits.iter().cycle().zip(drawn(steps).take(100)) {
+        let bench = Bench::redis().await;
+        for (step, (pause, action, window)) in history.iter().enumerate() {
+            bench.advance(Duration::from_micros(*pause));
+            let limit = limit(windows[*window]);
+            let _ = bench.act(limit, *action).await;
+            let reset = bench.ask(limit, 0).await.reset_after();
+            let until = bench.clock.now().saturating_add(reset.into()).ceil_millis();
+            if reset > Duration::ZERO {
+                let expires = expires_ms(bench.server());
+                let case = || format!("{limit:?} {:?}", &history[..=step]);
+                assert!(expires + 1 >= until, "{expires} {until}: {}", case());
+                // No window told of lasts for longer, nor do two of the longest behind one another.
+                assert!(expires <= until + 40_000, "{expires} {until}: {}", case());
+            }
         }
     }
 }

@@ -132,16 +132,16 @@ fn scripts_look_for_unpack_in_both_places() {
     assert!(found >= 4, "found only {found}");
 }
 
-/// What is no whole number, 5.4 refuses to write as one; `%.0f` writes all alike.
+/// As `%d` writes them, in less than half the time of `%.0f`, and 5.4 refuses what is none.
 #[test]
-fn scripts_write_numbers_in_a_way_that_takes_fractions() {
+fn scripts_write_whole_numbers_alone() {
     let mut written = 0;
     for text in every_text() {
         for rest in text.split("string.format(\"").skip(1) {
             let form = rest.split('"').next().unwrap();
             let numbers = form.split('%').skip(1);
             for number in numbers {
-                assert!(number.starts_with(".0f"), "{form}");
+                assert!(number.starts_with('d'), "{form}");
                 written += 1;
             }
         }
