@@ -39,6 +39,8 @@ pub use self::action::{Action, LeaseId, Patience, Take};
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
 pub(crate) use self::plain::PlainTake;
+#[cfg(feature = "redis")]
+pub(crate) use self::plain::ScaledTake;
 #[cfg(feature = "memory")]
 pub(crate) use self::question::all_enforced_fit;
 pub use self::question::{Ask, committed, decide};

@@ -42,12 +42,6 @@ impl PlainTake {
         }
     }
 
-    /// The same behind so many of its like, of which as many are let in as fit.
-    #[cfg(feature = "redis")]
-    pub(crate) fn read_behind(self, debt_us: u64, others: u32) -> Reading {
-        self.read_after(debt_us, self.fitting(debt_us, others.into()))
-    }
-
     /// How many of these others of its like fit, one after the other, when the key owes so much before.
     #[cfg(feature = "redis")]
     pub(crate) fn fitting(self, debt_us: u64, others: u64) -> u64 {
@@ -62,5 +56,50 @@ impl PlainTake {
     #[cfg(feature = "redis")]
     pub(crate) fn read_after(self, debt_us: u64, others: u64) -> Reading {
         self.read(debt_us + self.cost_us * others)
+    }
+}
+
+/// The same at a rate that may need a fraction: all is counted in parts of a microsecond.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScaledTake {
+    /// So many parts are a microsecond.
+    pub(crate) scale: u32,
+    /// As if a part were one.
+    pub(crate) parts: PlainTake,
+}
+
+#[cfg(feature = "redis")]
+impl ScaledTake {
+    /// `None` also of a rate whose parts are so small that the numbers of a script have no room for them.
+    pub(crate) fn of(algorithm: &Algorithm, action: &Action) -> Option<Self> {
+        match &algorithm.0 {
+            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
+                debt.scaled_take(action)
+            }
+            _ => None,
+        }
+    }
+
+    /// As a plain take, where no fraction is needed.
+    pub(crate) fn plain(self) -> Option<PlainTake> {
+        (self.scale == 1).then_some(self.parts)
+    }
+
+    /// What a key that owes so many parts says about it behind so many of its like, of which as many are let in as
+    /// fit.
+    pub(crate) fn read_behind(self, debt: u64, others: u32) -> Reading {
+        let read = self
+            .parts
+            .read_after(debt, self.parts.fitting(debt, others.into()));
+        if self.scale == 1 {
+            return read;
+        }
+        let (scale, [debt, _]) = (u64::from(self.scale), read.level);
+        Reading {
+            wait: Micros::new(read.wait.get().div_ceil(scale)),
+            level: [debt / scale, debt % scale],
+            ..read
+        }
     }
 }

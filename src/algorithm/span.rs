@@ -65,15 +65,18 @@ impl Interval {
         }
     }
 
+    /// All of it in parts of a microsecond; `None` from 2^64 on.
+    #[inline]
+    pub(super) fn parts(self, span: Span) -> Option<u64> {
+        let of_us = span.us.checked_mul(self.scale.into())?;
+        of_us.checked_add(span.part.into())
+    }
+
     /// How many whole permits are given in this time.
     #[inline]
     pub(super) fn fit_into(self, span: Span) -> u32 {
-        let units = |us: u64| {
-            us.checked_mul(self.scale.into())?
-                .checked_add(span.part.into())
-        };
-        let permits = match units(span.us) {
-            Some(units) => units / self.numerator,
+        let permits = match self.parts(span) {
+            Some(parts) => parts / self.numerator,
             None => {
                 let units = u128::from(span.us) * u128::from(self.scale) + u128::from(span.part);
                 u64::try_from(units / u128::from(self.numerator)).unwrap_or(u64::MAX)

@@ -1,4 +1,5 @@
-//! Takes of many keys that are no plain ones are one script, too, and each is answered as if it came alone.
+//! Takes of many keys that are no plain ones are one script, too, and so are those that only need a fraction of a
+//! microsecond; each is answered as if it came alone.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -70,8 +71,9 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
         stage.clock.advance(SECOND / 7);
     }
     assert_of_both_kinds(asked, denied);
+    // For each of eight kinds two or three.
     let scripts = stage.scripts() - scripts;
-    assert!(scripts < asked as u64 / 4, "{scripts} for {asked}");
+    assert!(scripts <= 60 * 24, "{scripts} for {asked}");
 }
 
 #[tokio::test]

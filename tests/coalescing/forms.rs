@@ -1,5 +1,7 @@
 //! A key whose state has another form, or that holds something else, answers each take rightly.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use tower_throttle::{Clock as _, HOUR, Limit, StoreErrorKind};
 
@@ -8,8 +10,12 @@ use super::{SLOW, Stage, allowed};
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(30);
 
 fn plant(stage: &Stage, value: &[u8]) {
+    plant_by(stage, LIMIT, value);
+}
+
+fn plant_by(stage: &Stage, limit: Limit, value: &[u8]) {
     let mut set = redis::cmd("SET");
-    set.arg(stage.key(LIMIT, "api")).arg(value);
+    set.arg(stage.key(limit, "api")).arg(value);
     set.arg("PX").arg(HOUR.as_millis() as u64);
     stage.server.query::<()>(set);
 }
@@ -26,6 +32,53 @@ async fn a_fraction_that_another_rate_has_left_counts() {
         stage.paid_us(LIMIT, "api"),
         paid + 20 * HOUR.as_micros() as u64
     );
+}
+
+/// By a rate that needs thirds of a microsecond: what needs others is rounded up, as the script for everything has it.
+#[tokio::test]
+async fn what_another_rate_has_left_counts_by_a_rate_with_a_fraction() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    // 33 1/3 seconds.
+    let limit = Limit::gcra(3, Duration::from_secs(100)).burst(30);
+    let now = stage.clock.now().get();
+    let ten_us = 1_000_000_000 / 3;
+    for (state, left) in [
+        (String::new(), format!("{}", now + 1_000_000_000)),
+        (format!("{now}"), format!("{}", now + 1_000_000_000)),
+        (
+            format!("{}:1:3", now + ten_us),
+            format!("{}", now + 1_000_000_000),
+        ),
+        (
+            format!("{}:2:3", now + ten_us),
+            format!("{}", now + 966_666_667),
+        ),
+        (
+            format!("{}:1:7", now + ten_us),
+            format!("{}:1:3", now + 966_666_667),
+        ),
+        (
+            format!("{}", now + ten_us),
+            format!("{}:2:3", now + 999_999_999),
+        ),
+        // Longer than the numbers of the script for many are.
+        (
+            format!("{}", now + (1 << 51)),
+            format!("{}", now + (1 << 51)),
+        ),
+    ] {
+        let mut del = redis::cmd("DEL");
+        del.arg(stage.key(limit, "api"));
+        stage.server.query::<()>(del);
+        if !state.is_empty() {
+            plant_by(&stage, limit, state.as_bytes());
+        }
+        stage.take_all("api", limit, &[1; 50]).await;
+        let mut get = redis::cmd("GET");
+        get.arg(stage.key(limit, "api"));
+        assert_eq!(stage.server.query::<String>(get), left, "{state}");
+    }
 }
 
 #[tokio::test]

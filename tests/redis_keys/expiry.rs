@@ -127,13 +127,14 @@ async fn every_action_that_writes_sets_the_expiry() {
 /// What is written for the same window, slice or second keeps the expiry that its key has: only that.
 #[tokio::test]
 async fn a_key_expires_no_earlier_than_what_it_holds_whatever_is_done_when_and_by_which_window() {
-    let limits: [fn(Duration) -> Limit; 5] = [
+    let limits: [fn(Duration) -> Limit; 6] = [
         |window| Limit::fixed_window(20, window),
         |window| Limit::fixed_window(20, window).aligned(),
         |window| Limit::sliding_window(20, window),
         |window| Limit::sliding_counter(20, window),
-        // 1/7 of a second, and more.
+        // 1/7 of a second, and more; 1/3.
         |window| Limit::gcra(7, window / 10).burst(20),
+        |window| Limit::gcra(3, window / 10).burst(20),
     ];
     let windows = [10, 15, 20].map(|seconds| seconds * SECOND);
     let pause = prop_oneof![2 => 0_u64..700_000, 1 => 0_u64..25_000_000];
@@ -145,7 +146,7 @@ async fn a_key_expires_no_earlier_than_what_it_holds_whatever_is_done_when_and_b
     // Mostly by the same window.
     let window = prop_oneof![8 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
     let steps = prop::collection::vec((pause, action, window), 1..40);
-    for (limit, history) in limits.iter().cycle().zip(drawn(steps).take(100)) {
+    for (limit, history) in limits.iter().cycle().zip(drawn(steps).take(120)) {
         let bench = Bench::redis().await;
         for (step, (pause, action, window)) in history.iter().enumerate() {
             bench.advance(Duration::from_micros(*pause));

@@ -25,8 +25,9 @@ mod support;
 const RATE: Rate = Rate::new(3, Duration::from_secs(90));
 
 /// A limit of each algorithm, by a name for its policy and with the layout of its keys.
-const LIMITS: [(&str, &str, Limit); 10] = [
+const LIMITS: [(&str, &str, Limit); 11] = [
     ("gcra", "gcra1", Limit::gcra(3, NINETY)),
+    ("thirds", "gcra1", Limit::gcra(3, Duration::from_secs(100))),
     ("bucket", "token_bucket1", Limit::token_bucket(3, RATE)),
     ("queue", "leaky_bucket1", Limit::leaky_bucket(3, RATE)),
     (

@@ -1,5 +1,7 @@
 //! What a plain take is judged by: a few numbers, as neither a fraction nor patience has a say.
 
+#[cfg(feature = "redis")]
+use super::super::ScaledTake;
 use super::super::{Action, Patience, PlainTake, Reading};
 #[cfg(feature = "memory")]
 use super::State;
@@ -7,24 +9,55 @@ use super::{Debt, Span};
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::time::Micros;
 
+/// Of more parts of a microsecond a script's numbers, of 53 bits, have no room for what several take: of a capacity
+/// that comes back in a day each may have 13 000.
+#[cfg(feature = "redis")]
+const MOST_PARTS: u64 = 1 << 50;
+
 impl Debt {
     /// Whether it is a plain take: the debt is in whole microseconds, the take is for good and could
     /// fit, and nobody waits for it.
     #[inline]
     pub(in super::super) fn plain_take(&self, action: &Action) -> Option<PlainTake> {
-        let Action::Take(take) = action else {
+        if self.interval.scale() != 1 {
             return None;
-        };
-        let is_plain = self.interval.scale() == 1
-            && !self.queues
-            && take.is_final
-            && take.patience == Patience::None
-            && (1..=self.capacity).contains(&take.cost);
-        is_plain.then(|| {
-            let cost_us = self.price(take.cost).us;
+        }
+        self.cost_at_once(action).map(|cost| {
+            let cost_us = self.price(cost).us;
             let room_us = self.tolerance.us - cost_us;
             PlainTake { cost_us, room_us }
         })
+    }
+
+    /// The same where parts of a microsecond may be needed: `None` where there are too many.
+    #[cfg(feature = "redis")]
+    pub(in super::super) fn scaled_take(&self, action: &Action) -> Option<ScaledTake> {
+        let scale = self.interval.scale();
+        if scale == 1 {
+            let parts = self.plain_take(action)?;
+            return Some(ScaledTake { scale, parts });
+        }
+        let cost = self.cost_at_once(action)?;
+        let cost = self.interval.parts(self.price(cost))?;
+        let tolerance = self.interval.parts(self.tolerance)?;
+        let parts = PlainTake {
+            cost_us: cost,
+            room_us: tolerance - cost,
+        };
+        (tolerance < MOST_PARTS).then_some(ScaledTake { scale, parts })
+    }
+
+    /// What is taken for good by somebody who does not wait, where that could fit.
+    #[inline]
+    fn cost_at_once(&self, action: &Action) -> Option<u32> {
+        let Action::Take(take) = action else {
+            return None;
+        };
+        let is_at_once = !self.queues
+            && take.is_final
+            && take.patience == Patience::None
+            && (1..=self.capacity).contains(&take.cost);
+        is_at_once.then_some(take.cost)
     }
 
     /// Reads, carries out and decides in one step.
@@ -81,13 +114,24 @@ impl Debt {
     }
 }
 
-#[cfg(all(test, feature = "memory"))]
+#[cfg(all(test, feature = "memory", feature = "redis"))]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::algorithm::{decide, gcra};
+    use crate::algorithm::{Twin as _, decide, gcra};
     use crate::limit::Limit;
+    use crate::time::DAY;
+
+    #[test]
+    fn a_take_of_too_many_parts_is_none_of_these() {
+        let scaled = |burst: u32| {
+            let limit = Limit::gcra(999_983, DAY).burst(burst);
+            gcra::new(&limit.sound().unwrap()).scaled_take(&Action::spend(1))
+        };
+        assert!(scaled(13_000).is_some());
+        assert_eq!(scaled(14_000), None);
+    }
 
     proptest! {
         #[test]
@@ -115,6 +159,34 @@ mod tests {
                 let decided = debt.decide_plainly(&reading, plain, committed);
                 prop_assert_eq!(decided, decide::decide(&debt, &reading, &action, committed));
             }
+        }
+
+        #[test]
+        fn a_scaled_take_is_read_as_any_other(
+            (permits, period_us, capacity) in (1..70_u32, 1_000..9_000_u64, 1..50_u32),
+            (cost, others) in (1..50_u32, 0..60_u32),
+            (us, part) in (0..200_000_u64, 0..9_u32),
+            now_us in 0..200_000_u64,
+        ) {
+            let period = std::time::Duration::from_micros(period_us * 1_000);
+            let limit = Limit::gcra(permits, period).burst(capacity);
+            let debt = gcra::new(&limit.sound().unwrap());
+            let (now, action) = (Micros::new(now_us), Action::spend(cost));
+            let scale = debt.interval.scale();
+            let Some(scaled) = debt.scaled_take(&action) else {
+                prop_assert!(cost > capacity);
+                return Ok(());
+            };
+            let mut state = State { us, part: part.min(scale - 1), scale };
+            let owed = debt.interval.parts(debt.debt(&state, now)).unwrap();
+            for _ in 0..others {
+                let _ = decide::ask(&debt, &mut state, now, &action);
+            }
+            let Action::Take(take) = &action else { panic!("it is a take") };
+            let expected = debt.read(&state, now, take);
+            let read = scaled.read_behind(owed, others);
+            prop_assert_eq!((read.fits, read.wait), (expected.fits, expected.wait));
+            prop_assert_eq!(read.level, expected.level);
         }
     }
 }

@@ -9,6 +9,7 @@
 //! |---|---|---|---|---|
 //! | [`Take`] | `plain` | of a plain take alone | what is owed | an [error](super::error::is_other_form) |
 //! | | `plain_batch` | of plain takes together | what is owed before each run of each key | -1 in its place |
+//! | | `scaled_batch` | of takes, also of one, that would be plain, did their rates need no fraction: 30 a second | what is owed, in parts of a microsecond | -1 in its place |
 //! | | `queue` | of takes of an algorithm together that are not plain, in a cluster of one key | verdicts, as few as tell all of a run | none: it reads all |
 //! | [`PlainPack`]: plain takes in one key | `plain_pack` | of one alone, where all its takes hold each other up | what each take owes | -1 in place of all |
 //! | | `plain_pack_batch` | of packs together, and of any other one alone | what each owes, or the whole pack, before each run of each key | -1 in its place |
@@ -44,12 +45,15 @@ pub(super) use take::Take;
 /// server is asked no more than two scripts in a round trip, and one of 128 of these holds up everybody else for a
 /// millisecond or two.
 const WEIGHT_UNLESS_PLAIN: usize = 4;
+/// The same of one that would be plain, did its rate need no fraction.
+const WEIGHT_IF_SCALED: usize = 2;
 
 /// The scripts that stand by themselves.
 #[cfg(test)]
-pub(super) const TEXTS: [&str; 5] = [
+pub(super) const TEXTS: [&str; 6] = [
     plain::TEXT,
     plain_batch::TEXT,
+    plain_batch::SCALED_TEXT,
     plain_pack::TEXT,
     plain_pack::BATCH_TEXT,
     plain_several::TEXT,

@@ -1,5 +1,5 @@
 //! Plain takes that share a trip, of one key or of many, answered with one integer for each run of
-//! equal ones of a key.
+//! equal ones of a key; and those that would be plain, did their rates need no fraction.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::by_key::{ByKey, Row};
 use super::names::Names;
 use super::plain;
 use super::take::Take;
-use crate::algorithm::{PlainTake, Reading};
+use crate::algorithm::{PlainTake, Reading, ScaledTake};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
@@ -20,8 +20,10 @@ use crate::store::redis::trips::{AskedTogether, Readings};
 use crate::time::Micros;
 
 pub(super) const TEXT: &str = include_str!("../../../../lua/plain_batch.lua");
+pub(super) const SCALED_TEXT: &str = include_str!("../../../../lua/scaled_batch.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
+static SCALED_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SCALED_TEXT));
 
 /// About so long are a key, and a row, with what stands around them: a command is to be made in one
 /// piece.
@@ -33,23 +35,27 @@ pub(in crate::store::redis) struct PlainBatch {
     subject: Subject,
     now: Micros,
     names: Names,
-    takes: ByKey<PlainTake>,
+    takes: ByKey<ScaledTake>,
+    /// Whether any of their rates needs a fraction.
+    is_scaled: bool,
 }
 
 impl PlainBatch {
     /// `None` of no takes.
-    pub(super) fn of(takes: &[(&Take, PlainTake)], prefix: &Prefix) -> Option<Self> {
+    pub(super) fn of(takes: &[(&Take, ScaledTake)], prefix: &Prefix) -> Option<Self> {
         let (first, _) = takes.first()?;
         let mut batch = Self {
             subject: first.check().subject,
             now: Micros::ZERO,
             names: Names::with_capacity(takes.len()),
             takes: ByKey::with_capacity(takes.len()),
+            is_scaled: false,
         };
-        for (take, plain) in takes {
+        for (take, scaled) in takes {
             batch.now = batch.now.max(take.now);
+            batch.is_scaled |= scaled.plain().is_none();
             let key = take.fingerprint;
-            if batch.takes.add(key, |before| before == plain, || *plain) {
+            if batch.takes.add(key, |before| before == scaled, || *scaled) {
                 batch.names.push(&take.check(), prefix);
             }
         }
@@ -84,13 +90,17 @@ impl AskedTogether for PlainBatch {
 
 impl Scripted for PlainBatch {
     fn script(&self) -> &Script {
-        &SCRIPT
+        if self.is_scaled {
+            &SCALED_SCRIPT
+        } else {
+            &SCRIPT
+        }
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let rows = self.takes.rows(PlainTake::eq);
+        let rows = self.takes.rows(ScaledTake::eq);
         let (arguments, bytes) = (
-            4 + self.names.len() + 4 * rows.len(),
+            4 + self.names.len() + 5 * rows.len(),
             BYTES_EACH * (self.names.len() + rows.len()),
         );
         let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
@@ -100,7 +110,11 @@ impl Scripted for PlainBatch {
         }
         command.arg(self.now.get());
         for Row { run, keys } in rows {
-            let PlainTake { cost_us, room_us } = run.asked;
+            let ScaledTake { scale, parts } = run.asked;
+            let PlainTake { cost_us, room_us } = parts;
+            if self.is_scaled {
+                command.arg(scale);
+            }
             command.arg(cost_us).arg(room_us).arg(run.times).arg(keys);
         }
         command

@@ -2,11 +2,11 @@
 
 use redis::{Cmd, Value};
 
-use super::WEIGHT_UNLESS_PLAIN;
 use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
 use super::queue::Queue;
-use crate::algorithm::{Action, PlainTake, Reading, decide_alone};
+use super::{WEIGHT_IF_SCALED, WEIGHT_UNLESS_PLAIN};
+use crate::algorithm::{Action, Reading, ScaledTake, decide_alone};
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -29,8 +29,8 @@ pub(in crate::store::redis) struct Take {
     /// What its state is known by in this process.
     pub(super) fingerprint: u128,
     check: OwnedCheck,
-    /// What it is where one integer tells all.
-    pub(super) plain: Option<PlainTake>,
+    /// What it is where one integer tells all, in microseconds or in parts of them.
+    pub(super) scaled: Option<ScaledTake>,
     /// Zero asks the server's clock.
     pub(super) now: Micros,
     noted: Option<Noted>,
@@ -47,14 +47,15 @@ impl Take {
             && take.lease.is_none()
             && check.algorithm.lease().is_none()
             && !check.algorithm.is_penalty();
-        let plain = PlainTake::of(&check.algorithm, &check.action);
+        let scaled = ScaledTake::of(&check.algorithm, &check.action);
+        let shares_its_key = shares_its_key(check);
         // Among others in one key it is leaner as a pack of one.
-        let is_pack = plain.is_some() && shares_its_key(check);
+        let is_pack = shares_its_key && scaled.and_then(ScaledTake::plain).is_some();
         (may_share && !is_pack).then(|| {
             Box::new(Self {
                 fingerprint: fingerprint_of_state(check),
                 check: OwnedCheck::of(check),
-                plain,
+                scaled: scaled.filter(|_| !shares_its_key),
                 now,
                 noted: None,
             })
@@ -73,8 +74,9 @@ impl Passenger for Take {
     }
 
     fn weight(&self) -> usize {
-        match self.plain {
-            Some(_) => 1,
+        match self.scaled {
+            Some(ScaledTake { scale: 1, .. }) => 1,
+            Some(_) => WEIGHT_IF_SCALED,
             None => WEIGHT_UNLESS_PLAIN,
         }
     }
@@ -93,11 +95,12 @@ impl Sharing for Take {
         StopId(self.fingerprint)
     }
 
-    /// Of the algorithm, unless it is plain: a script for several would be longer than any of theirs.
+    /// Of the algorithm, unless it is plain or would be: a script for several would be longer than any of theirs.
     fn stop_of_all_keys(&self) -> StopId {
-        StopId::of_all_keys(match self.plain {
-            Some(_) => 0,
-            None => 1 + u16::from(self.check.algorithm.number()),
+        StopId::of_all_keys(match self.scaled {
+            Some(ScaledTake { scale: 1, .. }) => 0,
+            Some(_) => 1,
+            None => 2 + u16::from(self.check.algorithm.number()),
         })
     }
 
@@ -111,16 +114,21 @@ impl Sharing for Take {
     }
 
     fn together(takes: &[&Self], prefix: &Prefix) -> Option<Together> {
-        let plain = takes.iter().map(|take| Some((*take, take.plain?)));
-        match plain.collect::<Option<Vec<_>>>() {
-            Some(plain) => PlainBatch::of(&plain, prefix).map(Together::Plain),
+        let scaled = takes.iter().map(|take| Some((*take, take.scaled?)));
+        match scaled.collect::<Option<Vec<_>>>() {
+            Some(scaled) => PlainBatch::of(&scaled, prefix).map(Together::Plain),
             None => Queue::of(takes, prefix).map(Together::Any),
         }
     }
 
     async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
-        let Some(plain) = self.plain else {
+        let Some(scaled) = self.scaled else {
             return self.ask_otherwise(server).await.map(Told::Decided);
+        };
+        let Some(plain) = scaled.plain() else {
+            let alone = PlainBatch::of(&[(&self, scaled)], server.prefix());
+            let read = server.ask_one(alone).await?;
+            return Ok(Told::by(self, read));
         };
         let question = Alone::of(&self, plain, server.prefix());
         let debt = match server.send(&question, self.check().subject).await {

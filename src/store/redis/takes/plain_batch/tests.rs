@@ -24,7 +24,7 @@ fn plain(policy: &PolicyId, (key, limit, cost): Asked) -> Box<Take> {
 fn batch(takes: &[Box<Take>]) -> PlainBatch {
     let plain: Vec<_> = takes
         .iter()
-        .map(|take| (&**take, take.plain.unwrap()))
+        .map(|take| (&**take, take.scaled.unwrap()))
         .collect();
     PlainBatch::of(&plain, &Prefix::default()).unwrap()
 }
@@ -37,8 +37,8 @@ fn reply(batch: &PlainBatch, mut owed: impl FnMut(&[u8]) -> u64) -> Value {
         for run in runs {
             debts.push(Value::Int(debt.try_into().unwrap()));
             for _ in 0..run.times {
-                if debt <= run.asked.room_us {
-                    debt += run.asked.cost_us;
+                if debt <= run.asked.parts.room_us {
+                    debt += run.asked.parts.cost_us;
                 }
             }
         }

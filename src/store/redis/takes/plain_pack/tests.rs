@@ -22,7 +22,7 @@ fn a_plain_take_is_a_pack_of_its_own_only_where_it_shares_its_key() {
     let further = alone.with_further_rate(Micros::new(60_000_000));
     let plain = |policy| {
         let take = Alone::of(&[check(policy)], Micros::ZERO);
-        take.map(|take| take.plain.is_some())
+        take.map(|take| take.scaled.is_some())
     };
     assert_eq!(
         [&alone, &in_group, &further].map(plain),
