@@ -9,13 +9,14 @@
 -- Writes   KEYS[1] when they fit; it expires at the end of the second in which nothing is owed any more,
 --          so that within that second one INCRBY is all there is to write
 -- Mirrors  src/algorithm/plain.rs
-local call, key, now = redis.call, KEYS[1], ARGV[3]
+local call, format, key, now = redis.call, string.format, KEYS[1], ARGV[3]
 if not now then
   local clock = call("TIME")
   now = clock[1] * 1000000 + clock[2]
 end
 
--- Texts are numbers here: an argument handed on as it came is cheaper than one that was a number.
+-- Texts are numbers here: an argument handed on as it came is cheaper than one that was a number, and of that a text
+-- made here is cheaper than one made by the server.
 local text = call("GET", key)
 local debt = (text or 0) - now
 if debt > 0 and debt <= ARGV[2] + 0 then
@@ -23,7 +24,7 @@ if debt > 0 and debt <= ARGV[2] + 0 then
   -- Refuses what is no whole number by itself.
   local paid = call("INCRBY", key, cost)
   if (paid - 1) % 1000000 < cost + 0 then
-    call("PEXPIREAT", key, math.ceil(paid / 1000000) * 1000)
+    call("PEXPIREAT", key, format("%d", math.ceil(paid / 1000000) * 1000))
   end
   return debt
 elseif text and (debt >= 2 ^ 52 or not string.find(text, "^%d+$")) then
@@ -31,7 +32,7 @@ elseif text and (debt >= 2 ^ 52 or not string.find(text, "^%d+$")) then
   error("foreign value")
 elseif debt <= 0 then
   local paid = now + ARGV[1]
-  call("SET", key, paid, "PXAT", math.ceil(paid / 1000000) * 1000)
+  call("SET", key, format("%d", paid), "PXAT", format("%d", math.ceil(paid / 1000000) * 1000))
   return 0
 end
 return debt

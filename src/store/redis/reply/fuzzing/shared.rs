@@ -29,6 +29,9 @@ pub(super) fn read(choice: u8, reply: &Value) {
         );
     };
     take(plain);
+    if choice.is_multiple_of(3) {
+        take(Limit::gcra(3, SECOND).burst(1 + u32::from(choice)));
+    }
     if choice.is_multiple_of(2) {
         take(Limit::fixed_window(7, HOUR));
     }
