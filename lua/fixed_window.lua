@@ -29,6 +29,8 @@ local function fixed_window(state, at, now)
     -- A window that was made shorter ends earlier at once.
     ends = math.min(charged_ends, opened + window_us)
   end
+
+  local kept
   if verb == "credit" then
     -- In the window that the permits were counted in, which ends as it did: others may have taken permits by
     -- other rules since. What was taken in an earlier window has come back with its end.
@@ -38,7 +40,6 @@ local function fixed_window(state, at, now)
       was_taken_in_it = taken_in == charged_ends
     end
     local back = was_taken_in_it and now < charged_ends and math.min(used, cost) or 0
-    local kept
     if back > 0 then
       used = used - back
       kept = string.format("%d:%d:%d", opened, charged_ends, used)
@@ -47,23 +48,17 @@ local function fixed_window(state, at, now)
         kept, ends = false, 0
       end
     end
-    if now >= ends then
-      ends, used = (aligned and now - now % window_us or now) + window_us, 0
-    end
-    return true, 0, used, ends - now, kept
   end
-
   if now >= ends then
     opened = aligned and now - now % window_us or now
     ends, used = opened + window_us, 0
   end
-  if verb == "take" and cost > 0 and used + cost > limit then
+  if verb == "credit" or cost == 0 then
+    return true, 0, used, ends - now, kept
+  elseif verb == "take" and used + cost > limit then
     return false, ends - now, used, ends - now
   end
 
-  if cost == 0 then
-    return true, 0, used, ends - now
-  end
-  local kept = string.format("%d:%d:%d", opened, ends, math.min(used + cost, 4294967295))
+  kept = string.format("%d:%d:%d", opened, ends, math.min(used + cost, 4294967295))
   return true, 0, used, ends - now, kept, ends ~= charged_ends and ends or nil
 end

@@ -21,12 +21,7 @@ impl PlainTake {
     /// never fits, of a queue, of another algorithm, or of a rate that needs a fraction.
     #[cfg(feature = "redis")]
     pub(crate) fn of(algorithm: &Algorithm, action: &Action) -> Option<Self> {
-        match &algorithm.0 {
-            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
-                debt.plain_take(action)
-            }
-            _ => None,
-        }
+        ScaledTake::of(algorithm, action)?.plain()
     }
 
     /// What a key that owes so much says about it.

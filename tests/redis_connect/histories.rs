@@ -5,11 +5,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Check, Decisions, FailureMode, Key, Limit, MINUTE, ManualClock, MemoryStore, Micros, Penalty,
-    PolicyId, SECOND, Store, Subject,
+    Check, Decisions, Limit, MINUTE, ManualClock, MemoryStore, Micros, Penalty, PolicyId, SECOND,
+    Store,
 };
 
-use crate::support::asking::answer_of;
+use crate::support::asking::{answer_of, check_of};
 use crate::support::cluster::Cluster;
 use crate::support::drawn::drawn;
 use crate::support::limits::in_time;
@@ -142,12 +142,13 @@ async fn a_cluster_decides_as_one_place_for_all_would_and_leaves_as_much() {
             let checks: Vec<_> = judges
                 .iter()
                 .map(|(asked, (policy, algorithm, cost))| Check {
-                    policy,
-                    subject: Subject::from(&Key::from(format!("{case}-{}", asked.subject))),
-                    algorithm: *algorithm,
-                    action: action(*cost),
                     is_shadow: asked.is_shadow,
-                    on_store_failure: FailureMode::Deny,
+                    ..check_of(
+                        policy,
+                        format!("{case}-{}", asked.subject),
+                        *algorithm,
+                        action(*cost),
+                    )
                 })
                 .collect();
             let told = |decisions: Decisions| {

@@ -2,11 +2,11 @@
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    Check, DAY, FailureMode, Key, Limit, Outcome, Penalty, Policy, PolicyId, Receipt, RedisStore,
-    StoreError, StoreErrorKind, Subject,
+    DAY, Key, Limit, Outcome, Penalty, Policy, PolicyId, Receipt, RedisStore, StoreError,
+    StoreErrorKind, Subject,
 };
 
-use crate::support::asking::answer_of;
+use crate::support::asking::{answer_of, check_of};
 use crate::support::redis::Server;
 use crate::{LIMITS, limiter, policies};
 
@@ -172,14 +172,8 @@ async fn act(
     algorithm: Algorithm,
     action: Action,
 ) -> Result<Outcome, StoreError> {
-    let check = Check {
-        policy: &PolicyId::new(policy),
-        subject: Subject::from(&Key::from("alice")),
-        algorithm,
-        action,
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    };
+    let policy = PolicyId::new(policy);
+    let check = check_of(&policy, "alice", algorithm, action);
     let answer = answer_of(store, &[check]).await;
     answer.map(|decisions| decisions[0].outcome())
 }

@@ -5,13 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use proptest::prelude::*;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    BreakerState, Check, DAY, FailureMode, Key, Limit, MINUTE, Penalty, PolicyId, RedisStore,
-    StoreErrorKind, Subject,
+    BreakerState, DAY, Limit, MINUTE, Penalty, PolicyId, RedisStore, StoreErrorKind,
 };
 
 use crate::foreign::{key_of, plant};
 use crate::groups::{group_key, plant_pack};
-use crate::support::asking::answer_of;
+use crate::support::asking::{answer_of, check_of};
 use crate::support::drawn::drawn;
 use crate::support::redis::Server;
 use crate::{LIMITS, NINETY, limiter};
@@ -107,14 +106,9 @@ async fn act(
     policy: &PolicyId,
     done: &[(Algorithm, Action)],
 ) -> Option<StoreErrorKind> {
-    let checks = done.iter().map(|(algorithm, action)| Check {
-        policy,
-        subject: Subject::from(&Key::from("alice")),
-        algorithm: *algorithm,
-        action: *action,
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    });
+    let checks = done
+        .iter()
+        .map(|(algorithm, action)| check_of(policy, "alice", *algorithm, *action));
     let answer = answer_of(store, &checks.collect::<Vec<_>>()).await;
     answer.err().map(|error| error.kind())
 }

@@ -1,10 +1,7 @@
 //! The rights that the documentation names.
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
-use tower_throttle::{
-    Check, DAY, FailureMode, Key, Limit, Micros, Penalty, PolicyId, RedisStore, StoreErrorKind,
-    Subject,
-};
+use tower_throttle::{DAY, Limit, Micros, Penalty, PolicyId, RedisStore, StoreErrorKind};
 
 use crate::LIMITS;
 use crate::support::asking::{check_of, pending_answer_of};
@@ -51,14 +48,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
         taken_at: None,
     };
     for (name, _, limit) in LIMITS {
-        let check = |algorithm, action| Check {
-            policy: &policy,
-            subject: Subject::from(&Key::from(name)),
-            algorithm,
-            action,
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        };
+        let check = |algorithm, action| check_of(&policy, name, algorithm, action);
         let algorithm = Algorithm::try_from(&limit).unwrap();
         for action in [
             take(first),

@@ -2,13 +2,13 @@
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Check, DAY, Decisions, FailureMode, Key, Limit, Outcome, Penalty, PolicyId, RedisStore,
-    StoreError, StoreErrorKind, Subject,
+    Check, DAY, Decisions, Limit, Outcome, Penalty, PolicyId, RedisStore, StoreError,
+    StoreErrorKind,
 };
 
 use crate::LIMITS;
 use crate::foreign::{cases, delete, dump, key_of, plant};
-use crate::support::asking::answer_of;
+use crate::support::asking::{answer_of, check_of};
 use crate::support::redis::Server;
 
 const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
@@ -21,12 +21,8 @@ async fn ask(store: &RedisStore, asked: &[(&str, Algorithm)]) -> Result<Decision
         .iter()
         .zip(&policies)
         .map(|((name, algorithm), policy)| Check {
-            policy,
-            subject: Subject::from(&Key::from("alice")),
-            algorithm: *algorithm,
-            action: Action::take(1),
             is_shadow: *name != "own",
-            on_store_failure: FailureMode::Deny,
+            ..check_of(policy, "alice", *algorithm, Action::take(1))
         })
         .collect();
     answer_of(store, &checks).await

@@ -28,7 +28,12 @@ pub async fn answer_of(
     store: &(impl Store + ?Sized),
     checks: &[Check<'_>],
 ) -> Result<Decisions, StoreError> {
-    match store.ask(checks) {
+    heard(store.ask(checks)).await
+}
+
+/// Whether it took a trip or not.
+pub async fn heard(answer: Answer) -> Result<Decisions, StoreError> {
+    match answer {
         Answer::Ready(answer) => answer,
         Answer::Pending(answer) => answer.await,
     }

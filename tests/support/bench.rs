@@ -9,6 +9,7 @@ use tower_throttle::{
     MINUTE, ManualClock, MemoryStore, Policy, PolicyId, Store, StoreError, Subject,
 };
 
+use super::asking::{check_of, heard};
 use super::redis::Server;
 
 pub struct Bench {
@@ -129,10 +130,8 @@ impl Bench {
     /// The same, where the store may fail.
     pub async fn try_act(&self, limit: Limit, action: Action) -> Result<Decision, StoreError> {
         let algorithm = Algorithm::try_from(&limit).unwrap();
-        match self.asking(&[("policy", algorithm, "key", action)]) {
-            Answer::Ready(decisions) => decisions.map(|decisions| decisions[0]),
-            Answer::Pending(decisions) => decisions.await.map(|decisions| decisions[0]),
-        }
+        let answer = heard(self.asking(&[("policy", algorithm, "key", action)])).await;
+        answer.map(|decisions| decisions[0])
     }
 
     /// Does several things at once.
@@ -193,20 +192,13 @@ pub fn ask_in_shadow(
         .iter()
         .zip(&policies)
         .map(|((_, algorithm, key, action), policy)| Check {
-            policy,
-            subject: Subject::from(&Key::from(*key)),
-            algorithm: *algorithm,
-            action: *action,
             is_shadow: is_shadow(policy.name()),
-            on_store_failure: FailureMode::Deny,
+            ..check_of(policy, *key, *algorithm, *action)
         })
         .collect();
     store.ask(&checks)
 }
 
 pub async fn answer(answer: Answer) -> Decisions {
-    match answer {
-        Answer::Ready(decisions) => decisions.unwrap(),
-        Answer::Pending(decisions) => decisions.await.unwrap(),
-    }
+    heard(answer).await.unwrap()
 }

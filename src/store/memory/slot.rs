@@ -169,7 +169,6 @@ pub(super) mod tests {
 
     use super::*;
     use crate::algorithm::{Patience, Take};
-
     use crate::limit::Limit;
     use crate::store::PolicyId;
     use crate::time::{MINUTE, SECOND};
@@ -177,14 +176,10 @@ pub(super) mod tests {
     pub(crate) const NOW: Micros = Micros::new(1_000_000);
     const LIMIT: Limit = Limit::gcra(10, MINUTE);
 
-    fn check<'a>(policy: &'a PolicyId, key: u64, limit: &Limit, action: Action) -> Check<'a> {
-        Check::of(policy, key, limit, action)
-    }
-
     /// A key of no interest, which has used one permit of ten.
     pub(crate) fn slot(key: u64) -> Slot {
         let policy = PolicyId::new("api");
-        let check = check(&policy, key, &LIMIT, Action::take(1));
+        let check = Check::of(&policy, key, &LIMIT, Action::take(1));
         let mut slot = Slot::new(Scatter(1).fingerprint(&check), check.algorithm.untouched());
         let _ = check.algorithm.ask(&mut slot.state, NOW, &check.action);
         slot
@@ -193,7 +188,7 @@ pub(super) mod tests {
     /// For how long the slot is kept after one more action, at the same instant as all others.
     fn kept(slot: &mut Slot, limit: &Limit, action: Action) -> Option<Duration> {
         let policy = PolicyId::new("api");
-        let check = check(&policy, 0, limit, action);
+        let check = Check::of(&policy, 0, limit, action);
         let decision = slot.ask(&check, NOW);
         slot.note(&check, &decision, NOW);
         let until = slot.kept_until(NOW)?;

@@ -151,7 +151,6 @@ fn further_rate(check: &Check<'_>) -> String {
 mod tests {
     use super::*;
     use crate::algorithm::{Action, Algorithm};
-
     use crate::limit::Limit;
     use crate::store::PolicyId;
     use crate::time::SECOND;

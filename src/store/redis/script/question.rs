@@ -147,7 +147,6 @@ mod tests {
 
     use super::*;
     use crate::algorithm::Action;
-
     use crate::limit::Limit;
     use crate::store::PolicyId;
     use crate::time::SECOND;
