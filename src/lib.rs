@@ -135,6 +135,7 @@ mod error;
 mod key;
 mod limit;
 mod mode;
+mod per_thread;
 mod random;
 mod ranges;
 mod time;

@@ -7,7 +7,16 @@ use std::path::{Path, PathBuf};
 /// The modules of each floor, the lowest first.
 const FLOORS: [&[&str]; 7] = [
     &[
-        "time", "limit", "key", "mode", "decision", "error", "ranges", "random", "trace",
+        "time",
+        "limit",
+        "key",
+        "mode",
+        "decision",
+        "error",
+        "per_thread",
+        "ranges",
+        "random",
+        "trace",
     ],
     &["algorithm"],
     &["store", "observe"],

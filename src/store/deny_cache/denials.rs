@@ -11,6 +11,7 @@ use super::table::{Moment, Recalled, Refresh, Table};
 
 use crate::algorithm::{Action, Algorithm, Reading};
 use crate::decision::{Decision, Decisions, Outcome};
+use crate::per_thread::Spread;
 use crate::store::{Answer, Check, Store};
 use crate::time::{Clock, Micros, SinceStart};
 
@@ -57,7 +58,7 @@ impl Denials {
 
     /// Answers from memory, or asks the store and remembers what it says.
     pub(in crate::store) fn ask(
-        this: &Arc<Self>,
+        this: &Spread<Self>,
         checks: &[Check<'_>],
         store: &impl Store,
     ) -> Answer {
@@ -83,7 +84,7 @@ impl Denials {
     /// with, where anything can be learned from it.
     #[inline]
     pub(in crate::store) fn recall_or(
-        this: &Arc<Self>,
+        this: &Spread<Self>,
         checks: &[Check<'_>],
         ask: impl FnOnce(Option<Noted>) -> Answer,
     ) -> Answer {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
+use crate::per_thread::Spread;
 use crate::time::Clock;
 
 use self::denials::Denials;
 
 pub(super) mod denials;
 mod entry;
-mod hits;
 pub(super) mod noted;
 mod set;
 mod table;
@@ -74,7 +74,7 @@ mod table;
 /// which costs a trip each. It takes 14 MB at most, in pieces as denials come.
 pub struct DenyCache<S> {
     inner: S,
-    denials: Arc<Denials>,
+    denials: Spread<Denials>,
 }
 
 impl<S: Store> DenyCache<S> {
@@ -82,7 +82,7 @@ impl<S: Store> DenyCache<S> {
     pub fn new(inner: S) -> Self {
         Self {
             inner,
-            denials: Arc::new(Denials::new(None)),
+            denials: Spread::new(Denials::new(None)),
         }
     }
 
@@ -91,7 +91,7 @@ impl<S: Store> DenyCache<S> {
     #[must_use]
     pub fn max_age(self, age: Duration) -> Self {
         Self {
-            denials: Arc::new(self.denials.with_max_age(age)),
+            denials: Spread::new(self.denials.with_max_age(age)),
             ..self
         }
     }
@@ -101,7 +101,7 @@ impl<S: Store> DenyCache<S> {
     #[must_use]
     pub fn clock_for_tests(self, clock: impl Clock) -> Self {
         Self {
-            denials: Arc::new(self.denials.with_clock(Arc::new(clock))),
+            denials: Spread::new(self.denials.with_clock(Arc::new(clock))),
             ..self
         }
     }
@@ -135,7 +135,7 @@ impl<S: Clone> Clone for DenyCache<S> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            denials: Arc::clone(&self.denials),
+            denials: self.denials.clone(),
         }
     }
 }

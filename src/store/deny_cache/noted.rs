@@ -1,7 +1,5 @@
 //! A question that is on its way to the store, and what its answer changes in memory.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::denials::Denials;
@@ -9,12 +7,13 @@ use super::table::Ticket;
 use crate::algorithm::{Action, Algorithm, Known};
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
+use crate::per_thread::{Spread, SpreadRef};
 use crate::store::Check;
 use crate::store::owned::of_each;
 use crate::time::Micros;
 
 pub(in crate::store) struct Noted {
-    denials: Arc<Denials>,
+    denials: SpreadRef<Denials>,
     /// On the clock of the denials; the store has decided no earlier.
     sent: Micros,
     checks: SmallVec<[NotedCheck; 1]>,
@@ -30,7 +29,7 @@ struct NotedCheck {
 
 impl Noted {
     /// Forgets what is about to be changed, and notes what is known as yet.
-    pub(super) fn new(denials: &Arc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
+    pub(super) fn new(denials: &Spread<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let note = |check: &Check<'_>| {
             let key = check.place_fingerprint();
             if check.action.changes() {
@@ -46,7 +45,7 @@ impl Noted {
         };
         Self {
             checks: of_each(checks, note),
-            denials: Arc::clone(denials),
+            denials: denials.hold(),
             sent,
         }
     }

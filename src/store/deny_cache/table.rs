@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{array, iter};
 
 use super::entry::Entry;
-use super::hits::Hits;
 use super::set::{Held, Set};
 use crate::algorithm::{Algorithm, Known, Reading, Take};
+use crate::per_thread::Count;
 use crate::time::Micros;
 
 const SHARDS: usize = 64;
@@ -25,7 +25,7 @@ const ASKED_ONCE_MORE_AFTER: u64 = 8;
 pub(super) struct Table {
     shards: Box<[Shard]>,
     max_age: Micros,
-    hits: Hits,
+    hits: Count,
 }
 
 /// On cache lines of its own.
@@ -73,7 +73,7 @@ impl Table {
         Self {
             shards: iter::repeat_with(Shard::default).take(SHARDS).collect(),
             max_age,
-            hits: Hits::default(),
+            hits: Count::default(),
         }
     }
 

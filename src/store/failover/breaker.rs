@@ -1,11 +1,11 @@
 //! `Breaker`: the circuit breaker that all questions share, and who is told of its states.
 //!
 //! While it is closed, a question costs it one load; while it is open, two loads and a look at the
-//! clock. Only the answers of trips and the probes take its lock.
+//! clock. Of the answers of trips those take its lock that may change something, and the probes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use super::circuit::{Circuit, Health, Pass, is_answered};
 use crate::decision::{Decision, Decisions};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::{BreakerState, Observer as _, Observers};
+use crate::per_thread::{Count, Spread, SpreadRef};
 use crate::random::random;
 
 mod telling;
@@ -29,12 +30,19 @@ pub(crate) struct Breaker {
     word: AtomicU64,
     /// When the next question may probe, in microseconds after `since`.
     probe_at_us: AtomicU64,
+    /// Until when an answer that the store works changes nothing but how many there were, in microseconds after
+    /// `since`; zero while it does.
+    quiet_until_us: AtomicU64,
+    /// How many such answers there were.
+    worked_quietly: Count,
     since: Instant,
     observers: Observers,
 }
 
 struct Inner {
     circuit: Circuit,
+    /// How many of the quiet answers it knows of.
+    known_quiet: u64,
     /// Changes that are still to be told, oldest first.
     untold: VecDeque<Change>,
     is_telling: bool,
@@ -62,6 +70,7 @@ impl Breaker {
             has_parts,
             inner: Mutex::new(Inner {
                 circuit: Circuit::new(seed, has_parts),
+                known_quiet: 0,
                 untold: VecDeque::new(),
                 is_telling: false,
                 warned: Warned::default(),
@@ -69,6 +78,8 @@ impl Breaker {
             }),
             word: AtomicU64::new(0),
             probe_at_us: AtomicU64::new(0),
+            quiet_until_us: AtomicU64::new(0),
+            worked_quietly: Count::default(),
             since: Instant::now(),
             observers,
         };
@@ -89,22 +100,23 @@ impl Breaker {
     }
 
     /// Whether a question may be asked; `None` while the store is left alone.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Admission> {
-        match self.pass_while_closed() {
+    pub(super) fn admit(this: &Spread<Self>) -> Option<Admission> {
+        match this.pass_while_closed() {
             Some(pass) => Some(Admission::Pass(pass)),
-            None => self.admit_unless_closed(),
+            None => Self::admit_unless_closed(this),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn admit_unless_closed(self: &Arc<Self>) -> Option<Admission> {
+    fn admit_unless_closed(this: &Spread<Self>) -> Option<Admission> {
         let now = Instant::now();
-        if self.micros(now) < self.probe_at_us.load(Ordering::Relaxed) {
+        if this.micros(now) < this.probe_at_us.load(Ordering::Relaxed) {
             return None;
         }
         // Within, so that a probe is given up, and not lost, by an observer that panics at the change.
-        let ticket = self.change(|circuit| circuit.admit(now).map(|pass| self.ticket(pass)))?;
+        let ticket =
+            this.change(|circuit| circuit.admit(now).map(|pass| Self::ticket(this, pass)))?;
         Some(if ticket.pass.is_probe() {
             Admission::Probe(ticket)
         } else {
@@ -113,12 +125,12 @@ impl Breaker {
     }
 
     /// The question takes a trip, for at most so long.
-    pub(super) fn sent(self: &Arc<Self>, admission: Admission, deadline: Duration) -> Ticket {
+    pub(super) fn sent(this: &Spread<Self>, admission: Admission, deadline: Duration) -> Ticket {
         match admission {
-            Admission::Pass(pass) => self.ticket(pass),
+            Admission::Pass(pass) => Self::ticket(this, pass),
             Admission::Probe(ticket) => {
                 let deadline = Instant::now() + deadline;
-                self.change(|circuit| circuit.sent(ticket.pass, deadline));
+                this.change(|circuit| circuit.sent(ticket.pass, deadline));
                 ticket
             }
         }
@@ -136,9 +148,9 @@ impl Breaker {
         self.change(|circuit| circuit.recovered(now));
     }
 
-    fn ticket(self: &Arc<Self>, pass: Pass) -> Ticket {
+    fn ticket(this: &Spread<Self>, pass: Pass) -> Ticket {
         Ticket {
-            breaker: Arc::clone(self),
+            breaker: this.hold(),
             pass,
             is_open: true,
         }
@@ -160,6 +172,9 @@ impl Breaker {
     ) -> T {
         let mut inner = self.lock();
         let from = inner.circuit.state();
+        let worked = self.worked_quietly.sum();
+        let unknown = worked - std::mem::replace(&mut inner.known_quiet, worked);
+        inner.circuit.worked_quietly(unknown);
         let result = change(&mut inner.circuit);
         self.publish(&inner.circuit);
         let (to, why) = (inner.circuit.state(), inner.circuit.why());
@@ -190,8 +205,20 @@ impl Breaker {
         };
         let probe_at_us = circuit.probe_at().map_or(u64::MAX, |at| self.micros(at));
         publish(&self.probe_at_us, probe_at_us);
+        let quiet_until_us = circuit.quiet_until().map_or(0, |until| self.micros(until));
+        publish(&self.quiet_until_us, quiet_until_us);
         let word = circuit.epoch() << STATE_BITS | bits_of(circuit.state());
         publish(&self.word, word);
+    }
+
+    /// Counts an answer that the store works, where that is all that it changes: whether it is.
+    fn works_quietly(&self, pass: Pass, now: Instant) -> bool {
+        let is_quiet = self.pass_while_closed() == Some(pass)
+            && self.micros(now) < self.quiet_until_us.load(Ordering::Relaxed);
+        if is_quiet {
+            self.worked_quietly.add();
+        }
+        is_quiet
     }
 
     fn micros(&self, at: Instant) -> u64 {
@@ -202,7 +229,7 @@ impl Breaker {
 
 /// A question on its way. Dropped without an answer, a probe is lost, and the next question is one.
 pub(super) struct Ticket {
-    breaker: Arc<Breaker>,
+    breaker: SpreadRef<Breaker>,
     pass: Pass,
     /// Whether the answer is still to come.
     is_open: bool,
@@ -236,7 +263,9 @@ impl Ticket {
         self.is_open = false;
         let (breaker, now) = (&self.breaker, Instant::now());
         let answered = |circuit: &mut Circuit| circuit.answered(self.pass, health, now);
-        let is_of_part = breaker.change_upon(failure, answered);
+        let is_quiet =
+            health == Health::Works && failure.is_none() && breaker.works_quietly(self.pass, now);
+        let is_of_part = !is_quiet && breaker.change_upon(failure, answered);
         let is_beside_others = health == Health::Works;
         let why = failure.map(StoreError::kind);
         if let (Some(error), Health::Fails(_)) = (failure, Health::of(why))

@@ -203,6 +203,22 @@ impl Circuit {
         false
     }
 
+    /// Until when an answer that the store works changes nothing but how many there were.
+    pub(super) fn quiet_until(&self) -> Option<Instant> {
+        match &self.phase {
+            // Of several servers it is of interest when one of them worked last.
+            Phase::Closed(counts) if !self.has_parts => counts.quiet_until(),
+            _ => None,
+        }
+    }
+
+    /// There were so many of those.
+    pub(super) fn worked_quietly(&mut self, answers: u64) {
+        if let Phase::Closed(counts) = &mut self.phase {
+            counts.count_quiet(answers);
+        }
+    }
+
     /// Nobody will hear the answer. The next question may probe, at once: a client that goes away
     /// says nothing about the store, in neither way.
     pub(super) fn given_up(&mut self, pass: Pass, now: Instant) {

@@ -12,8 +12,6 @@ use crate::error::StoreErrorKind;
 use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::{Check, Store};
 
-/// Clones share the local counts.
-#[derive(Clone)]
 pub(super) struct Fallback {
     store: Arc<dyn Store>,
     #[cfg(feature = "memory")]

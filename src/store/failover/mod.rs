@@ -14,6 +14,7 @@ use super::{Answer, Check, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
 use crate::observe::Observers;
+use crate::per_thread::Spread;
 
 mod breaker;
 mod circuit;
@@ -31,16 +32,16 @@ pub(crate) use self::trip::Trip;
 pub(crate) struct Failover {
     inner: Arc<dyn Store>,
     deadline: Duration,
-    breaker: Arc<Breaker>,
+    breaker: Spread<Breaker>,
     watch: Arc<Watch>,
-    fallback: Fallback,
+    fallback: Spread<Fallback>,
 }
 
 impl Failover {
     pub(crate) fn new(inner: Arc<dyn Store>, deadline: Duration, observers: Observers) -> Self {
         Self {
-            breaker: Arc::new(Breaker::new(inner.fails_in_parts(), observers)),
-            fallback: Fallback::new(Arc::clone(&inner)),
+            breaker: Spread::new(Breaker::new(inner.fails_in_parts(), observers)),
+            fallback: Spread::new(Fallback::new(Arc::clone(&inner))),
             inner,
             deadline,
             watch: Arc::default(),
@@ -94,7 +95,7 @@ impl Failover {
     }
 
     fn ask_if_admitted(&self, checks: &[Check<'_>]) -> Asked {
-        match self.breaker.admit() {
+        match Breaker::admit(&self.breaker) {
             Some(admission) => {
                 let answer = self.inner.ask(checks);
                 self.later_or_otherwise(checks, admission, answer)
@@ -148,8 +149,8 @@ impl Failover {
         Box::pin(Trip {
             answer,
             checks: Kept::of(checks),
-            fallback: self.fallback.clone(),
-            ticket: self.breaker.sent(admission, self.deadline),
+            fallback: self.fallback.hold(),
+            ticket: Breaker::sent(&self.breaker, admission, self.deadline),
             timeout: self.deadline,
             asked: None,
             deadline: None,

@@ -12,6 +12,7 @@ use super::breaker::Ticket;
 use super::fallback::{Fallback, Kept};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::per_thread::SpreadRef;
 use crate::store::PendingAnswer;
 use crate::store::deadline::Deadline;
 
@@ -20,7 +21,7 @@ pin_project! {
     pub(crate) struct Trip {
         pub(super) answer: PendingAnswer,
         pub(super) checks: Kept,
-        pub(super) fallback: Fallback,
+        pub(super) fallback: SpreadRef<Fallback>,
         pub(super) ticket: Ticket,
         pub(super) timeout: Duration,
         // When it was first polled: there may be no runtime before.

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 
 use super::breaker::Breaker;
 use crate::observe::BreakerState;
+use crate::per_thread::Spread;
 use crate::store::Recovered;
 use crate::store::duty::{Duty, Turn};
 
@@ -36,7 +37,7 @@ impl Watch {
     /// A question was not asked, as the breaker is not closed.
     pub(super) fn not_asked(
         self: &Arc<Self>,
-        breaker: &Arc<Breaker>,
+        breaker: &Spread<Breaker>,
         recovered: impl FnOnce() -> Option<Recovered>,
     ) {
         // Ten thousand a second come through here: they read, and seldom write.
@@ -53,7 +54,7 @@ impl Watch {
         // A store that cannot tell is asked no more often than it would be watched.
         if let Some(recovered) = recovered() {
             let watch = Arc::clone(self);
-            runtime.spawn(On { watch, turn }.watch(Arc::downgrade(breaker), recovered));
+            runtime.spawn(On { watch, turn }.watch(breaker.downgrade(), recovered));
         }
     }
 }

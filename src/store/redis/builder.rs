@@ -144,7 +144,7 @@ impl RedisStoreBuilder {
             }
             Source::Pool(pool) => Servers::One(Lane::new(pool)),
         };
-        let server = Server::new(
+        let server = Server::spread(
             servers,
             prefix,
             self.clock,

@@ -1,13 +1,13 @@
 //! The fleet's store: every verdict is one script call on a Redis or Valkey server.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::deny_cache::denials::Denials;
 use super::{Answer, Check, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
+use crate::per_thread::Spread;
 
 mod any;
 mod builder;
@@ -30,7 +30,7 @@ use connection::{Connector, Lane};
 use keys::Prefix;
 use places::Places;
 use self_test::SelfTest;
-use server::{Server, Servers};
+use server::{Server, Servers, Shared};
 use split::USUAL_WAIT;
 
 pub use builder::RedisStoreBuilder;
@@ -140,8 +140,8 @@ pub use reply::fuzzing::redis_reply;
 /// ```
 #[derive(Clone)]
 pub struct RedisStore {
-    server: Server,
-    denials: Option<Arc<Denials>>,
+    shared: Spread<Shared>,
+    denials: Option<Spread<Denials>>,
 }
 
 impl RedisStore {
@@ -207,7 +207,7 @@ impl RedisStore {
     fn over_connector(connector: Connector) -> Self {
         let servers = Servers::One(Lane::new(connector));
         let (prefix, places) = (Prefix::default(), Places::default());
-        Self::over(Server::new(servers, prefix, None, places, USUAL_WAIT))
+        Self::over(Server::spread(servers, prefix, None, places, USUAL_WAIT))
     }
 
     /// Asks the server every time, also about a subject that is known to be denied. Of this handle
@@ -224,12 +224,12 @@ impl RedisStore {
     /// limit in another process can go unseen. Of this handle and clones made of it afterwards.
     #[must_use]
     pub fn deny_cache_max_age(self, age: Duration) -> Self {
-        let denials = self.denials.map_or_else(
-            || Denials::new(self.server.clock().cloned()).with_max_age(age),
+        let denials = self.denials.as_ref().map_or_else(
+            || Denials::new(self.server().clock().cloned()).with_max_age(age),
             |denials| denials.with_max_age(age),
         );
         Self {
-            denials: Some(Arc::new(denials)),
+            denials: Some(Spread::new(denials)),
             ..self
         }
     }
@@ -240,17 +240,23 @@ impl RedisStore {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
 
-    fn over(server: Server) -> Self {
+    fn over(shared: Spread<Shared>) -> Self {
+        let clock = Server::of(&shared).clock().cloned();
         Self {
-            denials: Some(Arc::new(Denials::new(server.clock().cloned()))),
-            server,
+            denials: Some(Spread::new(Denials::new(clock))),
+            shared,
         }
+    }
+
+    fn server(&self) -> Server {
+        Server::of(&self.shared)
     }
 
     /// Does what decisions do, on keys of its own.
     async fn try_out(&self) -> Result<(), StoreError> {
-        let prefix = self.server.prefix();
-        match self.server.servers() {
+        let server = self.server();
+        let prefix = server.prefix();
+        match server.servers() {
             Servers::One(lane) => {
                 SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
             }
@@ -261,7 +267,7 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let ask = |noted| Answer::Pending(self.server.answer_and_note(checks, noted));
+        let ask = |noted| Answer::Pending(self.server().answer_and_note(checks, noted));
         match &self.denials {
             None => ask(None),
             Some(denials) => Denials::recall_or(denials, checks, ask),
@@ -269,7 +275,7 @@ impl Store for RedisStore {
     }
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
-        Some(self.server.recovered(within))
+        Some(self.server().recovered(within))
     }
 
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
@@ -277,14 +283,14 @@ impl Store for RedisStore {
     }
 
     fn fails_in_parts(&self) -> bool {
-        self.server.is_cluster()
+        self.server().is_cluster()
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", self.server.prefix())
+            .field("prefix", self.server().prefix())
             .finish_non_exhaustive()
     }
 }

@@ -17,15 +17,16 @@ use super::whole::Whole;
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::key::Subject;
+use crate::per_thread::{Spread, SpreadRef};
 use crate::store::deny_cache::noted::Noted;
 use crate::store::{Check, PendingAnswer, Recovered};
 use crate::time::{Clock, Micros};
 
 /// The servers, without a memory of denials. Clones share the connections.
 #[derive(Clone)]
-pub(super) struct Server(Arc<Shared>);
+pub(super) struct Server(SpreadRef<Shared>);
 
-struct Shared {
+pub(super) struct Shared {
     servers: Servers,
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
@@ -45,14 +46,14 @@ pub(super) enum Servers {
 }
 
 impl Server {
-    pub(super) fn new(
+    pub(super) fn spread(
         servers: Servers,
         prefix: Prefix,
         clock: Option<Arc<dyn Clock>>,
         places: Places,
         wait_for_others: Duration,
-    ) -> Self {
-        Self(Arc::new(Shared {
+    ) -> Spread<Shared> {
+        Spread::new(Shared {
             servers,
             prefix,
             clock,
@@ -62,7 +63,12 @@ impl Server {
             trips_of_any_takes: SharedTrips::default(),
             places,
             wait_for_others,
-        }))
+        })
+    }
+
+    /// For a question of this thread.
+    pub(super) fn of(shared: &Spread<Shared>) -> Self {
+        Self(shared.hold())
     }
 
     pub(super) fn servers(&self) -> &Servers {
@@ -140,26 +146,25 @@ impl Server {
     /// The answer to these checks, by one script or by one for each subject, after the memory of denials was told
     /// of it. The future owns all it needs, and may be dropped at any time.
     pub(super) fn answer_and_note(
-        &self,
+        self,
         checks: &[Check<'_>],
         noted: Option<Noted>,
     ) -> PendingAnswer {
-        let server = self.clone();
         if self.is_split(checks) {
             let parts = split::parts(checks);
             return Box::pin(async move {
-                let _place = server.0.places.take()?;
-                told(noted, split::ask(server.clone(), parts).await)
+                let _place = self.0.places.take()?;
+                told(noted, split::ask(self.clone(), parts).await)
             });
         }
         match self.whole(checks) {
-            Whole::Take(take) => server.answer_in_place(take, noted),
-            Whole::PlainPack(pack) => server.answer_in_place(pack, noted),
-            Whole::PlainSeveral(several) => server.answer_in_place(several, noted),
-            Whole::AnyTakes(any) => server.answer_in_place(any, noted),
+            Whole::Take(take) => self.answer_in_place(take, noted),
+            Whole::PlainPack(pack) => self.answer_in_place(pack, noted),
+            Whole::PlainSeveral(several) => self.answer_in_place(several, noted),
+            Whole::AnyTakes(any) => self.answer_in_place(any, noted),
             whole @ (Whole::Nothing | Whole::Any(_)) => Box::pin(async move {
-                let _place = server.0.places.take()?;
-                told(noted, server.answer(whole).await)
+                let _place = self.0.places.take()?;
+                told(noted, self.answer(whole).await)
             }),
         }
     }

@@ -115,8 +115,11 @@ impl Server {
                 }
             };
             question = match told {
-                Told::Decided(decided) => return Ok(decided),
-                Told::OtherForm(question) => {
+                Told::Decided(decided, question) => {
+                    drop(question);
+                    return Ok(decided);
+                }
+                Told::OtherForm(mut question) => {
                     return Box::pin(question.ask_otherwise(self)).await;
                 }
                 Told::Failed(error) => return Err(error),

@@ -1,4 +1,9 @@
-use std::sync::Weak;
+use std::sync::{Arc, OnceLock};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tokio::runtime::Builder;
+use tokio::time::advance;
 
 use super::*;
 use crate::decision::Outcome;
@@ -11,7 +16,7 @@ struct Notes {
     states: Mutex<Vec<BreakerState>>,
     failures: Mutex<Vec<Option<StoreErrorKind>>>,
     /// Asked at each change, as an observer might who wants to know.
-    breaker: Mutex<Weak<Breaker>>,
+    breaker: OnceLock<Spread<Breaker>>,
 }
 
 impl Observer for Notes {
@@ -21,30 +26,32 @@ impl Observer for Notes {
 
     fn on_breaker(&self, state: BreakerState) {
         self.states.lock().unwrap().push(state);
-        if let Some(breaker) = self.breaker.lock().unwrap().upgrade() {
-            drop(breaker.admit());
+        if let Some(breaker) = self.breaker.get() {
+            drop(Breaker::admit(breaker));
         }
     }
 }
 
-fn observed() -> (Arc<Breaker>, Arc<Notes>) {
+fn observed() -> (Spread<Breaker>, Arc<Notes>) {
     observed_of(false)
 }
 
-fn observed_of(has_parts: bool) -> (Arc<Breaker>, Arc<Notes>) {
+fn observed_of(has_parts: bool) -> (Spread<Breaker>, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let observers = Observers::new(vec![Arc::clone(&notes) as Arc<dyn Observer>]);
-    let breaker = Arc::new(Breaker::seeded(7, has_parts, observers));
-    *notes.breaker.lock().unwrap() = Arc::downgrade(&breaker);
+    let breaker = Spread::new(Breaker::seeded(7, has_parts, observers));
+    notes.breaker.set(breaker.clone()).ok().unwrap();
     (breaker, notes)
 }
 
-fn ask(breaker: &Arc<Breaker>) -> Option<Ticket> {
-    let admission = breaker.admit()?;
-    Some(breaker.sent(admission, Duration::from_millis(50)))
+const DEADLINE: Duration = Duration::from_millis(50);
+
+fn ask(breaker: &Spread<Breaker>) -> Option<Ticket> {
+    let admission = Breaker::admit(breaker)?;
+    Some(Breaker::sent(breaker, admission, DEADLINE))
 }
 
-fn answer(breaker: &Arc<Breaker>, failure: Option<StoreErrorKind>) {
+fn answer(breaker: &Spread<Breaker>, failure: Option<StoreErrorKind>) {
     let mut ticket = ask(breaker).expect("it may be asked");
     match failure {
         Some(why) => ticket.failed(Instant::now(), &StoreError::new(why)),
@@ -54,7 +61,7 @@ fn answer(breaker: &Arc<Breaker>, failure: Option<StoreErrorKind>) {
 
 const FAILED: Option<StoreErrorKind> = Some(StoreErrorKind::Unreachable);
 
-fn open(breaker: &Arc<Breaker>) {
+fn open(breaker: &Spread<Breaker>) {
     (0..5).for_each(|_| answer(breaker, FAILED));
     assert_eq!(breaker.state(), BreakerState::Open);
 }
@@ -86,6 +93,47 @@ async fn observers_are_told_of_no_answer_to_what_the_store_was_not_asked() {
     }
     assert_eq!(*notes.failures.lock().unwrap(), [None]);
     assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+fn outcome() -> impl Strategy<Value = Option<StoreErrorKind>> {
+    prop_oneof![
+        6 => Just(None),
+        3 => Just(Some(StoreErrorKind::TimedOut)),
+        // Says of the store that it works.
+        1 => Just(Some(StoreErrorKind::ForeignValue)),
+    ]
+}
+
+proptest! {
+    /// Most answers that the store works are only counted.
+    #[test]
+    fn it_is_as_a_circuit_that_hears_of_every_answer(
+        has_parts: bool,
+        answers in vec((outcome(), prop_oneof![4 => 0..60_u64, 1 => 0..2_000_u64]), 1..120),
+    ) {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let breaker = Spread::new(Breaker::seeded(7, has_parts, Observers::default()));
+            let mut circuit = Circuit::new(7, has_parts);
+            for (failure, milliseconds) in answers {
+                advance(Duration::from_millis(milliseconds)).await;
+                let now = Instant::now();
+                let (ticket, pass) = (ask(&breaker), circuit.admit(now));
+                prop_assert_eq!(ticket.is_some(), pass.is_some());
+                if let (Some(mut ticket), Some(pass)) = (ticket, pass) {
+                    circuit.sent(pass, now + DEADLINE);
+                    circuit.answered(pass, Health::of(failure), now);
+                    match failure {
+                        Some(why) => ticket.failed(now, &StoreError::new(why)),
+                        None => ticket.decided(now, &Decisions::default()),
+                    }
+                }
+                prop_assert_eq!(breaker.state(), circuit.state());
+            }
+            Ok(())
+        })?;
+    }
 }
 
 async fn pause() {
@@ -134,10 +182,10 @@ async fn a_probe_that_takes_no_trip_is_none_and_nobody_is_told() {
     let (breaker, notes) = observed();
     open(&breaker);
     pause().await;
-    drop(breaker.admit().expect("a probe"));
+    drop(Breaker::admit(&breaker).expect("a probe"));
     assert_eq!(breaker.state(), BreakerState::Open);
     assert_eq!(*notes.states.lock().unwrap(), [BreakerState::Open]);
-    assert!(breaker.admit().is_some());
+    assert!(Breaker::admit(&breaker).is_some());
 }
 
 #[test]
@@ -193,11 +241,11 @@ impl Observer for Panics {
 }
 
 /// One that is open, with an observer that panics at these states and one behind it; and what is told.
-fn open_before_one_who_panics(at: &'static [BreakerState]) -> (Arc<Breaker>, Arc<Notes>) {
+fn open_before_one_who_panics(at: &'static [BreakerState]) -> (Spread<Breaker>, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let told = Arc::clone(&notes) as Arc<dyn Observer>;
     let observers = Observers::new(vec![Arc::new(Panics(at)), told]);
-    let breaker = Arc::new(Breaker::seeded(7, false, observers));
+    let breaker = Spread::new(Breaker::seeded(7, false, observers));
     let opened = panics(|| open(&breaker));
     assert_eq!(opened, at.contains(&BreakerState::Open));
     (breaker, notes)
@@ -234,7 +282,7 @@ async fn an_observer_that_panics_when_a_lost_probe_is_told_takes_no_probe_with_i
     tokio::time::advance(Duration::from_secs(1)).await;
     let _lost = ask(&breaker).expect("a probe");
     tokio::time::advance(Duration::from_secs(10)).await;
-    assert!(panics(|| drop(breaker.admit())));
+    assert!(panics(|| drop(Breaker::admit(&breaker))));
     answer(&breaker, None);
     assert_eq!(breaker.state(), BreakerState::Closed);
 }

@@ -44,6 +44,18 @@ impl Counts {
         }
     }
 
+    /// Until when the next answer counts in the current window, and ends no failures in a row.
+    pub(super) fn quiet_until(&self) -> Option<Instant> {
+        let start = self.window.filter(|_| self.failures_in_a_row == 0)?;
+        Some(start + WINDOW)
+    }
+
+    /// So many answers in the current window that ended no failures in a row.
+    pub(super) fn count_quiet(&mut self, answers: u64) {
+        let answers = u32::try_from(answers).unwrap_or(u32::MAX);
+        self.answers = self.answers.saturating_add(answers);
+    }
+
     /// Whether of the questions that one standstill of this process has let pass their deadlines this is the first.
     /// All of them were asked before it.
     pub(super) fn is_first_overslept(&mut self, asked: Instant, now: Instant) -> bool {

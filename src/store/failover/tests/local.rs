@@ -14,7 +14,7 @@ fn failing() -> (Arc<Scripted>, Failover, ManualClock) {
     let clock = ManualClock::new();
     let (store, mut failover) = over(Way::Fails(GONE));
     let local = MemoryStore::builder().clock(clock.clone()).build();
-    failover.fallback.local = Local::over(local);
+    count_in(&mut failover, Local::over(local));
     (store, failover, clock)
 }
 
@@ -29,6 +29,12 @@ async fn left(store: &Scripted, failover: &Failover, limit: Limit) -> u32 {
     store.now(Way::FailsAtOnce(GONE));
     let look = [check("api", limit, QUARTER).to(Action::look())];
     ask(failover, &look).await[0].remaining()
+}
+
+fn count_in(failover: &mut Failover, local: Local) {
+    let mut fallback = Fallback::new(Arc::clone(&failover.inner));
+    fallback.local = local;
+    failover.fallback = Spread::new(fallback);
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +179,7 @@ async fn a_subject_without_room_is_refused() {
     let clock = ManualClock::new();
     let (_, mut failover, _) = failing();
     let small = MemoryStore::builder().clock(clock).capacity(1).build();
-    failover.fallback.local = Local::over(small);
+    count_in(&mut failover, Local::over(small));
     let mut refused = 0;
     for number in 0..2_000 {
         let limit = Limit::fixed_window(1, HOUR);

@@ -87,19 +87,20 @@ impl Sharing for AnyTakes {
         (!together.0.is_empty()).then_some(together)
     }
 
-    async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
-        self.ask_otherwise(server).await.map(Told::Decided)
+    async fn ask_alone(mut self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
+        let decisions = self.ask_otherwise(server).await?;
+        Ok(Told::Decided(decisions, self))
     }
 
     /// There is no other script for it.
-    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
-        let alone = Self::together(&[&self], server.prefix());
+    async fn ask_otherwise(&mut self, server: &Server) -> Result<Decisions, StoreError> {
+        let alone = Self::together(&[&*self], server.prefix());
         let decisions = server.ask_one(alone).await?;
         Ok(self.decided(decisions.ok_or_else(|| bad("no row"))?))
     }
 
-    fn decided(self: Box<Self>, decisions: Decisions) -> Decisions {
-        if let Some(noted) = self.noted {
+    fn decided(&mut self, decisions: Decisions) -> Decisions {
+        if let Some(noted) = self.noted.take() {
             noted.decided(&decisions);
         }
         decisions

@@ -96,11 +96,11 @@ impl Sharing for PlainPack {
         Ok(Told::by(self, owed))
     }
 
-    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decisions, StoreError> {
+    async fn ask_otherwise(&mut self, server: &Server) -> Result<Decisions, StoreError> {
         self.takes.ask_otherwise(server).await
     }
 
-    fn decided(self: Box<Self>, owed: Owed) -> Decisions {
+    fn decided(&mut self, owed: Owed) -> Decisions {
         self.takes.decided(owed)
     }
 }

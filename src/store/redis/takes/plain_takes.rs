@@ -118,14 +118,14 @@ impl PlainTakes {
     }
 
     /// Asks them by the script for everything.
-    pub(super) async fn ask_otherwise(self, server: &Server) -> Result<Decisions, StoreError> {
+    pub(super) async fn ask_otherwise(&mut self, server: &Server) -> Result<Decisions, StoreError> {
         let checks: Vec<_> = self.checks().collect();
         let answer = server.ask_any(&checks).await;
-        told(self.noted, answer)
+        told(self.noted.take(), answer)
     }
 
     /// What they are answered, when this was read. Tells the memory of denials.
-    pub(super) fn decided(self, owed: Owed) -> Decisions {
+    pub(super) fn decided(&mut self, owed: Owed) -> Decisions {
         let each = || self.takes.iter().zip(&owed.debts);
         let holding_up = || each().filter(|(take, _)| !take.is_by_itself);
         let behind = owed.behind.into();
@@ -141,7 +141,7 @@ impl PlainTakes {
             check.algorithm.decide(&reading, &check.action, is_taken)
         });
         let decisions: Decisions = decisions.collect();
-        if let Some(noted) = self.noted {
+        if let Some(noted) = self.noted.take() {
             noted.decided(&decisions);
         }
         decisions

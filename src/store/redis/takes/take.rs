@@ -121,9 +121,10 @@ impl Sharing for Take {
         }
     }
 
-    async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
+    async fn ask_alone(mut self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
         let Some(scaled) = self.scaled else {
-            return self.ask_otherwise(server).await.map(Told::Decided);
+            let decision = self.ask_otherwise(server).await?;
+            return Ok(Told::Decided(decision, self));
         };
         let Some(plain) = scaled.plain() else {
             let alone = PlainBatch::of(&[(&self, scaled)], server.prefix());
@@ -139,15 +140,15 @@ impl Sharing for Take {
         Ok(Told::by(self, debt.map(|debt| plain.read(debt))))
     }
 
-    async fn ask_otherwise(self: Box<Self>, server: &Server) -> Result<Decision, StoreError> {
+    async fn ask_otherwise(&mut self, server: &Server) -> Result<Decision, StoreError> {
         let answer = server.ask_any(&[self.check()]).await;
-        let decisions = told(self.noted, answer)?;
+        let decisions = told(self.noted.take(), answer)?;
         decisions.first().copied().ok_or_else(|| bad("no row"))
     }
 
-    fn decided(self: Box<Self>, reading: Reading) -> Decision {
+    fn decided(&mut self, reading: Reading) -> Decision {
         let decision = decide_alone(self.check().ask(), &reading);
-        if let Some(noted) = self.noted {
+        if let Some(noted) = self.noted.take() {
             noted.decided(&[decision]);
         }
         decision

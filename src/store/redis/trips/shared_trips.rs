@@ -63,7 +63,9 @@ impl<Q: Sharing> Passenger for Waiting<Q> {
 
 /// What a trip has brought for one question.
 pub(in crate::store::redis) enum Told<Q: Sharing> {
-    Decided(Q::Decided),
+    /// With the question, which who waits for it drops where it was made: a trip that dropped those of all its
+    /// passengers would hold up the allocators of other threads.
+    Decided(Q::Decided, Box<Q>),
     /// It has to be asked by the script for everything.
     OtherForm(Box<Q>),
     Failed(StoreError),
@@ -73,9 +75,9 @@ pub(in crate::store::redis) enum Told<Q: Sharing> {
 
 impl<Q: Sharing> Told<Q> {
     /// What was read of it; `None` when its key has another form.
-    pub(in crate::store::redis) fn by(question: Box<Q>, read: Option<Q::Read>) -> Self {
+    pub(in crate::store::redis) fn by(mut question: Box<Q>, read: Option<Q::Read>) -> Self {
         match read {
-            Some(read) => Self::Decided(question.decided(read)),
+            Some(read) => Self::Decided(question.decided(read), question),
             None => Self::OtherForm(question),
         }
     }

@@ -56,12 +56,12 @@ pub(in crate::store::redis) trait Sharing:
 
     /// Asks it by the script for everything.
     fn ask_otherwise(
-        self: Box<Self>,
+        &mut self,
         server: &Server,
     ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
 
     /// What it is answered, when this was read. Tells the memory of denials.
-    fn decided(self: Box<Self>, read: Self::Read) -> Self::Decided;
+    fn decided(&mut self, read: Self::Read) -> Self::Decided;
 }
 
 /// Several questions as one.

@@ -87,7 +87,7 @@ fn ask<Q: Sharing>(reply: &Value, questions: [Option<Box<Q>>; 3], assert: impl F
     match together.read(reply) {
         Ok(readings) => {
             assert_eq!(readings.len(), questions.len());
-            for (question, reading) in questions.into_iter().zip(readings) {
+            for (mut question, reading) in questions.into_iter().zip(readings) {
                 if let Ok(Some(reading)) = reading {
                     assert(question.decided(reading));
                 }

@@ -112,15 +112,18 @@ fn each_of_a_run_owes_what_those_before_it_took() {
     for owed in [Value::BulkString(debts), pack_owing([1, 2])] {
         let packs = packs(&[('a', 4); 4]);
         let read = together(&packs).read(&reply([owed]));
-        let left = packs.into_iter().zip(read.unwrap()).map(|(pack, owed)| {
-            let decisions = Box::new(pack).decided(owed.unwrap().unwrap());
-            [0, 1].map(|policy: usize| {
-                (
-                    decisions[policy].is_allowed(),
-                    decisions[policy].remaining(),
-                )
-            })
-        });
+        let left = packs
+            .into_iter()
+            .zip(read.unwrap())
+            .map(|(mut pack, owed)| {
+                let decisions = pack.decided(owed.unwrap().unwrap());
+                [0, 1].map(|policy: usize| {
+                    (
+                        decisions[policy].is_allowed(),
+                        decisions[policy].remaining(),
+                    )
+                })
+            });
         assert_eq!(
             left.collect::<Vec<_>>(),
             [

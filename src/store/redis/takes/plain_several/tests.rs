@@ -157,8 +157,8 @@ fn each_of_a_run_owes_what_those_before_it_took() {
     let asked = questions(&[("x", 4), ("x", 4), ("x", 4)]);
     let reply = Value::Array(vec![Value::Int(1_000_000), Value::Int(2_000_000)]);
     let read = together(&asked).read(&reply).unwrap();
-    let left = asked.into_iter().zip(read).map(|(question, owed)| {
-        let decisions = Box::new(question).decided(owed.unwrap().unwrap());
+    let left = asked.into_iter().zip(read).map(|(mut question, owed)| {
+        let decisions = question.decided(owed.unwrap().unwrap());
         [0, 1].map(|policy: usize| {
             let decision = decisions[policy];
             (decision.is_allowed(), decision.remaining())

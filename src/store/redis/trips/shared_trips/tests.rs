@@ -19,13 +19,14 @@ fn server_at(address: &str) -> Server {
     let address = format!("redis://{address}").into_connection_info().unwrap();
     let lane = Lane::new(Connector::to(address).unwrap());
     let servers = Servers::One(lane);
-    Server::new(
+    let (prefix, places) = (Prefix::default(), Places::default());
+    Server::of(&Server::spread(
         servers,
-        Prefix::default(),
+        prefix,
         None,
-        Places::default(),
+        places,
         Duration::ZERO,
-    )
+    ))
 }
 
 /// A take of a key that has a stop of its own.

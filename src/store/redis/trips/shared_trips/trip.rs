@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Departing, SharedTrips, Told, Waiting};
 use crate::error::StoreError;
@@ -40,8 +40,12 @@ impl<Q: Sharing> Trip<Q> {
         let mut next = Some(going);
         let mut untold = Vec::new();
         let here = Handle::current();
+        // One timer for all of them: to put off one costs nothing, and a new one wakes a thread that has nothing to do.
+        let mut late = pin!(sleep(LONGEST_TRIP));
         while let Some(going) = next {
-            let told = self.ask(going, std::mem::take(&mut untold)).await;
+            let told = self
+                .ask(going, std::mem::take(&mut untold), late.as_mut())
+                .await;
             let mut others = self.arrive();
             if others == Others::Back {
                 // The server has nothing to do, until those of the other trip have asked again.
@@ -75,7 +79,12 @@ impl<Q: Sharing> Trip<Q> {
 
     /// Asks for all of these at once: what each is to be told. Once they are on their way, those of the
     /// trip before are told.
-    async fn ask(&self, going: Going<Q>, untold: Vec<Untold<Q>>) -> Vec<Untold<Q>> {
+    async fn ask(
+        &self,
+        going: Going<Q>,
+        untold: Vec<Untold<Q>>,
+        mut late: Pin<&mut Sleep>,
+    ) -> Vec<Untold<Q>> {
         let mut waiting = going.begin();
         // Whoever has given up takes nothing.
         waiting.retain(|waiting| !waiting.told.is_closed());
@@ -90,10 +99,11 @@ impl<Q: Sharing> Trip<Q> {
             }
         }
         let answer = self.server.ask_together(&together);
-        let late = || SharedTrips::<Q>::leave_behind(&self.server, self.stop_id);
+        let leave_behind = || SharedTrips::<Q>::leave_behind(&self.server, self.stop_id);
+        late.as_mut().reset(Instant::now() + LONGEST_TRIP);
         let answer = {
             let answer = pin!(unless_all_leave(answer, &mut waiting, || tell(untold)));
-            once_late(answer, late).await
+            once_late(answer, late, leave_behind).await
         };
         // In their order, so that what is remembered at last is what the last of them has left.
         answer.map_or_else(Vec::new, |answer| to_be_told(waiting, answer))
@@ -119,7 +129,10 @@ impl<Q: Sharing> Trip<Q> {
 
 /// Has all of them go.
 pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop_id: StopId, next: Departing<Q>) {
-    spawn_each(departing(server, stop_id, next));
+    // Mostly nobody goes, and then nothing is to be cloned for it.
+    if !next.is_empty() {
+        spawn_each(departing(server, stop_id, next));
+    }
 }
 
 /// The same. A trip that never begins ends here, and those behind it go: one after the other, as there may be more
@@ -250,13 +263,25 @@ async fn let_others_run() {
     .await;
 }
 
-/// The answer. When it takes so long that others are not to wait for it, `late` is done meanwhile.
-async fn once_late<F: Future>(mut answer: Pin<&mut F>, late: impl FnOnce()) -> F::Output {
-    if let Ok(in_time) = timeout(LONGEST_TRIP, &mut answer).await {
-        return in_time;
-    }
-    late();
-    answer.await
+/// The answer. When it takes so long that others are not to wait for it, something is done meanwhile.
+async fn once_late<F: Future>(
+    mut answer: Pin<&mut F>,
+    mut late: Pin<&mut Sleep>,
+    meanwhile: impl FnOnce(),
+) -> F::Output {
+    let mut meanwhile = Some(meanwhile);
+    poll_fn(|cx| {
+        let answer = answer.as_mut().poll(cx);
+        if answer.is_pending()
+            && meanwhile.is_some()
+            && late.as_mut().poll(cx).is_ready()
+            && let Some(once) = meanwhile.take()
+        {
+            once();
+        }
+        answer
+    })
+    .await
 }
 
 /// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a

@@ -1,0 +1,144 @@
+//! What all threads do at once, each in a place of its own: counting, and cloning an `Arc`.
+//!
+//! Where two threads write to one cache line, each waits for the other's processor to hand it over, and with it
+//! whatever lies beside.
+
+use std::array;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// More threads share places.
+const PLACES: usize = 16;
+
+/// The place of this thread.
+fn here() -> usize {
+    thread_local! {
+        static PLACE: usize = {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            NEXT.fetch_add(1, Ordering::Relaxed) % PLACES
+        };
+    }
+    // A thread that is about to end has none left.
+    PLACE.try_with(|place| *place).unwrap_or_default()
+}
+
+/// A count.
+#[derive(Default)]
+pub(crate) struct Count([Counted; PLACES]);
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Counted(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self) {
+        self.0[here()].0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        let counted = self.0.iter();
+        counted.map(|here| here.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A value that every question takes along, whichever thread asks it.
+pub(crate) struct Spread<T> {
+    value: Arc<T>,
+    refs: Arc<[SpreadRef<T>; PLACES]>,
+}
+
+/// That value, as long as somebody holds it. Clones are counted where the first of them was.
+pub(crate) struct SpreadRef<T>(Arc<Place<T>>);
+
+#[repr(align(128))]
+struct Place<T>(Arc<T>);
+
+impl<T> Spread<T> {
+    pub(crate) fn new(value: T) -> Self {
+        let value = Arc::new(value);
+        let new = |_| SpreadRef(Arc::new(Place(Arc::clone(&value))));
+        let refs = Arc::new(array::from_fn(new));
+        Self { value, refs }
+    }
+
+    pub(crate) fn downgrade(&self) -> Weak<T> {
+        Arc::downgrade(&self.value)
+    }
+
+    /// A clone of this thread's.
+    pub(crate) fn hold(&self) -> SpreadRef<T> {
+        self.refs[here()].clone()
+    }
+}
+
+impl<T> Deref for Spread<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Clone for Spread<T> {
+    fn clone(&self) -> Self {
+        Self {
+            value: Arc::clone(&self.value),
+            refs: Arc::clone(&self.refs),
+        }
+    }
+}
+
+impl<T> Clone for SpreadRef<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for SpreadRef<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// More than there are places.
+    const THREADS: usize = 2 * PLACES + 1;
+
+    #[test]
+    fn nothing_is_missed_that_any_thread_counts() {
+        let count = Count::default();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..1_000).for_each(|_| count.add()));
+            }
+        });
+        assert_eq!(count.sum(), 1_000 * THREADS as u64);
+    }
+
+    #[test]
+    fn a_value_lives_as_long_as_any_thread_holds_it() {
+        let spread = Spread::new(7);
+        let value = spread.downgrade();
+        let (spread, other) = (spread.clone(), spread);
+        let holding: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| scope.spawn(|| spread.hold()))
+                .collect();
+            let held = threads.into_iter().map(|thread| thread.join().unwrap());
+            held.collect()
+        });
+        drop((spread, other));
+        for held in holding {
+            assert_eq!((value.strong_count() > 0, *held), (true, 7));
+        }
+        assert_eq!(value.strong_count(), 0);
+    }
+}
