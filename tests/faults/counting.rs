@@ -29,7 +29,8 @@ impl Counted {
     pub(crate) async fn start_with(limit: Limit, timeout: Duration) -> Self {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
-        let store = RedisStore::connect(&proxy.url()).await.unwrap();
+        let store = RedisStore::builder(&proxy.url()).max_in_flight(2 * ATTEMPTS);
+        let store = store.connect().await.unwrap();
         let policy = Policy::new("api", limit);
         let policy = policy.on_store_failure(FailureMode::Deny);
         let builder = Limiter::builder(store).policy(policy);

@@ -47,6 +47,9 @@ pub(super) use take::Take;
 const WEIGHT_UNLESS_PLAIN: usize = 4;
 /// The same of one that would be plain, did its rate need no fraction.
 const WEIGHT_IF_SCALED: usize = 2;
+/// With more trips client and server wait for each other less. Of what keeps the server busier the smaller trips that
+/// there are then cost more than that brings.
+const MOST_TRIPS_IF_PLAIN: usize = 4;
 
 /// The scripts that stand by themselves.
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Plain takes of one subject whose states share a key: further rates of a limit, policies of a group.
 
+use super::MOST_TRIPS_IF_PLAIN;
 use super::plain_takes::{Owed, PlainTakes};
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -81,6 +82,10 @@ impl Sharing for PlainPack {
 
     fn stop(&self) -> StopId {
         StopId(self.key)
+    }
+
+    fn most_trips_of_all_keys(&self) -> usize {
+        MOST_TRIPS_IF_PLAIN
     }
 
     fn noted(&mut self) -> &mut Option<Noted> {

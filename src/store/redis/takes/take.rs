@@ -5,7 +5,7 @@ use redis::{Cmd, Value};
 use super::plain::{self, Alone};
 use super::plain_batch::PlainBatch;
 use super::queue::Queue;
-use super::{WEIGHT_IF_SCALED, WEIGHT_UNLESS_PLAIN};
+use super::{MOST_TRIPS_IF_PLAIN, WEIGHT_IF_SCALED, WEIGHT_UNLESS_PLAIN};
 use crate::algorithm::{Action, Reading, ScaledTake, decide_alone};
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
@@ -20,7 +20,7 @@ use crate::store::redis::reply::bad;
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::server::{Server, told};
 use crate::store::redis::trips::{
-    AskedTogether, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
+    AskedTogether, FEW_TRIPS, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
 };
 use crate::time::Micros;
 
@@ -102,6 +102,13 @@ impl Sharing for Take {
             Some(_) => 1,
             None => 2 + u16::from(self.check.algorithm.number()),
         })
+    }
+
+    fn most_trips_of_all_keys(&self) -> usize {
+        match self.weight() {
+            1 => MOST_TRIPS_IF_PLAIN,
+            _ => FEW_TRIPS,
+        }
     }
 
     fn noted(&mut self) -> &mut Option<Noted> {

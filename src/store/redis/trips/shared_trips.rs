@@ -28,9 +28,6 @@ use trip::{Trip, spawn_all, tell_not_asked};
 
 const SHARDS: usize = 32;
 
-/// Of many keys so many trips may be under way at once; of one key there is one.
-const MOST_TRIPS_OF_ALL: usize = 2;
-
 /// The stops from which trips with such questions are under way.
 pub(in crate::store::redis) struct SharedTrips<Q: Sharing> {
     shards: [Mutex<Shard<Q>>; SHARDS],
@@ -211,7 +208,11 @@ impl<Q: Sharing> Turned<Q> {
 /// Where this question waits, and how many trips may be under way from there.
 fn stop_of<Q: Sharing>(server: &Server, question: &Q) -> (StopId, usize) {
     match server.servers() {
-        Servers::One(_) => (question.stop_of_all_keys(), MOST_TRIPS_OF_ALL),
+        Servers::One(_) => (
+            question.stop_of_all_keys(),
+            question.most_trips_of_all_keys(),
+        ),
+        // Those of one key.
         Servers::Cluster(_) => (question.stop(), 1),
     }
 }

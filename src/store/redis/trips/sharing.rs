@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::shared_trips::{SharedTrips, Told};
-use super::stop::{Passenger, StopId};
+use super::stop::{FEW_TRIPS, Passenger, StopId};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::deny_cache::noted::Noted;
@@ -35,6 +35,13 @@ pub(in crate::store::redis) trait Sharing:
     /// That from which it goes where one script reaches all keys: with all others that the same one is for.
     fn stop_of_all_keys(&self) -> StopId {
         StopId::of_all_keys(0)
+    }
+
+    /// So many trips there may be at once from there: no more than [`FEW_TRIPS`] of questions whose trips may have
+    /// keys in common. Of those that begin the first is sent at once, and each other one when its task comes to it,
+    /// be it behind a later one.
+    fn most_trips_of_all_keys(&self) -> usize {
+        FEW_TRIPS
     }
 
     /// Who is to be told of its answer, for the memory of denials.

@@ -13,6 +13,10 @@ use crate::store::redis::runtimes::Driver;
 const MOST_TOGETHER: usize = 256;
 /// And no more than what takes the server as long as so many plain takes of different keys, for the same reason.
 const MOST_WEIGHT: usize = 512;
+/// So many trips there may be for however few: one is got ready while the server carries out the other.
+pub(in crate::store::redis) const FEW_TRIPS: usize = 2;
+/// Further ones there are only if as many as this go on each: a trip costs as much as some questions do.
+const ENOUGH_FOR_FURTHER: usize = 12;
 /// Who went alone goes on only when its caller does, who may have something else to do; and so does a trip that
 /// is back. Others wait for it so long; then it is as if it was over. No longer than most deadlines leave time
 /// for a trip.
@@ -53,6 +57,8 @@ pub(in crate::store::redis) trait Passenger {
 }
 
 /// A stop: the trips under way from it, and who waits for the next.
+///
+/// The more trips there are, the less often client and server wait for each other, as long as enough go on each.
 ///
 /// A passenger that has a key waits while that key is on a trip, and then goes together with all others that have
 /// it: whatever is asked of a hot key is one step for each trip. One of several keys has none of its own: mostly one
@@ -136,7 +142,7 @@ impl<P: Passenger> Stop<P> {
 
     /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
     pub(super) fn go_alone(&mut self, key: Option<u128>, now: Instant) -> Option<TripNumber> {
-        let may_go = self.trips.len() < self.most_trips
+        let may_go = self.trips.len() < self.most_trips.min(FEW_TRIPS)
             && match key {
                 Some(key) => !self.is_under_way(key),
                 None => self.waiting.is_empty(),
@@ -209,15 +215,17 @@ impl<P: Passenger> Stop<P> {
         self.trips.retain(|trip| trip.number != number);
     }
 
-    /// Those who go together next, and the number of their trip. Half of those there are, where there may
-    /// be two trips: so that one is got ready while the other one is being carried out.
+    /// Those who go together next, and the number of their trip. Where there may be several trips, an equal share of
+    /// all there are.
     pub(super) fn depart(&mut self, now: Instant) -> Option<(TripNumber, Vec<P>)> {
-        if self.waiting.is_empty() || self.trips.len() >= self.most_trips {
+        let under_way: usize = self.trips.iter().map(|trip| trip.passengers).sum();
+        let all = under_way + self.waiting.len();
+        let most_trips = (all / ENOUGH_FOR_FURTHER).max(FEW_TRIPS);
+        let most_trips = most_trips.min(self.most_trips);
+        if self.waiting.is_empty() || self.trips.len() >= most_trips {
             return None;
         }
-        let under_way: usize = self.trips.iter().map(|trip| trip.passengers).sum();
-        let share = (under_way + self.waiting.len()).div_ceil(self.most_trips);
-        let room = share.min(MOST_TOGETHER);
+        let room = all.div_ceil(most_trips).min(MOST_TOGETHER);
         let mut together = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
         let (mut going, mut staying, mut weight) = (Vec::with_capacity(room), Vec::new(), 0);
         for passenger in std::mem::take(&mut self.waiting) {

@@ -35,11 +35,13 @@ fn departing(stop: &mut Stop<Take>) -> (TripNumber, Vec<Take>) {
 }
 
 #[test]
-fn as_many_go_alone_as_trips_may_be_under_way() {
-    let mut stop = Stop::<Take>::new(2, TripNumber(0));
-    assert!(alone(&mut stop, Some(1)).is_some());
-    assert!(alone(&mut stop, Some(2)).is_some());
-    assert!(alone(&mut stop, Some(3)).is_none());
+fn as_many_go_alone_as_trips_may_be_under_way_for_few() {
+    for most_trips in [2, 4] {
+        let mut stop = Stop::<Take>::new(most_trips, TripNumber(0));
+        assert!(alone(&mut stop, Some(1)).is_some());
+        assert!(alone(&mut stop, Some(2)).is_some());
+        assert!(alone(&mut stop, Some(3)).is_none());
+    }
     let mut stop = Stop::<Take>::new(1, TripNumber(0));
     assert!(alone(&mut stop, Some(1)).is_some());
     assert!(alone(&mut stop, Some(2)).is_none());
@@ -75,6 +77,23 @@ fn half_of_those_there_are_go_where_there_may_be_two_trips() {
     assert_eq!(going.len(), 11);
     stop.end(second);
     assert_eq!(departing(&mut stop).1.len(), 9);
+}
+
+#[test]
+fn there_are_further_trips_if_enough_go_on_each() {
+    for (waiting_for_it, expected) in [
+        (23, vec![12, 11]),
+        (35, vec![18, 17]),
+        (36, vec![12, 12, 12]),
+        (48, vec![12, 12, 12, 12]),
+        (400, vec![100, 100, 100, 100]),
+    ] {
+        let mut stop = Stop::new(4, TripNumber(0));
+        waiting(&mut stop, (0..waiting_for_it).map(|key| Take(key, 0)));
+        let going = std::iter::from_fn(|| depart(&mut stop));
+        let going: Vec<_> = going.map(|(_, going)| going.len()).collect();
+        assert_eq!(going, expected);
+    }
 }
 
 #[test]
