@@ -3,7 +3,6 @@ use std::sync::{Arc, OnceLock};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::runtime::Builder;
-use tokio::time::advance;
 
 use super::*;
 use crate::decision::Outcome;
@@ -52,7 +51,10 @@ fn ask(breaker: &Spread<Breaker>) -> Option<Ticket> {
 }
 
 fn answer(breaker: &Spread<Breaker>, failure: Option<StoreErrorKind>) {
-    let mut ticket = ask(breaker).expect("it may be asked");
+    end(ask(breaker).expect("it may be asked"), failure);
+}
+
+fn end(mut ticket: Ticket, failure: Option<StoreErrorKind>) {
     match failure {
         Some(why) => ticket.failed(Instant::now(), &StoreError::new(why)),
         None => ticket.decided(Instant::now(), &Decisions::default()),
@@ -117,17 +119,14 @@ proptest! {
             let breaker = Spread::new(Breaker::seeded(7, has_parts, Observers::default()));
             let mut circuit = Circuit::new(7, has_parts);
             for (failure, milliseconds) in answers {
-                advance(Duration::from_millis(milliseconds)).await;
+                tokio::time::advance(Duration::from_millis(milliseconds)).await;
                 let now = Instant::now();
                 let (ticket, pass) = (ask(&breaker), circuit.admit(now));
                 prop_assert_eq!(ticket.is_some(), pass.is_some());
-                if let (Some(mut ticket), Some(pass)) = (ticket, pass) {
+                if let (Some(ticket), Some(pass)) = (ticket, pass) {
                     circuit.sent(pass, now + DEADLINE);
                     circuit.answered(pass, Health::of(failure), now);
-                    match failure {
-                        Some(why) => ticket.failed(now, &StoreError::new(why)),
-                        None => ticket.decided(now, &Decisions::default()),
-                    }
+                    end(ticket, failure);
                 }
                 prop_assert_eq!(breaker.state(), circuit.state());
             }
