@@ -133,7 +133,8 @@ async fn five_hundred_keys_are_a_few_scripts() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
-    assert!(scripts <= 40, "{scripts} scripts");
+    // Of each round eight alone and up to six trips; of the first twice, as the server does not know their scripts yet.
+    assert!(scripts <= 70, "{scripts} scripts");
 }
 
 /// However many wait, those about one key who ask the same are one step.

@@ -133,7 +133,9 @@ async fn five_hundred_keys_of_which_a_rate_was_taken_away_are_a_few_scripts() {
             }
         }
         let scripts = stage.scripts() - scripts;
-        assert!(scripts <= 50, "{scripts} scripts");
+        // Of each round eight alone, twice as their keys have another form, and up to six trips; of the first all twice,
+        // as the server does not know their scripts yet.
+        assert!(scripts <= 110, "{scripts} scripts");
         for client in 0..500 {
             let key = key(&format!("client-{client}"), "alice");
             let states = ["", DAILY_FIELD].map(|field| state(&stage, &key, field));

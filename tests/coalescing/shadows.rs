@@ -84,8 +84,8 @@ async fn takes_of_many_keys_are_a_few_scripts() {
         join_all(takes).await;
     }
     let scripts = stage.scripts() - scripts;
-    // Two alone and four or five trips, twice at first, as the server does not know their scripts yet.
-    assert!(scripts <= 21, "{scripts} scripts");
+    // Eight alone and four to six trips, twice at first, as the server does not know their scripts yet.
+    assert!(scripts <= 42, "{scripts} scripts");
 }
 
 /// All rates of a limit are taken or none, in shadow too.

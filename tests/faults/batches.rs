@@ -1,6 +1,6 @@
 //! What is counted when nobody hears of trips that many questions share.
 //!
-//! Of many that come at once two go alone. As these do not come back, those behind them go on four trips before
+//! Of many that come at once eight go alone. As these do not come back, those behind them go on four trips before
 //! long, as many as there is room for, first come, first served; the others wait until these are back. So it
 //! is exact who was asked about, and of nobody else anything may be counted.
 
@@ -16,10 +16,10 @@ use crate::support::proxy::Way;
 const LIMIT: u32 = 100;
 /// More than have room on the trips.
 const ATTEMPTS: usize = 1_200;
-/// Two of those who went alone, and four that others shared.
-const TRIPS: u64 = 6;
+/// Eight of those who went alone, and four that others shared.
+const TRIPS: u64 = 12;
 /// Those who went on them: of all the first.
-const PASSENGERS: usize = 2 + 4 * 256;
+const PASSENGERS: usize = 8 + 4 * 256;
 
 /// On which no permit comes back within a test, and the scripts of all trips are known to the server.
 async fn start(timeout: Duration) -> Counted {

@@ -26,6 +26,12 @@ const LAYER_429: &str = "layer on MemoryStore, denying";
 const TOWER_GOVERNOR_429: &str = "tower_governor, denying";
 const REDIS: &str = "layer on RedisStore";
 const TOWER_RATE_LIMIT_REDIS: &str = "tower-rate-limit-redis";
+const REDIS_OVER_FEW: &str = "layer on RedisStore, 8 connections";
+const TOWER_RATE_LIMIT_REDIS_OVER_FEW: &str = "tower-rate-limit-redis, 8 connections";
+
+/// That clients keep alive.
+const CONNECTIONS: u64 = 64;
+const FEW_CONNECTIONS: u64 = 8;
 
 /// One permit for so long that all else is denied.
 const ONCE: Allowance = Allowance {
@@ -35,19 +41,20 @@ const ONCE: Allowance = Allowance {
 };
 
 /// The one against the other, and the least of requests a second.
-const TOLD: [(&str, &str, Option<f64>); 6] = [
+const TOLD: [(&str, &str, Option<f64>); 7] = [
     (LAYER, BARE, Some(0.93)),
     (TOWER_GOVERNOR, BARE, None),
     (LAYER_429, BARE_429, Some(0.85)),
     (TOWER_GOVERNOR_429, BARE_429, None),
     (REDIS, TOWER_RATE_LIMIT_REDIS, Some(1.5)),
     (REDIS, BARE, None),
+    (REDIS_OVER_FEW, TOWER_RATE_LIMIT_REDIS_OVER_FEW, None),
 ];
 
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "An axum server under load",
-        "A handler that says hello, 64 connections kept alive, one GCRA policy by a header, quota \
+        "A handler that says hello, 64 connections kept alive unless told otherwise, one GCRA policy by a header, quota \
          headers on; denials are 429 with problem+json. One server in multiples of another.",
         &Flavor::ALL.map(Flavor::name),
     );
@@ -74,12 +81,34 @@ pub fn run(effort: Effort) -> Table {
 
 fn on(flavor: Flavor, redis: &Arc<RedisServer>, effort: Effort) -> Standings {
     eprintln!("  {}", flavor.name());
-    let (for_ours, for_other) = (Arc::clone(redis), Arc::clone(redis));
     let ample = Allowance::AMPLE;
     let any = Keys::AnyOf(effort.keys);
     let serve = |name, keys, router: Router| {
         let server = Server::start(flavor, async move || router);
-        contestant(name, keys, server, effort)
+        contestant(name, CONNECTIONS, keys, server, effort)
+    };
+    let over_redis = |name, connections| {
+        let redis = Arc::clone(redis);
+        let router = async move || hello().layer(layer(redis.store().await, ample));
+        contestant(
+            name,
+            connections,
+            any,
+            Server::start(flavor, router),
+            effort,
+        )
+    };
+    let by_other = |name, connections| {
+        let redis = Arc::clone(redis);
+        let router =
+            async move || hello().layer(tower_rate_limit_redis::layer(&redis, ample).await);
+        contestant(
+            name,
+            connections,
+            any,
+            Server::start(flavor, router),
+            effort,
+        )
     };
     let contestants = [
         serve(BARE, any, hello()),
@@ -100,29 +129,26 @@ fn on(flavor: Flavor, redis: &Arc<RedisServer>, effort: Effort) -> Standings {
             Keys::One,
             hello().layer(tower_governor::layer(ONCE)),
         ),
-        {
-            let router = async move || hello().layer(layer(for_ours.store().await, ample));
-            contestant(REDIS, any, Server::start(flavor, router), effort)
-        },
-        {
-            let router =
-                async move || hello().layer(tower_rate_limit_redis::layer(&for_other, ample).await);
-            let server = Server::start(flavor, router);
-            contestant(TOWER_RATE_LIMIT_REDIS, any, server, effort)
-        },
+        over_redis(REDIS, CONNECTIONS),
+        by_other(TOWER_RATE_LIMIT_REDIS, CONNECTIONS),
+        over_redis(REDIS_OVER_FEW, FEW_CONNECTIONS),
+        by_other(TOWER_RATE_LIMIT_REDIS_OVER_FEW, FEW_CONNECTIONS),
     ];
     take_turns(&contestants, effort)
 }
 
 fn contestant(
     name: &'static str,
+    connections: u64,
     keys: Keys,
     server: Server,
     effort: Effort,
 ) -> Contestant<'static> {
     // So that no key is new.
-    round(server.address(), keys, 2 * effort.lasting);
-    Contestant::new(name, move || round(server.address(), keys, effort.lasting))
+    round(server.address(), connections, keys, 2 * effort.lasting);
+    Contestant::new(name, move || {
+        round(server.address(), connections, keys, effort.lasting)
+    })
 }
 
 fn hello() -> Router {

@@ -15,16 +15,15 @@ use crate::random::Random;
 use crate::round::Round;
 use crate::runtimes::Flavor;
 
-const CONNECTIONS: u64 = 64;
 /// The zeros are those who ask.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nx-user: 00000000\r\n\r\n";
 const WHO: Range<usize> = REQUEST.len() - 12..REQUEST.len() - 4;
 
-/// Keeps a server busy for so long. The processor time is that of the server, and of the threads
-/// that are its: all but this one.
-pub fn round(address: SocketAddr, keys: Keys, lasting: Duration) -> Round {
+/// Keeps a server busy for so long, over so many connections. The processor time is that of the server,
+/// and of the threads that are its: all but this one.
+pub fn round(address: SocketAddr, connections: u64, keys: Keys, lasting: Duration) -> Round {
     let (process, thread, started) = (process_cpu(), thread_cpu(), Instant::now());
-    let clients = (0..CONNECTIONS).map(|seed| client(address, keys, seed, lasting));
+    let clients = (0..connections).map(|seed| client(address, keys, seed, lasting));
     let counts = Flavor::CurrentThread.runtime().block_on(join_all(clients));
     Round {
         decisions: counts.iter().map(|count| count.decisions).sum(),

@@ -15,8 +15,12 @@ const MOST_TOGETHER: usize = 256;
 const MOST_WEIGHT: usize = 512;
 /// So many trips there may be for however few: one is got ready while the server carries out the other.
 pub(in crate::store::redis) const FEW_TRIPS: usize = 2;
-/// Further ones there are only if as many as this go on each: a trip costs as much as some questions do.
-const ENOUGH_FOR_FURTHER: usize = 12;
+/// Further ones there are only if as many as this go on each: a trip costs both sides as much as some questions do, and
+/// behind HTTP a few large ones serve more requests than many small ones.
+const ENOUGH_FOR_FURTHER: usize = 24;
+/// So many may be under way that go alone, where there may be further trips: as long as nobody waits, each of so few is
+/// answered sooner by itself.
+const MOST_ALONE: usize = 8;
 /// Who went alone goes on only when its caller does, who may have something else to do; and so does a trip that
 /// is back. Others wait for it so long; then it is as if it was over. No longer than most deadlines leave time
 /// for a trip.
@@ -142,12 +146,20 @@ impl<P: Passenger> Stop<P> {
 
     /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
     pub(super) fn go_alone(&mut self, key: Option<u128>, now: Instant) -> Option<TripNumber> {
-        let may_go = self.trips.len() < self.most_trips.min(FEW_TRIPS)
+        let may_go = self.has_room_for_one()
             && match key {
                 Some(key) => !self.is_under_way(key),
                 None => self.waiting.is_empty(),
             };
         may_go.then(|| self.begin(1, Keys::One(key), now + PATIENCE))
+    }
+
+    fn has_room_for_one(&self) -> bool {
+        let under_way = self.trips.len();
+        let all_go_alone =
+            || self.waiting.is_empty() && self.trips.iter().all(|trip| trip.is_alone);
+        under_way < self.most_trips.min(FEW_TRIPS)
+            || (self.most_trips > FEW_TRIPS && under_way < MOST_ALONE && all_go_alone())
     }
 
     /// One with this driver is going to wait. Those who have waited without seeing to it that nobody is late, and
@@ -222,7 +234,10 @@ impl<P: Passenger> Stop<P> {
         let all = under_way + self.waiting.len();
         let most_trips = (all / ENOUGH_FOR_FURTHER).max(FEW_TRIPS);
         let most_trips = most_trips.min(self.most_trips);
-        if self.waiting.is_empty() || self.trips.len() >= most_trips {
+        let shared = self.trips.iter().filter(|trip| !trip.is_alone).count();
+        // Those who went alone are as one: nobody waits for all of them.
+        let trips = shared + usize::from(shared < self.trips.len());
+        if self.waiting.is_empty() || trips >= most_trips {
             return None;
         }
         let room = all.div_ceil(most_trips).min(MOST_TOGETHER);

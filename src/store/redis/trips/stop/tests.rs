@@ -35,16 +35,36 @@ fn departing(stop: &mut Stop<Take>) -> (TripNumber, Vec<Take>) {
 }
 
 #[test]
-fn as_many_go_alone_as_trips_may_be_under_way_for_few() {
-    for most_trips in [2, 4] {
+fn as_many_go_alone_as_trips_may_be_under_way() {
+    for (most_trips, expected) in [(1, 1), (2, 2), (4, 8)] {
         let mut stop = Stop::<Take>::new(most_trips, TripNumber(0));
-        assert!(alone(&mut stop, Some(1)).is_some());
-        assert!(alone(&mut stop, Some(2)).is_some());
-        assert!(alone(&mut stop, Some(3)).is_none());
+        let gone = (0..20).map_while(|key| alone(&mut stop, Some(key)));
+        assert_eq!(gone.count(), expected);
     }
-    let mut stop = Stop::<Take>::new(1, TripNumber(0));
-    assert!(alone(&mut stop, Some(1)).is_some());
-    assert!(alone(&mut stop, Some(2)).is_none());
+}
+
+#[test]
+fn no_more_than_two_go_alone_beside_those_who_wait_or_share_a_trip() {
+    let mut stop = Stop::new(4, TripNumber(0));
+    let [first, _] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
+    waiting(&mut stop, [Take(1, 0)]);
+    assert_eq!(alone(&mut stop, Some(3)), None);
+    stop.end(first);
+    departing(&mut stop);
+    assert_eq!(alone(&mut stop, Some(3)), None);
+}
+
+#[test]
+fn nobody_waits_for_all_who_went_alone() {
+    let mut stop = Stop::new(4, TripNumber(0));
+    let alone = [1, 2, 3, 4].map(|key| alone(&mut stop, Some(key)).unwrap());
+    waiting(&mut stop, [Take(1, 0), Take(5, 1)]);
+    stop.end(alone[0]);
+    assert_eq!(departing(&mut stop).1, [Take(1, 0), Take(5, 1)]);
+    waiting(&mut stop, [Take(6, 2)]);
+    assert_eq!(depart(&mut stop), None);
+    alone[1..].iter().for_each(|trip| stop.end(*trip));
+    assert_eq!(departing(&mut stop).1, [Take(6, 2)]);
 }
 
 #[test]
@@ -82,10 +102,10 @@ fn half_of_those_there_are_go_where_there_may_be_two_trips() {
 #[test]
 fn there_are_further_trips_if_enough_go_on_each() {
     for (waiting_for_it, expected) in [
-        (23, vec![12, 11]),
-        (35, vec![18, 17]),
-        (36, vec![12, 12, 12]),
-        (48, vec![12, 12, 12, 12]),
+        (47, vec![24, 23]),
+        (71, vec![36, 35]),
+        (72, vec![24, 24, 24]),
+        (96, vec![24, 24, 24, 24]),
         (400, vec![100, 100, 100, 100]),
     ] {
         let mut stop = Stop::new(4, TripNumber(0));
