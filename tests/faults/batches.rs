@@ -11,15 +11,16 @@ use futures_util::poll;
 use tower_throttle::{DAY, Limit, Outcome, SECOND, StoreErrorKind};
 
 use crate::counting::{Counted, back};
+use crate::support::asking::GO_ALONE;
 use crate::support::proxy::Way;
 
 const LIMIT: u32 = 100;
 /// More than have room on the trips.
 const ATTEMPTS: usize = 1_200;
-/// Eight of those who went alone, and four that others shared.
-const TRIPS: u64 = 12;
+/// Those of who went alone, and four that others shared.
+const TRIPS: u64 = GO_ALONE as u64 + 4;
 /// Those who went on them: of all the first.
-const PASSENGERS: usize = 8 + 4 * 256;
+const PASSENGERS: usize = GO_ALONE + 4 * 256;
 
 /// On which no permit comes back within a test, and the scripts of all trips are known to the server.
 async fn start(timeout: Duration) -> Counted {

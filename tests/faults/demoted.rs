@@ -9,7 +9,7 @@ use tower_throttle::{
     DAY, FailureMode, Limit, Limiter, Outcome, Policy, PolicyId, RedisStore, SECOND,
 };
 
-use crate::support::asking::{check_of, pending_answer_of};
+use crate::support::asking::{GO_ALONE, check_of, pending_answer_of};
 use crate::support::proxy::Proxy;
 use crate::support::redis::{Server, free_port};
 
@@ -106,9 +106,9 @@ async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize, alone:
 #[tokio::test]
 async fn so_is_what_a_demoted_server_refuses_of_those_who_go_together() {
     let alone = [PolicyId::new("a")];
-    are_asked_once_more_together(&alone, 1, 8).await;
+    are_asked_once_more_together(&alone, 1, GO_ALONE).await;
     let several = ["a", "b"].map(PolicyId::new);
     are_asked_once_more_together(&several, 2, 2).await;
     let group = several.map(|policy| policy.in_group("g"));
-    are_asked_once_more_together(&group, 1, 8).await;
+    are_asked_once_more_together(&group, 1, GO_ALONE).await;
 }

@@ -14,6 +14,7 @@ use tower_throttle::{
 };
 
 use crate::back;
+use crate::support::asking::GO_ALONE;
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
@@ -49,6 +50,12 @@ macro_rules! asked_on {
 async fn is_decided(limiter: &Limiter, subject: &str) {
     let decision = limiter.check("api", subject).await.unwrap();
     assert_eq!(decision.store_failure(), None, "{subject}");
+}
+
+/// Whoever comes while these are under way waits for them.
+async fn all_who_go_alone(limiter: &Limiter) {
+    let subjects = (0..GO_ALONE).map(|number| format!("other-{number}"));
+    join_all(subjects.map(async |subject| is_decided(limiter, &subject).await)).await;
 }
 
 /// The way to the server hangs while the one runtime asks, and not any more when the other does.
@@ -100,10 +107,7 @@ fn those_who_share_a_trip_go_where_somebody_goes_on() {
     let (idle, service) = (runtime(), with_threads());
     service.block_on(is_decided(&limiter, "alice"));
     proxy.set(Way::Delay(Duration::from_millis(10)));
-    let others = asked_on!(
-        service,
-        join(is_decided(&limiter, "bob"), is_decided(&limiter, "carol"))
-    );
+    let others = asked_on!(service, all_who_go_alone(&limiter));
     let _first_in_line = asked_on!(idle, is_decided(&limiter, "alice"));
     let aboard = join_all((0..5).map(|_| is_decided(&limiter, "alice")));
     service.block_on(join(aboard, others));
@@ -115,10 +119,7 @@ fn the_only_one_who_waits_sees_that_a_trip_stands_still() {
     let limiter = limiter(&server.url(), LATE);
     let (idle, busy) = (runtime(), runtime());
     busy.block_on(is_decided(&limiter, "alice"));
-    let others = asked_on!(
-        busy,
-        join(is_decided(&limiter, "bob"), is_decided(&limiter, "carol"))
-    );
+    let others = asked_on!(busy, all_who_go_alone(&limiter));
     let _on_the_trip = asked_on!(idle, is_decided(&limiter, "alice"));
     busy.block_on(others);
     busy.block_on(is_decided(&limiter, "alice"));

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 
-use futures_util::future::join3;
+use futures_util::future::{join, join_all};
 use futures_util::poll;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{Decisions, HOUR, Limit, MINUTE, PolicyId, SECOND, StoreErrorKind};
@@ -11,7 +11,7 @@ use tower_throttle::{Decisions, HOUR, Limit, MINUTE, PolicyId, SECOND, StoreErro
 use crate::expiry::key_expires_in;
 use crate::foreign::dump;
 use crate::groups::{FOREIGN_PACKS, group_key, grouped, left, plant_pack};
-use crate::support::asking::{answer_of, check_of};
+use crate::support::asking::{GO_ALONE, answer_of, check_of};
 use crate::support::bench::Bench;
 
 const LIMIT: Limit = Limit::gcra(1, MINUTE).burst(9);
@@ -21,7 +21,7 @@ const LIMIT: Limit = Limit::gcra(1, MINUTE).burst(9);
 enum By {
     Everything,
     Alone,
-    /// While two others are under way, which is as many as may be.
+    /// While as many others are under way as go alone.
     Together,
     /// With a policy that is in no group, so that another key is read and written, too.
     Beside,
@@ -70,15 +70,17 @@ async fn take_under(
         By::Everything => ask_of("alice", Action::take(permits)).await,
         By::Alone => ask_of("alice", Action::spend(permits)).await,
         By::Together => {
-            let [one, other] = ["bob", "carol"].map(|key| ask_of(key, Action::spend(1)));
+            let keys = (0..GO_ALONE).map(|number| format!("other-{number}"));
+            let keys: Vec<_> = keys.collect();
+            let others = join_all(keys.iter().map(|key| ask_of(key, Action::spend(1))));
             let alice = ask_of("alice", Action::spend(permits));
             let reads = bench.server().calls("mget");
-            let mut asked = pin!(join3(one, other, alice));
-            // On a slow machine the two might be left behind before the third comes.
+            let mut asked = pin!(join(others, alice));
+            // On a slow machine they might be left behind before the last one comes.
             tokio::time::pause();
             assert!(poll!(asked.as_mut()).is_pending());
             tokio::time::resume();
-            let (_, _, alice) = asked.await;
+            let (_, alice) = asked.await;
             assert_eq!(bench.server().calls("mget") - reads, 1);
             alice
         }

@@ -7,6 +7,10 @@ use tower_throttle::{
     Answer, Check, Decisions, FailureMode, Key, PendingAnswer, PolicyId, Store, StoreError, Subject,
 };
 
+/// So many plain takes of one server go by themselves beside each other. Whoever comes then waits for them, and shares a
+/// trip.
+pub const GO_ALONE: usize = 8;
+
 /// Enforced, and denied where the store fails.
 pub fn check_of<'a>(
     policy: &'a PolicyId,
