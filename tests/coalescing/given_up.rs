@@ -212,7 +212,7 @@ async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
         let idle = Builder::new_current_thread().enable_all().build().unwrap();
-        // As many as trips may be under way.
+        // Of which one is about the same key.
         let mut under_way = ["one", policy].map(|policy| stage.question(policy, limit, 1));
         for question in &mut under_way {
             assert!(poll!(question).is_pending());
@@ -249,7 +249,7 @@ fn those_who_wait_for_a_runtime_that_nobody_drives_wait_for_no_one_beside_them()
         stage.proxy.set(SLOW);
         let (idle, busy) = (driven(), driven());
         let ask = |policy| stage.question(policy, limit, 1);
-        // As many as trips may be under way, and one who leaves them behind.
+        // Of which one waits for another about its key, and leaves both behind.
         let mut under_way = ["one", policy, policy].map(ask);
         idle.block_on(async {
             for question in &mut under_way {

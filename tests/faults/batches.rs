@@ -17,7 +17,7 @@ use crate::support::proxy::Way;
 const LIMIT: u32 = 100;
 /// More than have room on the trips.
 const ATTEMPTS: usize = 1_200;
-/// Those of who went alone, and four that others shared.
+/// One of each who went alone, and four that others shared.
 const TRIPS: u64 = GO_ALONE as u64 + 4;
 /// Those who went on them: of all the first.
 const PASSENGERS: usize = GO_ALONE + 4 * 256;

@@ -87,28 +87,17 @@ fn on(flavor: Flavor, redis: &Arc<RedisServer>, effort: Effort) -> Standings {
         let server = Server::start(flavor, async move || router);
         contestant(name, CONNECTIONS, keys, server, effort)
     };
+    let with_redis = |name, connections, server| contestant(name, connections, any, server, effort);
     let over_redis = |name, connections| {
         let redis = Arc::clone(redis);
         let router = async move || hello().layer(layer(redis.store().await, ample));
-        contestant(
-            name,
-            connections,
-            any,
-            Server::start(flavor, router),
-            effort,
-        )
+        with_redis(name, connections, Server::start(flavor, router))
     };
     let by_other = |name, connections| {
         let redis = Arc::clone(redis);
         let router =
             async move || hello().layer(tower_rate_limit_redis::layer(&redis, ample).await);
-        contestant(
-            name,
-            connections,
-            any,
-            Server::start(flavor, router),
-            effort,
-        )
+        with_redis(name, connections, Server::start(flavor, router))
     };
     let contestants = [
         serve(BARE, any, hello()),

@@ -5,8 +5,8 @@
 //! for all keys, from which several trips may be under way; in a cluster one for each key or subject, with one trip.
 //!
 //! 1. A question *enters* ([`SharedTrips::enter`]). Where there may be one more trip, and its key is on none, it
-//!    *goes alone*, at once and as its caller's future: without load nothing waits. Of plain takes up to eight do, as
-//!    long as nobody waits. Else it *waits* to be *told*.
+//!    *goes alone*, at once and as its caller's future: without load nothing waits. Of plain takes, and of groups of
+//!    them, up to eight do, as long as nobody waits. Else it *waits* to be *told*.
 //! 2. As soon as there may be a trip again, those who wait *depart* ([`Stop::depart`](stop::Stop::depart)), in their
 //!    order, up to 256 and no more than a script may be busy with, but for those whose key is on a trip. Where there
 //!    may be several trips, an equal share of all goes, those under way counted: two trips, so that one is got ready
