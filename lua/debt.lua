@@ -12,7 +12,7 @@
 -- ARGV[at + 8]  mark_part        and part that taking the permits has left; credit: 0 when not known
 -- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, which expires when nothing
 --                is owed; without that when it does so in the same second
--- Mirrors       src/algorithm/debt.rs
+-- Mirrors       src/algorithm/debt/mod.rs
 -- What is left of us + part/scale less the other, at least nothing.
 local function minus(us, part, less_us, less_part, scale)
   us, part = us - less_us, part - less_part

@@ -7,7 +7,7 @@
 -- Returns       four integers a check, see decide; of several questions, in place of all rows of one that fails, an
 --               error: it fails alone, and has carried out nothing. Then now_us
 -- Writes        what decide writes
--- Mirrors       src/store/redis/takes/any_takes.rs
+-- Mirrors       src/store/redis/takes/any_takes/mod.rs
 -- Before it stands decide or shadow.
 local behind = 2 + #KEYS * stride
 local reply = {}

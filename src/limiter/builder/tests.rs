@@ -100,7 +100,7 @@ fn the_documentation_names_the_time_that_a_decision_has_unless_said() {
             include_str!("../../../docs/configuration.md"),
             format!("timeout = \"{ms}ms\" "),
         ),
-        (include_str!("../builder.rs"), unless_said.clone()),
+        (include_str!("mod.rs"), unless_said.clone()),
         (include_str!("../../../docs/faults.md"), unless_said.clone()),
         (include_str!("../../../docs/operations.md"), unless_said),
     ] {

@@ -1,14 +1,11 @@
 //! `ThrottleLayer`: a service that is ready when the whole fleet may send the next request.
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "throttle/bans.rs"]
 mod bans;
-#[path = "throttle/giving_up.rs"]
 mod giving_up;
-#[path = "throttle/outage.rs"]
 mod outage;
-#[path = "throttle/replaced.rs"]
 mod replaced;
 
 use std::convert::Infallible;

@@ -9,25 +9,17 @@ use http_body_util::Empty;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{Config, QuotaHeaders, RateLimitLayer, ResponseBody};
 
+#[path = "../support/mod.rs"]
 mod support;
 
-#[path = "config/algorithms.rs"]
 mod algorithms;
-#[path = "config/formats.rs"]
 mod formats;
-#[path = "config/headers.rs"]
 mod headers;
-#[path = "config/policies.rs"]
 mod policies;
-#[path = "config/rules.rs"]
 mod rules;
-#[path = "config/schema/mod.rs"]
 mod schema;
-#[path = "config/stores.rs"]
 mod stores;
-#[path = "config/timeout.rs"]
 mod timeout;
-#[path = "config/variables.rs"]
 mod variables;
 
 /// What a service behind the file's layer answers, with an empty 200 of its own.
@@ -566,7 +558,7 @@ fn a_file_is_named_in_its_refusal() {
 
 #[test]
 fn the_file_in_the_readme_is_taken() {
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     let (_, file) = readme.split_once("```toml\n").unwrap();
     let (file, _) = file.split_once("```").unwrap();
     read(file);

@@ -17,9 +17,7 @@ use tower_throttle::{
 
 use self::asking::{Asked, ask};
 
-#[path = "memory_store/asking.rs"]
 mod asking;
-#[path = "memory_store/kept.rs"]
 mod kept;
 
 /// A small store, so that a flood is quickly ten times as many keys.

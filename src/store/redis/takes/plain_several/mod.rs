@@ -18,7 +18,7 @@ mod together;
 use states::StateId;
 use together::Together;
 
-pub(super) const TEXT: &str = include_str!("../../../../lua/plain_several.lua");
+pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_several.lua");
 
 /// A question of more takes goes by the script for everything: it is much of a trip by itself.
 const MOST_TAKES: usize = 64;

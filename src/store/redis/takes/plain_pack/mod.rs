@@ -18,8 +18,8 @@ mod together;
 use alone::Alone;
 use together::Together;
 
-pub(super) const TEXT: &str = include_str!("../../../../lua/plain_pack.lua");
-pub(super) const BATCH_TEXT: &str = include_str!("../../../../lua/plain_pack_batch.lua");
+pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_pack.lua");
+pub(super) const BATCH_TEXT: &str = include_str!("../../../../../lua/plain_pack_batch.lua");
 
 /// The question.
 pub(in crate::store::redis) struct PlainPack {

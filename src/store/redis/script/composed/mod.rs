@@ -15,75 +15,75 @@ struct Source {
     arguments: usize,
 }
 
-const DEBT: &str = include_str!("../../../../lua/debt.lua");
+const DEBT: &str = include_str!("../../../../../lua/debt.lua");
 
 /// Each at the number of its algorithm.
 const SOURCES: [Source; 9] = [
     Source {
         name: "gcra",
-        text: include_str!("../../../../lua/gcra.lua"),
+        text: include_str!("../../../../../lua/gcra.lua"),
         builds_on: DEBT,
         arguments: 8,
     },
     Source {
         name: "token_bucket",
-        text: include_str!("../../../../lua/token_bucket.lua"),
+        text: include_str!("../../../../../lua/token_bucket.lua"),
         builds_on: DEBT,
         arguments: 8,
     },
     Source {
         name: "leaky_bucket",
-        text: include_str!("../../../../lua/leaky_bucket.lua"),
+        text: include_str!("../../../../../lua/leaky_bucket.lua"),
         builds_on: DEBT,
         arguments: 9,
     },
     Source {
         name: "fixed_window",
-        text: include_str!("../../../../lua/fixed_window.lua"),
+        text: include_str!("../../../../../lua/fixed_window.lua"),
         builds_on: "",
         arguments: 7,
     },
     Source {
         name: "sliding_log",
-        text: include_str!("../../../../lua/sliding_log.lua"),
+        text: include_str!("../../../../../lua/sliding_log.lua"),
         builds_on: "",
         arguments: 5,
     },
     Source {
         name: "sliding_window",
-        text: include_str!("../../../../lua/sliding_window.lua"),
+        text: include_str!("../../../../../lua/sliding_window.lua"),
         builds_on: "",
         arguments: 6,
     },
     Source {
         name: "sliding_counter",
-        text: include_str!("../../../../lua/sliding_counter.lua"),
+        text: include_str!("../../../../../lua/sliding_counter.lua"),
         builds_on: "",
         arguments: 5,
     },
     Source {
         name: "concurrency",
-        text: include_str!("../../../../lua/concurrency.lua"),
+        text: include_str!("../../../../../lua/concurrency.lua"),
         builds_on: "",
         arguments: 5,
     },
     Source {
         name: "penalty",
-        text: include_str!("../../../../lua/penalty.lua"),
+        text: include_str!("../../../../../lua/penalty.lua"),
         builds_on: "",
         arguments: 6,
     },
 ];
 
 /// Where their states stand, whatever asks for them.
-const STATES: &str = include_str!("../../../../lua/states.lua");
-const DECIDE: &str = include_str!("../../../../lua/decide.lua");
+const STATES: &str = include_str!("../../../../../lua/states.lua");
+const DECIDE: &str = include_str!("../../../../../lua/decide.lua");
 /// The same where some checks are in shadow, so that questions without such cost no more.
-const SHADOW: &str = include_str!("../../../../lua/shadow.lua");
+const SHADOW: &str = include_str!("../../../../../lua/shadow.lua");
 /// One question or several by either of them.
-const QUESTIONS: &str = include_str!("../../../../lua/questions.lua");
+const QUESTIONS: &str = include_str!("../../../../../lua/questions.lua");
 /// In place of all three for takes that share a trip.
-const QUEUE: &str = include_str!("../../../../lua/queue.lua");
+const QUEUE: &str = include_str!("../../../../../lua/queue.lua");
 
 /// What a script has to know: one bit for each of [`SOURCES`], one for [`SHADOW`] and one for [`QUEUE`].
 #[derive(Clone, Copy, PartialEq, Eq)]

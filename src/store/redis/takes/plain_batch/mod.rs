@@ -19,8 +19,8 @@ use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::trips::{AskedTogether, Readings};
 use crate::time::Micros;
 
-pub(super) const TEXT: &str = include_str!("../../../../lua/plain_batch.lua");
-pub(super) const SCALED_TEXT: &str = include_str!("../../../../lua/scaled_batch.lua");
+pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_batch.lua");
+pub(super) const SCALED_TEXT: &str = include_str!("../../../../../lua/scaled_batch.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 static SCALED_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SCALED_TEXT));

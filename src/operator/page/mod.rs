@@ -6,22 +6,22 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 
 macro_rules! style {
     () => {
-        include_str!("page/page.css")
+        include_str!("page.css")
     };
 }
 
 macro_rules! script {
     () => {
-        include_str!("page/page.js")
+        include_str!("page.js")
     };
 }
 
 const PAGE: &str = concat!(
-    include_str!("page/head.html"),
+    include_str!("head.html"),
     "<style>",
     style!(),
     "</style>\n",
-    include_str!("page/body.html"),
+    include_str!("body.html"),
     "<script>",
     script!(),
     "</script>\n</body>\n</html>\n",
