@@ -34,7 +34,7 @@ async fn a_fraction_that_another_rate_has_left_counts() {
     );
 }
 
-/// By a rate that needs thirds of a microsecond: what needs others is rounded up, as the script for everything has it.
+/// By a rate that needs thirds of a microsecond: what needs others is rounded up, as the composed script has it.
 #[tokio::test]
 async fn what_another_rate_has_left_counts_by_a_rate_with_a_fraction() {
     let stage = Stage::start().await;

@@ -1,4 +1,4 @@
-//! Limits whose takes are judged by the script for everything share trips, too.
+//! Limits whose takes are judged by the composed script share trips, too.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;

@@ -222,7 +222,7 @@ async fn what_nobody_owes_in_shadow_is_none_of_ours_and_what_stands_beside_it_is
     assert_eq!(taken_of_all(&stage)[0], 40);
 }
 
-/// The script for everything takes it for a number, and the server's counting does not.
+/// The composed script takes it for a number, and the server's counting does not.
 #[tokio::test]
 async fn a_number_with_zeros_before_it_is_judged_and_what_stands_beside_it_is_taken_once() {
     let stage = Stage::start().await;

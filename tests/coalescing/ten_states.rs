@@ -41,7 +41,7 @@ fn policy(case: usize, state: usize) -> PolicyId {
 
 /// About these, or some more.
 pub(super) fn question(states: Vec<(usize, bool)>, cost: u32) -> Question {
-    // A limit is asked with all its rates. In shadow it would go by the script for everything.
+    // A limit is asked with all its rates. In shadow it would go by the composed script.
     let (rates, mut states): (Vec<_>, Vec<_>) = states
         .into_iter()
         .partition(|(state, _)| RATES.contains(state));

@@ -7,7 +7,7 @@ use crate::key::Subject;
 use crate::store::Check;
 use crate::time::Micros;
 
-/// Checks that are asked by the script for everything, in a cluster about one subject.
+/// Checks that are asked by the composed script, in a cluster about one subject.
 pub(super) struct Any {
     pub(super) question: Question,
     pub(super) expected: Expected,

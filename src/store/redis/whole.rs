@@ -3,7 +3,7 @@
 use super::any::Any;
 use super::server::Server;
 use super::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
-use super::trips::{AskedTogether, Readings, SharedTrips, Sharing, Told, Turn};
+use super::trips::{Batch, Readings, SharedTrips, Sharing, Told, Turn};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
@@ -53,8 +53,8 @@ impl Server {
         }
     }
 
-    /// Asks checks of one subject by the script for everything.
-    pub(super) async fn ask_any(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
+    /// Asks checks of one subject by the composed script.
+    pub(super) async fn ask_composed(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
         match Any::of(checks, self.prefix(), self.now(), false) {
             Some(any) => self.answer_any(&any).await,
             None => Ok(Decisions::default()),
@@ -76,20 +76,20 @@ impl Server {
     }
 
     /// Asks those who share a trip.
-    pub(super) async fn ask_together<T: AskedTogether>(
+    pub(super) async fn ask_batch<T: Batch>(
         &self,
-        together: &T,
+        batch: &T,
     ) -> Result<Readings<T::Read>, StoreError> {
-        together.read(&self.send(together, together.subject()).await?)
+        batch.read(&self.send(batch, batch.subject()).await?)
     }
 
     /// The same of one alone: what is read of it, if anything is.
-    pub(super) async fn ask_one<T: AskedTogether>(
+    pub(super) async fn ask_one<T: Batch>(
         &self,
         alone: Option<T>,
     ) -> Result<Option<T::Read>, StoreError> {
         let read = match alone {
-            Some(alone) => self.ask_together(&alone).await?.pop(),
+            Some(alone) => self.ask_batch(&alone).await?.pop(),
             None => None,
         };
         Ok(read.transpose()?.flatten())
@@ -120,7 +120,7 @@ impl Server {
                     return Ok(decided);
                 }
                 Told::OtherForm(mut question) => {
-                    return Box::pin(question.ask_otherwise(self)).await;
+                    return Box::pin(question.ask_composed(self)).await;
                 }
                 Told::Failed(error) => return Err(error),
                 Told::NotAsked(question) => question,

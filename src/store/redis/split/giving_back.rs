@@ -61,7 +61,7 @@ impl GivingBack {
     /// Tries to: whether the node says that it has.
     async fn is_done(&self) -> bool {
         let checks = question(&self.checks);
-        let answer = timeout(CONNECT_TIMEOUT, self.server.ask_any(&checks)).await;
+        let answer = timeout(CONNECT_TIMEOUT, self.server.ask_composed(&checks)).await;
         let is_done = |decision: &Decision| decision.store_failure().is_none();
         matches!(answer, Ok(Ok(decisions)) if decisions.iter().all(is_done))
     }

@@ -14,14 +14,14 @@
 //! | [`PlainPack`]: plain takes in one key | `plain_pack` | of one alone, where all its takes hold each other up | what each take owes | -1 in place of all |
 //! | | `plain_pack_batch` | of packs together, and of any other one alone | what each owes, or the whole pack, before each run of each key | -1 in its place |
 //! | [`PlainSeveral`]: plain takes of several keys | `plain_several` | always | what each take of each run owes before it | -1 in its place |
-//! | [`AnyTakes`]: all other takes, but of leases, and looks | that for everything | always | a verdict of each check | none: it reads all |
+//! | [`AnyTakes`]: all other takes, but of leases, and looks | the composed script | always | a verdict of each check | none: it reads all |
 //!
-//! Whatever else is asked, and a take alone that is not plain, is asked by the script for everything, which `script`
-//! puts together and `reply` reads, alone.
+//! Whatever else is asked, and a take alone that is not plain, is asked alone by the *composed script*, which is for
+//! everything: `script` puts it together from those of the algorithms that are asked, and `reply` reads it.
 //!
 //! A key has *another form* where its script cannot read it: its state has a fraction or stands otherwise than the
 //! script expects it, in a pack or not, as other rates of its policy have left it; or it holds nothing of ours. Then
-//! nothing was taken. The question is asked once more, by the script for everything, which reads all forms and says
+//! nothing was taken. The question is asked once more, by the composed script, which reads all forms and says
 //! what is wrong with a value of somebody else.
 
 mod any_takes;

@@ -117,10 +117,10 @@ impl PlainTakes {
         self.cost_as(other) && self.takes.iter().zip(&other.takes).all(is_same)
     }
 
-    /// Asks them by the script for everything.
-    pub(super) async fn ask_otherwise(&mut self, server: &Server) -> Result<Decisions, StoreError> {
+    /// Asks them by the composed script.
+    pub(super) async fn ask_composed(&mut self, server: &Server) -> Result<Decisions, StoreError> {
         let checks: Vec<_> = self.checks().collect();
-        let answer = server.ask_any(&checks).await;
+        let answer = server.ask_composed(&checks).await;
         told(self.noted.take(), answer)
     }
 

@@ -1,4 +1,4 @@
-//! `Take`: a question that may share a trip with others, and `Together`: those that do.
+//! `Take`: a question that may share a trip with others, and `TakeBatch`: those that do.
 
 use redis::{Cmd, Value};
 
@@ -20,7 +20,7 @@ use crate::store::redis::reply::bad;
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::server::{Server, told};
 use crate::store::redis::trips::{
-    AskedTogether, FEW_TRIPS, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
+    Batch, FEW_TRIPS, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
 };
 use crate::time::Micros;
 
@@ -83,7 +83,7 @@ impl Passenger for Take {
 }
 
 impl Sharing for Take {
-    type Together = Together;
+    type Batch = TakeBatch;
     type Read = Reading;
     type Decided = Decision;
 
@@ -115,22 +115,22 @@ impl Sharing for Take {
         &mut self.noted
     }
 
-    /// What is no state of ours fails no question in shadow, and the script for everything knows that.
+    /// What is no state of ours fails no question in shadow, and the composed script knows that.
     fn goes_on_after(&self, failure: StoreErrorKind) -> bool {
         self.check.is_shadow && failure == StoreErrorKind::ForeignValue
     }
 
-    fn together(takes: &[&Self], prefix: &Prefix) -> Option<Together> {
+    fn batch(takes: &[&Self], prefix: &Prefix) -> Option<TakeBatch> {
         let scaled = takes.iter().map(|take| Some((*take, take.scaled?)));
         match scaled.collect::<Option<Vec<_>>>() {
-            Some(scaled) => PlainBatch::of(&scaled, prefix).map(Together::Plain),
-            None => Queue::of(takes, prefix).map(Together::Any),
+            Some(scaled) => PlainBatch::of(&scaled, prefix).map(TakeBatch::Plain),
+            None => Queue::of(takes, prefix).map(TakeBatch::Any),
         }
     }
 
     async fn ask_alone(mut self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
         let Some(scaled) = self.scaled else {
-            let decision = self.ask_otherwise(server).await?;
+            let decision = self.ask_composed(server).await?;
             return Ok(Told::Decided(decision, self));
         };
         let Some(plain) = scaled.plain() else {
@@ -147,8 +147,8 @@ impl Sharing for Take {
         Ok(Told::by(self, debt.map(|debt| plain.read(debt))))
     }
 
-    async fn ask_otherwise(&mut self, server: &Server) -> Result<Decision, StoreError> {
-        let answer = server.ask_any(&[self.check()]).await;
+    async fn ask_composed(&mut self, server: &Server) -> Result<Decision, StoreError> {
+        let answer = server.ask_composed(&[self.check()]).await;
         let decisions = told(self.noted.take(), answer)?;
         decisions.first().copied().ok_or_else(|| bad("no row"))
     }
@@ -163,12 +163,12 @@ impl Sharing for Take {
 }
 
 /// Takes that share a trip, by the leanest script that can.
-pub(in crate::store::redis) enum Together {
+pub(in crate::store::redis) enum TakeBatch {
     Plain(PlainBatch),
     Any(Queue),
 }
 
-impl Scripted for Together {
+impl Scripted for TakeBatch {
     fn script(&self) -> &Script {
         match self {
             Self::Plain(batch) => batch.script(),
@@ -184,7 +184,7 @@ impl Scripted for Together {
     }
 }
 
-impl AskedTogether for Together {
+impl Batch for TakeBatch {
     type Read = Reading;
 
     fn subject(&self) -> Subject {

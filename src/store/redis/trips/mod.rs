@@ -37,5 +37,5 @@ mod stop;
 
 pub(super) use fingerprints::{ByFingerprint, FingerprintMap};
 pub(super) use shared_trips::{SharedTrips, Told, Turn};
-pub(super) use sharing::{AskedTogether, Readings, Sharing};
+pub(super) use sharing::{Batch, Readings, Sharing};
 pub(super) use stop::{FEW_TRIPS, Passenger, StopId};

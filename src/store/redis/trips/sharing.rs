@@ -21,7 +21,7 @@ pub(in crate::store::redis) trait Sharing:
     Passenger + Send + Sync + Sized + 'static
 {
     /// Several of them, as one question.
-    type Together: AskedTogether<Read = Self::Read>;
+    type Batch: Batch<Read = Self::Read>;
     /// What is read of one.
     type Read: Send;
     /// What that decides.
@@ -47,13 +47,13 @@ pub(in crate::store::redis) trait Sharing:
     /// Who is to be told of its answer, for the memory of denials.
     fn noted(&mut self) -> &mut Option<Noted>;
 
-    /// Whether it is to be asked by the script for everything where its trip failed so.
+    /// Whether it is to be asked by the composed script where its trip failed so.
     fn goes_on_after(&self, _failure: StoreErrorKind) -> bool {
         false
     }
 
     /// `None` of none.
-    fn together(questions: &[&Self], prefix: &Prefix) -> Option<Self::Together>;
+    fn batch(questions: &[&Self], prefix: &Prefix) -> Option<Self::Batch>;
 
     /// Asks this one on a trip of its own.
     fn ask_alone(
@@ -61,8 +61,8 @@ pub(in crate::store::redis) trait Sharing:
         server: &Server,
     ) -> impl Future<Output = Result<Told<Self>, StoreError>> + Send;
 
-    /// Asks it by the script for everything.
-    fn ask_otherwise(
+    /// Asks it by the composed script.
+    fn ask_composed(
         &mut self,
         server: &Server,
     ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
@@ -72,7 +72,7 @@ pub(in crate::store::redis) trait Sharing:
 }
 
 /// Several questions as one.
-pub(in crate::store::redis) trait AskedTogether: Scripted {
+pub(in crate::store::redis) trait Batch: Scripted {
     /// What is read of one of them.
     type Read: Send;
 

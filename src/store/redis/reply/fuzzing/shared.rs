@@ -8,7 +8,7 @@ use crate::error::StoreErrorKind;
 use crate::limit::Limit;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
-use crate::store::redis::trips::{AskedTogether as _, Sharing};
+use crate::store::redis::trips::{Batch as _, Sharing};
 use crate::store::{Check, PolicyId};
 use crate::time::{HOUR, Micros, SECOND};
 
@@ -82,9 +82,9 @@ fn check(policy: &PolicyId, subject: u64, limit: Limit) -> Check<'_> {
 /// Each is decided, is asked otherwise, or fails by what it is told; or all of them have no answer.
 fn ask<Q: Sharing>(reply: &Value, questions: [Option<Box<Q>>; 3], assert: impl Fn(Q::Decided)) {
     let questions = questions.map(|question| question.expect("it may share a trip"));
-    let together = questions.each_ref().map(|question| &**question);
-    let together = Q::together(&together, &Prefix::default()).expect("there are some");
-    match together.read(reply) {
+    let each = questions.each_ref().map(|question| &**question);
+    let batch = Q::batch(&each, &Prefix::default()).expect("there are some");
+    match batch.read(reply) {
         Ok(readings) => {
             assert_eq!(readings.len(), questions.len());
             for (mut question, reading) in questions.into_iter().zip(readings) {

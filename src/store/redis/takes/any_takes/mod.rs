@@ -17,9 +17,7 @@ use crate::store::redis::keys::Prefix;
 use crate::store::redis::reply::{bad, dated_answers};
 use crate::store::redis::script::{Question, Script, Scripted};
 use crate::store::redis::server::Server;
-use crate::store::redis::trips::{
-    AskedTogether, Passenger, Readings, SharedTrips, Sharing, StopId, Told,
-};
+use crate::store::redis::trips::{Batch, Passenger, Readings, SharedTrips, Sharing, StopId, Told};
 use crate::time::Micros;
 
 /// Takes by some checks, none of them of a lease, in a cluster about one subject.
@@ -59,7 +57,7 @@ impl Passenger for AnyTakes {
 }
 
 impl Sharing for AnyTakes {
-    type Together = Together;
+    type Batch = AnyBatch;
     type Read = Decisions;
     type Decided = Decisions;
 
@@ -81,20 +79,20 @@ impl Sharing for AnyTakes {
         &mut self.noted
     }
 
-    fn together(questions: &[&Self], _: &Prefix) -> Option<Together> {
+    fn batch(questions: &[&Self], _: &Prefix) -> Option<AnyBatch> {
         let each = questions.iter().map(|question| Arc::clone(&question.asked));
-        let together = Together(each.collect());
-        (!together.0.is_empty()).then_some(together)
+        let batch = AnyBatch(each.collect());
+        (!batch.0.is_empty()).then_some(batch)
     }
 
     async fn ask_alone(mut self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
-        let decisions = self.ask_otherwise(server).await?;
+        let decisions = self.ask_composed(server).await?;
         Ok(Told::Decided(decisions, self))
     }
 
     /// There is no other script for it.
-    async fn ask_otherwise(&mut self, server: &Server) -> Result<Decisions, StoreError> {
-        let alone = Self::together(&[&*self], server.prefix());
+    async fn ask_composed(&mut self, server: &Server) -> Result<Decisions, StoreError> {
+        let alone = Self::batch(&[&*self], server.prefix());
         let decisions = server.ask_one(alone).await?;
         Ok(self.decided(decisions.ok_or_else(|| bad("no row"))?))
     }
@@ -108,15 +106,15 @@ impl Sharing for AnyTakes {
 }
 
 /// Questions by one script, in the order in which they came.
-pub(in crate::store::redis) struct Together(Vec<Arc<Any>>);
+pub(in crate::store::redis) struct AnyBatch(Vec<Arc<Any>>);
 
-impl Together {
+impl AnyBatch {
     fn questions(&self) -> impl Iterator<Item = &Question> + Clone {
         self.0.iter().map(|asked| &asked.question)
     }
 }
 
-impl Scripted for Together {
+impl Scripted for AnyBatch {
     fn script(&self) -> &Script {
         self.0[0].question.script()
     }
@@ -126,7 +124,7 @@ impl Scripted for Together {
     }
 }
 
-impl AskedTogether for Together {
+impl Batch for AnyBatch {
     type Read = Decisions;
 
     fn subject(&self) -> Subject {

@@ -24,11 +24,11 @@ fn of(checks: &[Check<'_>]) -> Option<Box<AnyTakes>> {
     AnyTakes::of(checks, &Prefix::default(), Micros::new(7))
 }
 
-fn together(subjects: &[&str]) -> Together {
+fn batch(subjects: &[&str]) -> AnyBatch {
     let ask = |subject: &&str| of(&checks(&policies(), subject, Action::spend(1))).unwrap();
     let questions: Vec<_> = subjects.iter().map(ask).collect();
     let questions: Vec<_> = questions.iter().map(|question| &**question).collect();
-    AnyTakes::together(&questions, &Prefix::default()).unwrap()
+    AnyTakes::batch(&questions, &Prefix::default()).unwrap()
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn of_several_questions_the_script_is_told_which_checks_are_whose() {
         (&["alice"][..], &[][..]),
         (&["alice", "bob", "alice"], &["2", "2", "2"]),
     ] {
-        let together = together(subjects);
-        let sent = together.texts();
+        let batch = batch(subjects);
+        let sent = batch.texts();
         let keys = 2 * subjects.len();
         assert_eq!(sent[0], keys.to_string());
         // The instant of the latest stands behind them, and the rows of all behind that.
@@ -84,10 +84,10 @@ fn row(fits: i64) -> [Value; 4] {
 
 #[test]
 fn a_question_that_fails_fails_alone_and_another_number_of_rows_is_no_answer() {
-    let together = together(&["alice", "bob", "carol"]);
+    let batch = batch(&["alice", "bob", "carol"]);
     let read = |rows: &[&[Value]]| {
         let now = [Value::Int(1_800_000_000_000_000)];
-        together.read(&Value::Array([rows.concat(), now.to_vec()].concat()))
+        batch.read(&Value::Array([rows.concat(), now.to_vec()].concat()))
     };
     let full = [error_reply("OOM command not allowed")];
     let both = [row(1), row(1)].concat();

@@ -16,7 +16,7 @@ use crate::store::redis::error::of_question;
 use crate::store::redis::keys::{self, Prefix};
 use crate::store::redis::reply::{answers, by_key};
 use crate::store::redis::script::{Script, Scripted};
-use crate::store::redis::trips::{AskedTogether, Readings};
+use crate::store::redis::trips::{Batch, Readings};
 use crate::time::Micros;
 
 pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_batch.lua");
@@ -63,7 +63,7 @@ impl PlainBatch {
     }
 }
 
-impl AskedTogether for PlainBatch {
+impl Batch for PlainBatch {
     type Read = Reading;
 
     fn subject(&self) -> Subject {

@@ -12,11 +12,11 @@ use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, StopId, Told};
 use crate::time::Micros;
 
 mod alone;
+mod batch;
 mod rows;
-mod together;
 
 use alone::Alone;
-use together::Together;
+use batch::PackBatch;
 
 pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_pack.lua");
 pub(super) const BATCH_TEXT: &str = include_str!("../../../../../lua/plain_pack_batch.lua");
@@ -52,7 +52,7 @@ impl PlainPack {
     /// What there is owed; `None` when its key has another form.
     async fn owed(&self, server: &Server) -> Result<Option<Owed>, StoreError> {
         if self.takes.by_themselves().any(|is_by_itself| is_by_itself) {
-            let alone = Together::of(&[self], server.prefix());
+            let alone = PackBatch::of(&[self], server.prefix());
             return server.ask_one(alone).await;
         }
         let question = Alone::of(&self.takes, server.prefix());
@@ -72,7 +72,7 @@ impl Passenger for PlainPack {
 }
 
 impl Sharing for PlainPack {
-    type Together = Together;
+    type Batch = PackBatch;
     type Read = Owed;
     type Decided = Decisions;
 
@@ -92,8 +92,8 @@ impl Sharing for PlainPack {
         &mut self.takes.noted
     }
 
-    fn together(packs: &[&Self], prefix: &Prefix) -> Option<Together> {
-        Together::of(packs, prefix)
+    fn batch(packs: &[&Self], prefix: &Prefix) -> Option<PackBatch> {
+        PackBatch::of(packs, prefix)
     }
 
     async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
@@ -101,8 +101,8 @@ impl Sharing for PlainPack {
         Ok(Told::by(self, owed))
     }
 
-    async fn ask_otherwise(&mut self, server: &Server) -> Result<Decisions, StoreError> {
-        self.takes.ask_otherwise(server).await
+    async fn ask_composed(&mut self, server: &Server) -> Result<Decisions, StoreError> {
+        self.takes.ask_composed(server).await
     }
 
     fn decided(&mut self, owed: Owed) -> Decisions {

@@ -8,7 +8,7 @@ use crate::store::PolicyId;
 use crate::store::redis::script::Scripted as _;
 use crate::store::redis::takes::msgpack;
 use crate::store::redis::takes::take::Take as Alone;
-use crate::store::redis::trips::AskedTogether as _;
+use crate::store::redis::trips::Batch as _;
 use crate::time::SECOND;
 
 fn check(policy: &PolicyId) -> Check<'_> {
@@ -67,9 +67,9 @@ fn pack_owing(seconds: [i64; 2]) -> Value {
     Value::BulkString(pack)
 }
 
-fn together(packs: &[PlainPack]) -> Together {
+fn batch(packs: &[PlainPack]) -> PackBatch {
     let packs: Vec<_> = packs.iter().collect();
-    PlainPack::together(&packs, &Prefix::default()).unwrap()
+    PlainPack::batch(&packs, &Prefix::default()).unwrap()
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
         ('a', 1),
         ('d', 2),
     ]);
-    let arguments = together(&packs).arguments();
+    let arguments = batch(&packs).arguments();
     assert_eq!(arguments[0], b"4");
     let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].takes.first()));
     assert_eq!(arguments[1..5], keys);
@@ -111,7 +111,7 @@ fn each_of_a_run_owes_what_those_before_it_took() {
     let debts = [1_000_000_u64, 2_000_000].map(u64::to_be_bytes).concat();
     for owed in [Value::BulkString(debts), pack_owing([1, 2])] {
         let packs = packs(&[('a', 4); 4]);
-        let read = together(&packs).read(&reply([owed]));
+        let read = batch(&packs).read(&reply([owed]));
         let left = packs
             .into_iter()
             .zip(read.unwrap())
@@ -139,7 +139,7 @@ fn each_of_a_run_owes_what_those_before_it_took() {
 #[test]
 fn only_what_the_script_says_itself_is_asked_otherwise() {
     let packs = packs(&[('a', 1)]);
-    let read = |answer| together(&packs).read(&reply([answer])).unwrap();
+    let read = |answer| batch(&packs).read(&reply([answer])).unwrap();
     assert!(matches!(read(Value::Int(-1))[..], [Ok(None)]));
     // Nobody can owe so much. Who says that all the same may have taken something.
     let debts = [0, 1 << 52].map(u64::to_be_bytes).concat();
@@ -152,9 +152,9 @@ fn only_what_the_script_says_itself_is_asked_otherwise() {
 fn a_reply_of_another_shape_is_an_error() {
     let policy = PolicyId::new("api").in_group("client");
     let pack = PlainPack::of(&[check(&policy)], Micros::ZERO).unwrap();
-    let together = PlainPack::together(&[&pack], &Prefix::default()).unwrap();
+    let batch = PlainPack::batch(&[&pack], &Prefix::default()).unwrap();
     let debts = Value::Int(0);
-    let read = together.read(&reply([debts.clone()])).unwrap();
+    let read = batch.read(&reply([debts.clone()])).unwrap();
     let owed = read[0].as_ref().unwrap().as_ref();
     assert_eq!(owed.map(|owed| &owed.debts[..]), Some(&[0][..]));
     let another_pack = pack_owing([1, 2]);
@@ -170,7 +170,7 @@ fn a_reply_of_another_shape_is_an_error() {
         reply([another_pack]),
         Value::Array(vec![debts, Value::Int(-1)]),
     ] {
-        let read = together.read(&reply).map(|mut read| read.remove(0));
+        let read = batch.read(&reply).map(|mut read| read.remove(0));
         assert!(!matches!(read, Ok(Ok(_))), "{reply:?}");
     }
 }

@@ -12,15 +12,15 @@ use crate::store::redis::server::Server;
 use crate::store::redis::trips::{Passenger, SharedTrips, Sharing, StopId, Told};
 use crate::time::Micros;
 
+mod batch;
 mod states;
-mod together;
 
+use batch::SeveralBatch;
 use states::StateId;
-use together::Together;
 
 pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_several.lua");
 
-/// A question of more takes goes by the script for everything: it is much of a trip by itself.
+/// A question of more takes goes by the composed script: it is much of a trip by itself.
 const MOST_TAKES: usize = 64;
 
 /// The question.
@@ -64,7 +64,7 @@ impl Passenger for PlainSeveral {
 }
 
 impl Sharing for PlainSeveral {
-    type Together = Together;
+    type Batch = SeveralBatch;
     type Read = Owed;
     type Decided = Decisions;
 
@@ -81,18 +81,18 @@ impl Sharing for PlainSeveral {
         &mut self.takes.noted
     }
 
-    fn together(questions: &[&Self], prefix: &Prefix) -> Option<Together> {
-        Together::of(questions, prefix)
+    fn batch(questions: &[&Self], prefix: &Prefix) -> Option<SeveralBatch> {
+        SeveralBatch::of(questions, prefix)
     }
 
     async fn ask_alone(self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
-        let alone = Together::of(&[&self], server.prefix());
+        let alone = SeveralBatch::of(&[&self], server.prefix());
         let owed = server.ask_one(alone).await?;
         Ok(Told::by(self, owed))
     }
 
-    async fn ask_otherwise(&mut self, server: &Server) -> Result<Decisions, StoreError> {
-        self.takes.ask_otherwise(server).await
+    async fn ask_composed(&mut self, server: &Server) -> Result<Decisions, StoreError> {
+        self.takes.ask_composed(server).await
     }
 
     fn decided(&mut self, owed: Owed) -> Decisions {

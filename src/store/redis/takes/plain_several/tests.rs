@@ -6,7 +6,7 @@ use crate::limit::Limit;
 use crate::store::PolicyId;
 use crate::store::redis::script::Scripted as _;
 use crate::store::redis::takes::msgpack;
-use crate::store::redis::trips::AskedTogether as _;
+use crate::store::redis::trips::Batch as _;
 use crate::time::SECOND;
 
 /// By policies of these names, each about a subject; all takes of so many permits.
@@ -35,9 +35,9 @@ fn questions(asked: &[(&str, u32)]) -> Vec<PlainSeveral> {
         .collect()
 }
 
-fn together(questions: &[PlainSeveral]) -> Together {
+fn batch(questions: &[PlainSeveral]) -> SeveralBatch {
     let questions: Vec<_> = questions.iter().collect();
-    PlainSeveral::together(&questions, &Prefix::default()).unwrap()
+    PlainSeveral::batch(&questions, &Prefix::default()).unwrap()
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn states_in_packs_are_told_by_key_and_field() {
         // What stands alone stands in a pack where another question has it there.
         question(&[("d", "x"), ("b", "x")], 1).unwrap(),
     ];
-    let arguments = together(&questions).arguments();
+    let arguments = batch(&questions).arguments();
     assert_eq!(arguments[0], b"3");
     let numbers = [4, 2, 5, 6, 7, 6, 2].map(u16::to_be_bytes).concat();
     assert_eq!(arguments[5], numbers);
@@ -117,7 +117,7 @@ fn in_shadow_each_stands_by_itself() {
 #[test]
 fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
     let questions = questions(&[("x", 1), ("y", 1), ("y", 1), ("z", 2), ("x", 2)]);
-    let together = together(&questions);
+    let batch = batch(&questions);
     let keys = |question: usize| {
         let checks = questions[question].takes.checks();
         checks.map(|check| Prefix::default().key(&check))
@@ -126,7 +126,7 @@ fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
         .chain(keys(1).take(1))
         .chain(keys(3).take(1))
         .collect();
-    let arguments = together.arguments();
+    let arguments = batch.arguments();
     assert_eq!(arguments[0], b"4");
     assert_eq!(arguments[1..5], keys);
     let states = [1, 2, 3, 2, 4, 2, 1, 2].map(u16::to_be_bytes).concat();
@@ -146,7 +146,7 @@ fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
 #[test]
 fn states_are_told_only_where_two_takes_share_one() {
     let questions = ["x", "y"].map(|client| question(&[("a", client), ("b", client)], 1).unwrap());
-    let arguments = together(&questions).arguments();
+    let arguments = batch(&questions).arguments();
     assert_eq!(arguments[0], b"4");
     assert_eq!(arguments[6], b"");
     assert_eq!(arguments[8..11], [b"2", b"2", b"1"]);
@@ -156,7 +156,7 @@ fn states_are_told_only_where_two_takes_share_one() {
 fn each_of_a_run_owes_what_those_before_it_took() {
     let asked = questions(&[("x", 4), ("x", 4), ("x", 4)]);
     let reply = Value::Array(vec![Value::Int(1_000_000), Value::Int(2_000_000)]);
-    let read = together(&asked).read(&reply).unwrap();
+    let read = batch(&asked).read(&reply).unwrap();
     let left = asked.into_iter().zip(read).map(|(mut question, owed)| {
         let decisions = question.decided(owed.unwrap().unwrap());
         [0, 1].map(|policy: usize| {
@@ -179,7 +179,7 @@ fn a_question_whose_key_has_another_form_is_asked_otherwise_and_alone() {
     let questions = questions(&[("x", 1), ("y", 1), ("z", 1)]);
     let read = |debt| {
         let reply = Value::Array([0, debt, 0, 0, 7, 0].map(Value::Int).to_vec());
-        together(&questions).read(&reply).unwrap()
+        batch(&questions).read(&reply).unwrap()
     };
     let is_read = read(-1).into_iter().map(|read| read.unwrap().is_some());
     assert_eq!(is_read.collect::<Vec<_>>(), [false, true, true]);
@@ -190,7 +190,7 @@ fn a_question_whose_key_has_another_form_is_asked_otherwise_and_alone() {
 
 #[test]
 fn a_reply_of_another_shape_is_an_error() {
-    let together = together(&questions(&[("x", 1)]));
+    let batch = batch(&questions(&[("x", 1)]));
     for reply in [
         Value::Nil,
         Value::Int(0),
@@ -198,6 +198,6 @@ fn a_reply_of_another_shape_is_an_error() {
         Value::Array(vec![Value::Int(0)]),
         Value::Array(vec![Value::Int(0); 3]),
     ] {
-        assert!(together.read(&reply).is_err(), "{reply:?}");
+        assert!(batch.read(&reply).is_err(), "{reply:?}");
     }
 }

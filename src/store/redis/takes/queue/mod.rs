@@ -1,4 +1,4 @@
-//! Takes that share a trip, judged one after the other by the script for everything, key by key; those that are
+//! Takes that share a trip, judged one after the other by the composed script, key by key; those that are
 //! alike by a few steps, however many they are.
 
 use std::iter::Peekable;
@@ -15,7 +15,7 @@ use crate::store::Check;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::reply::{Judged, bad, judged};
 use crate::store::redis::script::{Composed, Row as ScriptRow, Script, Scripted, queue_script};
-use crate::store::redis::trips::{AskedTogether, Readings};
+use crate::store::redis::trips::{Batch, Readings};
 use crate::time::Micros;
 
 /// The takes of one trip, by one algorithm, in the order in which they came, key by key.
@@ -124,7 +124,7 @@ fn read_run(
     Ok(())
 }
 
-impl AskedTogether for Queue {
+impl Batch for Queue {
     type Read = Reading;
 
     fn subject(&self) -> Subject {

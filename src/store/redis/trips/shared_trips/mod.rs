@@ -63,7 +63,7 @@ pub(in crate::store::redis) enum Told<Q: Sharing> {
     /// With the question, which who waits for it drops where it was made: a trip that dropped those of all its
     /// passengers would hold up the allocators of other threads.
     Decided(Q::Decided, Box<Q>),
-    /// It has to be asked by the script for everything.
+    /// It has to be asked by the composed script.
     OtherForm(Box<Q>),
     Failed(StoreError),
     /// The trip never began.

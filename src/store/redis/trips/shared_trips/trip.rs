@@ -89,7 +89,7 @@ impl<Q: Sharing> Trip<Q> {
         // Whoever has given up takes nothing.
         waiting.retain(|waiting| !waiting.told.is_closed());
         let questions: Vec<_> = waiting.iter().map(|waiting| &*waiting.question).collect();
-        let Some(together) = Q::together(&questions, self.server.prefix()) else {
+        let Some(batch) = Q::batch(&questions, self.server.prefix()) else {
             tell(untold);
             return Vec::new();
         };
@@ -98,7 +98,7 @@ impl<Q: Sharing> Trip<Q> {
                 noted.is_sent_now();
             }
         }
-        let answer = self.server.ask_together(&together);
+        let answer = self.server.ask_batch(&batch);
         let leave_behind = || SharedTrips::<Q>::leave_behind(&self.server, self.stop_id);
         late.as_mut().reset(Instant::now() + LONGEST_TRIP);
         let answer = {

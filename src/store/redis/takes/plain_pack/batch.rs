@@ -1,4 +1,4 @@
-//! `Together`: packs that share a trip, of one key or of many, and what is owed before each of them.
+//! `PackBatch`: packs that share a trip, of one key or of many, and what is owed before each of them.
 
 use std::sync::LazyLock;
 
@@ -18,13 +18,13 @@ use crate::store::redis::takes::msgpack;
 use crate::store::redis::takes::names::Names;
 use crate::store::redis::takes::plain::MOST_DEBT_US;
 use crate::store::redis::takes::plain_takes::{Debts, Owed};
-use crate::store::redis::trips::{AskedTogether, Readings};
+use crate::store::redis::trips::{Batch, Readings};
 use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(BATCH_TEXT));
 
 /// Packs that share a trip, key by key, those of each in the order in which they came.
-pub(in crate::store::redis) struct Together {
+pub(in crate::store::redis) struct PackBatch {
     /// Of the first of them. All have the same one where it matters, which is in a cluster.
     subject: Subject,
     now: Micros,
@@ -36,7 +36,7 @@ pub(in crate::store::redis) struct Together {
     takes: Vec<usize>,
 }
 
-impl Together {
+impl PackBatch {
     /// `None` of no packs.
     pub(super) fn of(packs: &[&PlainPack], prefix: &Prefix) -> Option<Self> {
         let subject = packs.first()?.takes.subject();
@@ -93,7 +93,7 @@ fn owed(debts: impl Iterator<Item = u64>) -> Result<Debts, StoreError> {
     debts.ok_or_else(|| bad("no debts"))
 }
 
-impl AskedTogether for Together {
+impl Batch for PackBatch {
     type Read = Owed;
 
     fn subject(&self) -> Subject {
@@ -113,7 +113,7 @@ impl AskedTogether for Together {
     }
 }
 
-impl Scripted for Together {
+impl Scripted for PackBatch {
     fn script(&self) -> &Script {
         &SCRIPT
     }

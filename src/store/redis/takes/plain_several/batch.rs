@@ -1,4 +1,4 @@
-//! `Together`: questions that share a trip, and what is owed before each of them.
+//! `SeveralBatch`: questions that share a trip, and what is owed before each of them.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use crate::store::redis::reply::{answers, by_key};
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::takes::plain;
 use crate::store::redis::takes::plain_takes::{Debts, Owed};
-use crate::store::redis::trips::{AskedTogether, Readings};
+use crate::store::redis::trips::{Batch, Readings};
 use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
@@ -24,7 +24,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 const BYTES_A_TAKE: usize = 40;
 
 /// Questions that share a trip, in the order in which they came.
-pub(in crate::store::redis) struct Together {
+pub(in crate::store::redis) struct SeveralBatch {
     /// Of the first of them. All have the same one where it matters, which is in a cluster.
     subject: Subject,
     now: Micros,
@@ -52,12 +52,12 @@ struct Run<'a> {
     times: u32,
 }
 
-impl Together {
+impl SeveralBatch {
     /// `None` of no questions.
     pub(super) fn of(questions: &[&PlainSeveral], prefix: &Prefix) -> Option<Self> {
         let (runs, turns) = runs(questions);
         let takes = runs.iter().map(|run| run.question.takes.len()).sum();
-        let mut together = Self {
+        let mut batch = Self {
             subject: questions.first()?.takes.subject(),
             now: questions.iter().map(|question| question.takes.now).max()?,
             states: States::with_capacity(takes),
@@ -71,19 +71,19 @@ impl Together {
             let is_alike = before.is_some_and(|before| {
                 before.times == run.times && before.question.takes.cost_as(&run.question.takes)
             });
-            match together.rows.last_mut().filter(|_| is_alike) {
+            match batch.rows.last_mut().filter(|_| is_alike) {
                 Some(row) => row.runs += 1,
-                None => together.rows.push(Row::of(run)),
+                None => batch.rows.push(Row::of(run)),
             }
             let states = run.question.states.iter().copied();
             for (id, check) in states.zip(run.question.takes.checks()) {
-                let place = together.states.place(id, &check, prefix);
-                together.places.push(place);
+                let place = batch.states.place(id, &check, prefix);
+                batch.places.push(place);
             }
-            together.takes_of_runs.push(run.question.takes.len());
+            batch.takes_of_runs.push(run.question.takes.len());
             before = Some(run);
         }
-        Some(together)
+        Some(batch)
     }
 }
 
@@ -113,7 +113,7 @@ impl Row {
     }
 }
 
-impl AskedTogether for Together {
+impl Batch for SeveralBatch {
     type Read = Owed;
 
     fn subject(&self) -> Subject {
@@ -138,7 +138,7 @@ impl AskedTogether for Together {
     }
 }
 
-impl Scripted for Together {
+impl Scripted for SeveralBatch {
     fn script(&self) -> &Script {
         &SCRIPT
     }
