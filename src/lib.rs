@@ -52,8 +52,8 @@
 //! # Which store
 //!
 //! `MemoryStore` counts in one process: nothing to install, no trip. `RedisStore` counts for all
-//! processes that use the same Redis or Valkey server, or cluster, and prefix: one script call for each request,
-//! on the server's clock, but none about a subject that is known to be denied ([`DenyCache`]). The
+//! processes that use the same Redis or Valkey server, or cluster, and prefix: one script call decides a request,
+//! on the server's clock, and none is made about a subject that is known to be denied ([`DenyCache`]). The
 //! policies are the same, and so are the answers. [`Store`] is the trait
 //! behind both.
 //!

@@ -82,7 +82,8 @@ pub(crate) use self::waiting::Waitable;
 /// A key is that which the policy's extractor makes of a request: of `Header::new("x-user")` it is
 /// [`Key::header("x-user", b"alice")`](crate::Key::header), not the text alone.
 ///
-/// Every operation takes one trip to the store. Its only error is a policy that does not exist, or
+/// Every operation takes one trip to the store at most, and a credit one more where this process has permits of the
+/// key [in advance](crate::QuotaLease). Its only error is a policy that does not exist, or
 /// that the operation is not for: a store that gives no answer is none, the policy's
 /// [`FailureMode`](crate::FailureMode) decides, and [`Decision::store_failure`] tells. An operation
 /// other than asking has then not been carried out, or it is not known whether it has; under

@@ -35,6 +35,20 @@ async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() 
     }
 }
 
+/// As the documentation of `RedisStore` has it.
+#[tokio::test]
+async fn a_user_of_the_sentinel_needs_the_one_right() {
+    let watched = Watched::start_with(
+        &[],
+        "user limiter on >pass -@all +sentinel|get-master-addr-by-name",
+    );
+    let url = format!(
+        "{}?sentinel_user=limiter&sentinel_password=pass",
+        watched.url()
+    );
+    assert_counts(RedisStore::connect(&url).await.unwrap()).await;
+}
+
 #[tokio::test]
 async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
     let watched = Watched::start_with(&[], "");

@@ -92,3 +92,20 @@ fn least_used(set: &Set) -> Option<usize> {
     });
     ranked.min().map(|(_, way)| way)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_table_takes_no_more_than_is_documented() {
+        let (page, each) = (
+            include_str!("../../../docs/quota-leases.md"),
+            SETS * size_of::<Set>(),
+        );
+        assert!(page.contains("At most 4096 subjects, those asked for last, in 2.5 MB; it is taken in pieces of 40 KB."));
+        assert_eq!(SHARDS * SETS * WAYS, 4_096);
+        assert!(each <= 40_000, "{each}");
+        assert!(SHARDS * (size_of::<Shard>() + each) <= 2_500_000);
+    }
+}

@@ -41,7 +41,7 @@ pub use reply::fuzzing::redis_reply;
 
 /// Counts in Redis or Valkey, for all processes that use the same server and prefix.
 ///
-/// Each request is one script call: read, decide and write in one atomic step, on the server's
+/// One script call decides a request: read, decide and write in one atomic step, on the server's
 /// clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime with time
 /// and I/O enabled. Clones share the connection.
 ///
@@ -49,21 +49,24 @@ pub use reply::fuzzing::redis_reply;
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
-/// Requests share trips: while two are on their way, others wait until one is back, and then go together, as one
-/// script, first come, first served. They wait 10 ms at most for a trip that a single request is on, and half a
-/// second for one that many share. So it is for all requests but those that
+/// Requests share trips: while a few are on their way, others wait until one of them is back, and then go together,
+/// as one script, first come, first served. They wait 10 ms at most for a trip that a single request is on, and half
+/// a second for one that many share. So it is for all requests but those that
 /// [`concurrency`](crate::Limit::concurrency) has a say in:
 ///
 /// - Those that `gcra`, `token_bucket` or `leaky_bucket` without delay judges for good, at rates whose permits
 ///   take whole microseconds each, go together up to 256, and take the server least: by one rate, by several, or
-///   by several policies, unless a limit of several rates is in shadow beside other policies.
-/// - All others go together with those that the same algorithms judge: of one rate up to 128 different keys; of
-///   several rates or policies, each judged by itself, up to 128 verdicts.
+///   by several policies, up to 512 verdicts, unless a limit of several rates is in shadow beside other policies.
+///   Those by one rate, or of one [group](crate::Policy::group), go alone up to 8 at once as long as nobody waits,
+///   and on up to 4 trips where 24 go on each.
+/// - All others go together with those that the same algorithms judge: of one rate up to 128 different keys, or 256
+///   where nothing but a fraction of a microsecond keeps them from the first kind; of several rates or policies,
+///   each judged by itself, up to 128 verdicts.
 ///
 /// But for the last, those that ask the same of the same key are a few steps of the script, however many they
 /// are: a hot key costs the server little, whatever its load.
 ///
-/// In a cluster only those about the same key, or of the same subject, share scripts.
+/// In a cluster only those about the same key, or of the same subject, share scripts, and one is on its way at a time.
 ///
 /// # Servers
 ///

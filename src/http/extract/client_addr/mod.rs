@@ -44,9 +44,9 @@ use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute
 /// 2. Otherwise the header is read from the right, over all its lines. Addresses in the trusted
 ///    ranges are proxies; the first other one is the client. What stands left of it was written by
 ///    the client or by nobody knows whom, and is never looked at.
-/// 3. Nobody is the client when the header is absent, when it holds only trusted addresses, more
-///    than 64 of them, or something that is no address before the client was found. Such requests
-///    are *unattributed*: they share a bucket for each last trusted proxy, apart from the
+/// 3. Nobody is the client when the header is absent, when it holds only trusted addresses, when the
+///    client is not among its last 64 entries, empty ones among them, or when something that is no
+///    address stands before the client. Such requests are *unattributed*: they share a bucket for each last trusted proxy, apart from the
 ///    buckets of addresses. (The last proxy behind a Unix socket counts as `0.0.0.0`.)
 ///
 /// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), which is

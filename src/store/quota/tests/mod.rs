@@ -78,6 +78,29 @@ async fn who_uses_little_of_a_high_limit_is_asked_about_each_time() {
     assert_eq!(way.asked(), [Action::take(1); 500]);
 }
 
+/// As docs/quota-leases.md has it.
+#[tokio::test(start_paused = true)]
+async fn the_higher_the_limit_the_smaller_a_part_of_it_has_batches() {
+    for (a_second, too_little, enough) in
+        [(100_000, 900, 2_000), (10_000, 250, 500), (1_000, 90, 200)]
+    {
+        for (used_a_second, has_batches) in [(too_little, false), (enough, true)] {
+            let (process, way) = Fleet::new().process();
+            let limit = Limit::gcra(a_second, SECOND);
+            let subject = Subject::under(limit, Some(QuotaLease::new()));
+            for _ in 0..used_a_second {
+                let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
+                assert!(decision.is_allowed());
+                settle().await;
+                advance(SECOND / used_a_second).await;
+            }
+            let asked_for_more = |action: &Action| *action != Action::take(1);
+            let has_had = way.asked().iter().any(asked_for_more);
+            assert_eq!(has_had, has_batches, "{used_a_second} of {a_second}");
+        }
+    }
+}
+
 /// However many of its permits come back before a batch is here: those of a slow process, too, and of
 /// one that becomes slow.
 #[tokio::test(start_paused = true)]

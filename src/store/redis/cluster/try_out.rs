@@ -27,8 +27,10 @@ impl Cluster {
         match failure {
             Some(error) if !has_any => Err(error),
             Some(error) => {
+                let causes = error.causes();
                 trace::warn!(
-                    reason = %error.kind(),
+                    reason = %error,
+                    error = causes.as_deref(),
                     "a part of the store fails: the failure modes decide about its keys"
                 );
                 Ok(())

@@ -13,7 +13,7 @@
 //!    while the server carries out the other, and further ones where that many wait that it is worth while. All who
 //!    went alone are one of them.
 //! 3. The trip *runs* (`Trip::run`), in the task of the trip before it or in one of its own, on a runtime where one of
-//!    them waits. Its questions are asked as one ([`Sharing::together`]).
+//!    them waits. Its questions are asked as one ([`Sharing::batch`]).
 //! 4. It *arrives* with the reply, of which each is told its part ([`Told`]): before the next one departs or after
 //!    it, by what keeps the server busy.
 //! 5. It *ends*, also when it is given up or dropped, and others depart.

@@ -1,9 +1,9 @@
 //! Trips that takes share, so that a hot key costs the server one script for each trip, whatever its load,
 //! and many keys share what a script costs whatever it does.
 //!
-//! Where nothing is under way, a take is asked about at once. Those that come meanwhile wait until a trip is
-//! back, and then go together: on one server those of whatever keys that one script judges, in a cluster those of
-//! one key or subject.
+//! Where few are under way, a take is asked about at once. Those that come meanwhile wait until a trip is back, and
+//! then go together: on one server those of whatever keys that one script judges, in a cluster those of one key or
+//! subject.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -302,3 +302,17 @@ fn those_who_go_on_when_a_trip_does_leave_it_to_the_trip_to_see_that_it_is_late(
         assert_eq!(wait(5, first), (vec![], sees_at));
     }
 }
+
+#[test]
+fn the_documentation_of_the_store_names_the_bounds() {
+    let source = include_str!("../../mod.rs");
+    for says in [
+        format!("go together up to {MOST_TOGETHER}, and take the server least"),
+        format!("up to {MOST_WEIGHT} verdicts"),
+        format!("go alone up to {MOST_ALONE} at once"),
+        format!("where {ENOUGH_FOR_FURTHER} go on each"),
+        format!("wait {} ms at most for a trip", PATIENCE.as_millis()),
+    ] {
+        assert!(source.contains(&says), "{says:?}");
+    }
+}
