@@ -47,7 +47,8 @@ impl AccessList {
     /// Adds clients by their addresses, single ones and ranges, as `by` reads them from requests:
     /// the address whole, not by the prefix that an IPv6 client's key has. Everybody is `0.0.0.0/0`
     /// and `::/0`. An IPv4 address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same
-    /// client as without, whichever is listed: `64:ff9b::/96` is everybody who has one of IPv4.
+    /// client as without, whichever is listed: `64:ff9b::/96` is everybody who has one of IPv4. A wider
+    /// range that has such addresses among others, as `::/0` or `64:ff9b::/64`, is one of the others alone.
     ///
     /// A long list costs a request little if one call is given all of it: the address is looked up
     /// by halves, once for each call.

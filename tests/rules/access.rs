@@ -70,6 +70,20 @@ async fn an_address_on_the_deny_list_is_refused_before_anything_is_counted() {
     }
 }
 
+/// Or `::/0` would be everybody.
+#[tokio::test]
+async fn a_range_with_others_beside_those_of_ipv4_is_of_the_others_alone() {
+    for range in ["::/0", "64:ff9b::/64"] {
+        let limiter = builder().deny(forwarded(&[range])).build().unwrap();
+        let app = App::with_peer(&limiter, PROXY).await;
+        assert_eq!(status_from(&app, "64:ff9b::1:0:0").await, REFUSED);
+        for address in ["203.0.113.9", "::ffff:203.0.113.8", "64:ff9b::203.0.113.7"] {
+            let status = status_from(&app, address).await;
+            assert_ne!(status, REFUSED, "{address} of {range}");
+        }
+    }
+}
+
 /// Whoever has read it.
 #[tokio::test]
 async fn an_address_that_a_closure_reads_is_looked_up_in_the_same_form() {

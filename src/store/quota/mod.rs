@@ -68,15 +68,27 @@ impl<S: Store> Leased<S> {
         else {
             return shared.inner.ask(&[*check]);
         };
-        let answer = match decision {
-            Some(decision) => Answer::Ready(Ok(decision.into())),
-            None => with_held(shared.inner.ask(&[*check]), held, check),
+        let (answer, takes_trips) = match decision {
+            Some(decision) => (Answer::Ready(Ok(decision.into())), true),
+            None => {
+                let answer = shared.inner.ask(&[*check]);
+                let takes_trips = matches!(answer, Answer::Pending(_));
+                (with_held(answer, held, check), takes_trips)
+            }
         };
         if !returned.is_empty() {
             shared.give_back(returned);
         }
-        if let Some(refill) = refill {
-            Shared::refill(shared, check, refill);
+        match refill {
+            Some(refill) if takes_trips => Shared::refill(shared, check, refill),
+            // A store that has its answers at once needs no batches, nor does whoever is known to be denied. And
+            // of one that is taken and given back all is lost, where somebody takes permits in between.
+            Some(refill) => drop(
+                shared
+                    .table
+                    .find(key, |account| account.missed(&refill, now)),
+            ),
+            None => {}
         }
         answer
     }

@@ -65,7 +65,7 @@ impl<S: Store> Trip<S> {
         }
     }
 
-    /// A store that has it at once needs no batches; but a denial may have been remembered.
+    /// The store had it at once, and so has no need of it; but a denial may have been remembered.
     fn unneeded(&self, answer: &Result<Decisions, StoreError>) {
         let Ok(decisions) = answer else { return };
         let [decision] = **decisions else { return };

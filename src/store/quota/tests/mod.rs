@@ -1,4 +1,5 @@
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -76,6 +77,30 @@ async fn who_uses_little_of_a_high_limit_is_asked_about_each_time() {
     let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(QuotaLease::new()));
     warm_up(&process, &subject, 500).await;
     assert_eq!(way.asked(), [Action::take(1); 500]);
+}
+
+/// Of each batch that it took and gave back all would be lost, where somebody else takes permits in between.
+#[tokio::test(start_paused = true)]
+async fn over_a_store_that_answers_at_once_there_are_no_batches() {
+    struct AtOnce(MemoryStore, Mutex<Vec<Action>>);
+
+    impl Store for AtOnce {
+        fn ask(&self, checks: &[Check<'_>]) -> Answer {
+            let actions = checks.iter().map(|check| check.action);
+            self.1.lock().unwrap().extend(actions);
+            self.0.ask(checks)
+        }
+    }
+
+    let (Fleet { clock, memory }, subject) = (Fleet::new(), hot());
+    let store = Arc::new(AtOnce(memory, Mutex::default()));
+    let process = Leased::with_clock(Arc::clone(&store), DEADLINE, clock);
+    for _ in 0..500 {
+        let decision = in_hand(&process, &subject, 1).expect("no trip");
+        assert!(decision.is_allowed() && !decision.is_leased());
+        advance(MILLISECOND).await;
+    }
+    assert_eq!(*store.1.lock().unwrap(), [Action::take(1); 500]);
 }
 
 /// As docs/quota-leases.md has it.
