@@ -25,6 +25,7 @@ on_every_store! {
     what_never_fits_denies_the_whole_question_and_charges_nothing
     answers_that_are_dropped_leave_nothing_behind
     a_question_of_many_checks_is_answered
+    a_question_of_nothing_is_answered_with_nothing
     what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged
     what_fits_in_shadow_is_charged_only_with_all_that_is_enforced
     checks_in_shadow_alone_are_each_charged_for_themselves
@@ -279,6 +280,10 @@ async fn answers_that_are_dropped_leave_nothing_behind(bench: &Bench) {
         let _ = futures_util::poll!(&mut asked);
     }
     assert!(bench.ask(limit, 1).await.is_allowed());
+}
+
+async fn a_question_of_nothing_is_answered_with_nothing(bench: &Bench) {
+    assert_eq!(bench.ask_all(&[]).await.len(), 0);
 }
 
 async fn a_question_of_many_checks_is_answered(bench: &Bench) {

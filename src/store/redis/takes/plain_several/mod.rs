@@ -33,7 +33,7 @@ pub(in crate::store::redis) struct PlainSeveral {
 impl PlainSeveral {
     /// `None` when the checks ask for something else.
     pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
-        if checks.len() > MOST_TAKES {
+        if checks.is_empty() || checks.len() > MOST_TAKES {
             return None;
         }
         let states: SmallVec<[StateId; 5]> = checks.iter().map(StateId::of).collect();
