@@ -129,13 +129,14 @@ impl Sharing for Take {
     }
 
     async fn ask_alone(mut self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
+        // What others ask is boxed: the future of each plain take, the most of all, has room for it.
         let Some(scaled) = self.scaled else {
-            let decision = self.ask_composed(server).await?;
+            let decision = Box::pin(self.ask_composed(server)).await?;
             return Ok(Told::Decided(decision, self));
         };
         let Some(plain) = scaled.plain() else {
             let alone = PlainBatch::of(&[(&self, scaled)], server.prefix());
-            let read = server.ask_one(alone).await?;
+            let read = Box::pin(server.ask_one(alone)).await?;
             return Ok(Told::by(self, read));
         };
         let question = Alone::of(&self, plain, server.prefix());

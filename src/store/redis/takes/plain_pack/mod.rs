@@ -52,8 +52,9 @@ impl PlainPack {
     /// What there is owed; `None` when its key has another form.
     async fn owed(&self, server: &Server) -> Result<Option<Owed>, StoreError> {
         if self.takes.by_themselves().any(|is_by_itself| is_by_itself) {
+            // Boxed, as the future of all others has room for it.
             let alone = PackBatch::of(&[self], server.prefix());
-            return server.ask_one(alone).await;
+            return Box::pin(server.ask_one(alone)).await;
         }
         let question = Alone::of(&self.takes, server.prefix());
         let reply = server.send(&question, self.takes.subject()).await?;
