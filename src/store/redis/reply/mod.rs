@@ -1,125 +1,20 @@
-//! The script's reply: four integers for each check and the instant, turned into decisions.
+//! What scripts reply: the composed one four integers for each check, and the instant behind all of them.
 
 use redis::Value;
-use smallvec::SmallVec;
 
-use crate::algorithm::{Action, Algorithm, Ask, Reading, decide, decide_denied};
-use crate::decision::Decisions;
+use crate::algorithm::Reading;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::Check;
-use crate::store::redis::error::of_question;
 use crate::time::Micros;
 
+mod expected;
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzing;
+mod judged;
+
+pub(super) use expected::Expected;
+pub(super) use judged::{Judged, judged};
+
 const INTEGERS_A_CHECK: usize = 4;
-
-/// What was asked, to read the reply by.
-pub(super) struct Expected {
-    asked: SmallVec<[Asked; 4]>,
-    /// Whether a check denies that is asked elsewhere.
-    is_denied_elsewhere: bool,
-}
-
-struct Asked {
-    algorithm: Algorithm,
-    action: Action,
-    is_shadow: bool,
-    is_further_rate: bool,
-}
-
-impl Asked {
-    fn ask(&self) -> Ask<'_> {
-        Ask {
-            algorithm: &self.algorithm,
-            action: &self.action,
-            is_shadow: self.is_shadow,
-            is_further_rate: self.is_further_rate,
-        }
-    }
-}
-
-impl Expected {
-    pub(super) fn of(checks: &[Check<'_>], is_denied_elsewhere: bool) -> Self {
-        let asked = checks.iter().map(|check| Asked {
-            algorithm: check.algorithm,
-            action: check.action,
-            is_shadow: check.is_shadow,
-            is_further_rate: check.policy.further_rate().is_some(),
-        });
-        Self {
-            is_denied_elsewhere,
-            ..Self::new(asked)
-        }
-    }
-
-    fn new(asked: impl Iterator<Item = Asked>) -> Self {
-        Self {
-            asked: asked.collect(),
-            is_denied_elsewhere: false,
-        }
-    }
-
-    /// # Errors
-    ///
-    /// A reply of any other shape: it is a store error, never a guess.
-    pub(super) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
-        let (answers, at) = dated_answers(&reply)?;
-        match self.split(answers)? {
-            (rows, []) => self.read_rows(rows, at),
-            _ => Err(bad("an array of another length")),
-        }
-    }
-
-    /// How many checks were asked.
-    pub(super) fn checks(&self) -> usize {
-        self.asked.len()
-    }
-
-    /// The rows of these checks, and what is behind them.
-    ///
-    /// # Errors
-    ///
-    /// Fewer rows.
-    pub(super) fn split<'a>(
-        &self,
-        answers: &'a [Value],
-    ) -> Result<(&'a [Value], &'a [Value]), StoreError> {
-        let rows = answers.split_at_checked(self.checks() * INTEGERS_A_CHECK);
-        rows.ok_or_else(|| bad("an array of another length"))
-    }
-
-    /// Reads the rows of these checks, decided at this instant.
-    ///
-    /// # Errors
-    ///
-    /// Anything else.
-    pub(super) fn read_rows(&self, rows: &[Value], at: u64) -> Result<Decisions, StoreError> {
-        let rows: SmallVec<[u64; 16]> = integers(rows)?;
-        let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
-        let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
-        let rows = rows.chunks_exact(INTEGERS_A_CHECK);
-        for (position, (row, asked)) in rows.zip(&self.asked).enumerate() {
-            readings.push(match row[0] {
-                fits @ (0 | 1) => reading(fits == 1, row, at),
-                code if asked.is_shadow => {
-                    let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
-                    unanswered.push((position, kind));
-                    // It holds up nothing, and is none of the denials that a penalty counts.
-                    reading(true, row, at)
-                }
-                _ => return Err(bad("neither yes nor no")),
-            });
-        }
-        let asks = self.asked.iter().map(Asked::ask);
-        let mut decisions = match self.is_denied_elsewhere {
-            false => decide(asks, &readings),
-            true => decide_denied(asks, &readings),
-        };
-        for (position, kind) in unanswered {
-            decisions.fail_open(position, kind);
-        }
-        Ok(decisions)
-    }
-}
 
 /// The answers that a reply consists of.
 ///
@@ -164,45 +59,6 @@ pub(super) fn by_key(
     left.is_empty().then_some(by_key).ok_or_else(another_length)
 }
 
-/// What is said of takes that are judged one after the other, key by key.
-pub(super) enum Judged {
-    /// What was read of the next one.
-    One(Reading),
-    /// So many go on behind the one before, each with as much more taken as those before it take.
-    Alike(u64),
-    /// Of all takes of the next key nothing was read.
-    Failed(StoreError),
-}
-
-/// What a reply says of takes that are judged one after the other, however many.
-///
-/// # Errors
-///
-/// A reply of any other shape.
-pub(super) fn judged(reply: &Value) -> Result<Vec<Judged>, StoreError> {
-    let (mut left, at) = dated_answers(reply)?;
-    let mut judged = Vec::with_capacity(left.len() / INTEGERS_A_CHECK);
-    while let [first, behind @ ..] = left {
-        if let Value::ServerError(error) = first {
-            judged.push(Judged::Failed(of_question(error.clone().into())));
-            left = behind;
-            continue;
-        }
-        let another_length = || bad("an array of another length");
-        let (row, behind) = left
-            .split_first_chunk::<INTEGERS_A_CHECK>()
-            .ok_or_else(another_length)?;
-        let row: SmallVec<[u64; INTEGERS_A_CHECK]> = integers(row)?;
-        judged.push(match row[0] {
-            fits @ (0 | 1) => Judged::One(reading(fits == 1, &row, at)),
-            2 => Judged::Alike(row[1]),
-            _ => return Err(bad("neither yes nor no")),
-        });
-        left = behind;
-    }
-    Ok(judged)
-}
-
 fn integers<T: FromIterator<u64>>(answers: &[Value]) -> Result<T, StoreError> {
     let integers = answers.iter().map(integer).collect::<Option<_>>();
     integers.ok_or_else(|| bad("something else than integers of at least zero"))
@@ -224,137 +80,9 @@ fn reading(fits: bool, row: &[u64], at_us: u64) -> Reading {
     }
 }
 
-/// What stands in place of yes or no where a check in shadow could not be answered: its value could
-/// not be read, or not be written.
-fn failure(code: u64) -> Option<StoreErrorKind> {
-    match code {
-        2 => Some(StoreErrorKind::ForeignValue),
-        3 => Some(StoreErrorKind::Busy),
-        _ => None,
-    }
-}
-
 pub(super) fn bad(what: &str) -> StoreError {
     StoreError::with_source(
         StoreErrorKind::BadReply,
         format!("the script replied {what}"),
     )
-}
-
-#[cfg(any(test, fuzzing))]
-pub(super) mod fuzzing;
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::decision::Outcome;
-    use crate::limit::{Limit, per_second};
-    use crate::time::SECOND;
-
-    fn expected(limits: &[Limit]) -> Expected {
-        let asked = limits.iter().map(|limit| Asked {
-            algorithm: Algorithm::try_from(limit).unwrap(),
-            action: Action::take(1),
-            is_shadow: false,
-            is_further_rate: false,
-        });
-        Expected::new(asked)
-    }
-
-    fn integers(integers: &[i64]) -> Value {
-        Value::Array(integers.iter().copied().map(Value::Int).collect())
-    }
-
-    #[test]
-    fn what_is_left_is_counted_after_the_charge_only_when_every_check_fits() {
-        let expected = expected(&[
-            Limit::fixed_window(5, SECOND),
-            Limit::fixed_window(9, SECOND),
-        ]);
-        let left = |reply: &[i64]| {
-            let decisions = expected.read(integers(reply)).unwrap();
-            [decisions[0].remaining(), decisions[1].remaining()]
-        };
-        assert_eq!(left(&[1, 0, 2, 500_000, 1, 0, 3, 500_000, 7]), [2, 5]);
-        assert_eq!(left(&[1, 0, 2, 500_000, 0, 500_000, 9, 500_000, 7]), [3, 0]);
-    }
-
-    #[test]
-    fn a_reply_of_another_shape_is_an_error() {
-        let expected = expected(&[Limit::gcra(1, SECOND)]);
-        for reply in [
-            Value::Nil,
-            Value::Okay,
-            Value::Int(1),
-            integers(&[]),
-            integers(&[1, 0, 0, 0]),
-            integers(&[1, 0, 0, 0, 7, 7]),
-            integers(&[2, 0, 0, 0, 7]),
-            integers(&[0, -1, 0, 0, 7]),
-            Value::Array(vec![Value::Nil; 5]),
-        ] {
-            let error = expected.read(reply).unwrap_err();
-            assert_eq!(error.kind(), StoreErrorKind::BadReply);
-        }
-    }
-
-    #[test]
-    fn a_check_in_shadow_that_failed_is_let_through_and_no_other_check_can_fail_so() {
-        let mut expected = expected(&[Limit::gcra(1, SECOND), Limit::gcra(1, SECOND)]);
-        let reply = |code| integers(&[code, 0, 0, 0, 0, 5, 0, 0, 7]);
-        assert!(expected.read(reply(2)).is_err());
-        expected.asked[0].is_shadow = true;
-        for (code, kind) in [(2, StoreErrorKind::ForeignValue), (3, StoreErrorKind::Busy)] {
-            let decisions = expected.read(reply(code)).unwrap();
-            assert_eq!(decisions[0].outcome(), Outcome::FailedOpen(kind));
-            assert_eq!(decisions[1].outcome(), Outcome::Denied);
-        }
-        assert!(expected.read(reply(4)).is_err());
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4_000))]
-
-        #[test]
-        fn any_reply_is_decisions_or_an_error(data in prop::collection::vec(any::<u8>(), 0..96)) {
-            fuzzing::redis_reply(&data);
-        }
-    }
-
-    #[test]
-    fn the_seeds_of_the_fuzz_target_hold() {
-        let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/redis_reply");
-        let seeds = std::fs::read_dir(seeds).expect("the target has seeds");
-        for seed in seeds {
-            fuzzing::redis_reply(&std::fs::read(seed.unwrap().path()).unwrap());
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_integers_whatever_panic(
-            fits in 0_i64..=1,
-            others in prop::collection::vec(
-                prop_oneof![0_i64..10, 0..=i64::from(u32::MAX), 0..=i64::MAX], 4,
-            ),
-        ) {
-            let row: Vec<_> = std::iter::once(fits).chain(others).collect();
-            for limit in [
-                Limit::gcra(3, SECOND),
-                Limit::gcra(3, 7 * SECOND),
-                Limit::token_bucket(3, per_second(3)),
-                Limit::leaky_bucket(3, per_second(3)),
-                Limit::fixed_window(3, SECOND),
-                Limit::sliding_log(3, SECOND),
-                Limit::sliding_window(3, SECOND),
-                Limit::sliding_counter(3, SECOND),
-                Limit::concurrency(3),
-            ] {
-                let decisions = expected(&[limit]).read(integers(&row)).unwrap();
-                prop_assert!(decisions[0].remaining() <= 3);
-            }
-        }
-    }
 }

@@ -4,7 +4,8 @@ use redis::Value;
 
 mod shared;
 
-use super::{Asked, Expected};
+use super::Expected;
+use super::expected::Asked;
 use crate::algorithm::{Action, Algorithm, Penalty};
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
@@ -88,4 +89,29 @@ fn take<'a>(data: &mut &'a [u8]) -> &'a [u8] {
     let (taken, rest) = rest.split_at(usize::from(length % 9).min(rest.len()));
     *data = rest;
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn any_reply_is_decisions_or_an_error(data in prop::collection::vec(any::<u8>(), 0..96)) {
+            redis_reply(&data);
+        }
+    }
+
+    #[test]
+    fn the_seeds_of_the_fuzz_target_hold() {
+        let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/redis_reply");
+        let seeds = std::fs::read_dir(seeds).expect("the target has seeds");
+        for seed in seeds {
+            redis_reply(&std::fs::read(seed.unwrap().path()).unwrap());
+        }
+    }
 }

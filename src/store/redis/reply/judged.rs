@@ -1,0 +1,48 @@
+//! `Judged`: what is said of takes that are judged one after the other.
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use super::{INTEGERS_A_CHECK, bad, dated_answers, integers, reading};
+use crate::algorithm::Reading;
+use crate::error::StoreError;
+use crate::store::redis::error::of_question;
+
+/// What is said of takes that are judged one after the other, key by key.
+pub(in crate::store::redis) enum Judged {
+    /// What was read of the next one.
+    One(Reading),
+    /// So many go on behind the one before, each with as much more taken as those before it take.
+    Alike(u64),
+    /// Of all takes of the next key nothing was read.
+    Failed(StoreError),
+}
+
+/// What a reply says of takes that are judged one after the other, however many.
+///
+/// # Errors
+///
+/// A reply of any other shape.
+pub(in crate::store::redis) fn judged(reply: &Value) -> Result<Vec<Judged>, StoreError> {
+    let (mut left, at) = dated_answers(reply)?;
+    let mut judged = Vec::with_capacity(left.len() / INTEGERS_A_CHECK);
+    while let [first, behind @ ..] = left {
+        if let Value::ServerError(error) = first {
+            judged.push(Judged::Failed(of_question(error.clone().into())));
+            left = behind;
+            continue;
+        }
+        let another_length = || bad("an array of another length");
+        let (row, behind) = left
+            .split_first_chunk::<INTEGERS_A_CHECK>()
+            .ok_or_else(another_length)?;
+        let row: SmallVec<[u64; INTEGERS_A_CHECK]> = integers(row)?;
+        judged.push(match row[0] {
+            fits @ (0 | 1) => Judged::One(reading(fits == 1, &row, at)),
+            2 => Judged::Alike(row[1]),
+            _ => return Err(bad("neither yes nor no")),
+        });
+        left = behind;
+    }
+    Ok(judged)
+}
