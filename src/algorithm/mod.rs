@@ -7,11 +7,7 @@
 //! for those checks that [`committed`] names. [`decide()`] turns what was read, by either half of
 //! the crate, into the [`Decisions`](crate::Decisions).
 
-use smallvec::SmallVec;
-
 use crate::decision::Decision;
-use crate::error::ConfigError;
-use crate::limit::{Kind, Limit};
 use crate::time::Micros;
 
 mod action;
@@ -31,7 +27,9 @@ mod share;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
+mod sound;
 mod span;
+mod state;
 mod token_bucket;
 mod twin;
 
@@ -47,9 +45,11 @@ pub use self::question::{Ask, committed, decide};
 #[cfg(feature = "redis")]
 pub(crate) use self::question::{decide_alone, decide_denied};
 use self::share::Share;
+use self::state::Remembered;
+pub use self::state::State;
 use self::twin::{Left, Twin, commit, read, twin, twin_with_state};
 
-/// A limit that was found sound, ready to judge. Made from a [`Limit`] or a [`Penalty`] by
+/// A limit that was found sound, ready to judge. Made from a [`Limit`](crate::Limit) or a [`Penalty`] by
 /// `TryFrom`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm(Which);
@@ -65,21 +65,6 @@ enum Which {
     SlidingCounter(sliding_counter::SlidingCounter),
     Concurrency(concurrency::Concurrency),
     Penalty(penalty::PenaltyBox),
-}
-
-/// What is remembered of one key. [`Algorithm::untouched`] makes the first.
-#[derive(Clone, Debug)]
-pub struct State(Remembered);
-
-#[derive(Clone, Debug)]
-enum Remembered {
-    Debt(debt::State),
-    FixedWindow(fixed_window::State),
-    SlidingLog(Box<sliding_log::State>),
-    SlidingWindow(Box<sliding_window::State>),
-    SlidingCounter(sliding_counter::State),
-    Concurrency(Box<concurrency::State>),
-    Penalty(Box<penalty::State>),
 }
 
 /// What a state says about an action at an instant: the four integers that a script replies for
@@ -309,70 +294,6 @@ impl Algorithm {
     )]
     pub(crate) fn arguments(&self, action: &Action) -> Arguments {
         twin!(self, twin => twin.arguments(action))
-    }
-}
-
-impl State {
-    /// From this instant on the state is equal to the untouched one and may be forgotten.
-    pub fn expires_at(&self) -> Micros {
-        match &self.0 {
-            Remembered::Debt(state) => debt::Debt::expires_at(state),
-            Remembered::FixedWindow(state) => fixed_window::FixedWindow::expires_at(state),
-            Remembered::SlidingLog(state) => sliding_log::SlidingLog::expires_at(state),
-            Remembered::SlidingWindow(state) => sliding_window::SlidingWindow::expires_at(state),
-            Remembered::SlidingCounter(state) => sliding_counter::SlidingCounter::expires_at(state),
-            Remembered::Concurrency(state) => concurrency::Concurrency::expires_at(state),
-            Remembered::Penalty(state) => penalty::PenaltyBox::expires_at(state),
-        }
-    }
-}
-
-impl Algorithm {
-    /// One for each rate of a limit, in their order.
-    ///
-    /// # Errors
-    ///
-    /// As for one rate; or says why these make no sense together.
-    pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
-        limit.refuse_rates_together()?;
-        let each = limit.rates();
-        each.map(|rate| Self::try_from(&rate)).collect()
-    }
-}
-
-impl TryFrom<&Limit> for Algorithm {
-    type Error = ConfigError;
-
-    /// Of a limit of one rate; [`Limit::rates`] takes others apart.
-    ///
-    /// # Errors
-    ///
-    /// Names the field of the limit that is out of range, or that another algorithm has.
-    fn try_from(limit: &Limit) -> Result<Self, ConfigError> {
-        let sound = limit.sound()?;
-        Ok(Self(match sound.kind {
-            Kind::Gcra => Which::Gcra(gcra::new(&sound)),
-            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(&sound)),
-            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(&sound)),
-            Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(&sound)),
-            Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(&sound)),
-            Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(&sound)),
-            Kind::SlidingCounter => {
-                Which::SlidingCounter(sliding_counter::SlidingCounter::new(&sound))
-            }
-            Kind::Concurrency => Which::Concurrency(concurrency::Concurrency::new(&sound)),
-        }))
-    }
-}
-
-impl TryFrom<&Penalty> for Algorithm {
-    type Error = ConfigError;
-
-    /// # Errors
-    ///
-    /// Names the field of the penalty that is out of range.
-    fn try_from(penalty: &Penalty) -> Result<Self, ConfigError> {
-        penalty::PenaltyBox::new(penalty).map(|penalty| Self(Which::Penalty(penalty)))
     }
 }
 

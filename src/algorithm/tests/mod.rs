@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::{Outcome, Receipt};
-use crate::limit::Rate;
+use crate::limit::{Limit, Rate};
 use crate::time::{DAY, SECOND};
 
 mod bans;

@@ -1,0 +1,59 @@
+//! The algorithms of limits and penalties that are found sound.
+
+use smallvec::SmallVec;
+
+use super::{
+    Algorithm, Penalty, Which, concurrency, fixed_window, gcra, leaky_bucket, penalty,
+    sliding_counter, sliding_log, sliding_window, token_bucket,
+};
+use crate::error::ConfigError;
+use crate::limit::{Kind, Limit};
+
+impl Algorithm {
+    /// One for each rate of a limit, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As for one rate; or says why these make no sense together.
+    pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
+        limit.refuse_rates_together()?;
+        let each = limit.rates();
+        each.map(|rate| Self::try_from(&rate)).collect()
+    }
+}
+
+impl TryFrom<&Limit> for Algorithm {
+    type Error = ConfigError;
+
+    /// Of a limit of one rate; [`Limit::rates`] takes others apart.
+    ///
+    /// # Errors
+    ///
+    /// Names the field of the limit that is out of range, or that another algorithm has.
+    fn try_from(limit: &Limit) -> Result<Self, ConfigError> {
+        let sound = limit.sound()?;
+        Ok(Self(match sound.kind {
+            Kind::Gcra => Which::Gcra(gcra::new(&sound)),
+            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(&sound)),
+            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(&sound)),
+            Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(&sound)),
+            Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(&sound)),
+            Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(&sound)),
+            Kind::SlidingCounter => {
+                Which::SlidingCounter(sliding_counter::SlidingCounter::new(&sound))
+            }
+            Kind::Concurrency => Which::Concurrency(concurrency::Concurrency::new(&sound)),
+        }))
+    }
+}
+
+impl TryFrom<&Penalty> for Algorithm {
+    type Error = ConfigError;
+
+    /// # Errors
+    ///
+    /// Names the field of the penalty that is out of range.
+    fn try_from(penalty: &Penalty) -> Result<Self, ConfigError> {
+        penalty::PenaltyBox::new(penalty).map(|penalty| Self(Which::Penalty(penalty)))
+    }
+}

@@ -1,0 +1,68 @@
+//! What operators change while it is at work: the switch, modes, what is left of a subject.
+
+use serde_json::{Value, json};
+use tower_throttle::{HOUR, Limit, Mode, Policy};
+
+use crate::{Site, ten};
+
+#[tokio::test]
+async fn the_switch_turns_limiting_off_and_on() {
+    let site = Site::of([Policy::new("api", Limit::sliding_log(1, HOUR))]).await;
+    let is_allowed = async || {
+        site.limiter
+            .check("api", "alice")
+            .await
+            .unwrap()
+            .is_allowed()
+    };
+    assert!(is_allowed().await);
+    assert!(!is_allowed().await);
+    assert_eq!(
+        site.told("switch", json!({ "on": false })).await["on"],
+        false
+    );
+    assert!(is_allowed().await);
+    assert_eq!(site.state().await["on"], false);
+    assert_eq!(site.told("switch", json!({ "on": true })).await["on"], true);
+    assert!(!is_allowed().await);
+}
+
+#[tokio::test]
+async fn a_mode_is_set_and_holds_from_the_next_request() {
+    let site = Site::of([ten("api")]).await;
+    for &mode in Mode::ALL {
+        let wanted = json!({ "policy": "api", "mode": mode.as_str() });
+        assert_eq!(site.told("mode", wanted.clone()).await, wanted);
+        assert_eq!(site.limiter.mode("api"), Ok(mode));
+        assert_eq!(site.state().await["policies"][0]["mode"], mode.as_str());
+    }
+    assert_eq!(
+        site.refused("mode", json!({ "policy": "api", "mode": "on" }))
+            .await,
+        (
+            400,
+            r#"mode: got "on", expected "enforce", "shadow" or "off""#.to_owned()
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_subject_is_looked_at_and_reset() {
+    let site = Site::of([ten("api")]).await;
+    let _ = site.limiter.charge("api", "alice", 12).await.unwrap();
+    let alice = json!({ "policy": "api", "subject": { "text": "alice" } });
+    let quota = site.told("peek", alice.clone()).await;
+    assert_eq!(quota["policy"], "api");
+    assert_eq!(quota["capacity"], 10);
+    assert_eq!(quota["remaining"], 0);
+    assert_eq!(quota["banned_for_ms"], Value::Null);
+    let wait = quota["reset_after_ms"].as_u64().unwrap();
+    assert!((1..=3_600_000).contains(&wait), "{wait}");
+    let shown = site.limiter.subject_of("alice").to_string();
+    assert_eq!(quota["subject"], shown);
+
+    let reset = site.told("reset", alice.clone()).await;
+    assert_eq!(reset["remaining"], 10);
+    assert_eq!(reset["reset_after_ms"], 0);
+    assert_eq!(site.told("peek", alice).await["remaining"], 10);
+}

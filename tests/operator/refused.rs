@@ -1,0 +1,110 @@
+//! Questions that are refused, and what is said of them: nonsense, what there is not, a store that is away.
+
+use serde_json::json;
+use tower_throttle::{FailureMode, Limiter, Operator};
+
+use crate::{Site, problem, ten, unreachable};
+
+#[tokio::test]
+async fn what_makes_no_sense_is_answered_with_what_would() {
+    let site = Site::of([ten("api")]).await;
+    for (subject, said) in [
+        (
+            json!({ "adress": "10.0.0.1" }),
+            "expected one of `everybody`",
+        ),
+        (
+            json!({ "address": "10.0.0" }),
+            r#"address: got "10.0.0", expected an address as"#,
+        ),
+        (
+            json!({ "address": "10.0.0.1/24" }),
+            "expected an address as",
+        ),
+        (json!({ "address": "2001:db8::/31" }), "32 to 128 bits"),
+        (json!({ "address": 7 }), "invalid type"),
+        (json!({ "hash": "9d15" }), "32 hexadecimal digits"),
+        (
+            json!([{ "hash": "0".repeat(32) }]),
+            "unknown variant `hash`",
+        ),
+        (
+            json!({ "header": { "name": "x user", "value": "" } }),
+            "the name of a header",
+        ),
+        (
+            json!({ "header": { "name": "x-user" } }),
+            "missing field `value`",
+        ),
+        (json!({ "user": 7.5 }), "a text or a whole number"),
+        (json!([]), "at least one part"),
+        (json!(null), "subject: "),
+        (json!("everyone"), "unknown variant `everyone`"),
+    ] {
+        let body = json!({ "policy": "api", "subject": subject });
+        let (status, detail) = site.refused("peek", body).await;
+        assert_eq!(status, 400, "{subject}");
+        assert!(detail.starts_with("subject: "), "{detail}");
+        assert!(detail.contains(said), "{detail}");
+    }
+    for (path, body) in [
+        ("switch", json!({ "on": "no" })),
+        ("switch", json!({ "on": false, "for": "1h" })),
+        ("mode", json!({ "policy": "api" })),
+        ("peek", json!({ "policy": "api" })),
+        ("reset", json!([])),
+    ] {
+        let (status, detail) = site.refused(path, body).await;
+        assert_eq!(status, 400);
+        assert!(detail.starts_with("body: "), "{detail}");
+    }
+    assert!(site.limiter.is_on());
+}
+
+#[tokio::test]
+async fn a_policy_that_there_is_not_is_not_found() {
+    let site = Site::of([ten("api")]).await;
+    for (path, body) in [
+        ("mode", json!({ "policy": "apj", "mode": "off" })),
+        ("peek", json!({ "policy": "apj", "subject": "everybody" })),
+        ("reset", json!({ "policy": "apj", "subject": "nobody" })),
+    ] {
+        let (status, detail) = site.refused(path, body).await;
+        assert_eq!(status, 404, "{path}");
+        assert!(detail.contains("\"apj\""), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_long_or_nowhere_is_a_problem_too() {
+    let site = Site::of([ten("api")]).await;
+    let long = json!({ "policy": "a".repeat(20_000), "mode": "off" });
+    assert_eq!(site.refused("mode", long).await.0, 413);
+    let nowhere = reqwest::get(format!("{}/limits", site.url)).await.unwrap();
+    let (status, detail) = problem(nowhere).await;
+    assert_eq!(status, 404);
+    assert!(detail.contains("/state"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_told_as_such() {
+    for on_failure in [
+        FailureMode::Allow,
+        FailureMode::Deny,
+        FailureMode::Local { share: 0.5 },
+    ] {
+        let policy = ten("api").on_store_failure(on_failure);
+        let limiter = Limiter::new(unreachable(), [policy]).unwrap();
+        let site = Site::about(limiter, Operator::new()).await;
+        for (path, said) in [
+            ("peek", "nothing is known of the subject"),
+            ("reset", "it is not known whether the subject was reset"),
+        ] {
+            let body = json!({ "policy": "api", "subject": "everybody" });
+            let (status, detail) = site.refused(path, body).await;
+            assert_eq!(status, 503);
+            assert!(detail.starts_with("the store "), "{detail}");
+            assert!(detail.contains(said), "{detail}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What the state tells: policies, what they decided, the store, who is denied most.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::routing::get;
+use serde_json::{Value, json};
+use tower_throttle::{
+    AccessList, DAY, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Peer,
+    PeerAddr, Policy, QuotaLease, RateLimitLayer, Rules, TopDenied,
+};
+
+use crate::http_store::{TestStore, Trip};
+use crate::{Site, support, ten, unreachable};
+
+#[tokio::test]
+async fn the_state_tells_policies_in_words_and_what_they_decided() {
+    let site = Site::of([
+        Policy::new("api", Limit::gcra(100, DAY).burst(1)).by(Header::new("x-user")),
+        Policy::new("beta", Limit::sliding_log(1, HOUR)).mode(Mode::Shadow),
+    ])
+    .await;
+    for policy in ["api", "api", "api", "beta", "beta"] {
+        let _ = site.limiter.check(policy, "alice").await.unwrap();
+    }
+    let state = site.state().await;
+    assert_eq!(state["on"], true);
+    assert!(state["uptime_ms"].is_u64());
+    let policies = state["policies"].as_array().unwrap();
+    let words = |at: usize| {
+        let policy = &policies[at];
+        ["name", "algorithm", "limit", "mode"].map(|field| policy[field].as_str().unwrap())
+    };
+    assert_eq!(policies.len(), 2);
+    assert_eq!(words(0), ["api", "gcra", "100 in 1 d, burst 1", "enforce"]);
+    assert_eq!(words(1), ["beta", "sliding_log", "1 in any 1 h", "shadow"]);
+    let decided = |of: &Value| {
+        let counts = of["decisions"].as_object().unwrap().iter();
+        let decided = counts.filter(|(_, count)| **count != json!(0));
+        decided
+            .map(|(name, count)| (name.clone(), count.as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let of = |name: &str, count| (name.to_owned(), count);
+    // Its one permit taken, nothing is left.
+    assert_eq!(
+        decided(&policies[0]),
+        [of("denied", 2), of("near_limit", 1)]
+    );
+    assert_eq!(
+        decided(&policies[1]),
+        [of("near_limit", 1), of("shadow_denied", 1)]
+    );
+    assert_eq!(
+        decided(&state),
+        [of("denied", 2), of("near_limit", 2), of("shadow_denied", 1)]
+    );
+}
+
+#[tokio::test]
+async fn the_state_tells_groups_leases_and_the_decisions_that_were_taken_from_a_batch() {
+    let operator = Operator::new();
+    let limit = Limit::fixed_window(100_000, MINUTE);
+    let limiter = Limiter::builder(TestStore::new(Trip::Short))
+        .policy(Policy::new("hot", limit).quota_lease(QuotaLease::new().share(0.5)))
+        .policy(Policy::new("grouped", limit).group("client"))
+        .observe(operator.clone())
+        .timeout(MINUTE)
+        .build()
+        .unwrap();
+    let site = Site::about(limiter, operator).await;
+    let mut leased = 0;
+    for _ in 0..1_000 {
+        let decision = site.limiter.check("hot", "everybody").await.unwrap();
+        leased += u32::from(decision.is_leased());
+        let _ = site.limiter.check("grouped", "everybody").await.unwrap();
+    }
+    assert!(leased > 100, "{leased}");
+    let policies = site.state().await["policies"].take();
+    let told = |at: usize| ["group", "quota_lease", "leased"].map(|field| &policies[at][field]);
+    let lease = json!("at most 50 % for 1 s");
+    assert_eq!(told(0), [&Value::Null, &lease, &json!(leased)]);
+    assert_eq!(told(1), [&json!("client"), &Value::Null, &json!(0)]);
+    for policy in 0..2 {
+        assert_eq!(policies[policy]["decisions"]["allowed"], 1_000);
+    }
+}
+
+#[tokio::test]
+async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
+    let operator = Operator::new();
+    let denied = AccessList::new()
+        .addresses(PeerAddr, ["127.0.0.1"])
+        .unwrap();
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(ten("api"))
+        .deny(denied)
+        .observe(operator.clone())
+        .build()
+        .unwrap();
+    let app = Router::new()
+        .route("/", get(async || "hello"))
+        .layer(RateLimitLayer::new(limiter.clone()))
+        .layer(axum::Extension(Peer::Address(SocketAddr::from((
+            [127, 0, 0, 1],
+            1,
+        )))));
+    let app = support::web::serve(app).await;
+    assert_eq!(reqwest::get(&app).await.unwrap().status(), 403);
+    let site = Site::about(limiter, operator).await;
+    assert_eq!(site.state().await["refusals"]["listed"], 1);
+}
+
+#[tokio::test]
+async fn a_store_in_memory_has_taken_no_trips() {
+    let site = Site::of([ten("api")]).await;
+    assert_eq!(
+        site.state().await["store"],
+        json!({
+            "breaker": "closed", "answers": 0, "failures": 0, "answering_us": 0,
+            "last_failure": null,
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_shows_in_the_state() {
+    let operator = Operator::new();
+    let limiter = Limiter::builder(unreachable())
+        .policy(ten("api"))
+        .observe(operator.clone())
+        .build()
+        .unwrap();
+    let site = Site::about(limiter, operator).await;
+    // Often enough for the breaker.
+    for _ in 0..20 {
+        let _ = site.limiter.check("api", "alice").await.unwrap();
+    }
+    let state = site.state().await;
+    let store = &state["store"];
+    assert_ne!(store["breaker"], "closed");
+    assert_eq!(store["answers"], store["failures"]);
+    assert!(store["failures"].as_u64().unwrap() > 0, "{store}");
+    assert!(store["last_failure"]["ago_ms"].is_u64());
+    let reason = store["last_failure"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the store "), "{reason}");
+    assert_eq!(state["decisions"]["failed_open"], 20);
+}
+
+#[tokio::test]
+async fn who_is_denied_most_is_listed_with_the_hash_to_look_at() {
+    let top = TopDenied::new(10);
+    let operator = Operator::new().top_denied(top.clone());
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(ten("api"))
+        .observe(operator.clone())
+        .observe(top)
+        .build()
+        .unwrap();
+    let site = Site::about(limiter, operator).await;
+    assert_eq!(site.state().await["top_denied"], json!([]));
+    for _ in 0..13 {
+        let _ = site.limiter.check("api", "mallory").await.unwrap();
+    }
+    let mallory = site.limiter.subject_of("mallory").to_string();
+    assert_eq!(
+        site.state().await["top_denied"],
+        json!([{ "policy": "api", "subject": mallory, "denials": 3, "mode": "enforce" }])
+    );
+    assert_eq!(site.left("api", json!({ "hash": mallory })).await, 0);
+}
+
+#[tokio::test]
+async fn without_a_list_of_who_is_denied_most_the_state_has_none() {
+    let site = Site::of([ten("api")]).await;
+    assert_eq!(site.state().await.get("top_denied"), None);
+}
+
+#[tokio::test]
+async fn counts_go_with_a_policys_name_when_the_rules_are_replaced() {
+    let site = Site::of([ten("api"), ten("old")]).await;
+    let _ = site.limiter.check("api", "alice").await.unwrap();
+    let _ = site.limiter.check("old", "alice").await.unwrap();
+    let rules = Rules::new().policies([ten("new"), ten("api")]);
+    site.limiter.replace(rules).unwrap();
+    let state = site.state().await;
+    let each = state["policies"].as_array().unwrap().iter();
+    let each = each.map(|policy| (&policy["name"], &policy["decisions"]["allowed"]));
+    assert_eq!(
+        each.collect::<Vec<_>>(),
+        [(&json!("new"), &json!(0)), (&json!("api"), &json!(1))]
+    );
+    assert_eq!(state["decisions"]["allowed"], 2);
+}

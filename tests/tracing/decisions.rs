@@ -1,0 +1,133 @@
+//! What is said of decisions, and of requests that are refused without one.
+
+use tower_throttle::{
+    AccessList, FailureMode, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
+    PeerAddr, Penalty, Policy,
+};
+use tracing::Level;
+
+use crate::http_store::{TestStore, Trip};
+use crate::log::Log;
+use crate::{check, from, one_a_minute, only, send};
+
+#[tokio::test]
+async fn what_is_allowed_is_not_worth_a_word() {
+    let (log, _listening) = Log::listen();
+    let policy = Policy::new("api", Limit::gcra(10, MINUTE));
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    check(&limiter, "api", 10).await;
+    assert_eq!(log.entries(), []);
+}
+
+#[tokio::test]
+async fn a_denial_says_which_policy_whose_hash_and_for_how_long() {
+    let (log, _listening) = Log::listen();
+    let limiter = Limiter::new(MemoryStore::new(), [one_a_minute("api")]).unwrap();
+    check(&limiter, "api", 2).await;
+    let denied = only(&log, Level::DEBUG, "denied");
+    assert_eq!(
+        denied.names(),
+        ["banned", "policy", "result", "retry_after_us", "subject"]
+    );
+    assert_eq!(denied.field("policy"), "api");
+    assert_eq!(denied.field("result"), "denied");
+    assert_eq!(denied.field("banned"), "false");
+    assert_eq!(
+        denied.field("subject"),
+        limiter.subject_of("alice").to_string()
+    );
+    let wait: u64 = denied.field("retry_after_us").parse().unwrap();
+    assert!((1..=60_000_000).contains(&wait), "{wait}");
+}
+
+#[tokio::test]
+async fn a_ban_is_told_from_a_denial() {
+    let (log, _listening) = Log::listen();
+    let penalty = Penalty::after(1, MINUTE, MINUTE);
+    let policy = one_a_minute("api").penalty(penalty);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    check(&limiter, "api", 3).await;
+    let events = log.events();
+    assert_eq!(
+        events.last().unwrap().field("banned"),
+        "true",
+        "{events:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_shadow_denial_says_that_it_is_none() {
+    let (log, _listening) = Log::listen();
+    let policy = one_a_minute("trial").mode(Mode::Shadow);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    check(&limiter, "trial", 2).await;
+    let event = only(&log, Level::DEBUG, "would have been denied");
+    assert_eq!(
+        event.names(),
+        ["policy", "result", "retry_after_us", "subject"]
+    );
+    assert_eq!(event.field("policy"), "trial");
+    assert_eq!(event.field("result"), "shadow_denied");
+    assert_eq!(
+        event.field("subject"),
+        limiter.subject_of("alice").to_string()
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_told_with_what_was_made_of_it() {
+    for (mode, text, result) in [
+        (FailureMode::Allow, "let through uncounted", "failed_open"),
+        (
+            FailureMode::Deny,
+            "refused for want of an answer",
+            "failed_closed",
+        ),
+    ] {
+        for trip in [Trip::Fails, Trip::FailsLate] {
+            let (log, _listening) = Log::listen();
+            let policy = one_a_minute("api").on_store_failure(mode);
+            let limiter = Limiter::new(TestStore::new(trip), [policy]).unwrap();
+            check(&limiter, "api", 1).await;
+            let event = only(&log, Level::DEBUG, text);
+            assert_eq!(event.names(), ["failure", "policy", "result"]);
+            assert_eq!(event.field("policy"), "api");
+            assert_eq!(event.field("result"), result);
+            assert_eq!(event.field("failure"), "unreachable");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_why() {
+    let policy = || one_a_minute("user").on_missing_key(OnMissingKey::Reject);
+    let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(policy())
+        .deny(denied);
+    let limiter = limiter.build().unwrap();
+    for (headers, status, reason) in [
+        (&[][..], 400, "missing_key"),
+        (&[("x-user", "mallory")], 403, "listed"),
+    ] {
+        let (log, _listening) = Log::listen();
+        assert_eq!(send(&limiter, from(None, headers)).await, status);
+        let event = only(&log, Level::DEBUG, "refused without asking");
+        assert_eq!(event.names(), ["policy", "reason"]);
+        assert_eq!(event.field("policy"), "user");
+        assert_eq!(event.field("reason"), reason);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
+    let (log, _listening) = Log::listen();
+    let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(PeerAddr);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    assert_eq!(send(&limiter, from(None, &[])).await, 500);
+    let event = only(&log, Level::WARN, "refused without asking");
+    assert_eq!(event.field("policy"), "client");
+    assert_eq!(event.field("reason"), "misconfigured");
+    let why = event.field("explanation");
+    assert!(why.contains("into_make_service_with_connect_info"), "{why}");
+}
