@@ -1,16 +1,12 @@
 //! Subjects that are addresses: as much of them is the key as the policy makes of a client.
 
-use std::net::SocketAddr;
-
-use axum::Router;
-use axum::routing::get;
 use serde_json::json;
 use tower_throttle::{
-    ClientAddr, Everybody, Extension, HOUR, Key, KeyExtractor, Limit, Limiter, Peer, PeerAddr,
-    Policy, RateLimitLayer, RequestHead,
+    ClientAddr, Everybody, Extension, HOUR, Key, KeyExtractor, Limit, Peer, PeerAddr, Policy,
+    RequestHead,
 };
 
-use crate::{Site, support, ten};
+use crate::{Site, status_from, ten};
 
 #[tokio::test]
 async fn an_address_is_the_client_that_the_extractors_see() {
@@ -31,14 +27,7 @@ async fn an_address_is_the_client_that_the_extractors_see() {
         ),
         ("fe80::1", "fe80::1", "fe80::1/56"),
     ] {
-        let peer = Peer::Address(SocketAddr::new(from.parse().unwrap(), 1));
-        let app = Router::new()
-            .route("/", get(async || "hello"))
-            .layer(RateLimitLayer::new(site.limiter.clone()))
-            .layer(axum::Extension(peer))
-            .layer(axum::Extension(7_u32));
-        let url = support::web::serve(app).await;
-        assert_eq!(reqwest::get(&url).await.unwrap().status(), 200);
+        assert_eq!(status_from(&site.limiter, from).await, 200);
         let written = json!({ "address": written });
         assert_eq!(site.left("by 64 bits", written.clone()).await, 9, "{from}");
         let by_56 = json!({ "address": by_56 });
@@ -47,17 +36,6 @@ async fn an_address_is_the_client_that_the_extractors_see() {
     }
     assert_eq!(site.left("user", json!({ "user": 7 })).await, 6);
     assert_eq!(site.left("user", json!({ "user": "7" })).await, 10);
-}
-
-/// What a request from this address is answered.
-async fn status_from(limiter: &Limiter, address: &str) -> u16 {
-    let peer = Peer::Address(SocketAddr::new(address.parse().unwrap(), 1));
-    let app = Router::new()
-        .route("/", get(async || "hello"))
-        .layer(RateLimitLayer::new(limiter.clone()))
-        .layer(axum::Extension(peer));
-    let url = support::web::serve(app).await;
-    reqwest::get(&url).await.unwrap().status().as_u16()
 }
 
 #[tokio::test]

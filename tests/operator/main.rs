@@ -12,11 +12,16 @@ mod subjects;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::net::SocketAddr;
+
 use axum::Router;
+use axum::routing::get;
 use http::{HeaderMap, StatusCode};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
-use tower_throttle::{HOUR, Limit, Limiter, MemoryStore, Operator, Policy, RedisStore};
+use tower_throttle::{
+    HOUR, Limit, Limiter, MemoryStore, Operator, Peer, Policy, RateLimitLayer, RedisStore,
+};
 
 use self::support::redis::free_port;
 
@@ -99,4 +104,16 @@ fn ten(name: &str) -> Policy {
 fn unreachable() -> RedisStore {
     let store = RedisStore::builder(&format!("redis://127.0.0.1:{}", free_port()));
     store.connect_lazy().unwrap()
+}
+
+/// What a service behind the limiter answers to a request of user 7 from this address.
+async fn status_from(limiter: &Limiter, address: &str) -> u16 {
+    let peer = Peer::Address(SocketAddr::new(address.parse().unwrap(), 1));
+    let app = Router::new()
+        .route("/", get(async || "hello"))
+        .layer(RateLimitLayer::new(limiter.clone()))
+        .layer(axum::Extension(peer))
+        .layer(axum::Extension(7_u32));
+    let url = support::web::serve(app).await;
+    reqwest::get(&url).await.unwrap().status().as_u16()
 }

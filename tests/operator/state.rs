@@ -1,17 +1,13 @@
 //! What the state tells: policies, what they decided, the store, who is denied most.
 
-use std::net::SocketAddr;
-
-use axum::Router;
-use axum::routing::get;
 use serde_json::{Value, json};
 use tower_throttle::{
-    AccessList, DAY, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Peer,
-    PeerAddr, Policy, QuotaLease, RateLimitLayer, Rules, TopDenied,
+    AccessList, DAY, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, PeerAddr,
+    Policy, QuotaLease, Rules, TopDenied,
 };
 
 use crate::http_store::{TestStore, Trip};
-use crate::{Site, support, ten, unreachable};
+use crate::{Site, status_from, ten, unreachable};
 
 #[tokio::test]
 async fn the_state_tells_policies_in_words_and_what_they_decided() {
@@ -98,15 +94,7 @@ async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
         .observe(operator.clone())
         .build()
         .unwrap();
-    let app = Router::new()
-        .route("/", get(async || "hello"))
-        .layer(RateLimitLayer::new(limiter.clone()))
-        .layer(axum::Extension(Peer::Address(SocketAddr::from((
-            [127, 0, 0, 1],
-            1,
-        )))));
-    let app = support::web::serve(app).await;
-    assert_eq!(reqwest::get(&app).await.unwrap().status(), 403);
+    assert_eq!(status_from(&limiter, "127.0.0.1").await, 403);
     let site = Site::about(limiter, operator).await;
     assert_eq!(site.state().await["refusals"]["listed"], 1);
 }
