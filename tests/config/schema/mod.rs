@@ -12,7 +12,8 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 use tower_throttle::Config;
 
-use super::{WHOLE, refusal, with_field};
+use super::whole::WHOLE;
+use super::{refusal, with_field};
 
 mod types;
 

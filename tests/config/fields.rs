@@ -1,0 +1,83 @@
+//! Fields and words that do not exist, and fields that are missing or in the wrong place.
+
+use super::{refusal, refusal_of, with_field, with_policy};
+
+#[test]
+fn a_wrong_word_is_refused_with_the_right_ones() {
+    for (field, refused) in [
+        (
+            "algorithm = \"gcar\"",
+            "algorithm: got \"gcar\", expected one of \"gcra\", \"token-bucket\", \"leaky-bucket\", \
+             \"fixed-window\", \"sliding-counter\", \"sliding-window\", \"sliding-log\", \
+             \"concurrency\"",
+        ),
+        (
+            "on_missing_key = \"allow\"",
+            "on_missing_key: got \"allow\", expected one of \"shared\", \"reject\", \"skip\"",
+        ),
+        (
+            "mode = \"on\"",
+            "mode: got \"on\", expected one of \"enforce\", \"shadow\", \"off\"",
+        ),
+        (
+            "key = \"ip\"",
+            "key: got \"ip\", expected \"client-addr\", \"peer\", \"host\", \"header:<name>\", \
+             \"user\", \"everybody\" or a list of these",
+        ),
+        (
+            "key = \"header:Host\"",
+            "key: header: got \"host\": over HTTP/2 there is no such header; `Host`, in a file `key \
+             = \"host\"`, reads the host of either version",
+        ),
+    ] {
+        assert_eq!(
+            refusal_of(field),
+            format!("line 4: policy \"client\": {refused}")
+        );
+    }
+}
+
+#[test]
+fn a_field_that_does_not_exist_is_refused_with_those_that_do() {
+    assert_eq!(
+        refusal("store = \"memory\"\n\n[[policies]]\nname = \"client\"\n"),
+        "line 3: policies: is no field here, expected one of store, prefix, secret, headers, \
+         rejection, timeout, on_store_failure, trusted_proxies, client_address, trusted_hops, \
+         ipv6_prefix, exempt, skip_preflights, deny, allow, policy"
+    );
+    let refusal = refusal_of("burts = 20");
+    assert!(
+        refusal.starts_with(
+            "line 4: policy \"client\": burts: is no field here, expected one of name,"
+        ),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_field_of_the_file_that_stands_in_a_policy_is_refused_with_its_place() {
+    assert_eq!(
+        refusal(&format!("{}headers = \"none\"\n", with_field("burst = 20"))),
+        "line 9: policy \"client\": headers: is a field of the whole file, write it above the \
+         first [[policy]]"
+    );
+}
+
+#[test]
+fn a_field_that_is_missing_is_refused_with_an_example() {
+    assert_eq!(
+        refusal(&with_policy(
+            "name = \"client\"\nalgorithm = \"gcra\"\nkey = \"peer\""
+        )),
+        "line 3: policy \"client\": limit: is missing, write limit = \"100/min\""
+    );
+    assert_eq!(
+        refusal(&with_policy("limit = \"1/s\"")),
+        "line 3: policy 1: name: is missing, write name = \"client\""
+    );
+    assert_eq!(
+        refusal("prefix = \"demo\""),
+        "line 1: store: is missing, write store = \"memory\", or \"redis://127.0.0.1:6379\" for one \
+         count of a whole fleet"
+    );
+}

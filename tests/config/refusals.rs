@@ -1,0 +1,70 @@
+//! What a refusal says of where it is, the line and the file, and that it never shows a password.
+
+use tower_throttle::Config;
+
+use super::{read, refusal};
+
+#[test]
+fn a_name_that_is_used_twice_is_refused_where_it_is_used_again() {
+    let one = "[[policy]]\nname = \"a\"\nalgorithm = \"gcra\"\nlimit = \"1/s\"\nkey = \"peer\"\n";
+    assert_eq!(
+        refusal(&format!("store = \"memory\"\n{one}{one}")),
+        "line 8: policy \"a\": name: is used twice, give each policy its own"
+    );
+}
+
+#[test]
+fn a_broken_text_is_refused_in_its_line() {
+    for (text, refused) in [
+        ("store = \"memory\"\nheaders = \n", "line 2: headers: "),
+        (
+            "store = \"memory\"\nstore = 1\n",
+            "line 2: store: duplicate key",
+        ),
+        ("store = \"memory\"\n[[policy]\n", "line 2: "),
+        ("store = \"redis://:hunter2@h\n", "line 1: store: "),
+        ("store: \"redis://:hunter2@h/0?a=b\"\n", "line 1: "),
+        ("store \"redis://:hunter2@h\" = 1\n", "line 1: "),
+    ] {
+        let refusal = refusal(text);
+        assert!(refusal.starts_with(refused), "{refusal}");
+        assert!(!refusal.contains("hunter2"), "{refusal}");
+    }
+}
+
+#[test]
+fn a_refusal_never_shows_a_password() {
+    for store in [
+        "redsi://:hunter2@h",
+        "redis-cluster://:hunter2@h/1",
+        "redis://:hunter2@h:nope",
+    ] {
+        let refused = refusal(&format!("store = {store:?}\n"));
+        assert!(refused.starts_with("line 1: store: "), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+    }
+    let config = read("store = \"redis://:hunter2@h:1\"\n");
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn a_file_is_named_in_its_refusal() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "store = 5\n").unwrap();
+    let refused = Config::from_file(file.path()).unwrap_err();
+    assert_eq!(refused.path(), Some(file.path()));
+    let text = format!(
+        "{}: line 1: store: got 5, expected \"memory\", or ",
+        file.path().display()
+    );
+    assert!(refused.to_string().starts_with(&text), "{refused}");
+
+    let missing = file.path().with_extension("missing");
+    let refused = Config::from_file(&missing).unwrap_err();
+    assert_eq!(refused.line(), None);
+    assert_eq!(
+        refused.to_string(),
+        format!("{}: the file cannot be read", missing.display())
+    );
+    assert!(std::error::Error::source(&refused).is_some());
+}

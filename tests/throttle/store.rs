@@ -1,0 +1,50 @@
+//! How often the store is asked, and when a service is ready over one that fails.
+
+use futures_util::future::join_all;
+use tower::Layer;
+use tower_throttle::{FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND};
+
+use super::support::redis::Server;
+use super::support::virtual_time::ms;
+use super::{Partner, Watched, after, layer, send, send_all, throttled};
+
+#[tokio::test(start_paused = true)]
+async fn each_grant_takes_one_trip_however_long_it_is_waited_for() {
+    let (service, store) = throttled(Limit::gcra(1, HOUR).burst(2));
+    let sent = join_all([send_all(service.clone(), 5), send_all(service, 5)]).await;
+    assert_eq!(sent.concat().into_iter().max(), Some(8 * HOUR));
+    assert_eq!(store.asked().len(), 10);
+}
+
+#[tokio::test]
+async fn a_grant_is_one_script_call_in_redis_or_shares_one() {
+    let server = Server::start();
+    let policy = Policy::new("partner", Limit::gcra(1_000, SECOND).burst(1));
+    let limiter = Limiter::builder(server.store().await).policy(policy);
+    let limiter = limiter.timeout(60 * SECOND).build().unwrap();
+    let service = layer(&limiter).layer(Partner::new());
+    let asked = server.calls("evalsha");
+    let sent = join_all((0..4).map(|_| send_all(service.clone(), 10))).await;
+    assert_eq!(sent.concat().len(), 40);
+    // Each of them waits for one grant after the other.
+    let calls = server.calls("evalsha") - asked;
+    assert!((10..=40).contains(&calls), "{calls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_failing_store_it_is_ready_at_once_unless_the_policy_says_otherwise() {
+    let store = Watched::failing(5);
+    let service = layer(&store.limiter(Limit::gcra(1, SECOND))).layer(Partner::new());
+    // Five that nobody counts, and one that is counted.
+    assert_eq!(send_all(service, 7).await, after([0, 0, 0, 0, 0, 0, 1_000]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_fails_closed_is_asked_again_every_second_until_it_counts() {
+    let store = Watched::failing(3);
+    let policy = Policy::new("partner", Limit::gcra(1, MINUTE));
+    let limiter = store.limiter_of(policy.on_store_failure(FailureMode::Deny));
+    let mut service = layer(&limiter).layer(Partner::new());
+    assert_eq!(send(&mut service).await, ms(3_000));
+    assert_eq!(store.asked(), after([0, 1_000, 2_000, 3_000]));
+}
