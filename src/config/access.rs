@@ -65,8 +65,10 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
     }
     let values = fields.need("values", "values = [\"mallory\"]")?;
     let one = |value: &Field<'_>| {
-        let text = value.text("a list of texts, as [\"mallory\"]")?;
-        // Not shown: it may be somebody's API key.
+        // Not shown, whatever it is: it may be somebody's API key.
+        let text = value.text("").map_err(|_shown| {
+            value.refuse("a value is no text, expected a list of texts, as [\"mallory\"]")
+        })?;
         if text.is_empty() || text.trim() != text {
             return Err(
                 value.refuse("a value is empty or has blanks around it, no key is like that")

@@ -27,6 +27,16 @@ fn is_name(text: &str) -> bool {
     text.bytes().all(is_part) && text.starts_with(|first: char| !first.is_ascii_digit())
 }
 
+/// The variable, by its name if that looks like one. Any other may be what the variable holds, put here by a
+/// template, and is not shown.
+fn called(name: &str) -> Cow<'_, str> {
+    let is_shown = !name.bytes().any(|byte| byte.is_ascii_lowercase());
+    match is_shown {
+        true => format!("the variable {name:?}").into(),
+        false => "the variable of this name".into(),
+    }
+}
+
 impl<'t> Hidden<'t> {
     /// A text, or `{ env = "..." }`.
     pub(super) fn read(
@@ -55,7 +65,7 @@ impl<'t> Hidden<'t> {
         let name = field.text("the name of a variable, as \"REDIS_URL\"")?;
         let refuse = |problem: &str| {
             let remedy = format!("set it to {expected}");
-            field.refuse(format_args!("the variable {name:?} {problem}, {remedy}"))
+            field.refuse(format_args!("{} {problem}, {remedy}", called(name)))
         };
         if !is_name(name) {
             // Not shown: it may be what the variable holds, put here by a template.
@@ -86,7 +96,7 @@ impl<'t> Hidden<'t> {
     pub(super) fn refuse(&self, problem: impl fmt::Display) -> FileError {
         match self.variable {
             Some(name) => {
-                let problem = format!("the variable {name:?}: {problem}");
+                let problem = format!("{}: {problem}", called(name));
                 self.field.refuse(problem)
             }
             None => self.field.refuse(problem),

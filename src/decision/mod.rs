@@ -147,7 +147,8 @@ impl Decision {
 
     /// How long to wait until the same request would be allowed, nobody else asking. `None` when
     /// it was allowed, when it [never fits](Outcome::NeverFits) and when it is
-    /// [refused](Outcome::Refused).
+    /// [refused](Outcome::Refused). Of a policy in shadow, which [allows](Self::is_allowed) it, how long it
+    /// [would be](Outcome::ShadowDenied), were the policy enforced.
     ///
     /// Exact to the microsecond: earlier it is denied, then it is allowed. Under a
     /// [concurrency](crate::Limit::concurrency) limit it is when enough leases lapse that are not
@@ -155,10 +156,12 @@ impl Decision {
     /// is a guess of one second. What is [remembered](Self::is_remembered) is as exact as
     /// [`DenyCache`](crate::DenyCache#what-is-exact) says.
     pub fn retry_after(&self) -> Option<Duration> {
-        let helps = matches!(
-            self.outcome,
-            Outcome::Denied | Outcome::Banned | Outcome::ShadowDenied | Outcome::FailedClosed(_)
-        );
+        let helps = match self.outcome {
+            Outcome::Denied | Outcome::Banned | Outcome::FailedClosed(_) => true,
+            // No wait is known of what would never fit.
+            Outcome::ShadowDenied => !self.retry_after.is_zero(),
+            _ => false,
+        };
         helps.then(|| self.retry_after.to_duration())
     }
 

@@ -64,8 +64,8 @@ pub(super) fn router(desk: Desk) -> Router {
 /// Keeps other sites' pages from pressing buttons, and answers from being stored.
 ///
 /// A form of another site cannot say `application/json`, and a script can only after a preflight
-/// that nobody here answers; should a layer of the application do so, the browser still says whose
-/// page it was.
+/// that nobody here answers. Should a layer of the application do so, the browser still says whose
+/// page it was, if it speaks TLS or to its own machine: elsewhere browsers do not say it.
 async fn guard(request: Request, next: Next) -> Response {
     let mut response = match refusal(request.method(), request.headers()) {
         Some(problem) => problem.into_response(),

@@ -24,7 +24,9 @@ mod tally;
 /// same as JSON.
 ///
 /// **The router asks nobody who they are.** Whoever reaches it can switch limiting off: put your
-/// own authentication in front, or serve it where only operators come.
+/// own authentication in front, and serve it where only operators come. A listener that only this
+/// machine reaches is not enough by itself: pages that an operator visits can reach it, too (DNS
+/// rebinding).
 ///
 /// ```
 /// use axum::Router;
@@ -38,7 +40,7 @@ mod tally;
 ///
 /// // what is limited
 /// let app: Router = Router::new().layer(RateLimitLayer::new(limiter.clone()));
-/// // for operators only, on a listener of its own or behind your authentication
+/// // for operators only, on a listener of its own and behind your authentication
 /// let internal: Router = Router::new().nest_service("/limits", operator.router(limiter));
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```

@@ -1,5 +1,6 @@
 //! What operators are told, as it stands in JSON. Times end in their unit.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -33,6 +34,8 @@ struct Denied {
     policy: String,
     subject: String,
     denials: u64,
+    /// By how much that may be too many.
+    overestimate: u64,
     mode: &'static str,
 }
 
@@ -105,23 +108,26 @@ impl State {
             policies: policies
                 .map(|summary| PolicyState::of(summary, tally))
                 .collect(),
-            top_denied: top.map(|top| {
-                top.list()
-                    .iter()
-                    .take(MOST_DENIED)
-                    .map(Denied::of)
-                    .collect()
-            }),
+            top_denied: top.map(Denied::most),
         }
     }
 }
 
 impl Denied {
+    /// By how often each was denied at least: where more are denied than the list has room for, who comes last
+    /// may have been denied as often as anybody in it, and as rarely as once.
+    fn most(top: &TopDenied) -> Vec<Self> {
+        let mut list = top.list();
+        list.sort_by_key(|entry| Reverse(entry.denials - entry.overestimate));
+        list.iter().take(MOST_DENIED).map(Self::of).collect()
+    }
+
     fn of(entry: &TopEntry) -> Self {
         Self {
             policy: entry.policy.to_string(),
             subject: entry.subject.to_string(),
             denials: entry.denials,
+            overestimate: entry.overestimate,
             mode: entry.mode.as_str(),
         }
     }

@@ -22,7 +22,11 @@ impl<'a> RequestHead<'a> {
             None => without_port(self.host_field()?),
         };
         let host = host.strip_suffix('.').unwrap_or(host);
-        if !is_name(host) && !is_bracketed_address(host) {
+        if let Some(address) = bracketed_address(host) {
+            // Of all the ways to write it.
+            return Some(Cow::Owned(format!("[{address}]")));
+        }
+        if !is_name(host) {
             return None;
         }
         let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -57,11 +61,9 @@ fn is_name(host: &str) -> bool {
     labels.all(|label| !label.is_empty() && label.bytes().all(is_sound))
 }
 
-fn is_bracketed_address(host: &str) -> bool {
-    let address = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+fn bracketed_address(host: &str) -> Option<Ipv6Addr> {
+    let address = host.strip_prefix('[')?.strip_suffix(']')?;
+    address.parse().ok()
 }
 
 #[cfg(test)]
@@ -111,6 +113,8 @@ mod tests {
             ("192.0.2.1:80", "192.0.2.1"),
             ("[2001:DB8::1]:80", "[2001:db8::1]"),
             ("[::1]", "[::1]"),
+            ("[0:0:0:0::0001]:8080", "[::1]"),
+            ("[2001:db8:0::0:1]", "[2001:db8::1]"),
         ] {
             assert_eq!(host("/", &[field]).as_deref(), Some(found));
         }

@@ -308,12 +308,18 @@ fn a_list_that_makes_no_sense_is_refused_in_its_line() {
                 .to_owned(),
         ),
         (
+            "[{ key = \"header:x-user\", values = [8271936451] }]",
+            "line 2: deny.values: a value is no text, expected a list of texts, as [\"mallory\"]"
+                .to_owned(),
+        ),
+        (
             "[{ header = \"x-user\" }]",
             "line 2: deny.header: is no field here, expected one of key, values".to_owned(),
         ),
     ] {
         let refusal = refusal(&file(&format!("deny = {list}"), "header:x-user"));
         assert!(refusal.starts_with(&refused), "{refusal}");
+        assert!(!refusal.contains("8271936451"), "{refusal}");
         let other = refusal.replace("deny", "allow");
         let refusal = super::refusal(&file(&format!("allow = {list}"), "header:x-user"));
         assert_eq!(refusal, other);

@@ -33,13 +33,13 @@ async fn a_secret_of_the_environment_hashes_the_subjects() {
 
 #[test]
 fn a_secret_in_the_file_is_refused_and_not_shown() {
-    assert_eq!(
-        refusal("store = \"memory\"\nsecret = \"hunter2\"\n"),
-        "line 2: secret: a secret has no place in a file, name a variable that holds it, as \
-         { env = \"LIMITS_SECRET\" }"
-    );
-    let refused = refusal("store = \"memory\"\nsecret = 5\n");
-    assert!(refused.ends_with("expected a variable that holds it, as { env = \"LIMITS_SECRET\" }"));
+    for secret in ["\"hunter2\"", "8271936451029384", "0xfeed", "[\"hunter2\"]"] {
+        assert_eq!(
+            refusal(&format!("store = \"memory\"\nsecret = {secret}\n")),
+            "line 2: secret: a secret has no place in a file, name a variable that holds it, as \
+             { env = \"LIMITS_SECRET\" }"
+        );
+    }
 }
 
 #[test]
@@ -100,4 +100,9 @@ fn what_is_no_name_of_a_variable_is_refused_without_being_shown() {
             "line 1: store.env: expected the name of a variable, as \"REDIS_URL\""
         );
     }
+    // It could be a name, but those that look like one are in capitals.
+    let refused = refusal("store = { env = \"hunter2\" }\n");
+    let start =
+        "line 1: store.env: the variable of this name is not set, set it to \"memory\", or ";
+    assert!(refused.starts_with(start), "{refused}");
 }

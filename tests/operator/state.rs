@@ -153,9 +153,43 @@ async fn who_is_denied_most_is_listed_with_the_hash_to_look_at() {
     let mallory = site.limiter.subject_of("mallory").to_string();
     assert_eq!(
         site.state().await["top_denied"],
-        json!([{ "policy": "api", "subject": mallory, "denials": 3, "mode": "enforce" }])
+        json!([{ "policy": "api", "subject": mallory, "denials": 3, "overestimate": 0, "mode": "enforce" }])
     );
     assert_eq!(site.left("api", json!({ "hash": mallory })).await, 0);
+}
+
+/// Whose counts stand highest may have been denied once: they have taken them over from others.
+#[tokio::test]
+async fn a_flood_of_made_up_subjects_stands_behind_who_is_known_to_be_denied_more_often() {
+    let top = TopDenied::new(10);
+    let operator = Operator::new().top_denied(top.clone());
+    let once = |name| Policy::new(name, Limit::sliding_log(1, HOUR));
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policies([once("api"), once("login")])
+        .observe(operator.clone())
+        .observe(top)
+        .build()
+        .unwrap();
+    let denied = async |policy, subject: &str, times| {
+        for _ in 0..=times {
+            let _ = limiter.check(policy, subject).await.unwrap();
+        }
+    };
+    denied("login", "guesser", 3).await;
+    for made_up in 0..100 {
+        denied("api", &made_up.to_string(), 1).await;
+    }
+    let guesser = limiter.subject_of("guesser").to_string();
+    let site = Site::about(limiter.clone(), operator).await;
+    let list = &site.state().await["top_denied"];
+    assert_eq!(
+        list[0],
+        json!({
+            "policy": "login", "subject": guesser, "denials": 3, "overestimate": 0,
+            "mode": "enforce",
+        })
+    );
+    assert!(list[1]["denials"].as_u64() > Some(3), "{list}");
 }
 
 #[tokio::test]

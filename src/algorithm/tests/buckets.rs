@@ -206,3 +206,10 @@ fn who_finds_a_queue_full_is_told_how_long_the_queue_is() {
     assert_eq!(denied.retry_after(), Some(SECOND));
     assert_eq!(denied.delay(), 2 * SECOND);
 }
+
+#[test]
+fn a_decision_in_shadow_tells_how_long_it_would_be_unless_no_wait_would_help() {
+    let mut subject = Subject::of(Limit::gcra(1, SECOND));
+    let told = [1, 1, 2].map(|cost| subject.ask(cost).in_shadow().retry_after());
+    assert_eq!(told, [None, Some(SECOND), None]);
+}

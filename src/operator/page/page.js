@@ -227,11 +227,23 @@ function makeRow(name) {
   return row;
 }
 
+// A state that was asked for before one of them may tell what was before it.
+let changes = 0;
+
+async function change(path, body) {
+  changes++;
+  try {
+    await ask(path, body);
+  } finally {
+    changes++;
+  }
+}
+
 async function setMode(row, name, mode) {
   const before = seen.at(-1)?.policies.find((policy) => policy.name === name)?.mode;
   row.pending = true;
   try {
-    await ask("mode", { policy: name, mode });
+    await change("mode", { policy: name, mode });
     const undo = before && before !== mode ? () => setMode(row, name, before) : undefined;
     tell(`“${name}” is in mode ${mode}.`, undo);
   } catch (error) {
@@ -311,7 +323,7 @@ function drawSwitch({ on }) {
 
 async function turn(on) {
   try {
-    await ask("switch", { on });
+    await change("switch", { on });
     tell(on ? "Limiting is on." : "Limiting is off.");
   } catch (error) {
     tell(`Nothing was changed: ${error.message}`);
@@ -348,7 +360,10 @@ function drawTop({ top_denied: top }) {
       return element("li", {}, who, element("span", { class: "hot" }), look);
     }));
   }
-  top.forEach(({ denials }, at) => setText(list.children[at].children[1], short.format(denials)));
+  top.forEach(({ denials, overestimate }, at) => {
+    const least = short.format(denials - overestimate);
+    setText(list.children[at].children[1], overestimate > 0 ? `≥ ${least}` : least);
+  });
 }
 
 function lookAt(policy, subject) {
@@ -428,7 +443,11 @@ async function poll() {
   if (polling) return;
   polling = true;
   try {
-    const state = await ask("state");
+    let state, before;
+    do {
+      before = changes;
+      state = await ask("state");
+    } while (before !== changes);
     remember(state);
     lastAnswer = new Date();
     setText($("uptime"), `counting for ${time(state.uptime_ms)}`);

@@ -66,7 +66,7 @@ fn field(name: &str, decision: &Decision) -> Option<HeaderValue> {
 /// Quick rather than even: of those that share a place, each is written anew in turn.
 fn place_of(name: &str, limit: u32) -> usize {
     let last = name.bytes().last().map_or(0, usize::from);
-    (name.len() + last + limit as usize) % PLACES
+    (name.len() + last).wrapping_add(limit as usize) % PLACES
 }
 
 #[cfg(test)]
