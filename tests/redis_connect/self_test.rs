@@ -57,6 +57,8 @@ async fn a_wrong_password_and_a_missing_one_are_told_apart() {
     )
     .await;
     assert_told(server.builder(), &["wants a password"]).await;
+    let of_database = format!("redis://127.0.0.1:{}/3", server.port());
+    assert_told(RedisStore::builder(&of_database), &["wants a password"]).await;
 }
 
 #[tokio::test]
@@ -137,6 +139,8 @@ async fn a_node_of_a_cluster_is_told_from_a_single_server() {
             told(&error)
         );
     }
+    let of_database = format!("redis://127.0.0.1:{}/3", server.port());
+    assert_told(RedisStore::builder(&of_database), &["use redis-cluster://"]).await;
 }
 
 #[tokio::test]

@@ -65,7 +65,8 @@ impl Cluster {
         let ask = |lane: Lane, is_asking| async move { lane.ask(question, is_asking).await };
         let answer = self.follow(Route::Master, slot, ask).await;
         match &answer {
-            // Its node may be gone, and have a successor.
+            // Its node may be gone, and have a successor; and what is at its address now may be something else.
+            Err(Failed::NotAsked(_)) => {}
             Err(failed) if is_about_the_node(failed.kind()) => {}
             _ => refresh.not_needed(),
         }

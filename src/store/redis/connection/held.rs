@@ -13,7 +13,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
-use crate::store::redis::error::{is_demoted, is_no_script};
+use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::runtimes::{as_long_as_this_runtime, goes_on_by_itself_here};
 use crate::store::redis::script::Scripted;
 
@@ -83,7 +83,9 @@ impl Held {
         if reply.as_ref().is_err_and(is_no_script) {
             reply = Box::pin(self.run(question.with_text(), is_asking)).await;
         }
-        waiting.answered();
+        if !reply.as_ref().is_err_and(is_no_answer) {
+            waiting.answered();
+        }
         reply
     }
 
@@ -167,8 +169,10 @@ impl Held {
         poll_fn(|cx| match others.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(None),
             Poll::Pending => own.as_mut().poll(cx).map(|beat| {
-                // Also by an error.
-                self.has_answered();
+                // Also by an error that it has sent.
+                if !beat.as_ref().is_err_and(is_no_answer) {
+                    self.has_answered();
+                }
                 Some(beat)
             }),
         })

@@ -9,12 +9,9 @@ use super::{is_about_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// About what servers answer, first match first.
-const ADVICE: [(&str, &str); 16] = [
-    (
-        "NOAUTH",
-        "the server wants a password: put user:password@ or :password@ into the URL; that of a socket \
-         ends in ?user=u&pass=p or ?pass=p",
-    ),
+const ADVICE: [(&str, &str); 18] = [
+    ("NOAUTH", NAME_PASSWORD),
+    ("Authentication required", NAME_PASSWORD),
     (
         "WRONGPASS",
         "the server refuses the user or the password in the URL",
@@ -25,6 +22,7 @@ const ADVICE: [(&str, &str); 16] = [
     ("MOVED", USE_CLUSTER),
     ("ASK", USE_CLUSTER),
     ("CROSSSLOT", USE_CLUSTER),
+    ("not allowed in cluster mode", USE_CLUSTER),
     (
         "CLUSTERDOWN",
         "the server is part of a cluster, some slots of which nobody serves: see CLUSTER INFO, and if \
@@ -63,6 +61,8 @@ const ADVICE: [(&str, &str); 16] = [
     ),
 ];
 
+const NAME_PASSWORD: &str = "the server wants a password: put user:password@ or :password@ into the URL; that of a \
+     socket ends in ?user=u&pass=p or ?pass=p";
 const GRANT_RIGHTS: &str =
     "the server's user lacks a right, see the documentation of RedisStore for those it needs";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";

@@ -10,7 +10,7 @@ mod advice;
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 25] = [
+const CODES: [(&str, StoreErrorKind); 28] = [
     ("foreign value", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
@@ -18,13 +18,16 @@ const CODES: [(&str, StoreErrorKind); 25] = [
     ("NOAUTH", StoreErrorKind::Configuration),
     ("WRONGPASS", StoreErrorKind::Configuration),
     ("NOPERM", StoreErrorKind::Configuration),
-    // The same within a script, which has no code of its own: up to Redis 7.0, and since. The latter
-    // is also all that the client hands on where the database may not be selected.
+    // The same within a script, which has no code of its own: up to Redis 7.0, and since.
     (
         "The user executing the script",
         StoreErrorKind::Configuration,
     ),
     ("no permissions to run", StoreErrorKind::Configuration),
+    // Where the database may not be selected, the client hands on all but the code.
+    ("Authentication required", StoreErrorKind::Configuration),
+    ("not allowed in cluster mode", StoreErrorKind::Configuration),
+    ("busy running a script", StoreErrorKind::Busy),
     ("MOVED", StoreErrorKind::Configuration),
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
@@ -107,7 +110,15 @@ pub(super) fn is_no_script(error: &RedisError) -> bool {
 /// Whether the connection is of no more use, because it broke or because it leads to a server that
 /// was demoted.
 pub(super) fn is_connection_lost(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() || error.kind() == ErrorKind::Parse || is_demoted(error)
+    error.is_unrecoverable_error()
+        || is_no_answer(error)
+        || error.kind() == ErrorKind::Parse
+        || is_demoted(error)
+}
+
+/// Whether it is none that the server has sent: whatever broke, or nothing came for so long as replies may take.
+pub(super) fn is_no_answer(error: &RedisError) -> bool {
+    error.is_io_error()
 }
 
 /// Whether it is the answer of a server that is no master, or not any more: nothing ran.
@@ -160,8 +171,13 @@ fn is_about_certificates(error: &RedisError) -> bool {
     error.is_io_error() && error.to_string().to_lowercase().contains("certificate")
 }
 
+/// Behind a code of its own there may be anything, as the name of a user.
 fn says(error: &RedisError, text: &str) -> bool {
-    error.code() == Some(text) || error.detail().is_some_and(|detail| detail.contains(text))
+    let is_code = |code: &str| code != "ERR" && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    match error.code() {
+        Some(code) if is_code(code) => code == text,
+        _ => error.detail().is_some_and(|detail| detail.contains(text)),
+    }
 }
 
 /// What a server replies in this line.
@@ -192,6 +208,30 @@ mod tests {
         }
         let busy = answered("BUSY Redis is busy running a script.");
         assert!(!is_connection_lost(&busy));
+    }
+
+    #[test]
+    fn a_connection_is_lost_however_it_broke() {
+        use std::io::ErrorKind;
+        for broken in [
+            ErrorKind::BrokenPipe,
+            ErrorKind::TimedOut,
+            ErrorKind::HostUnreachable,
+            ErrorKind::InvalidData,
+        ] {
+            let error = RedisError::from(std::io::Error::from(broken));
+            assert!(is_connection_lost(&error), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_code_is_not_looked_for_in_the_name_of_a_user() {
+        for user in ["ZOOM", "READONLY", "BUSY"] {
+            let line = format!("NOPERM User {user} has no permissions to run the 'get' command");
+            let error = answered(&line);
+            assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
+            assert!(!is_demoted(&error), "{line}");
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Attempt {
     }
 
     async fn ask(&self, node: &Node) -> Result<SlotMap, StoreError> {
-        let lane = self.topology.lane(node)?;
+        let lane = self.topology.lane_for(node, false)?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
         match tokio::time::timeout(NODE_TIMEOUT, lane.command(question)).await {

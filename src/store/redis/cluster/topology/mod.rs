@@ -27,9 +27,15 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Topology {
     /// The nodes that the URL names; all others have their login and certificates.
     seeds: Vec<ConnectionInfo>,
-    lanes: Mutex<HashMap<Node, Lane>>,
+    lanes: Mutex<HashMap<Node, KnownLane>>,
     view: watch::Sender<View>,
     attempts: AtomicUsize,
+}
+
+struct KnownLane {
+    lane: Lane,
+    /// Whether a question went that way since the slot map was last learned.
+    is_in_use: bool,
 }
 
 /// What is known of the cluster.
@@ -137,14 +143,23 @@ impl Topology {
         mine
     }
 
-    /// The lane to a node.
+    /// The lane to a node, for a question.
     pub(super) fn lane(&self, node: &Node) -> Result<Lane, StoreError> {
+        self.lane_for(node, true)
+    }
+
+    fn lane_for(&self, node: &Node, is_for_question: bool) -> Result<Lane, StoreError> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lane) = lanes.get(node) {
-            return Ok(lane.clone());
+        if let Some(known) = lanes.get_mut(node) {
+            known.is_in_use |= is_for_question;
+            return Ok(known.lane.clone());
         }
         let lane = Lane::to_node(Connector::to(self.login_at(node)?)?);
-        lanes.insert(node.clone(), lane.clone());
+        let known = KnownLane {
+            lane: lane.clone(),
+            is_in_use: is_for_question,
+        };
+        lanes.insert(node.clone(), known);
         Ok(lane)
     }
 
@@ -165,10 +180,14 @@ impl Topology {
         Ok(seed.clone().set_addr(address))
     }
 
-    /// Lets go of lanes to nodes that are no masters any more.
+    /// Lets go of lanes to nodes that are no masters any more, and to which nobody was redirected lately: one that
+    /// is taking over its first slot is no master yet.
     fn forget_all_but(&self, masters: &[&Node]) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|node, _| masters.contains(&node));
+        lanes.retain(|node, known| {
+            let was_in_use = std::mem::replace(&mut known.is_in_use, false);
+            was_in_use || masters.contains(&node)
+        });
     }
 }
 

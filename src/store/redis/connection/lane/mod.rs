@@ -89,7 +89,10 @@ impl Lane {
         let is_node = self.0.doubt.is_some();
         let tried = held.try_out(question, is_node);
         match tokio::time::timeout(CONNECT_TIMEOUT, tried).await {
-            Ok(reply) => reply.map_err(Failed::Answer),
+            Ok(reply) => reply.map_err(|error| {
+                self.0.lose_if_lost(&held, &error);
+                Failed::Answer(error)
+            }),
             Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed).into()),
         }
     }

@@ -44,12 +44,13 @@ impl Shared {
         }
     }
 
-    /// When [`Lane::recovered`] goes on; at once where there is something to wait for.
+    /// When [`Lane::recovered`] goes on; at once where there is something to wait for. Where none is on its way and
+    /// nothing failed, the runtime is being shut down: it would go on without end.
     fn look_again_at(&self) -> Option<Instant> {
         match &*self.link.borrow() {
-            Link::Down(failure) => failure.as_ref().map(|failure| failure.until),
+            Link::Down(Some(failure)) => Some(failure.until),
             Link::Connecting(_) => None,
-            Link::Up(_) => Some(Instant::now() + pause()),
+            Link::Down(None) | Link::Up(_) => Some(Instant::now() + pause()),
         }
     }
 }
