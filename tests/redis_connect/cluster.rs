@@ -12,6 +12,7 @@ use crate::load::{Load, taken};
 use crate::self_test::documented_rights;
 use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
+use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 use crate::support::sentinel::until;
 use crate::{GENEROUS, assert_counts, limiter, told};
@@ -41,6 +42,16 @@ async fn subjects_are_spread_over_all_nodes_and_counted_on_each() {
         .collect();
     assert!(keys.iter().all(|keys| *keys > 0), "{keys:?}");
     assert_eq!(keys.iter().sum::<usize>(), SUBJECTS.len());
+}
+
+/// As one does whose name is looked up for the first time, or whose certificates are checked on a busy machine.
+#[tokio::test]
+async fn the_only_seed_may_take_as_long_as_a_single_server() {
+    let cluster = Cluster::start();
+    let seed = Proxy::to(cluster.masters[0].port());
+    seed.set(Way::Delay(Duration::from_millis(300)));
+    let url = format!("redis-cluster://127.0.0.1:{}", seed.port());
+    assert_counts(RedisStore::connect(&url).await.unwrap()).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tower_throttle::{Limiter, RedisStore, StoreErrorKind};
 
 use crate::load::{Load, taken};
+use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::{NAME, Sentinel, Watched, until};
 use crate::{GENEROUS, assert_counts, limiter, take, told};
@@ -70,6 +71,15 @@ async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
         "{}",
         told(&error)
     );
+}
+
+#[tokio::test]
+async fn the_only_sentinel_may_take_as_long_as_a_single_server() {
+    let watched = Watched::start_with(&[], "");
+    let sentinel = Proxy::to(watched.sentinel_port());
+    sentinel.set(Way::Delay(Duration::from_millis(300)));
+    let url = format!("redis-sentinel://127.0.0.1:{}/{NAME}", sentinel.port());
+    assert_counts(RedisStore::connect(&url).await.unwrap()).await;
 }
 
 /// As one does that is cut off from the others, or was started anew from its first file.

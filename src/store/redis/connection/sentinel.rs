@@ -14,13 +14,13 @@ use redis::{
 };
 
 use super::address::Sentinels;
-use super::connect::{config, tcp_settings};
+use super::connect::{CONNECT_TIMEOUT, config, tcp_settings};
 use super::tls::Certificates;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{of_connecting, of_sentinel, of_silence};
 
 /// How long one Sentinel may take before the next is asked; a server that hangs is not to take all
-/// the time there is for connecting.
+/// the time there is for connecting, unless there is no other left.
 const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Finds the master.
@@ -67,7 +67,12 @@ impl Masters {
         let (mut of_sentinels, mut of_servers) = (None, None);
         for nth in 0..self.sentinels.len() {
             let place = first.wrapping_add(nth) % self.sentinels.len();
-            let named = match self.ask(&self.sentinels[place]).await {
+            let is_last = nth + 1 == self.sentinels.len() && of_servers.is_none();
+            let patience = match is_last {
+                true => CONNECT_TIMEOUT,
+                false => SENTINEL_TIMEOUT,
+            };
+            let named = match self.ask(&self.sentinels[place], patience).await {
                 Ok(named) => named,
                 Err(error) => {
                     of_sentinels = telling(of_sentinels, error);
@@ -91,8 +96,12 @@ impl Masters {
     }
 
     /// Where the master is, as this Sentinel says.
-    async fn ask(&self, sentinel: &ConnectionInfo) -> Result<(String, u16), StoreError> {
-        match tokio::time::timeout(SENTINEL_TIMEOUT, self.query(sentinel)).await {
+    async fn ask(
+        &self,
+        sentinel: &ConnectionInfo,
+        patience: Duration,
+    ) -> Result<(String, u16), StoreError> {
+        match tokio::time::timeout(patience, self.query(sentinel)).await {
             Ok(Ok(Some(named))) => Ok(named),
             Ok(Ok(None)) => Err(self.unknown()),
             Ok(Err(error)) => Err(of_sentinel(error)),

@@ -11,12 +11,16 @@ use super::super::slots::{Node, SlotMap};
 use super::Topology;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Number;
+use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::error::of_silence;
 
-/// How long one node may take to tell the slot map before the next is asked.
+/// How long one node may take to tell the slot map before the next is asked. As long as there is none, the last one
+/// has the time that connecting may take: there is nobody else to be asked.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-/// After this an attempt has gone on to the next node, or come to an end, if it is driven at all.
-pub(super) const TURN: Duration = NODE_TIMEOUT.saturating_mul(2);
+/// So much later an attempt has gone on to the next node, or come to an end, if it is driven at all.
+const GRACE: Duration = NODE_TIMEOUT;
+/// The time in which one that is driven at all has begun.
+pub(super) const TURN: Duration = NODE_TIMEOUT.saturating_add(GRACE);
 
 /// One that ends without a result, because its runtime was shut down, lets the next question try again.
 pub(super) struct Attempt {
@@ -45,11 +49,17 @@ impl Attempt {
         let seeds = topology.seeds.iter();
         nodes.extend(seeds.filter_map(|seed| node_of(seed.addr())));
         let mut why = StoreError::new(StoreErrorKind::Configuration);
+        let mut left = nodes.len();
         for node in nodes {
-            if !self.goes_on() {
+            left -= 1;
+            let patience = match known.is_empty() && left == 0 {
+                true => CONNECT_TIMEOUT,
+                false => NODE_TIMEOUT,
+            };
+            if !self.goes_on(patience) {
                 return None;
             }
-            match self.ask(&node).await {
+            match self.ask(&node, patience).await {
                 Ok(slots) => return Some(Ok((slots, node))),
                 Err(error) => why = error,
             }
@@ -57,11 +67,11 @@ impl Attempt {
         Some(Err(why))
     }
 
-    async fn ask(&self, node: &Node) -> Result<SlotMap, StoreError> {
+    async fn ask(&self, node: &Node, patience: Duration) -> Result<SlotMap, StoreError> {
         let lane = self.topology.lane_for(node, false)?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
-        match tokio::time::timeout(NODE_TIMEOUT, lane.command(question)).await {
+        match tokio::time::timeout(patience, lane.command(question)).await {
             Ok(answer) => {
                 let answer = answer?;
                 match SlotMap::read(&answer, node) {
@@ -74,8 +84,8 @@ impl Attempt {
     }
 
     /// Claims the time that the next node may take, unless another attempt has taken the place of this one.
-    fn goes_on(&self) -> bool {
-        let until = Instant::now() + TURN;
+    fn goes_on(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience + GRACE;
         let mut is_mine = false;
         self.topology.view.send_if_modified(|view| {
             let mine = view.attempt.filter(|claim| claim.is(self.number));
