@@ -54,10 +54,8 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
     // The values would be compared with nothing, and nobody would notice.
     let is_key_of = |policy: &Fields<'_>| {
         let key = policy.get("key");
-        key.is_some_and(|key| {
-            key.text("")
-                .is_ok_and(|text| text.eq_ignore_ascii_case(kind))
-        })
+        let key = key.and_then(|key| key.as_text());
+        key.is_some_and(|key| key.eq_ignore_ascii_case(kind))
     };
     if !policies.iter().any(is_key_of) {
         let problem = format!("no policy has the key {kind:?}, so the list is about nobody");
@@ -66,7 +64,7 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
     let values = fields.need("values", "values = [\"mallory\"]")?;
     let one = |value: &Field<'_>| {
         // Not shown, whatever it is: it may be somebody's API key.
-        let text = value.text("").map_err(|_shown| {
+        let text = value.as_text().ok_or_else(|| {
             value.refuse("a value is no text, expected a list of texts, as [\"mallory\"]")
         })?;
         if text.is_empty() || text.trim() != text {

@@ -36,7 +36,7 @@ impl<'t> Field<'t> {
     }
 
     pub(super) fn text(&self, expected: impl fmt::Display) -> Result<&'t str, FileError> {
-        self.value.as_str().ok_or_else(|| self.expected(expected))
+        self.as_text().ok_or_else(|| self.expected(expected))
     }
 
     pub(super) fn number(&self, expected: impl fmt::Display) -> Result<u32, FileError> {
@@ -79,8 +79,9 @@ impl<'t> Field<'t> {
         self.value.as_bool() == Some(false)
     }
 
-    pub(super) fn is_text(&self) -> bool {
-        self.value.is_str()
+    /// The value of one that is a text.
+    pub(super) fn as_text(&self) -> Option<&'t str> {
+        self.value.as_str()
     }
 
     pub(super) fn is_table(&self) -> bool {

@@ -92,10 +92,10 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
 
 fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
     let expected = "1 to 4294967295 permits, or \"header:<name>\"";
-    if !field.is_text() {
+    let Some(text) = field.as_text() else {
         return Ok(policy.cost(field.number(expected)?));
-    }
-    let name = field.text(expected)?.strip_prefix("header:");
+    };
+    let name = text.strip_prefix("header:");
     let cost = HeaderCost::new(name.ok_or_else(|| field.expected(expected))?);
     cost.validate().map_err(|error| field.refuse(error))?;
     Ok(policy.cost_by(cost))

@@ -83,11 +83,7 @@ impl<S: Store> Leased<S> {
             Some(refill) if takes_trips => Shared::refill(shared, check, refill),
             // A store that has its answers at once needs no batches, nor does whoever is known to be denied. And
             // of one that is taken and given back all is lost, where somebody takes permits in between.
-            Some(refill) => drop(
-                shared
-                    .table
-                    .find(key, |account| account.missed(&refill, now)),
-            ),
+            Some(refill) => shared.missed(key, &refill),
             None => {}
         }
         answer

@@ -44,6 +44,13 @@ impl<S: Store> Shared<S> {
             }
         }
     }
+
+    /// This batch is not waited for any longer.
+    pub(super) fn missed(&self, key: u128, refill: &Refill) {
+        let now = self.clock.now();
+        let missed = |account: &mut Account| account.missed(refill, now);
+        self.table.find(key, missed);
+    }
 }
 
 /// A batch on its way. Dropped, it is not waited for any longer.
@@ -101,8 +108,6 @@ impl<S: Store> Trip<S> {
 impl<S: Store> Drop for Trip<S> {
     /// What has come is not missed any more.
     fn drop(&mut self) {
-        let now = self.shared.clock.now();
-        let missed = |account: &mut Account| account.missed(&self.refill, now);
-        self.shared.table.find(self.key, missed);
+        self.shared.missed(self.key, &self.refill);
     }
 }

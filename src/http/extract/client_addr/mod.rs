@@ -46,8 +46,8 @@ use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute
 ///    the client or by nobody knows whom, and is never looked at.
 /// 3. Nobody is the client when the header is absent, when it holds only trusted addresses, when the
 ///    client is not among its last 64 entries, empty ones among them, or when something that is no
-///    address stands before the client. Such requests are *unattributed*: they share a bucket for each last trusted proxy, apart from the
-///    buckets of addresses. (The last proxy behind a Unix socket counts as `0.0.0.0`.)
+///    address stands before the client. Such requests are *unattributed*: they share a bucket for
+///    each last trusted proxy, apart from the buckets of addresses. (The last proxy behind a Unix socket counts as `0.0.0.0`.)
 ///
 /// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), which is
 /// what one subscriber has at least; only link-local and loopback addresses count whole. An IPv4

@@ -137,7 +137,7 @@ const OTHER_FORM: [&str; 5] = [
 ];
 
 /// Whether a script for some questions has met a value that it cannot read, and so has done nothing: the
-/// script for everything can, or tells what is wrong with it. Of an error by any other words it is not known
+/// composed script can, or tells what is wrong with it. Of an error by any other words it is not known
 /// whether anything ran: a proxy says so, too, that it has lost its server.
 pub(super) fn is_other_form(error: &RedisError) -> bool {
     let is_servers = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);

@@ -49,10 +49,10 @@ impl Attempt {
         let seeds = topology.seeds.iter();
         nodes.extend(seeds.filter_map(|seed| node_of(seed.addr())));
         let mut why = StoreError::new(StoreErrorKind::Configuration);
-        let mut left = nodes.len();
-        for node in nodes {
-            left -= 1;
-            let patience = match known.is_empty() && left == 0 {
+        let mut nodes = nodes.into_iter();
+        while let Some(node) = nodes.next() {
+            let is_last = nodes.len() == 0;
+            let patience = match known.is_empty() && is_last {
                 true => CONNECT_TIMEOUT,
                 false => NODE_TIMEOUT,
             };
