@@ -5,7 +5,7 @@
 --                                      states has of them
 -- ARGV[at + stride]       takes        integer > 0; how many of them each key has, one after the other
 -- ARGV[at + stride + 1]   keys         integer; how many keys, the next ones, have such takes; 0: the last one
---                                      has, too
+--                                      has, too; -1: and they differ from the run before in their cost alone
 -- Returns       for each run of each key rows of four integers: of a take as decide has them, up to the first
 --               that is denied, behind which all of the run are denied alike; or 2, takes, 0, 0, where so
 --               many go on behind the take before, each with as much more taken as those before it take. In place
@@ -16,11 +16,15 @@
 -- Which key is judged, where its rows begin, whether it has failed, and its name while it is still to be
 -- written.
 local i, begins, is_failed, unwritten = 0, 0, false, nil
--- The run that is judged, of how many keys it still is, and of how many takes its arguments are.
-local at, left, asked = 2, nil, 1
--- What one take costs; the cost of some is a time, with a part of a microsecond.
+-- The run that is judged, of how many keys it still is, and how many of its takes are not told yet.
+local at, left, untold = 2, nil, 0
+-- Whether what a take costs is a time, with a part of a microsecond; the most that any may cost; and what is asked
+-- for by the run's arguments as they are.
 local is_debt = { gcra = true, token_bucket = true, leaky_bucket = true }
-local cost, most_cost, part, scale, takes_each
+local most_cost, scale, asked_cost, asked_part
+-- How many takes of the key by the same rules have taken permits; and how many more are looked at for what fits together, so that
+-- where few do, few are.
+local taken, reach
 
 local reply, length = {}, 0
 local function add(first, second, third, fourth)
@@ -29,25 +33,52 @@ local function add(first, second, third, fourth)
   length = length + 4
 end
 
+local function part_of(run)
+  return is_debt[ARGV[at]] and tonumber(ARGV[run + 3]) or 0
+end
 local function begin_run()
-  left, takes_each = tonumber(ARGV[at + stride + 1]), tonumber(ARGV[at + stride])
+  left, untold = tonumber(ARGV[at + stride + 1]), tonumber(ARGV[at + stride])
   -- Once for all keys; between the verb and the field all are numbers.
   for argument = at + 2, at + stride - 2 do
     ARGV[argument] = tonumber(ARGV[argument])
   end
-  asked, cost, most_cost, part, scale = 1, ARGV[at + 2], ARGV[at + 3], 0, 1
+  asked_cost, asked_part, most_cost, scale = ARGV[at + 2], part_of(at), ARGV[at + 3], 1
   if is_debt[ARGV[at]] then
-    most_cost, part, scale = ARGV[at + 4], ARGV[at + 3], ARGV[at + 6]
+    most_cost, scale = ARGV[at + 4], ARGV[at + 6]
   end
 end
--- What is said of so many takes at once.
-local function ask(takes)
-  if takes ~= asked then
-    local carried = math.floor(takes * part / scale)
-    ARGV[at + 2], asked = takes * cost + carried, takes
-    if is_debt[ARGV[at]] then
-      ARGV[at + 3] = takes * part - carried * scale
-    end
+local function next_run()
+  at = at + stride + 2
+  begin_run()
+end
+
+-- The takes that are still to be told of this key, as far as they differ in their cost alone and are within reach:
+-- their runs, of each cost, part and takes; and how many they are.
+local function takes_ahead()
+  local runs, takes = { asked_cost, asked_part, untold }, untold
+  local run = at + stride + 2
+  while left < 1 and takes < reach and ARGV[run + stride + 1] == "-1" do
+    local times = tonumber(ARGV[run + stride])
+    runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = tonumber(ARGV[run + 2]), part_of(run), times
+    run, takes = run + stride + 2, takes + times
+  end
+  return runs, math.min(takes, reach)
+end
+-- What so many of them cost together.
+local function cost_of(takes, runs)
+  local cost, part = 0, 0
+  for run = 1, #runs, 3 do
+    local of_it = math.min(takes, runs[run + 2])
+    cost, part, takes = cost + of_it * runs[run], part + of_it * runs[run + 1], takes - of_it
+  end
+  local carried = math.floor(part / scale)
+  return cost + carried, part - carried * scale
+end
+
+local function ask(cost, part)
+  ARGV[at + 2] = cost
+  if is_debt[ARGV[at]] then
+    ARGV[at + 3] = part
   end
   return judge(i, ARGV[at], at)
 end
@@ -58,37 +89,50 @@ local function carry_out(kept, expires)
   end
 end
 -- Carries out the most takes that fit at once, which mostly are all of them: how many.
-local function take_most(most)
+local function take_most()
+  local runs, most = takes_ahead()
+  -- One is judged by itself.
+  if most < 2 then
+    return 0
+  end
   local fit, too_many, takes, fitting = 0, most + 1, most, nil
   while too_many - fit > 1 do
-    local verdict = takes * cost <= most_cost and { ask(takes) } or { false }
+    local cost, part = cost_of(takes, runs)
+    local verdict = cost <= most_cost and { ask(cost, part) } or { false }
     if verdict[1] and verdict[2] == 0 then
       fit, fitting = takes, verdict
     else
       too_many = takes
     end
-    takes = math.floor((fit + too_many) / 2)
+    takes = math.min(2 * fit + 1, math.floor((fit + too_many) / 2))
   end
+  reach = 2 * (fit + 1)
   if fitting then
     carry_out(fitting[5], fitting[6])
     add(2, fit, 0, 0)
   end
   return fit
 end
+-- Judges what is still to be told of this run; or of a later one, where takes of several go on together.
 local function judge_run()
-  local untold, judged = takes_each, 0
+  local cost, part = asked_cost, asked_part
   while untold > 0 do
-    local fits, wait_us, level, more, kept, expires = ask(1)
+    local fits, wait_us, level, more, kept, expires = ask(cost, part)
     add(fits and 1 or 0, wait_us, level, more)
     if not fits then
-      break
+      return
     end
     carry_out(kept, expires)
-    untold, judged = untold - 1, judged + 1
+    untold, taken = untold - 1, kept ~= nil and taken + 1 or taken
     -- The first may open a window. Behind the second each finds only more taken, unless it waits: whatever
     -- their number, they are one step.
-    if judged == 2 and untold > 1 and ARGV[at + 1] == "take" and wait_us == 0 then
-      untold = untold - take_most(untold)
+    if taken > 1 and ARGV[at + 1] == "take" and wait_us == 0 then
+      local together = take_most()
+      while together > untold do
+        together = together - untold
+        next_run()
+      end
+      untold, cost, part = untold - together, asked_cost, asked_part
     end
   end
 end
@@ -106,12 +150,16 @@ local function judge_keys()
     if not left then
       begin_run()
     end
-    if left == 0 and not is_failed then
+    if left == 0 then
+      taken, reach = 0, 4294967295
+    end
+    if left < 1 and not is_failed then
       judge_run()
     end
     while left > 0 do
       end_key()
       left, i, begins, is_failed = left - 1, i + 1, length, false
+      untold, taken, reach = tonumber(ARGV[at + stride]), 0, 4294967295
       judge_run()
     end
     at, left = at + stride + 2, nil

@@ -231,6 +231,23 @@ async fn five_hundred_takes_of_one_key_are_a_few_scripts() {
     assert!(scripts <= 25, "{scripts} scripts");
 }
 
+/// By a log, of which each step looks at its length.
+#[tokio::test]
+async fn takes_of_one_key_of_several_costs_are_a_few_steps() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let (limit, costs) = (Limit::sliding_log(1_000, DAY), [3, 1, 2].repeat(170));
+    let steps = stage.server.calls("llen");
+    let decisions = stage.take_all("api", limit, &costs).await;
+    let steps = stage.server.calls("llen") - steps;
+    let answers = decisions.iter().zip(&costs);
+    let let_in = answers.filter(|(decision, _)| decision.is_allowed());
+    assert_eq!(let_in.map(|(_, cost)| cost).sum::<u32>(), 1_000);
+    // First come, first served; but the first trips may overtake each other.
+    assert_eq!(allowed(&decisions[..480]), 480);
+    assert!(steps <= 60, "{steps} steps");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_on_several_threads_share_a_key_to_the_last_permit() {
     let server = Server::start();

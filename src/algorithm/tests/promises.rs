@@ -244,11 +244,14 @@ fn do_everything(subject: &mut Subject, number: u32) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// As many of one cost as fit at one instant are one step for a server: what each of them would have
-    /// been told is known from what the second was.
+    /// As many as fit at one instant are one step for a server, whatever they cost: what each of them would
+    /// have been told is known from what the one before it was, and took.
     #[test]
-    fn behind_the_second_of_equal_takes_each_finds_only_more_taken(
-        numbers in numbers(ALL), history in histories(), cost in 1_u32..12, others in 1_u32..40,
+    fn behind_the_second_of_several_takes_each_finds_only_more_taken(
+        numbers in numbers(ALL),
+        history in histories(),
+        costs in prop::collection::vec(0_u32..12, 3..40),
+        are_equal in any::<bool>(),
     ) {
         let mut subject = Subject::of(numbers.limit());
         prop_assume!(subject.algorithm.lease().is_none());
@@ -256,20 +259,21 @@ proptest! {
             subject.now += pause;
             let _ = subject.act(Action::take(cost));
         }
-        let (now, action) = (Micros::new(subject.now), Action::take(cost));
-        let fits_at_once = |reading: &Reading| reading.fits && reading.wait.is_zero();
-        let read = |subject: &Subject| subject.algorithm.read(&subject.state, now, &action);
-        let _ = subject.act(action);
-        let second = read(&subject);
-        prop_assume!(fits_at_once(&second));
-        let _ = subject.act(action);
-        for taken in 1..=others {
-            let found = read(&subject);
-            if !fits_at_once(&found) {
-                break;
+        let (mut taken, mut before) = (0, None);
+        for cost in &costs {
+            let action = Action::take(if are_equal { costs[0] } else { *cost });
+            let now = Micros::new(subject.now);
+            let found = subject.algorithm.read(&subject.state, now, &action);
+            if !found.fits || !found.wait.is_zero() {
+                before = None;
+                continue;
             }
-            prop_assert_eq!(found, subject.algorithm.behind(&second, cost * taken));
+            if let (Some((before, cost)), 2..) = (before, taken) {
+                prop_assert_eq!(found, subject.algorithm.behind(&before, cost));
+            }
             let _ = subject.act(action);
+            before = Some((found, action.takes()));
+            taken += u32::from(action.takes() > 0);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Takes that share a trip, judged one after the other by the composed script, key by key; those that are
-//! alike by a few steps, however many they are.
+//! Takes that share a trip, judged one after the other by the composed script, key by key; those that differ in
+//! their cost alone by a few steps, however many they are.
 
 use std::iter::Peekable;
 
@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use super::by_key::{ByKey, Row, Run};
 use super::names::Names;
 use super::take::Take;
-use crate::algorithm::{Action, Algorithm, Reading};
+use crate::algorithm::{Action, Algorithm, Reading, Take as ActionTake};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::Check;
@@ -74,6 +74,18 @@ fn out_of_shadow(check: Check<'_>) -> Check<'_> {
     }
 }
 
+impl Asked {
+    fn differs_in_cost_alone(&self, other: &Self) -> bool {
+        match (self.action, other.action) {
+            (Action::Take(take), Action::Take(other_take)) => {
+                let cost = take.cost;
+                self.algorithm == other.algorithm && take == ActionTake { cost, ..other_take }
+            }
+            _ => false,
+        }
+    }
+}
+
 /// What was read of each of the takes of a key; or why none was.
 type OfKey = Result<Vec<Reading>, StoreError>;
 
@@ -88,40 +100,68 @@ fn read_key(
     if let Some(Judged::Failed(error)) = judged.next_if(has_failed) {
         return Ok(Err(error));
     }
-    let mut readings = Vec::new();
+    let mut told = Told::default();
     for run in runs {
-        read_run(run, judged, &mut readings)?;
+        told.read_run(run, judged)?;
     }
-    Ok(Ok(readings))
+    match told.together {
+        0 => Ok(Ok(told.readings)),
+        _ => Err(other_rows()),
+    }
 }
 
-fn read_run(
-    Run { asked, times }: &Run<Asked>,
-    judged: &mut impl Iterator<Item = Judged>,
-    readings: &mut Vec<Reading>,
-) -> Result<(), StoreError> {
-    let (mut left, mut before) = (*times as usize, None);
-    while left > 0 {
-        // Behind one that is denied all of the run are, alike.
-        let denied = before.filter(|before: &Reading| !before.fits);
-        if let Some(denied) = denied {
-            readings.extend(std::iter::repeat_n(denied, left));
-            break;
-        }
-        match (before, judged.next()) {
-            (_, Some(Judged::One(reading))) => readings.push(reading),
-            (Some(before), Some(Judged::Alike(takes))) if (1..=left as u64).contains(&takes) => {
-                let cost = asked.action.takes();
-                let taken = (1..=takes).map(|takes| cost.saturating_mul(takes as u32));
-                readings.extend(taken.map(|taken| asked.algorithm.behind(&before, taken)));
-                left -= takes as usize - 1;
+fn other_rows() -> StoreError {
+    bad("other rows than there are takes")
+}
+
+/// What the takes of a key are told, as far as it has been read.
+#[derive(Default)]
+struct Told {
+    readings: Vec<Reading>,
+    /// So many go on behind the last one, each with as much more taken as those before it take.
+    together: u64,
+    /// What the last one has taken, where it has.
+    taken: Option<u32>,
+}
+
+impl Told {
+    fn read_run(
+        &mut self,
+        Run { asked, times }: &Run<Asked>,
+        judged: &mut impl Iterator<Item = Judged>,
+    ) -> Result<(), StoreError> {
+        for left in (1..=*times as usize).rev() {
+            let reading = self.next(&asked.algorithm, judged)?;
+            if !reading.fits {
+                // Behind one that is denied all of the run are, alike.
+                self.readings.extend(std::iter::repeat_n(reading, left));
+                self.taken = None;
+                break;
             }
-            _ => return Err(bad("other rows than there are takes")),
+            self.readings.push(reading);
+            self.taken = Some(asked.action.takes());
         }
-        left -= 1;
-        before = readings.last().copied();
+        Ok(())
     }
-    Ok(())
+
+    fn next(
+        &mut self,
+        algorithm: &Algorithm,
+        judged: &mut impl Iterator<Item = Judged>,
+    ) -> Result<Reading, StoreError> {
+        if self.together == 0 {
+            match judged.next() {
+                Some(Judged::One(reading)) => return Ok(reading),
+                Some(Judged::Alike(takes)) if takes > 0 => self.together = takes,
+                _ => return Err(other_rows()),
+            }
+        }
+        self.together -= 1;
+        match (self.readings.last(), self.taken) {
+            (Some(before), Some(taken)) => Ok(algorithm.behind(before, taken)),
+            _ => Err(other_rows()),
+        }
+    }
 }
 
 impl Batch for Queue {
@@ -164,9 +204,16 @@ impl Scripted for Queue {
             command.arg(name);
         }
         command.arg(self.now.get());
+        let mut before: Option<&Asked> = None;
         for Row { run, keys } in self.takes.rows(Asked::eq) {
-            run.asked.row.write_to(&mut command);
-            command.arg(run.times).arg(keys);
+            let asked = &run.asked;
+            asked.row.write_to(&mut command);
+            command.arg(run.times);
+            match before {
+                Some(before) if keys == 0 && asked.differs_in_cost_alone(before) => command.arg(-1),
+                _ => command.arg(keys),
+            };
+            before = Some(asked);
         }
         command
     }

@@ -51,8 +51,8 @@ fn keys_of_which_the_same_is_asked_share_arguments() {
         // Alice's two; Bob's first, behind which others stand; Carol's and Dave's.
         ["1", "2", "1"],
         ["1", "1", "1"],
-        ["2", "1", "0"],
-        ["1", "1", "0"],
+        ["2", "1", "-1"],
+        ["1", "1", "-1"],
         ["1", "1", "2"],
     ];
     assert_eq!(
@@ -61,9 +61,31 @@ fn keys_of_which_the_same_is_asked_share_arguments() {
     );
 }
 
+#[test]
+fn takes_of_a_key_by_other_rules_are_no_run_of_other_costs() {
+    let policy = PolicyId::new("api");
+    let takes = [(100, false), (200, false), (200, true)].map(|(limit, is_given_back)| {
+        let action = match is_given_back {
+            true => Action::take(1),
+            false => Action::spend(1),
+        };
+        let limit = Limit::fixed_window(limit, HOUR);
+        let check = Check::of(&policy, "alice", &limit, action);
+        Take::of(&[check], Micros::ZERO).unwrap()
+    });
+    let queue = Queue::of(&takes.each_ref().map(|take| &**take), &Prefix::default()).unwrap();
+    let expected = [["1", "1", "1"], ["1", "1", "0"], ["1", "1", "0"]];
+    assert_eq!(rows(&queue), expected.map(|row| row.map(str::to_owned)));
+}
+
 /// A row: whether it fits, and how many were taken before.
 fn row(fits: i64, used: i64) -> [Value; 4] {
     [fits, 0, used, 5].map(Value::Int)
+}
+
+/// A row: so many go on behind the take before.
+fn alike(takes: i64) -> [Value; 4] {
+    [2, takes, 0, 0].map(Value::Int)
 }
 
 fn read(queue: &Queue, rows: &[&[Value]]) -> Result<Readings<Reading>, StoreError> {
@@ -93,9 +115,36 @@ fn a_key_that_fails_fails_alone_and_each_take_is_told_what_is_read_of_it() {
 }
 
 #[test]
+fn takes_of_several_costs_that_go_on_together_each_find_what_those_before_them_took() {
+    let queue = queue(&[
+        ("alice", 3),
+        ("alice", 1),
+        ("alice", 1),
+        ("alice", 5),
+        ("bob", 2),
+        ("alice", 4),
+        ("alice", 9),
+    ]);
+    let reply = [
+        &row(1, 10)[..],
+        &row(1, 13),
+        &alike(3),
+        &row(0, 24),
+        &row(1, 50),
+    ];
+    let told = read(&queue, &reply).unwrap().into_iter();
+    let told: Vec<_> = told
+        .map(|read| read.unwrap().unwrap())
+        .map(|reading| (reading.fits, reading.level[0]))
+        .collect();
+    let used = [10, 13, 14, 15, 50, 20].map(|used| (true, used));
+    assert_eq!(told[..6], used);
+    assert_eq!(told[6], (false, 24));
+}
+
+#[test]
 fn other_rows_than_there_are_takes_are_no_answer() {
     let queue = queue(&[("alice", 1), ("bob", 1), ("bob", 1)]);
-    let alike = |takes: i64| [2, takes, 0, 0].map(Value::Int);
     let (fits, gone) = (row(1, 0), error_reply("WRONGTYPE of another"));
     let denied = row(0, 100);
     assert!(read(&queue, &[&fits, &fits, &fits]).is_ok());
@@ -109,6 +158,8 @@ fn other_rows_than_there_are_takes_are_no_answer() {
         &[&fits, &alike(2)],
         &[&fits, &fits, &alike(0)],
         &[&fits, &fits, &alike(2)],
+        &[&fits, &alike(1), &fits],
+        &[&fits, &denied, &alike(1)],
         &[&fits, &fits, &fits[..3]],
         &[&fits, &fits, std::slice::from_ref(&gone)],
         &[&fits, &fits, &fits, std::slice::from_ref(&gone)],
