@@ -7,6 +7,9 @@ use super::{Clock, Micros};
 /// So long the counter is gone by before the other clock is read again.
 const TRUSTED_NS: u64 = 1_000_000;
 
+/// Nothing is learnt of the other clock where it took longer than this to read it.
+const READ_WITHIN_NS: u64 = 20_000;
+
 /// The time of another clock, at a third of what it costs to ask the system.
 ///
 /// The counter is only trusted for a millisecond at a time, and so is what is known of its speed:
@@ -46,6 +49,13 @@ impl<C: Clock> Counted<C> {
     #[inline(never)]
     fn read(&self, count: u64) -> Micros {
         let now = self.clock.now();
+        let count_after = self.count();
+        // A thread that was interrupted meanwhile does not know what the counter showed at that instant.
+        if count_after.wrapping_sub(count) > READ_WITHIN_NS {
+            return now;
+        }
+        // So that it is never ahead of the clock, which would let permits come back too early.
+        let count = count_after;
         let ahead = now.get().wrapping_sub(count / 1_000);
         self.ahead_us.store(ahead, Ordering::Relaxed);
         // Whoever sees this sees what is ahead, too.
@@ -74,6 +84,7 @@ impl<C: Clock> Clock for Counted<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use super::super::ManualClock;
@@ -116,6 +127,57 @@ mod tests {
         clock.set(Micros::new(5));
         count(MILLISECOND);
         assert_eq!(counted.now(), Micros::new(5), "behind the counter");
+    }
+
+    /// A clock that takes so long before and behind the instant that it tells, as when others have the processor.
+    struct HeldUp {
+        clock: ManualClock,
+        mock: Arc<quanta::Mock>,
+        times: Mutex<[Duration; 2]>,
+    }
+
+    impl HeldUp {
+        fn go_on(&self, by: Duration) {
+            self.clock.advance(by);
+            self.mock.increment(by);
+        }
+    }
+
+    impl Clock for HeldUp {
+        fn now(&self) -> Micros {
+            let [before, behind] = *self.times.lock().unwrap();
+            self.go_on(before);
+            let now = self.clock.now();
+            self.go_on(behind);
+            now
+        }
+    }
+
+    #[test]
+    fn whoever_is_held_up_while_it_reads_the_clock_learns_nothing_of_it() {
+        let (counter, mock) = quanta::Clock::mock();
+        mock.increment(Duration::from_secs(100));
+        let counted = Counted::by(
+            counter,
+            HeldUp {
+                clock: ManualClock::new(),
+                mock,
+                times: Mutex::default(),
+            },
+        );
+        let (held_up, at_once) = (5 * MILLISECOND, Duration::ZERO);
+        for times in [[held_up, at_once], [at_once, held_up]] {
+            counted.clock.go_on(MILLISECOND);
+            *counted.clock.times.lock().unwrap() = times;
+            assert_eq!(
+                counted.now(),
+                counted.clock.clock.now().saturating_sub(times[1].into())
+            );
+            *counted.clock.times.lock().unwrap() = [at_once; 2];
+            assert_eq!(counted.now(), counted.clock.clock.now());
+            counted.clock.go_on(MILLISECOND / 2);
+            assert_eq!(counted.now(), counted.clock.clock.now());
+        }
     }
 
     #[test]
