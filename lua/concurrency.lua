@@ -35,13 +35,18 @@ local function concurrency(key, at, now)
     return string.format("%d", number)
   end
 
+  -- Then nobody has to go through them.
+  local function all_have_one()
+    return redis.call("ZCOUNT", key, "-inf", "(0") <= 1
+  end
+
   local all = all_leases[key]
   if not all then
     local sum, lapsed = score("held"), {}
     local lapsed_count = redis.call("ZCOUNT", key, 0, text(now))
     local held = -(sum or 0) - lapsed_count
-    -- Of a process that died there may be many. Where all have one permit nobody has to go through them.
-    if lapsed_count > 0 and redis.call("ZCOUNT", key, "-inf", "(0") > 1 then
+    -- Of a process that died there may be many.
+    if lapsed_count > 0 and not all_have_one() then
       lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
       for _, number in ipairs(lapsed) do
         held = held - permits_of(number) + 1
@@ -122,7 +127,13 @@ local function concurrency(key, at, now)
   end
   if verb == "take" and cost > 0 and held + cost > limit then
     local freed, wait_us = 0, lease_us
-    if cost <= limit then
+    if cost <= limit and all_have_one() then
+      local enough = redis.call("ZREVRANGE", key, limit - cost, limit - cost, "WITHSCORES")
+      wait_us = bounded(tonumber(enough[2] or 0)) - now
+      if wait_us <= 0 then
+        error("foreign value")
+      end
+    elseif cost <= limit then
       local too_many = held + cost - limit
       local next = redis.call("ZRANGEBYSCORE", key, "(" .. text(now), "+inf", "WITHSCORES", "LIMIT", 0, text(too_many))
       for entry = 1, #next, 2 do

@@ -217,9 +217,12 @@ impl LeaseId {
         static START: OnceLock<u64> = OnceLock::new();
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let start = START.get_or_init(random);
-        let id = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let next = || start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         // Zero stands for none.
-        Self(id.max(1))
+        match next() {
+            0 => Self(next()),
+            id => Self(id),
+        }
     }
 
     /// The number; never zero.

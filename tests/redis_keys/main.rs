@@ -15,6 +15,7 @@ mod group_scripts;
 mod group_shadows;
 mod groups;
 mod lapsed;
+mod lowered;
 mod out_of_range;
 mod rights;
 mod shadow;
