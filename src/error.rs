@@ -144,12 +144,40 @@ impl fmt::Display for CheckError {
 impl Error for CheckError {}
 
 /// Why a store gave no answer: [`kind`](Self::kind) for the program, the source for the operator, who reads it
-/// in the log, too, so that no secret may be in its text. Clones share the source, as of one failure that many
+/// in the log, too, so that no secret may be in its text. `{error}` tells the kind alone; which server it was,
+/// what it said and what to do about it is the text of the [source](Error::source), which `{error:?}` shows, and
+/// whatever reports errors with their causes. Clones share the source, as of one failure that many
 /// questions met.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// What a server is said to have done, with its address before it.
+#[cfg(feature = "redis")]
+#[derive(Debug)]
+struct OfServer {
+    address: String,
+    error: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+#[cfg(feature = "redis")]
+impl fmt::Display for OfServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            Some(error) => write!(f, "{}: {error}", self.address),
+            None => f.write_str(&self.address),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Error for OfServer {
+    /// What lies beneath the error, which is said with the address.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.as_deref().and_then(Error::source)
+    }
 }
 
 /// The kinds of failure of a store.
@@ -196,6 +224,17 @@ impl StoreError {
             kind,
             source: Some(Arc::from(source.into())),
         }
+    }
+
+    /// The same, saying of which server it is.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_server(self, address: impl fmt::Display) -> Self {
+        let address = address.to_string();
+        let source = OfServer {
+            address,
+            error: self.source,
+        };
+        Self::with_source(self.kind, source)
     }
 
     /// What kind of failure it was.

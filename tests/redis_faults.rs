@@ -181,8 +181,12 @@ async fn a_connection_that_is_lost_again_and_again_is_not_made_anew_for_every_qu
 
 #[tokio::test]
 async fn connecting_tells_what_is_wrong_without_the_secret() {
-    let nobody = RedisStore::connect(&format!("redis://127.0.0.1:{}", free_port())).await;
-    assert_eq!(nobody.unwrap_err().kind(), StoreErrorKind::Unreachable);
+    let address = format!("127.0.0.1:{}", free_port());
+    let nobody = RedisStore::connect(&format!("redis://:hunter2@{address}")).await;
+    let nobody = nobody.unwrap_err();
+    assert_eq!(nobody.kind(), StoreErrorKind::Unreachable);
+    let why = nobody.source().unwrap().to_string();
+    assert!(why.starts_with(&format!("{address}: ")), "{why}");
 
     let server = Server::start_with(&["--requirepass", "the-right-one"]);
     for url in [

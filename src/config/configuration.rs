@@ -71,8 +71,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached or refuses. The address is not shown: it may hold a
-    /// password.
+    /// When the store cannot be reached or refuses. Of the URL only the host and the port are shown: it may
+    /// hold a password.
     pub async fn connect(&self) -> Result<Limiter, StoreError> {
         match &self.store {
             StoreChoice::Memory => self.limiter(MemoryStore::new()),

@@ -53,8 +53,8 @@
 //! ```
 //!
 //! The variables of the environment are read with the file. One that is not set, empty or no UTF-8
-//! is an error, and what one holds is in no error, log or `Debug`. An address without a password may
-//! stand in the file; the secret may not.
+//! is an error, and what one holds is in no error, log or `Debug`, but for the host and the port of a server
+//! that cannot be connected to. An address without a password may stand in the file; the secret may not.
 //!
 //! # `headers`
 //!

@@ -11,6 +11,9 @@ use crate::request::KeyExtractor;
 
 const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
 
+const UNBELIEVED: &str = "says nothing without trusted_proxies, as no header is believed then: name your proxies, \
+     or where their addresses are unknown, as with trusted_hops, [\"0.0.0.0/0\", \"::/0\"]";
+
 /// The proxies in front, as far as the file names them.
 pub(super) struct Proxies {
     trusted: Vec<String>,
@@ -46,7 +49,11 @@ impl Proxies {
             ConfigError::OutOfRange { field, .. } => fields.refuse_at(field, error),
             error => fields.refuse(error),
         })?;
-        Ok(proxies)
+        let unbelieved = header.or_else(|| fields.get("trusted_hops"));
+        match unbelieved.filter(|_| trusted.is_none()) {
+            Some(field) => Err(field.refuse(UNBELIEVED)),
+            None => Ok(proxies),
+        }
     }
 
     pub(super) fn peer(&self) -> Box<dyn KeyExtractor> {

@@ -112,7 +112,8 @@ impl Limiter {
 
     /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
     /// [concurrency](crate::Limit::concurrency) limit are forgotten too, while what they were taken
-    /// for runs on. The key of a client's address is its [`canonical_address`](Self::canonical_address).
+    /// for runs on. What a request that began before gives back at its end, as where its response says how,
+    /// may then be taken off what others have used since. The key of a client's address is its [`canonical_address`](Self::canonical_address).
     ///
     /// The key is the one that the policy's extractor makes of requests: for
     /// [`Extension`](crate::Extension) the value that it reads, for [`Header`](crate::Header)

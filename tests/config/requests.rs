@@ -1,6 +1,8 @@
 //! What is read of requests: `key`, `cost`, `on`, `trusted_proxies`, `client_address`, `trusted_hops`
 //! and `ipv6_prefix`.
 
+use tower_throttle::Config;
+
 use super::{refusal, refusal_of};
 
 #[test]
@@ -81,6 +83,26 @@ fn proxies_that_cannot_be_read_are_refused_in_their_line() {
     ] {
         let refusal = refusal(&format!("store = \"memory\"\n{field}\n"));
         assert_eq!(refusal, format!("line 2: {refused}"));
+    }
+}
+
+/// Nobody should believe that the clients behind a proxy are told apart.
+#[test]
+fn what_is_said_of_proxies_is_refused_where_none_is_trusted() {
+    for field in [
+        "client_address = \"forwarded\"",
+        "trusted_hops = 2",
+        "trusted_hops = 2\nclient_address = \"x-forwarded-for\"",
+    ] {
+        let file = format!("store = \"memory\"\n{field}\n");
+        let refused = refusal(&file);
+        assert!(
+            refused.contains("says nothing without trusted_proxies"),
+            "{refused}"
+        );
+        let trusting = format!("{file}trusted_proxies = [\"10.0.0.0/8\"]\n");
+        assert!(Config::from_toml(&trusting).is_ok());
+        assert!(Config::from_toml(&format!("{file}trusted_proxies = []\n")).is_ok());
     }
 }
 

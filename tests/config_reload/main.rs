@@ -7,6 +7,11 @@ mod support;
 mod file;
 mod in_force;
 mod layers;
+#[cfg(feature = "tracing")]
+#[path = "../support/log.rs"]
+mod log;
+#[cfg(feature = "tracing")]
+mod logged;
 mod noticed;
 mod refused;
 mod storm;

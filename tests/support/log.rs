@@ -37,6 +37,14 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
+    /// Listens on all threads that have nobody else who does, once for a program.
+    pub(crate) fn listen_everywhere() -> Self {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::registry().with(log.clone());
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        log
+    }
+
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.0.lock().unwrap().clone()
     }

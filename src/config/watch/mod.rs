@@ -132,6 +132,7 @@ impl ConfigFile {
             on_reload: self.on_reload,
             error: Arc::clone(&error),
         };
+        reloader.warn_if_unlimited();
         let watching = Watching::start(&self.path, move || reloader.look());
         Ok(WatchedConfig {
             path: self.path,

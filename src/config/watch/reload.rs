@@ -54,10 +54,22 @@ impl Reloader {
         Ok(())
     }
 
+    /// That may be meant, and looks just like a file of which a part is lost.
+    pub(super) fn warn_if_unlimited(&self) {
+        if self.limiter.policies().is_empty() {
+            let file = self.path.display();
+            trace::warn!(file = %file, "the file has no policy: nothing is limited");
+        }
+    }
+
     fn tell(&self, outcome: Result<(), FileError>) {
         let file = self.path.display();
         match &outcome {
-            Ok(()) => trace::info!(file = %file, "the limits are reloaded"),
+            Ok(()) => {
+                let policies = self.limiter.policies().len();
+                trace::info!(file = %file, policies = policies, "the limits are reloaded");
+                self.warn_if_unlimited();
+            }
             Err(error) => {
                 let reason = error.source().map(ToString::to_string).unwrap_or_default();
                 trace::error!(

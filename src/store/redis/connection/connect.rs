@@ -6,7 +6,7 @@ use std::time::Duration;
 use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime, TimeoutType};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2};
-use redis::{AsyncConnectionConfig, ConnectionInfo};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -39,7 +39,11 @@ const WRITE_QUEUE: usize = Places::USUAL;
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {
     /// To one server.
-    Server { pool: Pool, is_over_tls: bool },
+    Server {
+        pool: Pool,
+        address: ConnectionAddr,
+        is_over_tls: bool,
+    },
     /// Wherever a user's pool leads.
     Pool(Pool),
     /// To the master that Sentinel names.
@@ -52,6 +56,7 @@ impl Connector {
     pub(in crate::store::redis) fn to(server: ConnectionInfo) -> Result<Self, StoreError> {
         let server = server.set_tcp_settings(tcp_settings());
         let is_over_tls = is_over_tls(&server);
+        let address = server.addr().clone();
         let manager = Manager::new_with_config(server, config()).map_err(of_connecting)?;
         Pool::builder(manager)
             .max_size(MOST_ATTEMPTS)
@@ -60,7 +65,11 @@ impl Connector {
             .create_timeout(Some(CONNECT_TIMEOUT))
             .recycle_timeout(Some(CONNECT_TIMEOUT))
             .build()
-            .map(|pool| Self::Server { pool, is_over_tls })
+            .map(|pool| Self::Server {
+                pool,
+                address,
+                is_over_tls,
+            })
             .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
     }
 
@@ -88,14 +97,18 @@ impl Connector {
 
     /// A connection to keep. The pool may be a user's without any timeout, so there is one here.
     async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        match tokio::time::timeout(CONNECT_TIMEOUT, self.make()).await {
+        let made = match tokio::time::timeout(CONNECT_TIMEOUT, self.make()).await {
             Ok(made) => made,
             Err(_elapsed) if self.is_used_up() => Err(StoreError::with_source(
                 StoreErrorKind::Unreachable,
                 "all connections of the pool are in use",
             )),
             Err(elapsed) => Err(of_silence(elapsed)),
-        }
+        };
+        made.map_err(|error| match self {
+            Self::Server { address, .. } => error.of_server(address),
+            _ => error,
+        })
     }
 
     /// Whether it is a user's pool that has given away all that it may have: that says nothing of the

@@ -87,7 +87,11 @@ impl Masters {
                     self.first.store(place, Ordering::Relaxed);
                     return Ok(connection);
                 }
-                Err(error) => of_servers = telling(of_servers, error),
+                Err(error) => {
+                    let (host, port) = &named;
+                    of_servers =
+                        telling(of_servers, error.of_server(format_args!("{host}:{port}")));
+                }
             }
             tried.push(named);
         }
@@ -101,12 +105,13 @@ impl Masters {
         sentinel: &ConnectionInfo,
         patience: Duration,
     ) -> Result<(String, u16), StoreError> {
-        match tokio::time::timeout(patience, self.query(sentinel)).await {
-            Ok(Ok(Some(named))) => Ok(named),
-            Ok(Ok(None)) => Err(self.unknown()),
-            Ok(Err(error)) => Err(of_sentinel(error)),
-            Err(elapsed) => Err(of_silence(elapsed)),
-        }
+        let error = match tokio::time::timeout(patience, self.query(sentinel)).await {
+            Ok(Ok(Some(named))) => return Ok(named),
+            Ok(Ok(None)) => self.unknown(),
+            Ok(Err(error)) => of_sentinel(error),
+            Err(elapsed) => of_silence(elapsed),
+        };
+        Err(error.of_server(sentinel.addr()))
     }
 
     async fn query(&self, sentinel: &ConnectionInfo) -> RedisResult<Option<(String, u16)>> {
