@@ -48,7 +48,8 @@ impl Limiter {
     }
 
     /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
-    /// [`Decision::banned_for`] tells. The key of a client's address is its
+    /// [`Decision::banned_for`] tells. What is left is told by the policy's own limit, also where
+    /// [`limit_by`](crate::Policy::limit_by) has requests judged by another. The key of a client's address is its
     /// [`canonical_address`](Self::canonical_address).
     ///
     /// The key is the one that the policy's extractor makes of requests, as

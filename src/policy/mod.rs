@@ -143,13 +143,14 @@ impl Policy {
     /// What was used of a key stays used when its limit changes: as the permits taken within the
     /// window, or, where permits come back one by one ([`gcra`](Limit::gcra),
     /// [`token_bucket`](Limit::token_bucket), [`leaky_bucket`](Limit::leaky_bucket)), as the time
-    /// until all of them are back. So let tiers differ in permits; under a shorter window, what was
+    /// until all of them are back: who has used all of 100 a minute has used all of 200 a minute, too.
+    /// So let tiers differ in permits; under a shorter window, what was
     /// taken before it is over at once. A limit of several rates stands for one of as many, each for
     /// the one in its place.
     ///
     /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is
     /// denied, and is not told to come back. Outside of HTTP, where there is no request, the
-    /// policy's own limit holds.
+    /// policy's own limit holds, by which [`peek`](crate::Limiter::peek) tells what is left, too.
     #[must_use]
     pub fn limit_by(mut self, limit: impl LimitExtractor) -> Self {
         self.limit_by = Some(Arc::new(limit));

@@ -8,6 +8,7 @@ mod methods;
 mod stage;
 mod status;
 mod streaming;
+mod users;
 mod web;
 mod wire;
 
