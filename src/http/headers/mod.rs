@@ -11,7 +11,7 @@ mod draft_11;
 mod seconds;
 mod single;
 
-pub(super) use self::seconds::retry_after_secs;
+pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 
 /// Which quota headers responses carry: families of headers, each on every response or on denials
 /// only.

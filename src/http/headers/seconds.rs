@@ -21,7 +21,7 @@ pub(in crate::http) fn retry_after_secs(decision: &Decision) -> Option<u64> {
 }
 
 /// Whether permits come back with time, not with the end of those who hold them.
-pub(super) fn counts_in_time(decision: &Decision) -> bool {
+pub(in crate::http) fn counts_in_time(decision: &Decision) -> bool {
     !decision.window.is_zero()
 }
 

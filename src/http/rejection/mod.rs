@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use super::headers::retry_after_secs;
+use super::headers::{counts_in_time, retry_after_secs};
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::limiter::{Judged, Refusal, Unjudged};
@@ -101,7 +101,11 @@ impl Rejection {
                 "the quota cannot be checked at the moment",
             ),
             Outcome::Banned => (RejectionKind::Banned, "the quota was exceeded too often"),
-            _ => (RejectionKind::QuotaExceeded, "the quota is used up"),
+            _ if counts_in_time(worst) => (RejectionKind::QuotaExceeded, "the quota is used up"),
+            _ => (
+                RejectionKind::QuotaExceeded,
+                "as many requests as may be at the same time are under way",
+            ),
         };
         let denying = || {
             let each = judged.each();
