@@ -17,6 +17,14 @@ async fn a_unix_socket_is_connected_to() {
 }
 
 #[tokio::test]
+async fn valkey_may_stand_in_place_of_redis() {
+    let server = Server::start();
+    let url = format!("valkey://127.0.0.1:{}", server.port());
+    assert_counts(RedisStore::connect(&url).await.unwrap()).await;
+    assert_eq!(server.keys().len(), 1);
+}
+
+#[tokio::test]
 async fn the_database_of_the_url_is_counted_in() {
     let server = Server::start();
     let store = RedisStore::connect(&format!("{}/3", server.url())).await;

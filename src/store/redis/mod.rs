@@ -77,6 +77,7 @@ pub use reply::fuzzing::redis_reply;
 /// | `redis-sentinel://[user:password@]host[:port],.../master[/database]` | the master that Sentinel names; `rediss-sentinel://` over TLS |
 /// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes; `rediss-cluster://` over TLS |
 ///
+/// `valkey` may stand in place of `redis`, as in `valkeys://` over TLS: the two are reached alike.
 /// Characters of a user or password that mean something in a URL are written with percent signs,
 /// as `%40` for `@`. Sentinels are asked one after the other, without a login unless the URL ends in
 /// `?sentinel_user=u&sentinel_password=p`, and anew for every connection: a master that was demoted

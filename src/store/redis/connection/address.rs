@@ -6,7 +6,7 @@ const EXPECTED: &str = "redis://[user:password@]host[:port][/database], rediss:/
                         redis+unix:///path/to.sock[?db=0&user=u&pass=p], \
                         redis-cluster://[user:password@]host:port,host:port or \
                         redis-sentinel://[user:password@]host:port,host:port/master-name\
-                        [?sentinel_user=u&sentinel_password=p]";
+                        [?sentinel_user=u&sentinel_password=p], or the same with valkey in place of redis";
 
 /// The port that a Sentinel listens on unless told otherwise.
 const SENTINEL_PORT: &str = "26379";
@@ -42,6 +42,11 @@ impl Address {
         if url.contains('#') {
             return Err("it holds a #, which is written %23 in a password".to_owned());
         }
+        // The same protocol by another name.
+        let scheme = match scheme.strip_prefix("valkey") {
+            Some(way) => &format!("redis{way}"),
+            None => scheme,
+        };
         let is_tls = scheme.starts_with("rediss");
         if is_tls && !cfg!(feature = "redis-tls") {
             return Err(format!(
@@ -297,6 +302,27 @@ mod tests {
             (socket.username(), socket.password()),
             (Some("u"), Some("p"))
         );
+    }
+
+    #[test]
+    fn valkey_is_reached_as_redis_is() {
+        let server = |url: &str| match Address::parse(url) {
+            Ok(Address::Server(server)) => server.addr().clone(),
+            _ => panic!("{url} names no server"),
+        };
+        for way in ["://host:1/2", "+unix:///s?db=2"] {
+            let [redis, valkey] = ["redis", "valkey"].map(|name| server(&format!("{name}{way}")));
+            assert_eq!(redis, valkey);
+        }
+        let cluster = Address::parse("valkey-cluster://one,two");
+        assert!(matches!(cluster, Ok(Address::Cluster(nodes)) if nodes.len() == 2));
+        let sentinels = Address::parse("valkey-sentinel://one/main");
+        assert!(matches!(sentinels, Ok(Address::Sentinels(_))));
+        #[cfg(feature = "redis-tls")]
+        assert_eq!(server("valkeys://host"), server("rediss://host"));
+        for url in ["valkeyy://host", "valkeys-sentinels://host/main"] {
+            assert!(Address::parse(url).is_err(), "{url}");
+        }
     }
 
     #[cfg(not(feature = "redis-tls"))]
