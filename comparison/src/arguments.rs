@@ -8,8 +8,7 @@ use crate::round::Effort;
 pub const USAGE: &str = "\
 usage: comparison [--quick] [--long] [--only NAME]... [--list]
 
---quick      less than a minute, for a first look: short turns, 10 000 keys instead of 100 000;
-             the full run takes a few minutes
+--quick      less than a minute, for a first look: short turns; the full run takes a few minutes
 --long       also what takes long and gigabytes: 10 million keys
 --only NAME  this measurement alone; several times: these
 --list       names the measurements

@@ -11,8 +11,9 @@ use crate::request::KeyExtractor;
 
 const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
 
-const UNBELIEVED: &str = "says nothing without trusted_proxies, as no header is believed then: name your proxies, \
-     or where their addresses are unknown, as with trusted_hops, [\"0.0.0.0/0\", \"::/0\"]";
+const UNBELIEVED: &str = "says nothing without trusted_proxies, as no header is believed then but that of a proxy on \
+     a Unix socket: name your proxies, [] where there is none but that, or where their addresses are unknown, as \
+     with trusted_hops, [\"0.0.0.0/0\", \"::/0\"]";
 
 /// The proxies in front, as far as the file names them.
 pub(super) struct Proxies {

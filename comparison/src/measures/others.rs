@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
+use tower_throttle::Header;
 
 use crate::load::{Decide, Keys, Load};
 use crate::peers::actix_limitation::ActixLimitation;
 use crate::peers::bare::Bare;
 use crate::peers::deadpool::Deadpool;
-use crate::peers::layered::Layered;
+use crate::peers::layered::{self, Layered, WHO};
 #[cfg(feature = "limitador")]
 use crate::peers::limitador::Limitador;
-use crate::peers::ours::Ours;
+use crate::peers::ours::{ByName, Ours, policy};
 use crate::peers::{Allowance, tower_rate_limit_redis, tower_redis_cell};
 use crate::redis_server::RedisServer;
 use crate::round::{Contestant, Effort, Round, Standings, take_turns};
@@ -21,6 +22,9 @@ use crate::table::{Table, Target};
 const AT_ONCE: usize = 64;
 
 const OURS: &str = "RedisStore";
+const OURS_ASKING: &str = "RedisStore, asking always";
+const LAYER: &str = "layer over RedisStore";
+const LAYER_ASKING: &str = "layer over RedisStore, asking always";
 const DEADPOOL: &str = "textbook script, a deadpool checkout each";
 const TOWER_RATE_LIMIT_REDIS: &str = "tower-rate-limit-redis";
 const LIMITADOR: &str = "limitador";
@@ -28,48 +32,87 @@ const ACTIX_LIMITATION: &str = "actix-limitation";
 const TOWER_REDIS_CELL: &str = "tower-redis-cell (native module)";
 const MODULE: &str = "native module, by a bare client";
 
-/// The least that our decisions a second should be, in multiples of theirs.
-const TARGETS: [(&str, Option<f64>); 6] = [
-    (DEADPOOL, Some(4.0)),
-    (TOWER_RATE_LIMIT_REDIS, Some(2.0)),
-    (LIMITADOR, Some(2.0)),
-    (ACTIX_LIMITATION, Some(2.0)),
-    (TOWER_REDIS_CELL, Some(0.9)),
-    (MODULE, Some(0.9)),
+/// Somebody else, who of ours does the same as they, and the least that our decisions a second should be, in
+/// multiples of theirs.
+struct Other {
+    name: &'static str,
+    ours: &'static str,
+    ours_asking: &'static str,
+    target: Option<f64>,
+}
+
+impl Other {
+    const fn alone(name: &'static str, target: f64) -> Self {
+        Self {
+            name,
+            ours: OURS,
+            ours_asking: OURS_ASKING,
+            target: Some(target),
+        }
+    }
+
+    /// A layer: requests go in.
+    const fn layer(name: &'static str, target: f64) -> Self {
+        Self {
+            ours: LAYER,
+            ours_asking: LAYER_ASKING,
+            ..Self::alone(name, target)
+        }
+    }
+}
+
+const OTHERS: [Other; 6] = [
+    Other::alone(DEADPOOL, 4.0),
+    Other::layer(TOWER_RATE_LIMIT_REDIS, 2.0),
+    Other::alone(LIMITADOR, 2.0),
+    Other::alone(ACTIX_LIMITATION, 2.0),
+    Other::layer(TOWER_REDIS_CELL, 0.9),
+    Other::alone(MODULE, 0.9),
 ];
 
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "RedisStore beside other limiters",
-        "Decisions a second of RedisStore, in multiples of theirs; 64 at once. *Allowed*: many warm \
-         keys. *Denied*: one key that may 100 times a second, and is asked without a pause.",
+        "Decisions a second of RedisStore, in multiples of theirs, asked about texts; beside a layer, those of \
+         ours, which tells nothing in headers; 64 at once. *Allowed*: many warm keys. *Denied*: one key that may \
+         100 times a second, and is asked without a pause, which RedisStore mostly denies from its memory; \
+         *asking always*: without a memory of denials.",
         &[
             "allowed, current_thread",
             "allowed, two workers",
             "denied, current_thread",
             "denied, two workers",
+            "denied asking always, current_thread",
+            "denied asking always, two workers",
         ],
     );
     let redis = RedisServer::start();
     if !redis.has_module {
         eprintln!("  without the module of redis-cell: REDIS_CELL is not set");
     }
-    let standings: Vec<_> = [
+    let [allowed, denied] = [
         (Allowance::AMPLE, Keys::AnyOf(effort.keys)),
         (Allowance::SCARCE, Keys::One),
     ]
-    .into_iter()
-    .flat_map(|(allowance, keys)| {
-        let redis = &redis;
-        Flavor::ALL.map(|flavor| on(flavor, redis, allowance, keys, effort))
-    })
-    .collect();
-    for (other, target) in TARGETS {
-        if standings[0].names().any(|name| name == other) {
-            let ratios = standings
-                .iter()
-                .map(|standings| standings.ratio(Round::per_second, OURS, other));
-            table.row(other, target.map(Target::AtLeast), ratios);
+    .map(|(allowance, keys)| Flavor::ALL.map(|flavor| on(flavor, &redis, allowance, keys, effort)));
+    for Other {
+        name,
+        ours,
+        ours_asking,
+        target,
+    } in OTHERS
+    {
+        if allowed[0].names().any(|known| known == name) {
+            let ratios = |standings: &[Standings; 2], ours| {
+                let ratio = |standings: &Standings| standings.ratio(Round::per_second, ours, name);
+                standings.each_ref().map(ratio)
+            };
+            let told = [
+                ratios(&allowed, ours),
+                ratios(&denied, ours),
+                ratios(&denied, ours_asking),
+            ];
+            table.row(name, target.map(Target::AtLeast), told.concat());
         }
     }
     table
@@ -101,8 +144,14 @@ fn contestants<'a>(field: &Field<'a>, allowance: Allowance) -> Vec<Contestant<'a
     let (redis, runtime) = (field.redis, field.runtime);
     // Some of them make their connections where a runtime is.
     let _inside = runtime.enter();
+    let by_user = || [policy("layer", allowance).by(Header::new(WHO))];
+    let asking = || async { redis.store().await.without_deny_cache() };
     let mut contestants = vec![
-        field.enter(OURS, runtime.block_on(Ours::over(redis, allowance))),
+        field.enter(OURS, ByName(runtime.block_on(Ours::over(redis, allowance)))),
+        field.enter(
+            LAYER,
+            layered::ours(runtime.block_on(redis.store()), by_user()),
+        ),
         field.enter(DEADPOOL, Deadpool::over(redis, allowance)),
         field.enter(
             TOWER_RATE_LIMIT_REDIS,
@@ -115,6 +164,12 @@ fn contestants<'a>(field: &Field<'a>, allowance: Allowance) -> Vec<Contestant<'a
             runtime.block_on(Limitador::over(redis, allowance)),
         ),
     ];
+    if let Keys::One = field.load.keys {
+        let alone = Ours::with(runtime.block_on(asking()), allowance);
+        contestants.push(field.enter(OURS_ASKING, ByName(alone)));
+        let layer = layered::ours(runtime.block_on(asking()), by_user());
+        contestants.push(field.enter(LAYER_ASKING, layer));
+    }
     if redis.has_module {
         let layer = runtime.block_on(tower_redis_cell::layer(redis, allowance));
         contestants.push(field.enter(TOWER_REDIS_CELL, Layered::by(layer)));

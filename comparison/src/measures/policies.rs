@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use tower_throttle::{
-    Everybody, Header, Limit, Limiter, MINUTE, Mode, Policy, QuotaHeaders, RateLimitLayer, SECOND,
-};
+use tower_throttle::{Everybody, Header, Limit, MINUTE, Mode, Policy, SECOND};
 
 use crate::load::{Decide, Keys, Load};
 use crate::peers::Allowance;
-use crate::peers::layered::{Layered, WHO};
+use crate::peers::layered::{self, WHO};
 use crate::peers::ours::policy;
 use crate::redis_server::RedisServer;
 use crate::round::{Effort, Round, Standings, take_turns};
@@ -129,7 +127,5 @@ async fn layered(redis: &RedisServer, name: &str, policies: Vec<Policy>) -> impl
     let store = redis
         .store_with_prefix(&name.replace([' ', ','], "-"))
         .await;
-    let limiter = Limiter::builder(store).policies(policies).timeout(MINUTE);
-    let limiter = limiter.build().expect("sound policies");
-    Layered::by(RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE))
+    layered::ours(store, policies)
 }

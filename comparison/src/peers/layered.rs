@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt};
 
+use tower_throttle::{Limiter, MINUTE, Policy, QuotaHeaders, RateLimit, RateLimitLayer, Store};
+
 use super::name_of;
 use crate::load::Decide;
 
@@ -39,6 +41,16 @@ impl<S> Layered<S> {
     pub fn by(layer: impl Layer<Nothing, Service = S>) -> Self {
         Self(layer.layer(Nothing))
     }
+}
+
+/// Our layer, which tells nothing in headers of what it lets through.
+pub fn ours(
+    store: impl Store,
+    policies: impl IntoIterator<Item = Policy>,
+) -> Layered<RateLimit<Nothing>> {
+    let limiter = Limiter::builder(store).policies(policies).timeout(MINUTE);
+    let limiter = limiter.build().expect("sound policies");
+    Layered::by(RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE))
 }
 
 impl<S, B> Decide for Layered<S>

@@ -26,8 +26,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// More than anybody here asks of one key out of many, at a rate so low that each owes something
-    /// all the time: the keys are warm.
+    /// More than anybody here asks of one key out of many, at a rate so low that a key mostly owes
+    /// something when it is asked about again in the same turn.
     pub const AMPLE: Self = Self::new(10, Duration::from_secs(1), 60_000);
     /// As an API may give.
     pub const BRISK: Self = Self::new(100, Duration::from_secs(1), 60_000);

@@ -1,7 +1,8 @@
 //! tower-rate-limit-redis: GCRA by a script, over one multiplexed connection.
 
 use http::{Request, Response, StatusCode};
-use redis_0_32::{Client, IntoConnectionInfo};
+use redis_0_32::io::tcp::TcpSettings;
+use redis_0_32::{AsyncConnectionConfig, Client, IntoConnectionInfo};
 use tower_rate_limit_redis::{KeyResolver, RateLimitLayer};
 
 use super::Allowance;
@@ -40,7 +41,10 @@ pub async fn layer<B: Default>(
 ) -> RateLimitLayer<ByHeader<B>> {
     let server = redis.url().into_connection_info().expect("a sound URL");
     let client = Client::open(server).expect("a sound address");
-    let connection = client.get_multiplexed_async_connection().await;
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let config = AsyncConnectionConfig::new().set_tcp_settings(tcp);
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    let connection = connection.await;
     RateLimitLayer::builder()
         .conn(connection.expect("a connection"))
         .key_resolver(ByHeader(std::marker::PhantomData))
