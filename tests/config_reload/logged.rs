@@ -28,7 +28,7 @@ async fn a_file_without_policies_is_warned_of_and_each_reload_tells_how_many_the
     let warned = (Level::WARN, text, None);
 
     let mut limits = file.open().await;
-    assert_eq!(said(), [warned.clone()]);
+    assert_eq!(said(), std::slice::from_ref(&warned));
     file.replace(&limit("3/day"));
     limits.reloaded().await;
     assert_eq!(said(), [warned.clone(), reloaded("1")]);

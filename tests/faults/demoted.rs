@@ -27,8 +27,16 @@ fn demote(demoted: &Server, proxy: &Proxy, successor: &Server) {
     proxy.lead_to(successor.port());
 }
 
-async fn is_asked_once_more(name: &'static str, limit: Limit) {
+async fn is_asked_once_more(name: &'static str, limit: Limit, refusal: &str) {
     let (demoted, successor) = (Server::start(), Server::start());
+    let serve_stale_data = |value: &str| {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET").arg("replica-serve-stale-data").arg(value);
+        demoted.query::<()>(config);
+    };
+    if refusal == "MASTERDOWN" {
+        serve_stale_data("no");
+    }
     let proxy = Proxy::to(demoted.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
     let policy = Policy::new(name, limit).on_store_failure(FailureMode::Deny);
@@ -41,6 +49,13 @@ async fn is_asked_once_more(name: &'static str, limit: Limit) {
     tokio::time::advance(AGE).await;
     tokio::time::resume();
     demote(&demoted, &proxy, &successor);
+    let mut script = redis::cmd("EVAL");
+    script.arg("redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], '')");
+    script.arg(1).arg("any");
+    let refused = demoted.try_query::<()>(script).unwrap_err();
+    // Before Redis 7.0 it is no code, but a part of what is said of the script.
+    let said = format!("{:?} {refused}", refused.code());
+    assert!(said.contains(refusal), "{said}");
     // Some alone, and the others together.
     let subjects = 0..20_u64;
     let asked = subjects.clone().map(|subject| limiter.check(name, subject));
@@ -50,6 +65,7 @@ async fn is_asked_once_more(name: &'static str, limit: Limit) {
         assert_eq!(decision.remaining(), LIMIT - 1, "{name}");
     }
     assert_eq!(successor.keys().len(), subjects.count(), "{name}");
+    serve_stale_data("yes");
     assert_eq!(demoted.keys().len(), 1, "{name}");
 }
 
@@ -61,7 +77,9 @@ async fn what_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
         ("any", Limit::fixed_window(LIMIT, DAY)),
         ("several", DEBT.and(1_000, 300 * DAY)),
     ] {
-        is_asked_once_more(name, limit).await;
+        for refusal in ["READONLY", "MASTERDOWN"] {
+            is_asked_once_more(name, limit, refusal).await;
+        }
     }
 }
 

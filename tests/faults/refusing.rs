@@ -215,15 +215,16 @@ async fn a_password_that_is_changed() {
     let url = format!("redis://limiter:secret@127.0.0.1:{}", proxy.port());
     let limiter = limiter(RedisStore::connect(&url).await.unwrap());
     recovery(&limiter).await;
-    let before = proxy.accepted().len();
     set_password(&["limiter", "resetpass", ">other"]);
     run(&server, &["CLIENT", "KILL", "USER", "limiter"]);
     let outage = outage(&limiter, 3 * SECOND).await;
-    let attempts = proxy.accepted().len() - before;
     outage.assert_reasons(&[Interrupted, Unreachable, Configuration]);
     outage.assert_failed(Configuration);
-    // Until the breaker opens twice a second, then every 4 s or less often.
-    assert!(attempts <= 6, "{attempts} attempts");
+    let mut attempts = proxy.accepted();
+    attempts.retain(|attempt| *attempt > outage.found_open());
+    // One each 4 s or less often, but for one where the breaker has opened before the wrong password was told. With
+    // pauses as after any other failure there are three or more.
+    assert!(attempts.len() <= 2, "{} attempts", attempts.len());
     set_password(&["limiter", ">secret"]);
     let recovery = recovery(&limiter).await;
     outage.print("password changed", recovery);

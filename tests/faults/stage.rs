@@ -16,6 +16,8 @@ use crate::support::redis::Server;
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 /// Far above what a decision takes past its deadline, far below what a hang would.
 const GENEROUS: Duration = Duration::from_secs(5);
+/// Far above what a decision takes for which nobody asks the store.
+const AT_ONCE: Duration = Duration::from_millis(5);
 /// Counted from the server's return. The circuit breaker alone would take up to 6 seconds after outages as long
 /// as these.
 pub(crate) const PROMISED: Duration = SECOND;
@@ -50,6 +52,8 @@ pub(crate) struct Outage {
     /// How long each decision took, and why the store did not take it.
     decisions: Vec<(Duration, StoreErrorKind)>,
     length: Duration,
+    /// When the circuit breaker was first found open.
+    found_open: Option<Instant>,
     /// How many were tried to make; none where nobody can count them.
     connections: Option<usize>,
 }
@@ -187,11 +191,15 @@ async fn outage_until(limiter: &Limiter, is_over: impl Fn() -> bool) -> Outage {
             if let Some(why) = decision.store_failure() {
                 assert_follows_mode(policy, &decision, why);
                 outage.decisions.push((elapsed, why));
+                if why == StoreErrorKind::BreakerOpen {
+                    outage.found_open.get_or_insert(asked);
+                }
             }
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     outage.length = started.elapsed();
+    outage.assert_in_time();
     outage
 }
 
@@ -226,6 +234,22 @@ impl Outage {
     pub(crate) fn with_connections(mut self, connections: usize) -> Self {
         self.connections = Some(connections);
         self
+    }
+
+    /// The median of those that waited for the store is near the deadline at most, and that of those that an open
+    /// breaker answered is no wait at all: a busy machine delays any of them, but not half.
+    fn assert_in_time(&self) {
+        let (at_once, waited): (Vec<_>, Vec<_>) =
+            (self.decisions.iter()).partition(|(_, why)| *why == StoreErrorKind::BreakerOpen);
+        for (decisions, longest) in [(waited, 2 * DEADLINE), (at_once, AT_ONCE)] {
+            let median = median(decisions.iter().map(|(took, _)| *took));
+            let is_in_time = median.is_none_or(|median| median < longest);
+            assert!(is_in_time, "median {median:?} of {decisions:?}");
+        }
+    }
+
+    pub(crate) fn found_open(&self) -> Instant {
+        self.found_open.expect("the breaker was open")
     }
 
     /// Some failed so, and the others as the breaker was open by then.
@@ -281,22 +305,26 @@ impl Outage {
 
     /// How late decisions came that came late, and how soon the store was asked again.
     pub(crate) fn print(&self, fault: &str, recovery: Duration) {
-        let waited = self.decisions.iter().filter(|(took, _)| *took >= DEADLINE);
-        let mut late: Vec<_> = waited.map(|(took, _)| *took - DEADLINE).collect();
-        late.sort();
-        let mut quick: Vec<_> = self.decisions.iter().map(|(took, _)| *took).collect();
-        quick.sort();
+        let took = self.decisions.iter().map(|(took, _)| *took);
+        let waited = took.clone().filter(|took| *took >= DEADLINE);
+        let late = waited.map(|took| took - DEADLINE);
         println!(
             "{fault}: {} decisions, median {:?}; {} of them waited for the deadline, late by median \
              {:?} and {:?} at most; {} connections in {:?}; recovered after {recovery:?}",
             self.decisions.len(),
-            quick.get(quick.len() / 2),
-            late.len(),
-            late.get(late.len() / 2),
-            late.last(),
+            median(took),
+            late.clone().count(),
+            median(late.clone()),
+            late.max(),
             self.connections
                 .map_or("uncounted".to_owned(), |made| made.to_string()),
             self.length,
         );
     }
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Option<Duration> {
+    let mut times: Vec<_> = times.collect();
+    times.sort();
+    times.get(times.len() / 2).copied()
 }

@@ -151,9 +151,14 @@ async fn lose_connection(limiter: &Limiter, server: &Server) {
     let mut kill = redis::cmd("CLIENT");
     kill.arg("KILL").arg("ID").arg(id);
     server.query::<u8>(kill);
-    while take(limiter).await.store_failure().is_some() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let until_there = async {
+        while take(limiter).await.store_failure().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // A single one of these decisions may take up to `GENEROUS`.
+    let is_there = tokio::time::timeout(6 * GENEROUS, until_there).await;
+    assert!(is_there.is_ok(), "there is no other connection");
 }
 
 /// Kills or stops the master under load; the successor has no more than was asked for.

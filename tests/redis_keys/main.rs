@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    DAY, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, SECOND, Subject,
+    DAY, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, RedisStore, SECOND,
+    Subject,
 };
 
 use support::redis::Server;
@@ -69,8 +70,12 @@ fn policies() -> impl Iterator<Item = Policy> {
 }
 
 async fn limiter(server: &Server, policies: impl IntoIterator<Item = Policy>) -> Limiter {
+    over(server.store().await, policies)
+}
+
+fn over(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     // These tests are about what the server does, also with a denial.
-    Limiter::builder(server.store().await.without_deny_cache())
+    Limiter::builder(store.without_deny_cache())
         .policies(policies)
         // On a busy machine an answer may be late.
         .timeout(20 * SECOND)
@@ -155,7 +160,7 @@ async fn limiters_with_the_same_prefix_share_counts_and_with_another_do_not() {
     let one = limiter(&server, policy()).await;
     let same = limiter(&server, policy()).await;
     let other = server.builder().prefix("other").connect().await.unwrap();
-    let other = Limiter::new(other, policy()).unwrap();
+    let other = over(other, policy());
     assert!(one.check("api", "alice").await.unwrap().is_allowed());
     assert!(!same.check("api", "alice").await.unwrap().is_allowed());
     assert!(other.check("api", "alice").await.unwrap().is_allowed());
