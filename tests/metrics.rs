@@ -12,9 +12,9 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder
 use support::prometheus::Scrape;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    AccessList, AlwaysAllow, BreakerState, FailureMode, HOUR, Header, Limit, Limiter, MINUTE,
-    ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer, PeerAddr, Policy,
-    QuotaLease, RateLimitLayer, StoreErrorKind,
+    AccessList, AlwaysAllow, BreakerState, ClientAddr, FailureMode, HOUR, Header, HeaderCost,
+    Limit, Limiter, MINUTE, ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer,
+    Policy, QuotaLease, RateLimitLayer, StoreErrorKind,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -222,33 +222,42 @@ fn send(limiter: &Limiter, headers: &[(&'static str, &str)], peer: Option<Socket
 #[test]
 fn refusals_are_counted_by_reason_and_by_policy_where_there_is_one() {
     let scrape = recorded(|| {
+        let client = ClientAddr::forwarded(["10.1.1.1"]).unwrap();
         let denied = AccessList::new()
-            .addresses(PeerAddr, ["10.6.6.0/24"])
+            .addresses(client, ["10.6.6.0/24"])
             .unwrap();
         let limiter = Limiter::builder(MemoryStore::new())
             .policy(
                 Policy::new("user", Limit::gcra(100, MINUTE))
                     .by(Header::new("x-user"))
-                    .on_missing_key(OnMissingKey::Reject),
+                    .on_missing_key(OnMissingKey::Reject)
+                    .cost_by(HeaderCost::new("x-cost")),
             )
             .deny(denied)
             .observe(Metrics::new())
             .build()
             .unwrap();
         let listed = "10.6.6.6:1".parse().unwrap();
-        let other = "10.1.1.1:1".parse().unwrap();
-        assert_eq!(send(&limiter, &[("x-user", "a")], Some(other)), 200);
-        assert_eq!(send(&limiter, &[], Some(other)), 400);
-        assert_eq!(send(&limiter, &[], Some(other)), 400);
-        assert_eq!(send(&limiter, &[("x-user", "a")], Some(listed)), 403);
-        assert_eq!(send(&limiter, &[("x-user", "a")], None), 500);
+        let proxy = "10.1.1.1:1".parse().unwrap();
+        let user = ("x-user", "a");
+        assert_eq!(send(&limiter, &[user], Some(proxy)), 200);
+        assert_eq!(send(&limiter, &[], Some(proxy)), 400);
+        assert_eq!(send(&limiter, &[], Some(proxy)), 400);
+        assert_eq!(
+            send(&limiter, &[user, ("x-cost", "much")], Some(proxy)),
+            400
+        );
+        let unreadable = ("forwarded", "for=\"mallory");
+        assert_eq!(send(&limiter, &[user, unreadable], Some(proxy)), 400);
+        assert_eq!(send(&limiter, &[user], Some(listed)), 403);
+        assert_eq!(send(&limiter, &[user], None), 500);
     });
     let count = |labels: &[(&str, &str)]| scrape.value(REFUSALS, labels).unwrap();
     assert_eq!(count(&[("policy", "user"), ("reason", "missing_key")]), 2.0);
+    assert_eq!(count(&[("policy", "user"), ("reason", "bad_cost")]), 1.0);
     assert_eq!(count(&[("reason", "listed")]), 1.0);
     assert_eq!(count(&[("reason", "misconfigured")]), 1.0);
-    assert_eq!(count(&[("reason", "bad_cost")]), 0.0);
-    assert_eq!(count(&[("reason", "bad_address")]), 0.0);
+    assert_eq!(count(&[("reason", "bad_address")]), 1.0);
 }
 
 #[test]
@@ -391,6 +400,7 @@ fn every_metric_has_a_type_and_words_that_say_what_it_is() {
     });
     for (name, kind) in [
         (DECISIONS, "counter"),
+        (LEASED, "counter"),
         (UNANSWERED, "counter"),
         (REFUSALS, "counter"),
         ("tower_throttle_delay_seconds", "histogram"),

@@ -5,7 +5,6 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Child;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use support::browser::Browser;
 use support::example::serving;
-use support::redis::Server;
+use support::redis::{Process, Server};
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -22,7 +21,7 @@ fn program() -> &'static PathBuf {
 
 /// A running example, stopped with its test.
 struct Running {
-    process: Child,
+    _process: Process,
     app: String,
     /// Where operators go, without user and password.
     operators: String,
@@ -31,11 +30,9 @@ struct Running {
 impl Running {
     /// Counts in the process, or in the Redis at this URL.
     fn start(redis: Option<&str>, arguments: &[&str]) -> Self {
-        let mut process = serving(program(), redis)
-            .args(arguments)
-            .env("OPERATOR_PASSWORD", "secret")
-            .spawn()
-            .unwrap();
+        let mut command = serving(program(), redis);
+        command.args(arguments).env("OPERATOR_PASSWORD", "secret");
+        let mut process = Process::spawn(&mut command);
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut after = |start: &str| {
             let line = lines.next().unwrap().unwrap();
@@ -44,7 +41,7 @@ impl Running {
         let app = after("listening on ");
         let operators = format!("http://{}", after("for operators: http://operator@"));
         Self {
-            process,
+            _process: process,
             app,
             operators,
         }
@@ -66,13 +63,6 @@ impl Running {
             .until("document.querySelector('#policies tr')")
             .await;
         browser
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

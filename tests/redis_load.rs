@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
-use support::redis::Server;
+use support::redis::{Process, Server};
 use tower_throttle::{
     DAY, Limit, Limiter, ManualClock, Outcome, Policy, RedisStore, RedisStoreBuilder, SECOND,
 };
@@ -39,12 +39,11 @@ fn four_processes_with_64_tasks_each_admit_exactly_the_limit() {
     let server = Server::start();
     let workers: Vec<_> = (0..PROCESSES)
         .map(|_| {
-            Command::new(std::env::current_exe().unwrap())
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command
                 .args(["--exact", "worker", "--ignored", "--nocapture"])
-                .env(WORKER_URL, server.url())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
+                .env(WORKER_URL, server.url());
+            Process::spawn(command.stdout(Stdio::piped()))
         })
         .collect();
     let mut admitted = [0; 3];

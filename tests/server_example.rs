@@ -6,13 +6,14 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::{Client, Response, StatusCode, Version};
 use serde_json::{Value, json};
-use support::redis::Server as Redis;
+use support::redis::{Process, Server as Redis};
+use support::web::GENEROUS;
 use tempfile::NamedTempFile;
 
 fn program() -> &'static PathBuf {
@@ -40,7 +41,7 @@ fn refused(config: &str) -> Output {
 
 /// A running server, stopped with its test.
 struct Running {
-    process: Child,
+    process: Process,
     url: String,
     file: NamedTempFile,
 }
@@ -52,7 +53,7 @@ impl Running {
 
     fn start_with(config: &str, with: impl Fn(&mut Command) -> &mut Command) -> Self {
         let (mut command, file) = command(config);
-        let mut process = with(&mut command).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = Process::spawn(with(&mut command).stdout(Stdio::piped()));
         let mut line = String::new();
         let stdout = process.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
@@ -79,13 +80,6 @@ impl Running {
     /// Waits for its end; the harness's own deadline is the only one.
     fn ended(mut self) -> ExitStatus {
         self.process.wait().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -271,9 +265,13 @@ async fn stop_while_it_answers(redis: &Redis, config: &str) {
     let url = format!("{}/slow/300", server.url);
     let slow = tokio::spawn(async move { Client::new().get(url).send().await.unwrap() });
     // Once it is counted it has reached the server.
-    while redis.keys().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let counted = async {
+        while redis.keys().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let counted = tokio::time::timeout(GENEROUS, counted).await;
+    counted.expect("the request never reaches the server");
     server.terminate();
     assert_eq!(slow.await.unwrap().status(), StatusCode::OK);
     let ended = tokio::task::spawn_blocking(|| server.ended())

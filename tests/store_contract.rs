@@ -4,10 +4,11 @@ mod support;
 
 use std::num::NonZeroU64;
 
-use support::bench::{Bench, answer};
+use support::asking::heard;
+use support::bench::{Asked, Bench, answer};
 use support::on_every_store;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
-use tower_throttle::{Limit, MINUTE, Outcome, Penalty, SECOND, per_minute};
+use tower_throttle::{Answer, Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKind, per_minute};
 
 on_every_store! {
     all_checks_are_charged_or_none
@@ -23,7 +24,9 @@ on_every_store! {
     another_algorithm_under_the_same_name_starts_anew
     a_state_is_untouched_again_when_its_reset_has_come_and_not_before
     what_never_fits_denies_the_whole_question_and_charges_nothing
+    a_store_without_room_takes_no_decision_and_counts_nothing
     answers_that_are_dropped_leave_nothing_behind
+    a_pending_answer_that_is_never_polled_has_taken_nothing
     a_question_of_many_checks_is_answered
     a_question_of_nothing_is_answered_with_nothing
     what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged
@@ -268,6 +271,21 @@ async fn what_never_fits_denies_the_whole_question_and_charges_nothing(bench: &B
     }
 }
 
+/// Promise 8, of the one failure that every store has.
+async fn a_store_without_room_takes_no_decision_and_counts_nothing(bench: &Bench) {
+    let asked = of_every_algorithm(3, 1);
+    bench.set_full(true).await;
+    // Each by itself, and all together.
+    for question in asked.chunks(1).chain([&asked[..]]) {
+        let error = heard(bench.question(question)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Full, "{question:?}");
+    }
+    bench.set_full(false).await;
+    for decision in bench.ask_all(&asked).await.iter() {
+        assert_eq!(decision.remaining(), 2, "{decision:?}");
+    }
+}
+
 /// Promise 9: far more than any queue holds.
 async fn answers_that_are_dropped_leave_nothing_behind(bench: &Bench) {
     let limit = Limit::gcra(1_000_000, SECOND);
@@ -280,6 +298,20 @@ async fn answers_that_are_dropped_leave_nothing_behind(bench: &Bench) {
         let _ = futures_util::poll!(&mut asked);
     }
     assert!(bench.ask(limit, 1).await.is_allowed());
+}
+
+/// Promise 9; an answer that is there is none of these.
+async fn a_pending_answer_that_is_never_polled_has_taken_nothing(bench: &Bench) {
+    let asked = of_every_algorithm(3, 1);
+    // Each by itself, and all together.
+    for question in asked.chunks(1).chain([&asked[..]]) {
+        if let Answer::Pending(answer) = bench.question(question) {
+            drop(answer);
+            for decision in bench.ask_all(&of_every_algorithm(3, 0)).await.iter() {
+                assert_eq!(decision.remaining(), 3, "{question:?}");
+            }
+        }
+    }
 }
 
 async fn a_question_of_nothing_is_answered_with_nothing(bench: &Bench) {
@@ -441,6 +473,12 @@ async fn permits_in_shadow_are_charged_given_back_and_forgotten_as_all_others(be
             .collect();
         assert_eq!(found, [left; 16], "{action:?}");
     }
+}
+
+/// A check of each algorithm's, each of a policy of its own.
+fn of_every_algorithm(limit: u32, cost: u32) -> [Asked<'static>; 8] {
+    let mut policies = ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter();
+    every_algorithm(limit).map(|limit| (policies.next().unwrap(), limit, "k", cost))
 }
 
 /// Each algorithm with a limit of so many permits.

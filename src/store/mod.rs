@@ -41,7 +41,8 @@ pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};
 
 /// Counts permits, in one process or for a whole fleet.
 ///
-/// What every store promises, and what `tests/store_contract.rs` holds each of them to:
+/// What every store promises. `tests/store_contract.rs` holds those of this crate to it, and
+/// `tests/differential` to the fourth: there they judge the same histories as the algorithms alone do.
 ///
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
 ///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
@@ -65,7 +66,8 @@ pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};
 ///    only, the decisions about the keys concerned may say so, as the failure modes of their checks have
 ///    it, while the others are decided. A denial that is known stands, whichever servers fail.
 /// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
-///    behind.
+///    behind. One that is [pending](Answer::Pending) has asked nothing and taken nothing before it is
+///    first polled: where a request is dropped by then, nobody gives anything back.
 /// 10. No shadow check changes what becomes of another check, whatever stands under its key: where it
 ///     cannot be answered, it alone is let through uncounted, as
 ///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Only that its key takes room, too.
@@ -158,7 +160,8 @@ pub trait Store: Send + Sync + 'static {
 pub enum Answer {
     /// The answer.
     Ready(Result<Decisions, StoreError>),
-    /// It takes a trip. The future owns all it needs, and may be dropped at any time.
+    /// It takes a trip, which begins when the future is first polled. The future owns all it needs, and
+    /// may be dropped at any time.
     Pending(PendingAnswer),
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -24,30 +24,30 @@ use tower_throttle::SECOND;
 use super::places::{in_time, until};
 use super::stage::client;
 use super::support::example;
-use super::support::redis::Server;
+use super::support::redis::{Process, Server};
 
 const LIMIT: usize = 4;
-const LIFE: Duration = Duration::from_secs(2);
+/// A busy machine may be late to renew a lease.
+const LIFE: Duration = Duration::from_secs(10);
 const CLIENTS: usize = 16;
 
 struct Running {
-    process: Child,
+    process: Process,
     address: String,
 }
 
 impl Running {
     fn start(program: &Path, redis: &Server, told: &Told) -> Self {
-        let process = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .env("REDIS_URL", redis.url())
             .env("LIMIT", LIMIT.to_string())
             .env("LEASE_MS", LIFE.as_millis().to_string())
             .env("PORT", "0")
             .stdin(Stdio::null())
-            .stdout(told.pipe.try_clone().unwrap())
-            .spawn()
-            .unwrap();
+            .stdout(told.pipe.try_clone().unwrap());
         Self {
-            process,
+            process: Process::spawn(&mut command),
             address: told.addresses.recv_timeout(60 * SECOND).unwrap(),
         }
     }
@@ -80,13 +80,6 @@ impl Running {
                 other => panic!("status {other}"),
             }
         }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, Clock, Decision, Decisions, FailureMode, Key, Limit, Limiter, LimiterBuilder,
-    MINUTE, ManualClock, MemoryStore, Policy, PolicyId, Store, StoreError, Subject,
+    Answer, Check, Clock, Decision, Decisions, DenyCache, FailureMode, Key, Limit, Limiter,
+    LimiterBuilder, MINUTE, ManualClock, MemoryStore, Policy, PolicyId, SECOND, Store, StoreError,
+    Subject,
 };
 
-use super::asking::{check_of, heard};
+use super::asking::{answer_of, check_of, heard};
 use super::redis::Server;
 
 pub struct Bench {
@@ -17,8 +18,12 @@ pub struct Bench {
     kind: Kind,
 }
 
+/// More keys than any test has of its own, and few enough to fill up.
+const CAPACITY: u64 = 16_384;
+
 enum Kind {
     Memory(MemoryStore),
+    DenyCache(MemoryStore, DenyCache<Trips>),
     Redis(Server, tower_throttle::RedisStore),
 }
 
@@ -31,10 +36,21 @@ pub type Done<'a> = (&'a str, Algorithm, &'a str, Action);
 impl Bench {
     pub fn memory() -> Self {
         let clock = ManualClock::new();
-        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let store = memory_store(&clock);
         Self {
             clock,
             kind: Kind::Memory(store),
+        }
+    }
+
+    /// Around a store that takes a trip.
+    pub fn deny_cache() -> Self {
+        let clock = ManualClock::new();
+        let store = memory_store(&clock);
+        let cache = DenyCache::new(Trips(store.clone())).clock_for_tests(clock.clone());
+        Self {
+            clock,
+            kind: Kind::DenyCache(store, cache),
         }
     }
 
@@ -52,6 +68,7 @@ impl Bench {
     pub fn store(&self) -> &dyn Store {
         match &self.kind {
             Kind::Memory(store) => store,
+            Kind::DenyCache(_, store) => store,
             Kind::Redis(_, store) => store,
         }
     }
@@ -60,7 +77,7 @@ impl Bench {
     pub fn server(&self) -> &Server {
         match &self.kind {
             Kind::Redis(server, _) => server,
-            Kind::Memory(_) => panic!("this bench counts in memory"),
+            Kind::Memory(_) | Kind::DenyCache(..) => panic!("this bench counts in memory"),
         }
     }
 
@@ -77,6 +94,7 @@ impl Bench {
     ) -> LimiterBuilder<Arc<dyn Store>> {
         let store: Arc<dyn Store> = match &self.kind {
             Kind::Memory(store) => Arc::new(store.clone()),
+            Kind::DenyCache(_, store) => Arc::new(store.clone()),
             Kind::Redis(_, store) => Arc::new(store.clone()),
         };
         let builder = Limiter::builder(store).policies(policies);
@@ -86,7 +104,7 @@ impl Bench {
     /// The server, where there is one.
     pub fn server_if_any(&self) -> Option<&Server> {
         match &self.kind {
-            Kind::Memory(_) => None,
+            Kind::Memory(_) | Kind::DenyCache(..) => None,
             Kind::Redis(server, _) => Some(server),
         }
     }
@@ -94,8 +112,25 @@ impl Bench {
     /// How many keys the store holds.
     pub fn stored(&self) -> usize {
         match &self.kind {
-            Kind::Memory(store) => store.len(),
+            Kind::Memory(store) | Kind::DenyCache(store, _) => store.len(),
             Kind::Redis(server, _) => server.keys().len(),
+        }
+    }
+
+    /// Has it find no room for another key, or find it again. In memory it is others that take the room,
+    /// until a second has passed.
+    pub async fn set_full(&self, is_full: bool) {
+        match &self.kind {
+            Kind::Redis(server, _) => server.set_full(is_full),
+            Kind::Memory(store) | Kind::DenyCache(store, _) if is_full => {
+                let (others, used_up) = (PolicyId::new("others"), Limit::gcra(1, SECOND));
+                // So many that chance leaves no room in any corner of the store.
+                for key in 0..2 * CAPACITY {
+                    let check = check_of(&others, key, &used_up, Action::take(1));
+                    let _ = answer_of(store, &[check]).await;
+                }
+            }
+            Kind::Memory(_) | Kind::DenyCache(..) => self.advance(SECOND),
         }
     }
 
@@ -173,6 +208,39 @@ impl Bench {
     pub fn align(&self, window: Duration) {
         let into = self.clock.now().get() % window.as_micros() as u64;
         self.advance_us(window.as_micros() as u64 - into);
+    }
+}
+
+fn memory_store(clock: &ManualClock) -> MemoryStore {
+    let builder = MemoryStore::builder().capacity(CAPACITY as usize);
+    builder.clock(clock.clone()).build()
+}
+
+/// A store whose answers take a trip, at whose end it is decided.
+#[derive(Clone)]
+struct Trips(MemoryStore);
+
+impl Store for Trips {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let store = self.0.clone();
+        let asked = |check: &Check<'_>| {
+            let (policy, subject, failure) = (check.policy, check.subject, check.on_store_failure);
+            let does = (check.algorithm, check.action, check.is_shadow);
+            (policy.clone(), subject, does, failure)
+        };
+        let asked: Vec<_> = checks.iter().map(asked).collect();
+        Answer::Pending(Box::pin(async move {
+            let checks = asked.iter().map(|(policy, subject, does, failure)| Check {
+                policy,
+                subject: *subject,
+                algorithm: does.0,
+                action: does.1,
+                is_shadow: does.2,
+                on_store_failure: *failure,
+            });
+            let checks: Vec<_> = checks.collect();
+            answer_of(&store, &checks).await
+        }))
     }
 }
 

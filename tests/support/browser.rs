@@ -4,7 +4,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::redis::Process;
 use super::web::GENEROUS;
 
 /// Under which names the programs go, the first that is there.
@@ -55,7 +56,7 @@ pub struct Browser {
 }
 
 struct Driver {
-    process: Child,
+    process: Process,
     address: String,
     _profile: TempDir,
 }
@@ -203,12 +204,10 @@ impl Browser {
 
 impl Driver {
     fn start() -> Self {
-        let mut process = Command::new(program(&DRIVERS))
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the driver starts");
+        let mut command = Command::new(program(&DRIVERS));
+        command.arg("--port=0");
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Process::spawn(&mut command);
         let said = process.stdout.take().expect("its output");
         let (sender, port) = mpsc::channel();
         // It reads on to the end: whatever else is said must not fill the pipe.
@@ -243,10 +242,9 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.shut_down().is_err() {
-            let _ = self.process.kill();
+        if self.shut_down().is_ok() {
+            let _ = self.process.wait();
         }
-        let _ = self.process.wait();
     }
 }
 

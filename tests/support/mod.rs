@@ -25,6 +25,12 @@ macro_rules! on_every_store {
                 super::$name(&crate::support::bench::Bench::memory()).await;
             })*
         }
+        mod deny_cache {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(&crate::support::bench::Bench::deny_cache()).await;
+            })*
+        }
         mod redis {
             $(#[tokio::test]
             async fn $name() {

@@ -1,6 +1,7 @@
 //! A Redis server of a test's own, on a free port, stopped with the test.
 
 use std::net::TcpListener;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ pub struct Server {
     directory: TempDir,
 }
 
-/// Ends with its owner, also when the owner's last look at the server panics.
+/// Ends with its owner, also when its start or the owner's last look at it panics.
 pub struct Process(Child);
 
 impl Process {
@@ -27,9 +28,27 @@ impl Process {
         Self(child)
     }
 
+    pub fn spawn(command: &mut Command) -> Self {
+        Self::of(command.spawn().unwrap())
+    }
+
     fn end(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+impl Deref for Process {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
     }
 }
 
@@ -106,7 +125,7 @@ impl Server {
     fn wait_until_up(&mut self) -> bool {
         let give_up = Instant::now() + Duration::from_secs(20);
         while Instant::now() < give_up {
-            if !matches!(self.process.0.try_wait(), Ok(None)) {
+            if !matches!(self.process.try_wait(), Ok(None)) {
                 return false;
             }
             match self.is_this() {
@@ -258,7 +277,7 @@ impl Server {
 
     /// Sends the process a signal: "STOP" makes it hang, "CONT" go on.
     pub fn signal(&self, signal: &str) {
-        send_signal(&self.process.0, signal);
+        send_signal(&self.process, signal);
     }
 
     /// Starts again on the same port, with nothing remembered.
@@ -279,7 +298,7 @@ impl Server {
 /// Every test against Redis ends with this: no key without a TTL is left behind.
 impl Drop for Server {
     fn drop(&mut self) {
-        let running = matches!(self.process.0.try_wait(), Ok(None));
+        let running = matches!(self.process.try_wait(), Ok(None));
         let immortal = if running && !std::thread::panicking() {
             self.immortal_keys()
         } else {
