@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 #[cfg(feature = "metrics")]
@@ -59,6 +60,24 @@ async fn an_attack_by_one_subject_costs_redis_fewer_than_ten_commands_a_second()
         let limiter = limiter(&server, &clock, vec![Policy::new(name, limit)]).await;
         let ask = async || limiter.check(name, "eve").await.unwrap().is_allowed();
         attack(&server, &clock, ask).await;
+    }
+}
+
+/// Also who shared the trip on which the last permit was taken: else all of them would ask once more.
+#[tokio::test]
+async fn who_is_denied_behind_the_last_permit_is_known_to_be() {
+    let server = Server::start();
+    for (name, limit) in limits::in_time(10, DAY) {
+        let limiter = limiter(&server, &ManualClock::new(), vec![Policy::new(name, limit)]).await;
+        let all_ask = async || {
+            let asked = join_all((0..40).map(|_| limiter.check(name, "eve"))).await;
+            let decisions = asked.into_iter().map(Result::unwrap);
+            decisions.filter(|decision| decision.is_allowed()).count()
+        };
+        assert_eq!(all_ask().await, 10, "{name}");
+        let before = server.calls("evalsha");
+        assert_eq!(all_ask().await, 0, "{name}");
+        assert_eq!(server.calls("evalsha") - before, 0, "{name}");
     }
 }
 

@@ -59,6 +59,14 @@ impl Noted {
         }
     }
 
+    /// It is decided behind others of one key that were sent with it, and so often has the key changed by them.
+    #[cfg(feature = "redis")]
+    pub(in crate::store) fn is_behind(&mut self, changes: u32) {
+        for check in &mut self.checks {
+            check.ticket = check.ticket.after(changes);
+        }
+    }
+
     pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
         if let Ok(decisions) = answer {
             self.decided(decisions);

@@ -45,6 +45,14 @@ struct Shard {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u32);
 
+#[cfg(feature = "redis")]
+impl Ticket {
+    /// When so many changes are known of since.
+    pub(super) fn after(self, changes: u32) -> Self {
+        Self(self.0.wrapping_add(changes))
+    }
+}
+
 /// When memory is asked, and by whom.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {

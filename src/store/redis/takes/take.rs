@@ -161,6 +161,10 @@ impl Sharing for Take {
         }
         decision
     }
+
+    fn has_changed_its_key(&self, decision: &Decision) -> bool {
+        decision.is_allowed()
+    }
 }
 
 /// Takes that share a trip, by the leanest script that can.

@@ -69,6 +69,12 @@ pub(in crate::store::redis) trait Sharing:
 
     /// What it is answered, when this was read. Tells the memory of denials.
     fn decided(&mut self, read: Self::Read) -> Self::Decided;
+
+    /// Whether that memory was told of a change of its key, once. What those behind it on the same trip are answered
+    /// was decided after it, and may be remembered.
+    fn has_changed_its_key(&self, _decided: &Self::Decided) -> bool {
+        false
+    }
 }
 
 /// Several questions as one.

@@ -196,12 +196,25 @@ fn to_be_told<Q: Sharing>(
         each.collect()
     });
     let each = waiting.into_iter().zip(readings);
-    let each = each.map(|(Waiting { question, told, .. }, reading)| {
+    let (mut key, mut changes) = (None, 0);
+    let each = each.map(|(waiting, reading)| {
+        let Waiting {
+            mut question, told, ..
+        } = waiting;
+        if question.key() != key {
+            (key, changes) = (question.key(), 0);
+        }
+        if let Some(noted) = question.noted() {
+            noted.is_behind(changes);
+        }
         let what = match reading {
             Ok(read) => Told::by(question, read),
             Err(error) if question.goes_on_after(error.kind()) => Told::OtherForm(question),
             Err(error) => Told::Failed(error),
         };
+        if let Told::Decided(decided, question) = &what {
+            changes += u32::from(question.has_changed_its_key(decided));
+        }
         (told, what)
     });
     each.collect()
