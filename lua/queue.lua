@@ -115,9 +115,8 @@ local function take_most()
 end
 -- Judges what is still to be told of this run; or of a later one, where takes of several go on together.
 local function judge_run()
-  local cost, part = asked_cost, asked_part
   while untold > 0 do
-    local fits, wait_us, level, more, kept, expires = ask(cost, part)
+    local fits, wait_us, level, more, kept, expires = ask(asked_cost, asked_part)
     add(fits and 1 or 0, wait_us, level, more)
     if not fits then
       return
@@ -132,7 +131,7 @@ local function judge_run()
         together = together - untold
         next_run()
       end
-      untold, cost, part = untold - together, asked_cost, asked_part
+      untold = untold - together
     end
   end
 end

@@ -1,16 +1,13 @@
 //! What goes wrong is told to all who wait for the same trip.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use tower_throttle::{DAY, Limit, StoreErrorKind};
 
 use super::{SLOW, Stage, allowed};
 use crate::support::proxy::Way;
+use crate::support::until::until;
 
 const LIMIT: Limit = Limit::gcra(5_000, DAY);
-/// Far above what a new connection takes.
-const GENEROUS: Duration = Duration::from_secs(30);
 
 async fn failures(stage: &Stage, count: usize) -> Vec<Option<StoreErrorKind>> {
     let answers = join_all((0..count).map(|_| stage.take("api", LIMIT, 1))).await;
@@ -36,13 +33,10 @@ async fn a_connection_that_breaks_fails_those_under_way() {
     assert!(found[0].is_some(), "{found:?}");
     stage.proxy.set(Way::Pass);
     // As soon as there is one.
-    let until_there = async {
-        while failures(&stage, 1).await != [None] {
-            tokio::task::yield_now().await;
-        }
-    };
-    let is_there = tokio::time::timeout(GENEROUS, until_there).await;
-    assert!(is_there.is_ok(), "there is no new connection");
+    until("a new connection", async || {
+        failures(&stage, 1).await == [None]
+    })
+    .await;
     assert_eq!(failures(&stage, 50).await, [None; 50]);
 }
 

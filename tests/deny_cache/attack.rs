@@ -20,6 +20,7 @@ use super::support::limits;
 #[cfg(feature = "metrics")]
 use super::support::prometheus::Scrape;
 use super::support::redis::Server;
+use super::support::until::until;
 use super::{MICROSECOND, ask};
 
 pub(crate) async fn limiter(
@@ -239,12 +240,9 @@ async fn a_place_that_becomes_free_is_had_at_once() {
         assert!(!limiter.hold("exports", "alice").await.unwrap().is_allowed());
         drop(held);
         // The release is a task of its own.
-        let until_free = async {
-            while limiter.peek("exports", "alice").await.unwrap().remaining() == 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        let is_free = tokio::time::timeout(MINUTE, until_free).await;
-        assert!(is_free.is_ok(), "the place is not given back");
+        until("the place", async || {
+            limiter.peek("exports", "alice").await.unwrap().remaining() > 0
+        })
+        .await;
     }
 }

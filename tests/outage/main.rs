@@ -11,22 +11,10 @@ mod standstill;
 mod support;
 mod undriven;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use support::until::{GENEROUS, until};
 use tower_throttle::{BreakerState, Limiter};
-
-/// Far above what anything takes here.
-const GENEROUS: Duration = Duration::from_secs(30);
-
-/// Waits until it is so; how long that took.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Duration {
-    let started = Instant::now();
-    while !is_so().await {
-        assert!(started.elapsed() < GENEROUS, "never came: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    started.elapsed()
-}
 
 /// Asks until the store is left alone.
 async fn open(limiter: &Limiter, policy: &str) {

@@ -13,6 +13,7 @@ pub mod prometheus;
 pub mod proxy;
 pub mod redis;
 pub mod sentinel;
+pub mod until;
 pub mod virtual_time;
 pub mod web;
 

@@ -42,9 +42,6 @@ pub fn run(effort: Effort) -> Table {
     table
 }
 
-/// The permits of a minute, so that what is owed lasts until the end.
-const FOR_A_MINUTE: u32 = 6_000;
-
 /// The median microseconds: ours, and those of the others.
 fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> [f64; 4] {
     let (runtime, allowance) = (flavor.runtime(), Allowance::BRISK);
@@ -62,7 +59,8 @@ fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> [f64; 4] {
     let mut random = Random::new(0);
     let mut taken = [const { Vec::new() }; 4];
     runtime.block_on(async {
-        ours.owe(effort.keys, FOR_A_MINUTE).await;
+        // So that no key is paid before the end.
+        ours.owe(effort.keys, allowance.for_a_minute()).await;
         let started = Instant::now();
         while started.elapsed() < 2 * effort.lasting * effort.rounds as u32 {
             let key = random.below(effort.keys);

@@ -32,42 +32,20 @@ const ACTIX_LIMITATION: &str = "actix-limitation";
 const TOWER_REDIS_CELL: &str = "tower-redis-cell (native module)";
 const MODULE: &str = "native module, by a bare client";
 
-/// Somebody else, who of ours does the same as they, and the least that our decisions a second should be, in
-/// multiples of theirs.
-struct Other {
-    name: &'static str,
-    ours: &'static str,
-    ours_asking: &'static str,
-    target: Option<f64>,
-}
+/// Who of ours does the same as others: as we are, and asking always.
+const ALONE: [&str; 2] = [OURS, OURS_ASKING];
+/// Requests go in.
+const AS_LAYER: [&str; 2] = [LAYER, LAYER_ASKING];
 
-impl Other {
-    const fn alone(name: &'static str, target: f64) -> Self {
-        Self {
-            name,
-            ours: OURS,
-            ours_asking: OURS_ASKING,
-            target: Some(target),
-        }
-    }
-
-    /// A layer: requests go in.
-    const fn layer(name: &'static str, target: f64) -> Self {
-        Self {
-            ours: LAYER,
-            ours_asking: LAYER_ASKING,
-            ..Self::alone(name, target)
-        }
-    }
-}
-
-const OTHERS: [Other; 6] = [
-    Other::alone(DEADPOOL, 4.0),
-    Other::layer(TOWER_RATE_LIMIT_REDIS, 2.0),
-    Other::alone(LIMITADOR, 2.0),
-    Other::alone(ACTIX_LIMITATION, 2.0),
-    Other::layer(TOWER_REDIS_CELL, 0.9),
-    Other::alone(MODULE, 0.9),
+/// Each of the others, who of ours does the same, and the least that our decisions a second should be, in multiples
+/// of theirs.
+const OTHERS: [(&str, [&str; 2], f64); 6] = [
+    (DEADPOOL, ALONE, 4.0),
+    (TOWER_RATE_LIMIT_REDIS, AS_LAYER, 2.0),
+    (LIMITADOR, ALONE, 2.0),
+    (ACTIX_LIMITATION, ALONE, 2.0),
+    (TOWER_REDIS_CELL, AS_LAYER, 0.9),
+    (MODULE, ALONE, 0.9),
 ];
 
 pub fn run(effort: Effort) -> Table {
@@ -95,13 +73,7 @@ pub fn run(effort: Effort) -> Table {
         (Allowance::SCARCE, Keys::One),
     ]
     .map(|(allowance, keys)| Flavor::ALL.map(|flavor| on(flavor, &redis, allowance, keys, effort)));
-    for Other {
-        name,
-        ours,
-        ours_asking,
-        target,
-    } in OTHERS
-    {
+    for (name, [ours, ours_asking], target) in OTHERS {
         if allowed[0].names().any(|known| known == name) {
             let ratios = |standings: &[Standings; 2], ours| {
                 let ratio = |standings: &Standings| standings.ratio(Round::per_second, ours, name);
@@ -112,7 +84,7 @@ pub fn run(effort: Effort) -> Table {
                 ratios(&denied, ours),
                 ratios(&denied, ours_asking),
             ];
-            table.row(name, target.map(Target::AtLeast), told.concat());
+            table.row(name, Target::AtLeast(target), told.concat());
         }
     }
     table
@@ -145,7 +117,6 @@ fn contestants<'a>(field: &Field<'a>, allowance: Allowance) -> Vec<Contestant<'a
     // Some of them make their connections where a runtime is.
     let _inside = runtime.enter();
     let by_user = || [policy("layer", allowance).by(Header::new(WHO))];
-    let asking = || async { redis.store().await.without_deny_cache() };
     let mut contestants = vec![
         field.enter(OURS, ByName(runtime.block_on(Ours::over(redis, allowance)))),
         field.enter(
@@ -165,10 +136,10 @@ fn contestants<'a>(field: &Field<'a>, allowance: Allowance) -> Vec<Contestant<'a
         ),
     ];
     if let Keys::One = field.load.keys {
-        let alone = Ours::with(runtime.block_on(asking()), allowance);
+        let alone = runtime.block_on(Ours::asking_always(redis, allowance));
         contestants.push(field.enter(OURS_ASKING, ByName(alone)));
-        let layer = layered::ours(runtime.block_on(asking()), by_user());
-        contestants.push(field.enter(LAYER_ASKING, layer));
+        let store = runtime.block_on(redis.store()).without_deny_cache();
+        contestants.push(field.enter(LAYER_ASKING, layered::ours(store, by_user())));
     }
     if redis.has_module {
         let layer = runtime.block_on(tower_redis_cell::layer(redis, allowance));

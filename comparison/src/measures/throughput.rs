@@ -13,9 +13,6 @@ use crate::table::{Table, Target};
 
 const AT_ONCE: [usize; 4] = [1, 64, 512, 1_024];
 
-/// The permits of a minute.
-const BRISK_FOR_A_MINUTE: u32 = 6_000;
-
 const OURS: &str = "RedisStore";
 const BARE_OURS: &str = "its script by a bare client";
 const BARE_TEXTBOOK: &str = "the textbook script by a bare client";
@@ -112,7 +109,7 @@ fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> Vec<Standings> {
     redis.warm_up(&runtime, &textbook, effort.keys);
     // So that no key is paid before the end, however slow the machine: what a bare client asks our
     // script about are the same keys.
-    runtime.block_on(ours.owe(effort.keys, BRISK_FOR_A_MINUTE));
+    runtime.block_on(ours.owe(effort.keys, allowance.for_a_minute()));
     AT_ONCE
         .into_iter()
         .map(|at_once| {

@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt};
-
 use tower_throttle::{Limiter, MINUTE, Policy, QuotaHeaders, RateLimit, RateLimitLayer, Store};
 
 use super::name_of;

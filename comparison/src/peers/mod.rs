@@ -49,6 +49,11 @@ impl Allowance {
         self.per / self.permits
     }
 
+    /// The permits that come back within a minute.
+    pub fn for_a_minute(self) -> u32 {
+        Duration::from_secs(60).div_duration_f64(self.interval()) as u32
+    }
+
     /// For those who count in windows: so many, in a window of this length.
     pub fn window(self) -> (u32, Duration) {
         let most = self.burst.max(self.permits);

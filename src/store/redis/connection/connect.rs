@@ -39,11 +39,7 @@ const WRITE_QUEUE: usize = Places::USUAL;
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {
     /// To one server.
-    Server {
-        pool: Pool,
-        address: ConnectionAddr,
-        is_over_tls: bool,
-    },
+    Server { pool: Pool, address: ConnectionAddr },
     /// Wherever a user's pool leads.
     Pool(Pool),
     /// To the master that Sentinel names.
@@ -55,7 +51,6 @@ pub(in crate::store::redis) enum Connector {
 impl Connector {
     pub(in crate::store::redis) fn to(server: ConnectionInfo) -> Result<Self, StoreError> {
         let server = server.set_tcp_settings(tcp_settings());
-        let is_over_tls = is_over_tls(&server);
         let address = server.addr().clone();
         let manager = Manager::new_with_config(server, config()).map_err(of_connecting)?;
         Pool::builder(manager)
@@ -65,11 +60,7 @@ impl Connector {
             .create_timeout(Some(CONNECT_TIMEOUT))
             .recycle_timeout(Some(CONNECT_TIMEOUT))
             .build()
-            .map(|pool| Self::Server {
-                pool,
-                address,
-                is_over_tls,
-            })
+            .map(|pool| Self::Server { pool, address })
             .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
     }
 
@@ -126,7 +117,7 @@ impl Connector {
     /// A user's pool may be, too, but its cryptography is the user's business, as all else of it.
     fn is_over_tls(&self) -> bool {
         match self {
-            Self::Server { is_over_tls, .. } => *is_over_tls,
+            Self::Server { address, .. } => is_over_tls(address),
             Self::Sentinel(masters) => masters.are_over_tls(),
             Self::Pool(_) => false,
             #[cfg(feature = "deadpool-sentinel")]

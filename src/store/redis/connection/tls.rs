@@ -4,8 +4,8 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 use crate::error::{StoreError, StoreErrorKind};
 
-pub(super) fn is_over_tls(server: &ConnectionInfo) -> bool {
-    matches!(server.addr(), ConnectionAddr::TcpTls { .. })
+pub(super) fn is_over_tls(address: &ConnectionAddr) -> bool {
+    matches!(address, ConnectionAddr::TcpTls { .. })
 }
 
 /// Chooses ring's cryptography for a process that has chosen none: the client takes what the process has
@@ -44,7 +44,7 @@ impl Certificates {
         &self,
         server: ConnectionInfo,
     ) -> Result<ConnectionInfo, StoreError> {
-        match (is_over_tls(&server), self.is_empty()) {
+        match (is_over_tls(server.addr()), self.is_empty()) {
             (false, true) => Ok(server),
             (false, false) => Err(StoreError::with_source(
                 StoreErrorKind::Configuration,
