@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::ending::Ending;
 use super::leases::Lease;
 use super::quota::Quota;
+use super::under_way::go_on_with;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
@@ -161,10 +162,14 @@ impl Taken {
                 Ordering::Equal => None,
             }
         });
-        if let Some(Answer::Pending(answer)) = self.ask(checks)
+        if let Some(answer @ Answer::Pending(_)) = self.ask(checks)
             && let Some(runtime) = self.runtime_to_go_on()
         {
-            self.limiter.see_through(&runtime, answer);
+            let on_its_way = self.limiter.on_its_way();
+            go_on_with(&runtime, answer, async move |answer| {
+                failure(answer).await;
+                drop(on_its_way);
+            });
         }
     }
 
@@ -198,7 +203,8 @@ impl Taken {
             is_in_doubt: self.stage == Stage::Asking,
             elsewhere: elsewhere.cloned(),
         };
-        runtime.spawn(ending.go_on(answer, self.limiter.on_its_way()));
+        let on_its_way = self.limiter.on_its_way();
+        go_on_with(&runtime, answer, |answer| ending.go_on(answer, on_its_way));
     }
 
     /// Rather here than where it began: that runtime may be gone.

@@ -8,6 +8,7 @@ mod given_back;
 mod giving_back;
 mod grpc;
 mod http;
+mod in_turn;
 mod late;
 mod layer;
 mod places;

@@ -5,6 +5,7 @@ use tower_throttle::{Key, Limit, Policy, RequestHead, ResponseHead};
 mod costs;
 mod crowd;
 mod held_up;
+mod in_turn;
 mod late;
 mod replaced;
 mod unsettled;

@@ -6,6 +6,7 @@ mod support;
 
 mod acquire;
 mod held_up;
+mod in_turn;
 mod places;
 mod shadow;
 mod stores;

@@ -1,0 +1,59 @@
+//! One after the other: who gives a place back finds it free with the very next question.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::{Limit, Limiter, RateLimitLayer, RedisStore};
+
+use super::places::{EVERYBODY, POLICY, patient, policy};
+use super::support::redis::Server;
+use crate::support::bench::Bench;
+use crate::support::on_every_store;
+
+on_every_store! {
+    a_guard_that_is_dropped_makes_room_for_the_next_one
+    a_body_that_has_ended_makes_room_for_the_next_request
+}
+
+/// Enough for chance to have no part in it.
+const TIMES: usize = 100;
+
+async fn a_guard_that_is_dropped_makes_room_for_the_next_one(bench: &Bench) {
+    hold_one_after_the_other(&bench.limiter([policy(Limit::concurrency(1))])).await;
+}
+
+async fn hold_one_after_the_other(limiter: &Limiter) {
+    for time in 0..TIMES {
+        let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+        assert!(held.is_allowed(), "{time}: {:?}", held.decision());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_does_on_a_runtime_of_several_threads() {
+    let server = Server::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let limiter = patient(store, [policy(Limit::concurrency(1))]);
+    let by_a_task = limiter.clone();
+    tokio::spawn(async move { hold_one_after_the_other(&by_a_task).await })
+        .await
+        .unwrap();
+    // What is blocked on is on no worker.
+    limiter.given_back().await;
+    hold_one_after_the_other(&limiter).await;
+}
+
+async fn a_body_that_has_ended_makes_room_for_the_next_request(bench: &Bench) {
+    let limiter = bench.limiter([policy(Limit::concurrency(1))]);
+    let hello = async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")));
+    let service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+    for time in 0..TIMES {
+        let request = Request::new(Full::<Bytes>::default());
+        let response = service.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{time}");
+        response.into_body().collect().await.unwrap();
+    }
+}
