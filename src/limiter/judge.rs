@@ -62,7 +62,7 @@ impl Limiter {
         }
         if find_in(&rules.allowed)? == Found::Listed {
             return match rules.refuses_key_of(request) {
-                Some(policy) => Err(Refusal::by(policy, Unjudged::Listed)),
+                Some(refusal) => Err(refusal),
                 None => Ok(Judging::by_nobody(read)),
             };
         }
@@ -79,7 +79,7 @@ impl Limiter {
                 Ok(Some(asks)) => asks,
                 Ok(None) => continue,
                 // What only counts does not refuse; but the list is not the policy's.
-                Err(reason) if mode == Mode::Shadow && reason != Unjudged::Listed => {
+                Err(reason) if mode == Mode::Shadow && !reason.is_by_list() => {
                     self.report_refusal(&Refusal::by(policy, reason));
                     continue;
                 }

@@ -20,6 +20,8 @@ pub(crate) enum Unjudged {
     BadAddress,
     /// It does not say whose it is, and the policy insists.
     NoKey,
+    /// What says whose it is cannot be read, and there are those who are refused by that.
+    BadKey,
     /// It states a cost that cannot be read.
     BadCost(String),
     /// The server does not provide what it takes.
@@ -43,11 +45,16 @@ impl Refusal {
 }
 
 impl Unjudged {
+    /// Whether the list of those who are refused says so, which it does whatever a policy's mode.
+    pub(super) fn is_by_list(&self) -> bool {
+        matches!(self, Self::Listed | Self::BadAddress | Self::BadKey)
+    }
+
     pub(super) fn in_a_word(&self) -> RefusalReason {
         match self {
             Self::Listed => RefusalReason::Listed,
             Self::BadAddress => RefusalReason::BadAddress,
-            Self::NoKey => RefusalReason::MissingKey,
+            Self::NoKey | Self::BadKey => RefusalReason::MissingKey,
             Self::BadCost(_) => RefusalReason::BadCost,
             Self::Misconfigured(_) => RefusalReason::Misconfigured,
         }
@@ -58,6 +65,7 @@ impl From<Unreadable> for Unjudged {
     fn from(reason: Unreadable) -> Self {
         match reason {
             Unreadable::NoKey => Self::NoKey,
+            Unreadable::BadKey => Self::BadKey,
             Unreadable::BadCost(text) => Self::BadCost(text),
             Unreadable::Misconfigured(text) => Self::Misconfigured(text),
         }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Unjudged;
 use super::subjects::Subjects;
+use super::{Refusal, Unjudged};
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::key::{Key, Subject};
@@ -61,7 +61,8 @@ impl Rules {
     ///
     /// Where the list has [addresses](AccessList::addresses), a request whose address cannot be read
     /// ([`KeyError::Malformed`](crate::KeyError::Malformed)) is answered with 400, or
-    /// `INVALID_ARGUMENT`: it may come from one of them.
+    /// `INVALID_ARGUMENT`: it may come from one of them. So is, where it has [keys](AccessList::keys), one
+    /// of which a policy cannot read the key, as of a header that is sent twice.
     pub fn deny(mut self, clients: AccessList) -> Self {
         self.denied = clients;
         self
@@ -170,7 +171,7 @@ impl ReadyRules {
         let whose = match before {
             Some(whose) if whose.reader == reader => whose,
             _ => {
-                let Some(key) = policy.key(request)? else {
+                let Some(key) = policy.key(request, self.denied.has_keys())? else {
                     return Ok(None);
                 };
                 // Before the cost: nothing that such a request says of it matters.
@@ -195,20 +196,21 @@ impl ReadyRules {
         }))
     }
 
-    /// The policy by whose key a request is refused that would be let through by its address.
-    pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<&ReadyPolicy> {
+    /// How a request is refused by a policy's key that would be let through by its address.
+    pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<Refusal> {
         if !self.denied.has_keys() {
             return None;
         }
-        let is_refused = |policy: &&Arc<ReadyPolicy>| {
-            policy.mode() != Mode::Off
-                && policy.applies(request)
-                && matches!(policy.key(request), Ok(Some(key)) if self.denied.has_key(&key))
-        };
-        self.policies
-            .iter()
-            .find(is_refused)
-            .map(|policy| &**policy)
+        let asked =
+            |policy: &&Arc<ReadyPolicy>| policy.mode() != Mode::Off && policy.applies(request);
+        self.policies.iter().filter(asked).find_map(|policy| {
+            let reason = match policy.key(request, true) {
+                Ok(Some(key)) => self.denied.has_key(&key).then_some(Unjudged::Listed),
+                Ok(None) => None,
+                Err(reason) => Some(Unjudged::from(reason)).filter(Unjudged::is_by_list),
+            };
+            Some(Refusal::by(policy, reason?))
+        })
     }
 
     /// Takes the place of others: a mode that was set while they were in force stays, unless the

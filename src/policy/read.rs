@@ -16,10 +16,15 @@ impl ReadyPolicy {
     }
 
     /// Whose quota a request uses that the policy is about; `None` when it has no key and the
-    /// policy does not mind.
-    pub(crate) fn key(&self, request: &RequestHead<'_>) -> Result<Option<Key>, Unreadable> {
+    /// policy does not mind. Where keys are denied it may not hide its own by being malformed.
+    pub(crate) fn key(
+        &self,
+        request: &RequestHead<'_>,
+        are_keys_denied: bool,
+    ) -> Result<Option<Key>, Unreadable> {
         match self.policy.key.extract(request) {
             Ok(key) => Ok(Some(key)),
+            Err(KeyError::Malformed) if are_keys_denied => Err(Unreadable::BadKey),
             Err(KeyError::Missing | KeyError::Malformed) => match self.policy.on_missing_key {
                 OnMissingKey::Shared => Ok(Some(Key::missing())),
                 OnMissingKey::Skip => Ok(None),
@@ -92,6 +97,8 @@ pub(crate) struct Read {
 pub(crate) enum Unreadable {
     /// It does not say whose it is, and the policy insists.
     NoKey,
+    /// What says whose it is cannot be read, and there are those who are refused by that.
+    BadKey,
     /// It states a cost that cannot be read.
     BadCost(String),
     /// The server does not provide what the key needs.

@@ -177,8 +177,9 @@ where
 pub enum KeyError {
     /// The request does not say whose it is.
     Missing,
-    /// What says from which address the request comes breaks its syntax. Only an
-    /// [`AddressExtractor`] says so; of a key it is the same as [`Missing`](Self::Missing).
+    /// What says whose it is, or from which address it comes, cannot be read, so that it may be
+    /// anybody's. Of a key it is the same as [`Missing`](Self::Missing), unless keys are
+    /// [denied](crate::Rules::deny).
     Malformed,
     /// The server does not provide what the extractor needs; the text says what to do.
     Misconfigured(Cow<'static, str>),
@@ -188,9 +189,7 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("the request does not say whose it is"),
-            Self::Malformed => {
-                f.write_str("the address that the request comes from cannot be read")
-            }
+            Self::Malformed => f.write_str("what says whose the request is cannot be read"),
             Self::Misconfigured(text) => f.write_str(text),
         }
     }

@@ -40,6 +40,59 @@ async fn status_from(app: &App, address: &str) -> StatusCode {
     app.get("/", &headers).await.status()
 }
 
+/// A gateway or a service that looks at the first of them only knows mallory all the same.
+const TWICE: [[(&str, &str); 2]; 2] = [
+    [("x-user", "mallory"), ("x-user", "mallory")],
+    [("x-user", "mallory"), ("x-user", "bob")],
+];
+
+#[tokio::test]
+async fn who_is_on_the_deny_list_by_key_does_not_hide_it_by_saying_it_twice() {
+    for on_missing_key in [OnMissingKey::Shared, OnMissingKey::Skip] {
+        for mode in [Mode::Enforce, Mode::Shadow] {
+            let policy = one_a_minute("user").on_missing_key(on_missing_key);
+            let builder = Limiter::builder(MemoryStore::new()).policy(policy.mode(mode));
+            let limiter = builder.deny(users(&["mallory"])).build().unwrap();
+            let app = App::behind(&limiter).await;
+            for headers in TWICE {
+                assert_eq!(app.get("/", &headers).await.status(), UNREADABLE);
+            }
+            assert_eq!(
+                app.get("/", &[]).await.status(),
+                OK,
+                "who says nothing is in no list"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn nor_is_a_listed_address_or_another_part_of_the_key_a_way_around_it() {
+    let policy = Policy::new("user", Limit::gcra(100, MINUTE));
+    let policy = policy.by((Header::new("x-tenant"), Header::new("x-user")));
+    let builder = Limiter::builder(MemoryStore::new()).policy(policy);
+    let limiter = builder
+        .deny(users(&["mallory"]))
+        .allow(forwarded(&["203.0.113.9"]));
+    let app = App::with_peer(&limiter.build().unwrap(), PROXY).await;
+    for headers in TWICE {
+        let headers = [headers[0], headers[1], ("x-forwarded-for", "203.0.113.9")];
+        assert_eq!(app.get("/", &headers).await.status(), UNREADABLE);
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_twice_is_missing_where_no_key_is_denied() {
+    let limiter = builder().deny(forwarded(&["203.0.113.9"])).build().unwrap();
+    let app = App::with_peer(&limiter, PROXY).await;
+    assert_eq!(app.get("/", &TWICE[0]).await.status(), OK);
+    assert_eq!(
+        app.get("/", &[]).await.status(),
+        DENIED,
+        "they share one quota"
+    );
+}
+
 #[tokio::test]
 async fn an_address_on_the_deny_list_is_refused_before_anything_is_counted() {
     for range in [

@@ -1,6 +1,6 @@
 //! `Header`: the value of a request header as key.
 
-use http::header::HOST;
+use http::header::{COOKIE, HOST};
 
 use crate::error::ConfigError;
 use crate::http::field::{Field, Reading};
@@ -10,7 +10,8 @@ use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 /// The value of a request header: an API key, a tenant, a user that a gateway has checked.
 ///
 /// The bytes count as they are, without the blanks around them. A header that is absent, empty or
-/// sent more than once says nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
+/// sent more than once says nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides. Where keys are
+/// [denied](crate::Rules::deny), one that is sent more than once is no way around that, and is refused.
 ///
 /// # Clients that choose their subject
 ///
@@ -37,8 +38,9 @@ pub struct Header {
 impl Header {
     /// The subject stands in this header; its name in any case.
     ///
-    /// A name that no header can have is refused by [`Limiter::new`](crate::Limiter::new), and so is
-    /// `host`, which requests over HTTP/2 have no header of: see [`Host`](crate::Host).
+    /// A name that no header can have is refused by [`Limiter::new`](crate::Limiter::new), and so are
+    /// `host`, which requests over HTTP/2 have no header of: see [`Host`](crate::Host); and `cookie`, of which
+    /// they may have several: a closure reads the one that says who it is.
     pub fn new(name: impl AsRef<str>) -> Self {
         let field = Field::new(name.as_ref());
         Self {
@@ -51,20 +53,27 @@ impl Header {
 impl KeyExtractor for Header {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         match self.field.read(request.headers) {
-            Reading::Absent | Reading::Once(b"") | Reading::Repeated => Err(KeyError::Missing),
+            Reading::Absent | Reading::Once(b"") => Err(KeyError::Missing),
+            Reading::Repeated => Err(KeyError::Malformed),
             Reading::Once(value) => Ok(Key::header_of(&self.encoded_name, value)),
         }
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
         self.field.validate()?;
-        if self.field.name() == HOST {
-            return Err(ConfigError::malformed(
-                "header",
-                self.field.name(),
+        let name = self.field.name();
+        let refuse = |expected| Err(ConfigError::malformed("header", name, expected));
+        if name == HOST {
+            return refuse(
                 "over HTTP/2 there is no such header; `Host`, in a file `key = \"host\"`, reads the \
                  host of either version",
-            ));
+            );
+        }
+        // RFC 9113, section 8.2.3: who is sent it in one piece over HTTP/1.1 may find it in several.
+        if name == COOKIE {
+            return refuse(
+                "over HTTP/2 it may come in pieces; a closure can read one cookie from all of them",
+            );
         }
         Ok(())
     }
@@ -101,15 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn absent_empty_and_repeated_headers_are_missing() {
-        for values in [
-            &[][..],
-            &[&b""[..]],
-            &[b" \t "],
-            &[b"bob", b"bob"],
-            &[b"bob", b""],
-        ] {
+    fn absent_and_empty_headers_are_missing() {
+        for values in [&[][..], &[&b""[..]], &[b" \t "]] {
             assert_eq!(key(values), Err(KeyError::Missing), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn repeated_headers_cannot_be_read() {
+        for values in [&[&b"bob"[..], b"bob"][..], &[b"bob", b""]] {
+            assert_eq!(key(values), Err(KeyError::Malformed), "{values:?}");
         }
     }
 
@@ -121,6 +131,15 @@ mod tests {
             "{refusal}"
         );
         assert!(Header::new("x-forwarded-host").validate().is_ok());
+    }
+
+    #[test]
+    fn a_cookie_may_come_in_pieces() {
+        let refusal = Header::new("Cookie").validate().unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("header: got \"cookie\": over HTTP/2 it may come in pieces"),
+            "{refusal}"
+        );
     }
 
     #[test]

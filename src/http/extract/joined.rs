@@ -9,22 +9,20 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead};
 
-/// One key of all parts. A part that is missing leaves the whole missing; one that the server is
-/// to blame for goes first, whatever the request says.
+/// One key of all parts. A part that is missing leaves the whole missing, and one that cannot be read
+/// leaves it so; one that the server is to blame for goes first, whatever the request says.
 fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key, KeyError> {
     let mut keys = SmallVec::<[Key; 4]>::new();
-    let mut is_missing = false;
+    let mut failure = None;
     for part in parts {
         match part {
             Ok(key) => keys.push(key),
-            Err(KeyError::Missing | KeyError::Malformed) => is_missing = true,
+            Err(KeyError::Missing) => failure = failure.or(Some(KeyError::Missing)),
+            Err(KeyError::Malformed) => failure = Some(KeyError::Malformed),
             Err(misconfigured @ KeyError::Misconfigured(_)) => return Err(misconfigured),
         }
     }
-    if is_missing {
-        return Err(KeyError::Missing);
-    }
-    Ok(Key::all(keys))
+    failure.map_or_else(|| Ok(Key::all(keys)), Err)
 }
 
 /// What all parts agree on that read addresses: of parts that do not, nobody can tell which is asked
@@ -162,7 +160,8 @@ mod tests {
             Err(KeyError::Missing)
         );
         let malformed = || Fixed(Err(KeyError::Malformed));
-        assert_eq!(extract((malformed(), part("b"))), Err(KeyError::Missing));
+        assert_eq!(extract((malformed(), part("b"))), Err(KeyError::Malformed));
+        assert_eq!(extract((malformed(), missing())), Err(KeyError::Malformed));
     }
 
     #[test]

@@ -79,7 +79,8 @@ pub enum RejectionKind {
     /// Addresses are denied, and what says where the request comes from cannot be read, so that it
     /// may come from one of them. HTTP 400, gRPC `INVALID_ARGUMENT`.
     BadAddress,
-    /// The request does not say whose it is. HTTP 400, gRPC `INVALID_ARGUMENT`.
+    /// The request does not say whose it is; or keys are denied, and what says so cannot be read. HTTP
+    /// 400, gRPC `INVALID_ARGUMENT`.
     MissingKey,
     /// The request states a cost that cannot be read. HTTP 400, gRPC `INVALID_ARGUMENT`.
     BadCost,
@@ -238,6 +239,10 @@ impl From<Refusal> for Rejection {
             Unjudged::NoKey => (
                 RejectionKind::MissingKey,
                 "the request does not say whose it is".into(),
+            ),
+            Unjudged::BadKey => (
+                RejectionKind::MissingKey,
+                "what says whose the request is cannot be read".into(),
             ),
             Unjudged::BadCost(text) => (RejectionKind::BadCost, text.into()),
             Unjudged::Misconfigured(text) => (RejectionKind::Misconfigured, text.into()),
