@@ -20,8 +20,8 @@ impl<S: Sync> FromRequestParts<S> for Verdict {
     }
 }
 
-/// The decision of the policy that is closest to exhaustion; `None` when no policy was asked about
-/// the request. Answers with 500 when no layer
+/// The decision of the policy that is [closest to exhaustion](Verdict::tightest); `None` when no
+/// policy was asked about the request. Answers with 500 when no layer
 /// [exposes decisions](crate::RateLimitLayer::expose_decisions).
 ///
 /// ```

@@ -82,10 +82,11 @@ async fn a_handler_sees_what_is_left_of_each_policy_that_was_asked() {
 
 #[tokio::test]
 async fn a_decision_is_that_of_the_policy_closest_to_exhaustion() {
-    // 4 of 5 are a greater share than 7 of 10.
-    let limits = layer(store(), [user(10), all(5)]).expose_decisions();
+    // 19 of 100 are a smaller share than 9 of 10.
+    let burst = Policy::new("burst", Limit::gcra(100, MINUTE).burst(20));
+    let limits = layer(store(), [burst, user(10)]).expose_decisions();
     let url = serve(app().layer(limits)).await;
-    for (tightest, verdict) in [("4", "user=8 all=3"), ("2", "user=6 all=1")] {
+    for (tightest, verdict) in [("9", "burst=18 user=8"), ("7", "burst=16 user=6")] {
         assert_eq!(text(&url, "/decision").await, tightest);
         assert_eq!(text(&url, "/verdict").await, verdict);
     }

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::{
     Key, Limit, Limiter, MINUTE, OnRejection, PlainText, Policy, ProblemJson, QuotaHeaders,
-    RateLimitLayer, Rejection, RequestHead,
+    RateLimitLayer, Rejection, RequestHead, ResponseHead,
 };
 
 #[path = "support/http_store.rs"]
@@ -97,6 +97,36 @@ async fn the_older_headers_tell_the_policy_that_is_closest_to_exhaustion() {
         for name in ["\"many\"", "\"few\"", "\"at once\""] {
             assert!(lists.contains(name), "{lists}");
         }
+    }
+}
+
+/// A window gives five times as many as may come at once.
+#[tokio::test]
+async fn they_tell_how_many_can_come_whatever_share_of_a_window_that_is() {
+    let burst = Policy::new("burst", Limit::gcra(100, MINUTE).burst(20));
+    let window = Policy::new("window", Limit::fixed_window(10, MINUTE));
+    let url = serve(hello().layer(layer([burst, window]))).await;
+    for left in (0..10).rev() {
+        let headers = fetch(&url).await.headers().clone();
+        for prefix in ["ratelimit", "x-ratelimit"] {
+            let [limit, remaining, _] = values(&headers, prefix).expect("headers");
+            assert_eq!((limit, remaining), (10, left));
+        }
+    }
+    assert_eq!(fetch(&url).await.status(), 429);
+}
+
+#[tokio::test]
+async fn what_a_response_gives_back_is_not_in_its_headers_yet() {
+    let login = Policy::new("login", Limit::sliding_log(1, 15 * MINUTE))
+        .count_if(|response: &ResponseHead<'_>| response.status == 401);
+    let limiter = Limiter::new(TestStore::new(Trip::None), [login]).expect("a sound policy");
+    let url = serve(hello().layer(RateLimitLayer::new(limiter).headers(ALL))).await;
+    for _ in 0..3 {
+        let response = fetch(&url).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["ratelimit"], "\"login\";r=0;t=900");
+        assert_eq!(values(response.headers(), "ratelimit"), Some([1, 0, 900]));
     }
 }
 

@@ -7,6 +7,7 @@ use crate::time::Micros;
 
 mod decisions;
 mod rates;
+mod tightness;
 mod verdict;
 
 pub use self::decisions::Decisions;

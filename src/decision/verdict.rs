@@ -33,16 +33,12 @@ impl Verdict {
         each.find_map(|(name, decision)| (name == policy).then_some(decision))
     }
 
-    /// The decision of the policy that is closest to exhaustion: that which leaves the smallest
-    /// share of its limit. One that let the request pass for want of an answer from the store only
-    /// where there is no other: what it leaves is not known. `None` when no policy was asked.
+    /// The decision of the policy that is closest to exhaustion: that which leaves the fewest
+    /// permits, of equals the one that is reset last. One that let the request pass for want of an
+    /// answer from the store only where there is no other: what it leaves is not known. `None` when no
+    /// policy was asked.
     pub fn tightest(&self) -> Option<&Decision> {
         let each = self.iter().map(|(_, decision)| decision);
-        each.min_by(|one, other| {
-            let share =
-                |of: &Decision, to: &Decision| u64::from(of.remaining) * u64::from(to.limit);
-            let shares = share(one, other).cmp(&share(other, one));
-            other.is_judged().cmp(&one.is_judged()).then(shares)
-        })
+        each.min_by_key(|decision| (!decision.is_judged(), decision.tightest_first()))
     }
 }

@@ -16,6 +16,12 @@ pin_project! {
     ///
     /// What is held while a request runs, as by a [concurrency](crate::Limit::concurrency) limit,
     /// ends with it: with its last frame, with an error, or when it is dropped.
+    ///
+    /// It is a [`Body`] where the inner body's data is [`Bytes`], as with axum, tonic and hyper, or
+    /// can be made from [`Bytes`]: those of a rejection leave as data of the inner body's own type.
+    /// A type of ours, for the data of either, would shut out axum and tonic, which take bodies of
+    /// [`Bytes`] only. What has other data is turned into such a body inside of the layer, as by
+    /// `map_frame` of http-body-util.
     pub struct ResponseBody<B> {
         #[pin]
         body: Either<B>,
@@ -116,6 +122,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
     use http_body_util::{BodyExt, Full};
 
     use super::*;
@@ -126,6 +133,13 @@ mod tests {
         assert_eq!(body.size_hint().exact(), Some(9));
         assert!(!body.is_end_stream());
         assert_eq!(body.collect().await.unwrap().to_bytes(), "slow down");
+    }
+
+    #[tokio::test]
+    async fn a_rejection_is_of_the_inner_bodys_own_data() {
+        let mut body = ResponseBody::<Full<BytesMut>>::rejection("slow down".into());
+        let frame: Frame<BytesMut> = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "slow down");
     }
 
     #[tokio::test]

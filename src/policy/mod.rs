@@ -220,8 +220,9 @@ impl Policy {
     /// The cost is taken when the request comes, so that no more than the limit can be under way at
     /// once, and given back when the response says that it does not count. It stays taken when
     /// there is no response: when the service fails, or the client goes away before. It is settled
-    /// as in [`settle`](Self::settle), with what that says of policies that hold requests up; of the
-    /// two, that which is said last holds.
+    /// as in [`settle`](Self::settle), with what that says of policies that hold requests up and of
+    /// quota headers: those of a response that does not count tell of the cost as taken. Of the two,
+    /// that which is said last holds.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
@@ -252,8 +253,9 @@ impl Policy {
     ///
     /// What is charged may pass the limit; later requests wait until it has come back. What has
     /// come back by itself in the meantime is not given back once more. The response does not wait
-    /// for any of this, and its quota headers tell what was left when the request came. When the
-    /// store gives no answer then, the estimate stays.
+    /// for any of this, and its quota headers tell what was left once the request had taken the
+    /// estimate: what the response settles is not in them yet. When the store gives no answer then,
+    /// the estimate stays.
     ///
     /// A policy that holds requests up, by [`max_wait`](Self::max_wait) or as a
     /// [`leaky_bucket`](Limit::leaky_bucket) that is a queue, gives back only while nobody has taken

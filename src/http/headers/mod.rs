@@ -27,6 +27,10 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// Of a limit of [several rates](crate::Limit::and) they tell of one: of the rate that denies for
 /// longest, or else of the one that leaves the fewest permits now, so that these can be taken.
 ///
+/// They tell what was left once the request had taken its cost. What its response settles, by
+/// [`count_if`](crate::Policy::count_if) or [`settle`](crate::Policy::settle), is not in it yet: a
+/// limit of one failed login tells of none left on each login that succeeds.
+///
 /// They are left out of redirects (status 3xx), and for policies to which the store gave no answer,
 /// or was [not asked](crate::Outcome::NotAsked) for one.
 ///
@@ -45,7 +49,7 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// |---|---|
 /// | `q` | the permits given in each window |
 /// | `w` | the window, in seconds, rounded up |
-/// | `r` | the permits that could be taken now |
+/// | `r` | the permits that could be taken once the request had taken its cost |
 /// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, a time after which there are more; with a fixed window, the time to its end |
 ///
 /// A [concurrency](crate::Limit::concurrency) limit knows no window: it has the parameter
@@ -70,20 +74,21 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// | header | meaning |
 /// |---|---|
 /// | `-Limit` | the permits given in each window |
-/// | `-Remaining` | the permits that could be taken now, and no more than the limit |
+/// | `-Remaining` | the permits that could be taken once the request had taken its cost, and no more than the limit |
 /// | `-Reset` | when all of them are back, and not before the request would be allowed; rounded up. In seconds from now, or in seconds since the Unix epoch by the clock of this server |
 ///
 /// They can show one policy only: the one that is closest to exhaustion. Of those that deny it is
-/// the one with the longest wait; when none denies, the one of whose limit the least share remains,
-/// and of equals the one with the last reset. A [concurrency](crate::Limit::concurrency) limit has
-/// no reset and is never shown. When no policy denies that can be shown, as on the denial by such a
-/// limit, or for want of an answer from the store, they are left out: what another policy has left does
-/// not tell why.
+/// the one with the longest wait; when none denies, the one of which the fewest permits remain, and
+/// of equals the one that is reset last. More than the limit may remain of a burst or a capacity:
+/// it counts in full, though it is shown as the limit. A [concurrency](crate::Limit::concurrency)
+/// limit has no reset and is never shown. When no policy denies that can be shown, as on the denial
+/// by such a limit, or for want of an answer from the store, they are left out: what another policy
+/// has left does not tell why.
 ///
 /// Where the service, or a layer further in, has written the same three headers as numbers, the
-/// tighter of the two stays, by the same rule. Those of a layer that denies, or of your own
-/// [`OnRejection`](crate::OnRejection), stay in any case, and a layer further out adds none where it
-/// has none. Nested layers should have the same format of resets.
+/// tighter of the two stays, by the same rule on the numbers that are shown. Those of a layer that
+/// denies, or of your own [`OnRejection`](crate::OnRejection), stay in any case, and a layer further
+/// out adds none where it has none. Nested layers should have the same format of resets.
 ///
 /// # Browsers
 ///

@@ -1,12 +1,12 @@
 //! Three headers of one value each: a limit, what remains of it, and when it is reset. Drafts 3 to
 //! 6 have them, and so has `X-RateLimit`.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::seconds::counts_in_time;
-use crate::decision::{Decision, Outcome};
+use crate::decision::Decision;
 use crate::time::Micros;
 
 /// The names of the limit, of what remains, and of the reset.
@@ -29,32 +29,16 @@ pub(super) static X_RATELIMIT: Names = [
 /// have left is no answer to why.
 ///
 /// A limit on requests at the same time is not among them: it has no reset.
+///
+/// By what remains, not by what is shown of it: a burst of which much remains is shown as no more
+/// than the limit, and would hide a policy with less left.
 pub(super) fn tightest<'a>(
     each: impl Iterator<Item = &'a Decision> + Clone,
 ) -> Option<&'a Decision> {
     let is_allowed = each.clone().all(Decision::is_allowed);
     each.filter(|decision| decision.is_judged() && counts_in_time(decision))
         .filter(|decision| is_allowed || !decision.is_allowed())
-        .reduce(
-            |tightest, decision| match by_tightness(decision, tightest) {
-                Ordering::Greater => decision,
-                _ => tightest,
-            },
-        )
-}
-
-/// By the wait of what denies, then as it shows.
-pub(super) fn by_tightness(a: &Decision, b: &Decision) -> Ordering {
-    let as_shown = || Values::with_delta(a).by_tightness(&Values::with_delta(b));
-    wait(a).cmp(&wait(b)).then_with(as_shown)
-}
-
-/// `None` of what is allowed, which is less than any wait.
-fn wait(decision: &Decision) -> Option<Micros> {
-    match decision.outcome {
-        Outcome::NeverFits => Some(Micros::new(u64::MAX)),
-        _ => decision.retry_after().map(Micros::from),
-    }
+        .min_by_key(|decision| decision.tightest_first())
 }
 
 /// How long until the whole quota is back, and not before the request would be allowed: a ban
@@ -97,15 +81,9 @@ impl Values {
         }
     }
 
-    /// By the share that remains, the least being the tightest, then by the reset, the last being
-    /// so.
-    fn by_tightness(&self, other: &Self) -> Ordering {
-        // A limit of 0 would be as tight as any other, and the order none.
-        let share =
-            |of: &Self, scale: &Self| u128::from(of.remaining) * u128::from(scale.limit.max(1));
-        share(other, self)
-            .cmp(&share(self, other))
-            .then(self.reset.cmp(&other.reset))
+    /// As of decisions; but by what is shown, which is all that is known of what is there.
+    fn tightest_first(self) -> impl Ord {
+        (self.remaining, Reverse(self.reset))
     }
 
     /// What a layer further in, or the service, has written; `None` when that is not all three, in
@@ -123,7 +101,7 @@ impl Values {
     /// Writes the three, unless those that are there are as tight: each can only be there once. On
     /// a rejection those that are there tell why, and are kept.
     pub(super) fn put(self, names: &Names, headers: &mut HeaderMap, is_rejection: bool) {
-        let is_tighter = |there: Self| self.by_tightness(&there).is_gt();
+        let is_tighter = |there: Self| self.tightest_first() < there.tightest_first();
         if Self::read(names, headers).is_some_and(|there| is_rejection || !is_tighter(there)) {
             return;
         }

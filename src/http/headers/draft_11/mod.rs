@@ -5,7 +5,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 mod announced;
 
 use super::seconds::{counts_in_time, renewal_secs, window_secs};
-use super::single::by_tightness;
 use crate::decision::Decision;
 
 pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -64,7 +63,7 @@ impl Lists {
 
     fn of_tightest<'a>(judged: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
         let mut tightest: Vec<_> = judged.collect();
-        tightest.sort_by(|(_, a), (_, b)| by_tightness(b, a));
+        tightest.sort_by_key(|(_, decision)| decision.tightest_first());
         let mut texts = Texts::<LONGEST>::default();
         // Up to the first for which there is no room.
         let _ = tightest.into_iter().all(|policy| texts.push(policy));

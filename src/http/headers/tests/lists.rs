@@ -47,6 +47,16 @@ fn what_denies_is_told_before_what_has_nothing_left() {
 }
 
 #[test]
+fn what_has_fewer_permits_left_is_told_before_a_smaller_share_of_more() {
+    let mut each = hundred();
+    each.truncate(95);
+    let of_few = judged(Limit::gcra(3, MINUTE), &[], 0, 1);
+    each.insert(0, ("few".to_owned(), of_few));
+    assert_eq!((of_few.remaining(), each[95].1.remaining()), (2, 6));
+    assert_eq!(told(&each)[..2], ["few", "policy 94"]);
+}
+
+#[test]
 fn policies_that_all_fit_keep_their_order() {
     let each = &hundred()[..20];
     let names: Vec<_> = each.iter().map(|(name, _)| name.clone()).collect();

@@ -2,6 +2,7 @@
 
 use super::super::single::{DRAFT_6, Values, X_RATELIMIT, tightest};
 use super::*;
+use crate::limit::Rate;
 use crate::time::HOUR;
 
 fn values(limit: u64, remaining: u64, reset: u64) -> Values {
@@ -26,18 +27,49 @@ fn one_policy_is_shown_with_the_time_to_its_whole_quota() {
 }
 
 #[test]
-fn the_least_share_is_shown_and_not_the_least_number() {
+fn the_fewest_permits_are_shown_and_not_the_least_share() {
     let few = judged(Limit::gcra(10, MINUTE), &[1], 0, 1);
     let many = judged(Limit::gcra(100, MINUTE), &[78], 0, 1);
     assert_eq!((few.remaining(), many.remaining()), (8, 21));
     for each in [[few, many], [many, few]] {
-        assert_eq!(shown(&each), Some(values(100, 21, 48)));
+        assert_eq!(shown(&each), Some(values(10, 8, 12)));
     }
 }
 
 #[test]
-fn of_equal_shares_the_last_reset_is_shown() {
-    let minute = judged(Limit::gcra(10, MINUTE), &[], 0, 5);
+fn a_burst_below_the_limit_hides_no_policy_with_less_left() {
+    let burst = judged(Limit::gcra(100, MINUTE).burst(20), &[6], 0, 1);
+    let window = judged(Limit::fixed_window(10, MINUTE), &[6], 0, 1);
+    assert_eq!((burst.remaining(), window.remaining()), (13, 3));
+    for each in [[burst, window], [window, burst]] {
+        assert_eq!(shown(&each), Some(values(10, 3, 60)));
+    }
+}
+
+#[test]
+fn an_almost_empty_bucket_is_not_hidden_by_a_window_of_many() {
+    let bucket = Limit::token_bucket(500, Rate::new(10, MINUTE));
+    let bucket = judged(bucket, &[489], 0, 1);
+    let window = judged(Limit::fixed_window(1_000, MINUTE), &[489], 0, 1);
+    assert_eq!((bucket.remaining(), window.remaining()), (10, 510));
+    for each in [[bucket, window], [window, bucket]] {
+        assert_eq!(shown(&each), Some(values(10, 10, 49 * 60)));
+    }
+}
+
+#[test]
+fn a_burst_that_is_shown_as_the_limit_hides_no_policy_with_less_left() {
+    let burst = judged(Limit::gcra(10, SECOND).burst(100), &[], 0, 1);
+    let window = judged(Limit::fixed_window(1_000, MINUTE), &[988], 0, 1);
+    assert_eq!((burst.remaining(), window.remaining()), (99, 11));
+    for each in [[burst, window], [window, burst]] {
+        assert_eq!(shown(&each), Some(values(1_000, 11, 60)));
+    }
+}
+
+#[test]
+fn of_equal_numbers_the_last_reset_is_shown() {
+    let minute = judged(Limit::gcra(10, MINUTE), &[], 0, 9);
     let hour = judged(Limit::gcra(2, HOUR), &[], 0, 1);
     for each in [[minute, hour], [hour, minute]] {
         assert_eq!(shown(&each), Some(values(2, 1, 1_800)));
@@ -143,11 +175,11 @@ fn nested(there: [&str; 3], ours: Values, is_rejection: bool) -> Vec<String> {
 fn of_nested_layers_the_tighter_is_kept() {
     let ours = values(100, 50, 30);
     for (there, kept) in [
-        (["10", "6", "60"], ["100", "50", "30"]),
-        (["10", "4", "6"], ["10", "4", "6"]),
-        (["10", "5", "29"], ["100", "50", "30"]),
-        (["10", "5", "30"], ["10", "5", "30"]),
-        (["10", "5", "31"], ["10", "5", "31"]),
+        (["60", "51", "60"], ["100", "50", "30"]),
+        (["1000", "49", "6"], ["1000", "49", "6"]),
+        (["60", "50", "29"], ["100", "50", "30"]),
+        (["60", "50", "30"], ["60", "50", "30"]),
+        (["60", "50", "31"], ["60", "50", "31"]),
         (
             ["18446744073709551615", "18446744073709551615", "0"],
             ["100", "50", "30"],

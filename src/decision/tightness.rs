@@ -1,0 +1,66 @@
+//! Which of several decisions is the closest to exhaustion.
+
+use std::cmp::Reverse;
+
+use super::Decision;
+
+impl Decision {
+    /// By what decisions are put in order, the closest to exhaustion first: those that deny, the
+    /// longest wait before all others; then by how few permits remain, the last to be reset of
+    /// equals. The rule of [`and_under`](Self::and_under), for the policies of a request.
+    ///
+    /// By their number and not by their share of the limit, which is what a window gives: a burst or a
+    /// capacity may hold a part of that or a multiple, and an almost empty one would be passed over.
+    pub(crate) fn tightest_first(&self) -> impl Ord + use<> {
+        let wait = (!self.is_allowed()).then_some(self.wait());
+        (Reverse(wait), self.remaining, Reverse(self.reset_after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Outcome;
+    use crate::time::Micros;
+
+    fn decision(outcome: Outcome, remaining: u32, wait: u64, reset: u64) -> Decision {
+        Decision {
+            remaining,
+            retry_after: Micros::new(wait),
+            reset_after: Micros::new(reset),
+            ..Decision::unasked(outcome, (100, Micros::new(1_000)))
+        }
+    }
+
+    #[test]
+    fn what_denies_comes_before_what_has_less_left_and_what_is_reset_last_before_its_equals() {
+        let in_order = [
+            decision(Outcome::NeverFits, 100, 0, 0),
+            decision(Outcome::Banned, 0, 70, 70),
+            decision(Outcome::Denied, 30, 9, 10),
+            decision(Outcome::Denied, 31, 9, 20),
+            decision(Outcome::Allowed, 0, 0, 5),
+            decision(Outcome::Allowed, 3, 0, 900),
+            decision(Outcome::Allowed, 3, 0, 40),
+            decision(Outcome::Allowed, 4, 0, 1_000),
+        ];
+        for pair in in_order.windows(2) {
+            assert!(
+                pair[0].tightest_first() < pair[1].tightest_first(),
+                "{pair:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn whatever_share_of_its_limit_it_is_the_smaller_number_comes_first() {
+        let of = |limit, remaining| Decision {
+            limit,
+            ..decision(Outcome::Allowed, remaining, 0, 0)
+        };
+        let [burst, window] = [of(100, 13), of(10, 3)];
+        assert!(window.tightest_first() < burst.tightest_first());
+        let [bucket, window] = [of(10, 9), of(1_000, 500)];
+        assert!(bucket.tightest_first() < window.tightest_first());
+    }
+}
