@@ -8,7 +8,8 @@
 //! stream. It answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
 //! code, `GET /slow/{ms}` after that time. It speaks HTTP/1.1 and cleartext HTTP/2, prints the
 //! address that it listens on (`--listen 127.0.0.1:0` picks a port) and stops on SIGTERM, once the
-//! requests under way are answered.
+//! requests under way are answered. It waits for them for 30 seconds at most, since a client may never
+//! send the rest of its own.
 
 use std::env;
 use std::error::Error;
@@ -23,11 +24,15 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
+use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tower_throttle::{ConfigFile, FileError};
 
 const USAGE: &str = "usage: server --config <file> --listen <address>:<port>";
+
+/// What is under way when the signal comes has so long.
+const LONGEST: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -55,11 +60,14 @@ async fn serve() -> Result<(), Box<dyn Error>> {
 
     let listener = TcpListener::bind(&arguments.listen).await;
     let listener = listener.map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
-    let stopped = stop_signal()?;
+    let stopped = stop_signal()?.shared();
+    let too_long = stopped.clone().then(|()| tokio::time::sleep(LONGEST));
     println!("listening on {}", listener.local_addr()?);
-    axum::serve(listener, app)
-        .with_graceful_shutdown(stopped)
-        .await?;
+    let server = axum::serve(listener, app).with_graceful_shutdown(stopped);
+    tokio::select! {
+        served = server.into_future() => served?,
+        () = too_long => eprintln!("server: what is still under way is cut off"),
+    }
     // What the last responses held is on its way to the store, on this runtime.
     limits.limiter().given_back().await;
     Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::rejection::RejectionChoice;
 use super::store::{StoreChoice, redis};
-use super::{FileError, file};
+use super::{FileError, file, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
 use crate::limiter::{Limiter, Rules};
@@ -39,9 +39,10 @@ impl Config {
     /// and what would be right.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|source| FileError::unreadable(path, source))?;
-        Self::from_toml(&text).map_err(|error| error.in_file(path))
+        let bytes = std::fs::read(path);
+        let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
+        let config = text::of(&bytes).and_then(Self::from_toml);
+        config.map_err(|error| error.in_file(path))
     }
 
     /// Checks a text; the same as `parse`.

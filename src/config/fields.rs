@@ -22,7 +22,8 @@ pub(super) struct Fields<'t> {
 
 /// An error about a text that is no TOML at all, with the field of its line when that has one.
 pub(super) fn not_toml(text: &str, error: &toml::de::Error) -> FileError {
-    let line = line_of(text, error.span().map_or(0, |span| span.start));
+    let offset = error.span().map_or(0, |span| span.start);
+    let line = line_of(text.as_bytes(), offset);
     let field = text
         .lines()
         .nth(line - 1)

@@ -10,7 +10,7 @@ use super::proxies::Proxies;
 use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
 use super::variable::{Environment, Hidden};
-use super::{Config, FileError, access, fixed, headers, policy, rate, routes};
+use super::{Config, FileError, access, fixed, headers, policy, rate, routes, unsound};
 use crate::http::is_preflight;
 use crate::limiter::{DEFAULT_TIMEOUT, Limiter, Rules};
 use crate::policy::Policy;
@@ -80,7 +80,7 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
     };
     let timeout = rate::time(&field)?;
     let sound = Limiter::builder(AlwaysAllow).timeout(timeout).build();
-    sound.map_err(|error| field.here(error))?;
+    sound.map_err(|error| unsound::value(&field, error))?;
     Ok(timeout)
 }
 

@@ -36,6 +36,9 @@ const OPTIONS: [(&str, &[&str]); 6] = [
     ("lease", &["concurrency"]),
 ];
 
+/// Those of them that are true or false.
+const SWITCHES: [&str; 2] = ["delay", "aligned"];
+
 const PERMITS: &str = "1 to 4294967295";
 const A_RATE: &str = "limit = \"100/min\"";
 
@@ -52,7 +55,8 @@ fn refuse_options_of_others(fields: &Fields<'_>, algorithm: &str) -> Result<(), 
             continue;
         };
         // What is switched off is what the other algorithms do anyway.
-        if !algorithms.contains(&algorithm) && !field.is_false() {
+        let is_off = SWITCHES.contains(&option) && field.is_false();
+        if !algorithms.contains(&algorithm) && !is_off {
             let algorithms = algorithms.join(" and ");
             return Err(field.refuse(format_args!("is an option of {algorithms}")));
         }
@@ -133,7 +137,7 @@ fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration
         let (permits, period) = self::rate(rate)?;
         // Each by itself, so that what is refused is refused with its own place.
         let limit_of_one = Algorithm::try_from(&make(permits, period));
-        limit_of_one.map_err(|error| unsound::rate(rate, error))?;
+        limit_of_one.map_err(|error| unsound::value(rate, error))?;
         Ok((permits, period))
     };
     match limit.items() {

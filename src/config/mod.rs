@@ -158,8 +158,8 @@
 //! the log. The next change is looked at as any other.
 //!
 //! The file is found changed when its text is another, whoever wrote it in whatever way: in place,
-//! as another file in its place, or as a link that leads elsewhere, as in a volume of Kubernetes.
-//! That takes a fraction of a second; ten where the operating system tells no changes, as of a
+//! as another file in its place, or by a link on the way to it that leads elsewhere, as in a volume
+//! of Kubernetes. That takes a fraction of a second; ten where the operating system tells no changes, as of a
 //! network's file system. A file that is written in place can be found half written: better write
 //! another and rename it.
 //!
@@ -199,6 +199,7 @@ mod rate;
 mod rejection;
 mod routes;
 mod store;
+mod text;
 mod unsound;
 mod value;
 mod variable;

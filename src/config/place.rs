@@ -56,7 +56,7 @@ impl<'t> Place<'t> {
     }
 
     pub(super) fn refuse(self, problem: impl fmt::Display) -> FileError {
-        let line = line_of(self.text, self.offset);
+        let line = line_of(self.text.as_bytes(), self.offset);
         match self.policy {
             Some(PolicyPlace::Named(name)) => {
                 FileError::at(line, format_args!("policy {name:?}: {problem}"))
@@ -78,7 +78,7 @@ impl<'t> Place<'t> {
 }
 
 /// The line of a byte of the text, counted from 1.
-pub(super) fn line_of(text: &str, offset: usize) -> usize {
-    let before = text.bytes().take(offset);
-    1 + before.filter(|&byte| byte == b'\n').count()
+pub(super) fn line_of(text: &[u8], offset: usize) -> usize {
+    let before = text.iter().take(offset);
+    1 + before.filter(|byte| **byte == b'\n').count()
 }

@@ -8,8 +8,7 @@ use super::variable::{Environment, Hidden};
 use crate::error::StoreError;
 use crate::store::{DEFAULT_PREFIX, RedisStore, RedisStoreBuilder};
 
-const EXPECTED: &str = "\"memory\", or the address of a server, as \"redis://127.0.0.1:6379\", or a \
-                        variable that holds one, as { env = \"REDIS_URL\" }";
+const EXPECTED: &str = "\"memory\", or the address of a server, as \"redis://127.0.0.1:6379\"";
 
 /// The store that a file names.
 #[derive(Clone)]
@@ -33,8 +32,7 @@ impl StoreChoice {
             return Ok(Self::Memory);
         }
         if !address.text().contains("://") {
-            let problem = format!("no store is named so, expected {EXPECTED}");
-            return Err(address.refuse(problem));
+            return Err(address.expected("no store is named so", EXPECTED));
         }
         // What servers there are, and how they are written, is the store's to say.
         if let Err(error) = redis(address.text(), prefix).connect_lazy() {

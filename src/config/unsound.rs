@@ -56,13 +56,15 @@ fn count_if(fields: &Fields<'_>) -> &'static str {
     names.into_iter().find(is_said).unwrap_or(counted::STATUS)
 }
 
-/// What is refused of one of several rates.
-pub(super) fn rate(rate: &Field<'_>, error: ConfigError) -> FileError {
+/// What is refused of one value: one of several rates, or a field of the whole file.
+pub(super) fn value(field: &Field<'_>, error: ConfigError) -> FileError {
     match error {
         ConfigError::OutOfRange {
-            field, expected, ..
-        } => rate.expected(in_the_files_words(field, expected).1),
-        error => rate.refuse(error),
+            field: name,
+            expected,
+            ..
+        } => field.expected(in_the_files_words(name, expected).1),
+        error => field.refuse(error),
     }
 }
 

@@ -37,6 +37,11 @@ fn called(name: &str) -> Cow<'_, str> {
     }
 }
 
+/// What would be right in the file, where this would be right in a variable.
+fn or_a_variable(expected: &str) -> String {
+    format!("{expected}, or a variable that holds one, as {{ env = \"REDIS_URL\" }}")
+}
+
 impl<'t> Hidden<'t> {
     /// A text, or `{ env = "..." }`.
     pub(super) fn read(
@@ -50,7 +55,7 @@ impl<'t> Hidden<'t> {
         Ok(Self {
             field,
             variable: None,
-            text: Cow::Borrowed(field.text(expected)?),
+            text: Cow::Borrowed(field.text(or_a_variable(expected))?),
         })
     }
 
@@ -90,6 +95,15 @@ impl<'t> Hidden<'t> {
 
     pub(super) fn into_text(self) -> String {
         self.text.into_owned()
+    }
+
+    /// An error about the text that says what would be right.
+    pub(super) fn expected(&self, problem: &str, expected: &str) -> FileError {
+        let expected = match self.variable {
+            Some(_) => Cow::Borrowed(expected),
+            None => or_a_variable(expected).into(),
+        };
+        self.refuse(format_args!("{problem}, expected {expected}"))
     }
 
     /// An error about the text.

@@ -184,6 +184,25 @@ fn an_option_that_is_switched_off_may_stand_anywhere() {
 }
 
 #[test]
+fn an_option_that_cannot_be_switched_off_may_not() {
+    for (option, theirs) in [
+        ("burst", "gcra"),
+        ("capacity", "token-bucket and leaky-bucket"),
+        ("slices", "sliding-window"),
+        ("lease", "concurrency"),
+    ] {
+        let text = with_limit(
+            "sliding-log",
+            &format!("{option} = false\nlimit = \"2/day\""),
+        );
+        assert_eq!(
+            refusal(&text),
+            format!("line 7: policy \"client\": {option}: is an option of {theirs}")
+        );
+    }
+}
+
+#[test]
 fn an_option_that_makes_no_sense_is_refused_in_its_line() {
     for (algorithm, option, refused) in [
         (

@@ -92,8 +92,8 @@ fn named(field: &str) -> &'static str {
 #[test]
 fn a_time_that_makes_no_sense_is_refused() {
     for (timeout, refused) in [
-        ("\"0ms\"", "timeout: got 0ns, expected 1 ms to 60 s"),
-        ("\"61s\"", "timeout: got 61s, expected 1 ms to 60 s"),
+        ("\"0ms\"", "timeout: got \"0ms\", expected 1 ms to 60 s"),
+        ("\"61s\"", "timeout: got \"61s\", expected 1 ms to 60 s"),
         (
             "\"ms\"",
             "timeout: got \"ms\", expected a time, as \"50ms\" or \"2s\"",

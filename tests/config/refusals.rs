@@ -48,6 +48,21 @@ fn a_refusal_never_shows_a_password() {
 }
 
 #[test]
+fn a_file_that_is_no_utf_8_is_refused_in_the_line_that_is_none() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), b"store = \"memory\"\n# caf\xe9\n").unwrap();
+    let refused = Config::from_file(file.path()).unwrap_err();
+    assert_eq!(refused.line(), Some(2));
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "{}: line 2: the text is no UTF-8, save the file as UTF-8",
+            file.path().display()
+        )
+    );
+}
+
+#[test]
 fn a_file_is_named_in_its_refusal() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "store = 5\n").unwrap();

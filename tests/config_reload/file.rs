@@ -43,22 +43,26 @@ impl Limits {
     }
 
     /// Writes another file and puts it in the place of the one that is there, as editors do.
-    pub(crate) fn replace(&self, text: &str) {
+    pub(crate) fn replace<T: AsRef<[u8]> + ?Sized>(&self, text: &T) {
         let other = self.directory().join("limits.toml.new");
         fs::write(&other, text).unwrap();
         fs::rename(other, self.path()).unwrap();
     }
 
     pub(crate) async fn open(&self) -> Watched {
-        let (sender, outcomes) = mpsc::unbounded_channel();
-        let told = move |outcome: Result<(), &tower_throttle::FileError>| {
-            let _ = sender.send(outcome.map_err(ToString::to_string));
-        };
-        let config = ConfigFile::new(self.path()).on_reload(told).open();
-        Watched {
-            config: config.await.unwrap(),
-            outcomes,
-        }
+        open(self.path()).await
+    }
+}
+
+pub(crate) async fn open(path: PathBuf) -> Watched {
+    let (sender, outcomes) = mpsc::unbounded_channel();
+    let told = move |outcome: Result<(), &tower_throttle::FileError>| {
+        let _ = sender.send(outcome.map_err(ToString::to_string));
+    };
+    let config = ConfigFile::new(path).on_reload(told).open();
+    Watched {
+        config: config.await.unwrap(),
+        outcomes,
     }
 }
 

@@ -1,9 +1,15 @@
 //! However a file is changed, it is noticed; and what is no change is none.
 
+use std::error::Error as _;
 use std::fs;
+use std::io;
+#[cfg(unix)]
+use std::{os::unix::fs::symlink, time::Duration};
 
 use tower_throttle::{ConfigFile, OpenError};
 
+#[cfg(unix)]
+use super::file::open;
 use super::file::{Limits, limit};
 use crate::support::web::GENEROUS;
 
@@ -33,8 +39,6 @@ async fn a_file_that_another_takes_the_place_of_is_reloaded_each_time() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_link_that_leads_elsewhere_is_reloaded() {
-    use std::os::unix::fs::symlink;
-
     let file = Limits::new("");
     let directory = file.directory();
     fs::remove_file(file.path()).unwrap();
@@ -65,12 +69,46 @@ async fn a_file_behind_a_link_is_reloaded_where_it_is() {
     let there = Limits::new(&limit("3/day"));
     let here = Limits::new("");
     fs::remove_file(here.path()).unwrap();
-    std::os::unix::fs::symlink(there.path(), here.path()).unwrap();
+    symlink(there.path(), here.path()).unwrap();
     let mut limits = here.open().await;
     for number in 4..7 {
         there.replace(&limit(&format!("{number}/day")));
         limits.reloaded().await;
         assert_eq!(limits.remaining("client").await, number);
+    }
+}
+
+/// A release that is named by a link, and a link between the one that is watched and the file.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_anywhere_on_the_way_is_noticed_long_before_the_file_is_looked_at_in_any_case() {
+    for (link, target, path) in [
+        ("current", "releases/{}", "current/limits.toml"),
+        ("middle/link", "../releases/{}/limits.toml", "limits.toml"),
+    ] {
+        let file = Limits::new("");
+        let directory = file.directory();
+        fs::remove_file(file.path()).unwrap();
+        fs::create_dir(directory.join("middle")).unwrap();
+        symlink("middle/link", file.path()).unwrap();
+        let lead_to = |number: u32| {
+            let release = directory.join(format!("releases/{number}"));
+            fs::create_dir_all(&release).unwrap();
+            let text = limit(&format!("{number}/day"));
+            fs::write(release.join("limits.toml"), text).unwrap();
+            let other = directory.join(format!("{link}.new"));
+            symlink(target.replace("{}", &number.to_string()), &other).unwrap();
+            fs::rename(other, directory.join(link)).unwrap();
+        };
+        lead_to(1);
+
+        let mut limits = open(directory.join(path)).await;
+        for number in 2..5 {
+            lead_to(number);
+            let reloaded = tokio::time::timeout(Duration::from_secs(5), limits.reloaded()).await;
+            reloaded.unwrap_or_else(|_| panic!("{link} leads to {number}"));
+            assert_eq!(limits.remaining("client").await, number);
+        }
     }
 }
 
@@ -92,6 +130,33 @@ async fn a_file_that_is_gone_leaves_its_limits_in_force_until_it_is_back() {
     limits.reloaded().await;
     assert!(limits.config.last_error().is_none());
     assert_eq!(limits.remaining("client").await, 2);
+}
+
+#[tokio::test]
+async fn each_other_reason_why_a_file_cannot_be_taken_is_told() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    fs::remove_file(file.path()).unwrap();
+    limits.outcome().await.unwrap_err();
+    for (bytes, line) in [(&b"\xff"[..], 1), (b"\n\xff", 2)] {
+        file.replace(bytes);
+        let refused = limits.outcome().await.unwrap_err();
+        let end = format!(": line {line}: the text is no UTF-8, save the file as UTF-8");
+        assert!(refused.ends_with(&end), "{refused}");
+    }
+
+    fs::remove_file(file.path()).unwrap();
+    let mut reasons = Vec::new();
+    for _ in 0..2 {
+        limits.outcome().await.unwrap_err();
+        let error = limits.config.last_error().unwrap();
+        let reason = error.source().unwrap().downcast_ref::<io::Error>();
+        reasons.push(reason.unwrap().kind());
+        // There is something again, and it is no file.
+        let _ = fs::create_dir(file.path());
+    }
+    assert_eq!(reasons[0], io::ErrorKind::NotFound);
+    assert_ne!(reasons[1], io::ErrorKind::NotFound);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use super::way;
 use crate::trace;
 
 /// A file is read when nothing has happened for so long: whoever writes it may not be done.
@@ -105,7 +106,7 @@ impl Places {
     }
 
     /// Directories, not the file: it may be replaced by another, or by a link. And all of them
-    /// anew each time, as they may have been replaced too, which is how Kubernetes changes a file.
+    /// anew each time, as links may lead to others by now, which is how Kubernetes changes a file.
     fn watch(&mut self) {
         let Some(watcher) = &mut self.watcher else {
             return;
@@ -113,12 +114,7 @@ impl Places {
         for directory in self.watched.drain(..) {
             let _ = watcher.unwatch(&directory);
         }
-        let behind_links = self.path.canonicalize().ok();
-        for path in [Some(self.path.clone()), behind_links]
-            .into_iter()
-            .flatten()
-        {
-            let directory = directory_of(&path);
+        for directory in way::directories_to(&self.path) {
             if !self.watched.contains(&directory)
                 && watcher
                     .watch(&directory, RecursiveMode::NonRecursive)
@@ -127,13 +123,6 @@ impl Places {
                 self.watched.push(directory);
             }
         }
-    }
-}
-
-fn directory_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
     }
 }
 

@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 use self::changes::Watching;
 use self::reload::Reloader;
 use self::shown::Shown;
-use super::{Config, FileError};
+use super::{Config, FileError, text};
 use crate::limiter::Limiter;
 use crate::observe::Observer;
 use crate::tower::RateLimitLayer;
@@ -19,6 +19,7 @@ mod changes;
 mod error;
 mod reload;
 mod shown;
+mod way;
 
 pub use self::error::OpenError;
 
@@ -90,9 +91,9 @@ impl ConfigFile {
     ///
     /// When the file cannot be read or makes no sense, or the store cannot be reached or refuses.
     pub async fn open(self) -> Result<WatchedConfig, OpenError> {
-        let (text, config) = self.read()?;
+        let (bytes, config) = self.read()?;
         let limiter = config.connect().await?;
-        self.watch(text, config, limiter)
+        self.watch(bytes, config, limiter)
     }
 
     /// As [`open`](Self::open), but connects with the first decision, see
@@ -102,22 +103,23 @@ impl ConfigFile {
     ///
     /// When the file cannot be read or makes no sense.
     pub fn open_lazy(self) -> Result<WatchedConfig, OpenError> {
-        let (text, config) = self.read()?;
+        let (bytes, config) = self.read()?;
         let limiter = config.connect_lazy()?;
-        self.watch(text, config, limiter)
+        self.watch(bytes, config, limiter)
     }
 
-    fn read(&self) -> Result<(String, Config), FileError> {
-        let text = fs::read_to_string(&self.path);
-        let text = text.map_err(|source| FileError::unreadable(&self.path, source))?;
-        let config = Config::from_toml(&text).map_err(|error| error.in_file(&self.path))?;
+    fn read(&self) -> Result<(Vec<u8>, Config), FileError> {
+        let bytes = fs::read(&self.path);
+        let bytes = bytes.map_err(|source| FileError::unreadable(&self.path, source))?;
+        let config = text::of(&bytes).and_then(Config::from_toml);
+        let config = config.map_err(|error| error.in_file(&self.path))?;
         let observers = self.observers.iter().cloned();
-        Ok((text, observers.fold(config, Config::observe)))
+        Ok((bytes, observers.fold(config, Config::observe)))
     }
 
     fn watch(
         self,
-        text: String,
+        bytes: Vec<u8>,
         config: Config,
         limiter: Limiter,
     ) -> Result<WatchedConfig, OpenError> {
@@ -125,7 +127,7 @@ impl ConfigFile {
         let error = Arc::new(ArcSwapOption::empty());
         let mut reloader = Reloader {
             path: self.path.clone(),
-            seen: Some(text),
+            seen: Ok(bytes),
             in_force: config,
             limiter: limiter.clone(),
             shown: shown.clone(),

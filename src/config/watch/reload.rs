@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,15 +10,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use super::shown::Shown;
-use super::{Config, FileError, Hook};
+use super::{Config, FileError, Hook, text};
 use crate::limiter::Limiter;
 use crate::trace;
 
 /// Holds a limiter to what its file says.
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
-    /// The text that was looked at last; `None` when the file could not be read.
-    pub(super) seen: Option<String>,
+    /// What the file was when it was looked at last, or why it could not be read.
+    pub(super) seen: Result<Vec<u8>, io::ErrorKind>,
     pub(super) in_force: Config,
     pub(super) limiter: Limiter,
     pub(super) shown: Shown,
@@ -28,24 +29,24 @@ pub(super) struct Reloader {
 impl Reloader {
     /// Takes the file if it is another than it was.
     pub(super) fn look(&mut self) {
-        let outcome = match fs::read_to_string(&self.path) {
-            Ok(text) if self.seen.as_ref() == Some(&text) => return,
-            Ok(text) => {
-                let outcome = self.take(&text);
-                self.seen = Some(text);
+        let outcome = match fs::read(&self.path) {
+            Ok(bytes) if self.seen.as_ref() == Ok(&bytes) => return,
+            Ok(bytes) => {
+                let outcome = self.take(&bytes);
+                self.seen = Ok(bytes);
                 outcome
             }
-            Err(_) if self.seen.is_none() => return,
+            Err(source) if self.seen.as_ref() == Err(&source.kind()) => return,
             Err(source) => {
-                self.seen = None;
+                self.seen = Err(source.kind());
                 Err(FileError::unreadable(&self.path, source))
             }
         };
         self.tell(outcome);
     }
 
-    fn take(&mut self, text: &str) -> Result<(), FileError> {
-        let config = Config::succeeding(&self.in_force, text);
+    fn take(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        let config = text::of(bytes).and_then(|text| Config::succeeding(&self.in_force, text));
         let config = config.map_err(|error| error.in_file(&self.path))?;
         let rules = self.limiter.replace(config.rules.clone());
         rules.map_err(|error| FileError::without_place(error).in_file(&self.path))?;
