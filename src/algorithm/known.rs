@@ -53,9 +53,26 @@ impl Known {
         twin!(algorithm, twin => twin.later(reading, cost, elapsed, take))
     }
 
+    /// Whether the wait that it tells of this take is all that there is to wait.
+    pub(crate) fn tells_all_of(&self, take: &Take) -> bool {
+        self.cost == take.cost
+            || self.algorithm.tells_of_every_cost()
+            || self.algorithm.never_fits(take)
+    }
+
+    /// Whether they differ in their cost alone.
+    pub(crate) fn is_by_the_rules_of(&self, other: &Self) -> bool {
+        self.algorithm == other.algorithm
+    }
+
+    /// Whether what is denied by this is by the other, too, as far as that was decided then.
+    pub(crate) fn denies_for(&self, other: &Self) -> bool {
+        !self.reading.fits && self.cost <= other.cost
+    }
+
     /// Whether the other tells all that this one tells.
     pub(crate) fn is_superseded_by(&self, other: &Self) -> bool {
-        self.algorithm == other.algorithm
+        self.is_by_the_rules_of(other)
             && (self.cost == other.cost || self.algorithm.tells_of_every_cost())
     }
 }

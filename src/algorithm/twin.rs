@@ -77,10 +77,15 @@ pub(super) trait Twin: Sized {
         [used.into(), decision.reset_after.get()]
     }
     /// What the key would be read as for `take` when so much time has gone by since this reading
-    /// for a cost, and nobody has touched it. `None` when the reading does not tell.
+    /// for a cost, and nobody has touched it. `None` when the reading does not tell. The wait may be longer of
+    /// whoever takes more than was read for.
     fn later(&self, reading: &Reading, cost: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
-        // What comes back when is known of the permits that were asked for, and of no others.
-        if take.cost != cost || (!reading.fits && reading.wait <= elapsed) {
+        let is_known = match reading.fits {
+            true => take.cost == cost,
+            // When so many come back is known, and that until then no more do.
+            false => take.cost >= cost && reading.wait > elapsed,
+        };
+        if !is_known {
             return None;
         }
         let [used, back_in] = reading.level;

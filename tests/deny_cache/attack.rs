@@ -11,8 +11,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::Metrics;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    DAY, HOUR, Header, Limit, Limiter, MINUTE, ManualClock, Penalty, Policy, RateLimitLayer,
-    RedisStore, SECOND,
+    DAY, HOUR, Header, HeaderCost, Limit, Limiter, MINUTE, ManualClock, Mode, Penalty, Policy,
+    RateLimitLayer, RedisStore, SECOND,
 };
 
 use super::support::bench::answer;
@@ -196,6 +196,76 @@ async fn an_attack_that_costs_something_else_each_time_costs_no_more_under_a_ban
             attack(&server, &clock, ask).await;
         }
     }
+}
+
+/// Nor can who is denied by a limit that tells of one cost at a time, alone or with others.
+#[tokio::test]
+async fn nor_does_one_without_a_ban() {
+    const COSTS: [&[u32]; 2] = [
+        &[10, 9, 8, 7, 6, 5],
+        &[4, 1, 2, 11, 3, 50, 5, 6, 1_000, 7, 8, 9, 10],
+    ];
+    let server = Server::start();
+    let sliding = limits::in_time(10, DAY).into_iter();
+    for (name, limit) in sliding.filter(|(name, _)| name.starts_with("sliding")) {
+        let [policy, other] = [("api", limit), ("other", limit.and(20, 2 * DAY))]
+            .map(|(name, limit)| Policy::new(name, limit).by(Header::new("x-user")))
+            .map(|policy| policy.cost_by(HeaderCost::new("x-cost")));
+        let shadow = |policy: &Policy| policy.clone().mode(Mode::Shadow);
+        let group = |policy: &Policy| policy.clone().group("group");
+        let mut sets = vec![
+            vec![policy.clone()],
+            vec![other.clone()],
+            vec![policy.clone(), other.clone()],
+            vec![policy.clone(), shadow(&other)],
+            vec![shadow(&policy), shadow(&other)],
+        ];
+        // A log stands in no key with others.
+        if name != "sliding_log" {
+            sets.push(vec![group(&policy), group(&other)]);
+        }
+        for (which, policies) in sets.into_iter().enumerate() {
+            for costs in COSTS {
+                let clock = ManualClock::new();
+                let limiter = limiter(&server, &clock, policies.clone()).await;
+                let user = format!("{name} {which} {}", costs.len());
+                attack_by_costs(&server, &clock, limiter, &user, costs).await;
+            }
+        }
+    }
+}
+
+/// Uses up ten permits, and then asks for each of these costs in turn.
+async fn attack_by_costs(
+    server: &Server,
+    clock: &ManualClock,
+    limiter: Limiter,
+    user: &str,
+    costs: &[u32],
+) {
+    let is_in_shadow = limiter.summary("api").or(limiter.summary("other"));
+    let is_in_shadow = is_in_shadow.unwrap().mode == Mode::Shadow;
+    let service = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let service = RateLimitLayer::new(limiter).layer(service);
+    let request = async |cost: u32| {
+        let request = Request::builder().header("x-user", user);
+        let request = request.header("x-cost", cost).body(()).unwrap();
+        service.clone().oneshot(request).await.unwrap().status()
+    };
+    for _ in 0..10 {
+        assert_eq!(request(1).await, 200);
+    }
+    // Each smaller cost than those that are known is learnt once.
+    for &cost in costs {
+        request(cost).await;
+    }
+    let requests = AtomicU32::new(0);
+    let ask = async || {
+        let turn = requests.fetch_add(1, Ordering::SeqCst) as usize;
+        // Who is let in by all policies in shadow is denied by none, and no less asked about.
+        request(costs[turn % costs.len()]).await == 200 && !is_in_shadow
+    };
+    attack(server, clock, ask).await;
 }
 
 #[tokio::test]

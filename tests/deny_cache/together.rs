@@ -76,7 +76,7 @@ async fn a_ban_that_was_lifted_elsewhere_is_forgotten_once_the_store_says_so() {
     }
 }
 
-/// Of a sliding limit a denial is known for its own cost only.
+/// Of a sliding limit a denial is known for its own cost and larger ones.
 #[tokio::test]
 async fn the_store_is_asked_once_in_half_an_age_how_long_it_denies_what_a_ban_guards() {
     let bench = Bench::remembering(2 * SECOND);

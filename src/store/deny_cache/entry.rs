@@ -1,5 +1,6 @@
 //! `Entry`: an answer of the store that is remembered.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::algorithm::{Algorithm, Known, Reading, Take};
@@ -16,8 +17,8 @@ pub(super) struct Entry {
     pub(super) received: Micros,
     /// From then on one question goes to the store, in microseconds.
     asked_again_us: AtomicU64,
-    /// Of a ban: the same of one about what it guards of which nothing is known.
-    guarded_asked_us: AtomicU64,
+    /// The same of one of which this tells too short a wait: for a larger cost, or, of a ban, about what it guards.
+    more_asked_us: AtomicU64,
 }
 
 impl Entry {
@@ -34,16 +35,24 @@ impl Entry {
             sent,
             received,
             asked_again_us: AtomicU64::new(asked_again.get()),
-            guarded_asked_us: AtomicU64::default(),
+            more_asked_us: AtomicU64::default(),
         }
     }
 
-    /// In place of one that it supersedes: the same ban is asked about no more often for being confirmed.
-    pub(super) fn in_place_of(self, other: &Self) -> Self {
-        let asked_us = other.guarded_asked_us.load(Ordering::Relaxed);
-        Self {
-            guarded_asked_us: AtomicU64::new(asked_us),
-            ..self
+    /// The store is asked about the key for this one, or has just been. What it denies then it denies to who takes
+    /// more, too, so that those are not asked about so soon.
+    pub(super) fn is_asked_for(&self, others: impl Iterator<Item: Deref<Target = Self>>) {
+        // Beside them may stand a ban.
+        for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
+            if !other.is_superseded_by(self) {
+                // The key has been asked about for several costs: it is not for one more so soon.
+                later(&self.more_asked_us, &self.asked_again_us);
+            }
+            later(&self.more_asked_us, &other.more_asked_us);
+            later(&other.more_asked_us, &self.more_asked_us);
+            if self.known.denies_for(&other.known) {
+                later(&other.asked_again_us, &self.asked_again_us);
+            }
         }
     }
 
@@ -84,14 +93,24 @@ impl Entry {
         is_time(&self.asked_again_us, now, wait)
     }
 
-    /// The same of what this ban guards.
-    pub(super) fn is_guarded_to_be_asked(&self, now: Micros, wait: Micros) -> bool {
-        is_time(&self.guarded_asked_us, now, wait)
+    /// The same of who may have to wait for longer than this tells.
+    pub(super) fn is_more_to_be_asked(&self, now: Micros, wait: Micros) -> bool {
+        is_time(&self.more_asked_us, now, wait)
+    }
+
+    /// Whether this take has to wait no longer than this tells.
+    pub(super) fn tells_all_of(&self, take: &Take) -> bool {
+        self.known.tells_all_of(take)
     }
 }
 
 fn halves(key: u128) -> [u64; 2] {
     [(key >> u64::BITS) as u64, key as u64]
+}
+
+/// Puts one off until the other, unless it is later.
+fn later(one_us: &AtomicU64, other_us: &AtomicU64) {
+    one_us.fetch_max(other_us.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 fn is_time(again_us: &AtomicU64, now: Micros, wait: Micros) -> bool {

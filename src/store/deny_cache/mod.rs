@@ -28,7 +28,7 @@ mod table;
 /// - denials and bans, until they end, and of costs that never fit, but for at most a second
 ///   ([`max_age`](Self::max_age));
 /// - of `gcra`, the two buckets and `fixed_window` for any cost that does not fit, of the sliding ones
-///   for the same cost;
+///   for the same cost and for any larger one;
 /// - never denials of `concurrency`, which end at any time, and denials that a
 ///   [`Penalty`](crate::Penalty) has to count; of a ban from such a limit, the ban alone.
 ///
@@ -48,7 +48,9 @@ mod table;
 ///
 /// An answer from memory is the one that the store would give at that moment: denied, with the wait
 /// that the key really has, the time of the trip added. It is too short only if another process has
-/// taken, in the meantime, permits that did not suffice here. Approximate are, as they were when the
+/// taken, in the meantime, permits that did not suffice here; or, of a sliding limit, for a larger cost than was
+/// asked about lately: it is denied for as long as the smaller one, and maybe for longer. How long, the store is asked
+/// twice in the most age at most, so that nobody makes it work by another cost each time. Approximate are, as they were when the
 /// store was asked last, what remains of a sliding limit for a cost above 1, and what is left of
 /// policies that did not deny the request. [`Decision::is_remembered`](crate::Decision::is_remembered)
 /// tells such answers apart.

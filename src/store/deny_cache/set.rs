@@ -44,11 +44,9 @@ impl Set {
             Some(old) if old.is_over(entry.received, max_age) => (2, Micros::ZERO),
             Some(old) => (3, old.sent),
         };
-        if let Some(way) = self.ways.iter().min_by_key(rank) {
-            let entry = match way.held() {
-                Some(old) if old.is_superseded_by(&entry) => entry.in_place_of(&old),
-                _ => entry,
-            };
+        let way = self.ways.iter().min_by_key(rank);
+        entry.is_asked_for(self.of(entry.key()));
+        if let Some(way) = way {
             way.put(Some(entry));
         }
     }

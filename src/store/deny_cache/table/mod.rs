@@ -111,12 +111,26 @@ impl Table {
         let Some((entry, reading)) = self.find(key, algorithm, take, now) else {
             return Recalled::Nothing;
         };
-        let wait = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
         let may_be_due = !reading.fits && refresh == Refresh::WhenDue;
-        if may_be_due && entry.is_to_be_asked_again(now, wait) {
+        if may_be_due && self.is_due(&entry, take, now) {
+            if let Some(sets) = self.shard(key).sets.get() {
+                entry.is_asked_for(sets[set_of(key)].of(key));
+            }
             Recalled::TimeToAsk
         } else {
             Recalled::Reading(reading)
+        }
+    }
+
+    /// Whether it is time to ask the store again about what this entry tells, or about a take that may have to wait
+    /// for longer. Whoever chooses another cost each time cannot make it work by that.
+    fn is_due(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
+        let again = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
+        let more = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
+        if entry.tells_all_of(take) {
+            entry.is_to_be_asked_again(now, again)
+        } else {
+            entry.is_more_to_be_asked(now, more)
         }
     }
 
@@ -130,10 +144,11 @@ impl Table {
     ) -> bool {
         let wait = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
         self.find(key, penalty, take, now)
-            .is_none_or(|(ban, _)| ban.is_guarded_to_be_asked(now, wait))
+            .is_none_or(|(ban, _)| ban.is_more_to_be_asked(now, wait))
     }
 
-    /// The entry that tells of this check, and what it tells.
+    /// The entry that tells most of this check, and what it tells: of several denials that for the largest cost, which
+    /// is the longest.
     fn find(
         &self,
         key: u128,
@@ -145,10 +160,11 @@ impl Table {
         sets[set_of(key)]
             .of(key)
             .filter(|entry| !entry.is_over(now, self.max_age))
-            .find_map(|entry| {
+            .filter_map(|entry| {
                 let reading = entry.reading(algorithm, take, now)?;
                 Some((entry, reading))
             })
+            .max_by_key(|(_, reading)| (!reading.fits, reading.wait))
     }
 
     /// What the answer to a question that is about to be sent is remembered by.
