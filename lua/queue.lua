@@ -9,7 +9,8 @@
 -- Returns       for each run of each key rows of four integers: of a take as decide has them, up to the first
 --               that is denied, behind which all of the run are denied alike; or 2, takes, 0, 0, where so
 --               many go on behind the take before, each with as much more taken as those before it take. In place
---               of all rows of a key that fails an error: it fails alone, and is left as it is. Then now_us
+--               of all rows of a key that fails an error: it fails alone, and is left as it is, but for a log, of
+--               which a foreign entry may be met behind takes that are written. Then now_us
 -- Writes        each key of which any fits, as states has it
 -- Mirrors       src/algorithm/mod.rs
 -- Before it stands states.

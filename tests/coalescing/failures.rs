@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use tower_throttle::{DAY, Limit, StoreErrorKind};
 
 use super::{SLOW, Stage, allowed};
+use crate::support::limits;
 use crate::support::proxy::Way;
 use crate::support::until::until;
 
@@ -23,6 +24,29 @@ async fn what_the_server_refuses_is_refused_to_all() {
     assert_eq!(found, [Some(StoreErrorKind::Full); 50]);
     stage.server.set_full(false);
     assert_eq!(failures(&stage, 50).await, [None; 50]);
+}
+
+/// As they are who ask alone: what is denied needs no memory.
+#[tokio::test]
+async fn who_is_denied_is_so_beside_others_for_whom_there_is_no_memory() {
+    let stage = Stage::start().await;
+    for (name, limit) in limits::in_time(9, DAY) {
+        stage.proxy.set(Way::Pass);
+        stage.take_all(name, limit, &[3]).await;
+        stage.proxy.set(SLOW);
+        stage.server.set_full(true);
+        let takes = (0..40).map(|number| stage.take(name, limit, [1, 7][number % 2]));
+        let answers = join_all(takes).await;
+        stage.server.set_full(false);
+        for (number, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Err(why) => assert_eq!((number % 2, why), (0, StoreErrorKind::Full), "{name}"),
+                Ok(decision) => {
+                    assert_eq!((number % 2, decision.is_allowed()), (1, false), "{name}")
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -161,4 +161,9 @@ async fn a_server_that_is_full_is_found_at_start_up() {
     let server = Server::start_with(&["--maxmemory", "1"]);
     let error = server.builder().connect().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Full, "{}", told(&error));
+    assert!(
+        told(&error).contains("raise its maxmemory"),
+        "{}",
+        told(&error)
+    );
 }

@@ -9,7 +9,7 @@ use super::{is_about_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// About what servers answer, first match first.
-const ADVICE: [(&str, &str); 18] = [
+const ADVICE: [(&str, &str); 19] = [
     ("NOAUTH", NAME_PASSWORD),
     ("Authentication required", NAME_PASSWORD),
     (
@@ -49,6 +49,10 @@ const ADVICE: [(&str, &str); 18] = [
     (
         "DB index is out of range",
         "the server has no database of this number: see its configuration, databases",
+    ),
+    (
+        "OOM",
+        "the server is out of memory: raise its maxmemory, or use one of its own, with maxmemory-policy noeviction",
     ),
     (
         "READONLY",

@@ -115,9 +115,14 @@ impl Sharing for Take {
         &mut self.noted
     }
 
-    /// What is no state of ours fails no question in shadow, and the composed script knows that.
+    /// What is no state of ours fails no question in shadow, and the composed script knows that. In a queue a key for
+    /// which there is no memory fails with all its takes, of which those that are denied need none.
     fn goes_on_after(&self, failure: StoreErrorKind) -> bool {
-        self.check.is_shadow && failure == StoreErrorKind::ForeignValue
+        match failure {
+            StoreErrorKind::ForeignValue => self.check.is_shadow,
+            StoreErrorKind::Full => self.scaled.is_none(),
+            _ => false,
+        }
     }
 
     fn batch(takes: &[&Self], prefix: &Prefix) -> Option<TakeBatch> {
