@@ -255,8 +255,8 @@ async fn attack_by_costs(
     for _ in 0..10 {
         assert_eq!(request(1).await, 200);
     }
-    // Each smaller cost than those that are known is learnt once.
-    for &cost in costs {
+    // Each smaller cost than those that are known is learnt once, and of the first larger ones how long they wait.
+    for &cost in costs.iter().chain(costs).chain(costs) {
         request(cost).await;
     }
     let requests = AtomicU32::new(0);

@@ -39,16 +39,33 @@ impl Entry {
         }
     }
 
+    /// The key has been asked about for this one. Where there are some for other costs already, so often is it asked
+    /// about for one more.
+    pub(super) fn was_asked_beside(
+        &self,
+        others: impl Iterator<Item: Deref<Target = Self>>,
+        each: Micros,
+    ) {
+        let mut has_others = false;
+        // Beside them may stand a ban.
+        for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
+            has_others |= !other.is_superseded_by(self);
+            later(&self.more_asked_us, &other.more_asked_us);
+        }
+        if has_others {
+            let _ = is_time(
+                &self.more_asked_us,
+                self.received,
+                each,
+                Micros::new(u64::MAX),
+            );
+        }
+    }
+
     /// The store is asked about the key for this one, or has just been. What it denies then it denies to who takes
     /// more, too, so that those are not asked about so soon.
     pub(super) fn is_asked_for(&self, others: impl Iterator<Item: Deref<Target = Self>>) {
-        // Beside them may stand a ban.
         for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
-            if !other.is_superseded_by(self) {
-                // The key has been asked about for several costs: it is not for one more so soon.
-                later(&self.more_asked_us, &self.asked_again_us);
-            }
-            later(&self.more_asked_us, &other.more_asked_us);
             later(&other.more_asked_us, &self.more_asked_us);
             if self.known.denies_for(&other.known) {
                 later(&other.asked_again_us, &self.asked_again_us);
@@ -90,12 +107,12 @@ impl Entry {
 
     /// Whether it is time to ask the store again. Says so to one, and to another one after so long.
     pub(super) fn is_to_be_asked_again(&self, now: Micros, wait: Micros) -> bool {
-        is_time(&self.asked_again_us, now, wait)
+        is_time(&self.asked_again_us, now, wait, Micros::ZERO)
     }
 
-    /// The same of who may have to wait for longer than this tells.
-    pub(super) fn is_more_to_be_asked(&self, now: Micros, wait: Micros) -> bool {
-        is_time(&self.more_asked_us, now, wait)
+    /// The same of who may have to wait for longer than this tells, so much ahead of time at most.
+    pub(super) fn is_more_to_be_asked(&self, now: Micros, wait: Micros, ahead: Micros) -> bool {
+        is_time(&self.more_asked_us, now, wait, ahead)
     }
 
     /// Whether this take has to wait no longer than this tells.
@@ -113,10 +130,12 @@ fn later(one_us: &AtomicU64, other_us: &AtomicU64) {
     one_us.fetch_max(other_us.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-fn is_time(again_us: &AtomicU64, now: Micros, wait: Micros) -> bool {
+/// Whether it is time, or as near to it as may be. Says so to one, and puts others off for so long.
+fn is_time(again_us: &AtomicU64, now: Micros, wait: Micros, ahead: Micros) -> bool {
     let relaxed = Ordering::Relaxed;
-    let (at, next) = (again_us.load(relaxed), now.saturating_add(wait).get());
-    now.get() >= at
+    let at = again_us.load(relaxed);
+    let next = now.max(Micros::new(at)).saturating_add(wait).get();
+    at <= now.saturating_add(ahead).get()
         && again_us
             .compare_exchange(at, next, relaxed, relaxed)
             .is_ok()

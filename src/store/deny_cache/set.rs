@@ -10,6 +10,10 @@ use arc_swap::{ArcSwapOption, Guard};
 use super::entry::Entry;
 use crate::time::Micros;
 
+/// Of a cost of which too short a wait is known the store is asked each time that this part of the most age has gone by;
+/// of the first few at once, as of who just asks for what it needs.
+pub(super) const MORE_ASKED_AFTER: u64 = 4;
+
 /// There can be several entries for a key, too, each for a cost.
 pub(super) const WAYS: usize = 4;
 
@@ -45,6 +49,8 @@ impl Set {
             Some(old) => (3, old.sent),
         };
         let way = self.ways.iter().min_by_key(rank);
+        let each = Micros::new(max_age.get() / MORE_ASKED_AFTER);
+        entry.was_asked_beside(self.of(entry.key()), each);
         entry.is_asked_for(self.of(entry.key()));
         if let Some(way) = way {
             way.put(Some(entry));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{array, iter};
 
 use super::entry::Entry;
-use super::set::{Held, Set};
+use super::set::{Held, MORE_ASKED_AFTER, Set};
 use crate::algorithm::{Algorithm, Known, Reading, Take};
 use crate::per_thread::Count;
 use crate::time::Micros;
@@ -19,6 +19,10 @@ const SETS: usize = 256;
 /// was no answer, another one after this part more.
 const ASKED_AGAIN_AFTER: u64 = 2;
 const ASKED_ONCE_MORE_AFTER: u64 = 8;
+
+/// So many questions about larger costs may come at once. Each counts twice, when it is asked and when it is answered,
+/// and so once for every other policy that is asked with it.
+const MORE_AT_ONCE: u64 = 8;
 
 /// Whoever is answered from it takes no lock and writes nothing that others read: under an attack all
 /// threads ask about one subject.
@@ -126,11 +130,12 @@ impl Table {
     /// for longer. Whoever chooses another cost each time cannot make it work by that.
     fn is_due(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
         let again = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
-        let more = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
+        let more = Micros::new(self.max_age.get() / MORE_ASKED_AFTER);
+        let ahead = Micros::new(more.get().saturating_mul(MORE_AT_ONCE));
         if entry.tells_all_of(take) {
             entry.is_to_be_asked_again(now, again)
         } else {
-            entry.is_more_to_be_asked(now, more)
+            entry.is_more_to_be_asked(now, more, ahead)
         }
     }
 
@@ -144,7 +149,7 @@ impl Table {
     ) -> bool {
         let wait = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
         self.find(key, penalty, take, now)
-            .is_none_or(|(ban, _)| ban.is_more_to_be_asked(now, wait))
+            .is_none_or(|(ban, _)| ban.is_more_to_be_asked(now, wait, Micros::ZERO))
     }
 
     /// The entry that tells most of this check, and what it tells: of several denials that for the largest cost, which
