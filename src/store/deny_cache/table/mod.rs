@@ -152,8 +152,7 @@ impl Table {
             .is_none_or(|(ban, _)| ban.is_more_to_be_asked(now, wait, Micros::ZERO))
     }
 
-    /// The entry that tells most of this check, and what it tells: of several denials that for the largest cost, which
-    /// is the longest.
+    /// The entry that tells of this check, and what it tells: where none tells all, the longest denial of a smaller cost.
     fn find(
         &self,
         key: u128,
@@ -162,14 +161,24 @@ impl Table {
         now: Micros,
     ) -> Option<(Held, Reading)> {
         let sets = self.shard(key).sets.get()?;
-        sets[set_of(key)]
-            .of(key)
-            .filter(|entry| !entry.is_over(now, self.max_age))
-            .filter_map(|entry| {
-                let reading = entry.reading(algorithm, take, now)?;
-                Some((entry, reading))
-            })
-            .max_by_key(|(_, reading)| (!reading.fits, reading.wait))
+        let mut longest: Option<(Held, Reading)> = None;
+        let entries = sets[set_of(key)].of(key);
+        for entry in entries.filter(|entry| !entry.is_over(now, self.max_age)) {
+            let Some(reading) = entry.reading(algorithm, take, now) else {
+                continue;
+            };
+            // Mostly the first one.
+            if entry.tells_all_of(take) {
+                return Some((entry, reading));
+            }
+            if longest
+                .as_ref()
+                .is_none_or(|(_, other)| other.wait < reading.wait)
+            {
+                longest = Some((entry, reading));
+            }
+        }
+        longest
     }
 
     /// What the answer to a question that is about to be sent is remembered by.
