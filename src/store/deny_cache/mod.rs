@@ -50,8 +50,8 @@ mod table;
 /// that the key really has, the time of the trip added. It is too short only if another process has
 /// taken, in the meantime, permits that did not suffice here; or, of a sliding limit, for a larger cost than was
 /// asked about lately: it is denied for as long as the smaller one, and maybe for longer. How long, the store is asked
-/// about a few, and then twice in the most age at most, so that nobody makes it work by another cost each time. Approximate are, as they were when the
-/// store was asked last, what remains of a sliding limit for a cost above 1, and what is left of
+/// about a few, and then twice in the most age at most, so that nobody makes it work by another cost each time.
+/// Approximate are, as they were when the store was asked last, what remains of a sliding limit for a cost above 1, and what is left of
 /// policies that did not deny the request. [`Decision::is_remembered`](crate::Decision::is_remembered)
 /// tells such answers apart.
 ///
