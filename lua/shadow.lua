@@ -6,7 +6,8 @@
 --                                "shadow:" when it is in shadow; at = 2 + (i - 1) * stride; its
 --                                arguments follow, and last what states has of it
 -- Returns       as decide; but of a check in shadow that fails, in place of fits, 2 for a value that is
---               not ours and 3 for anything else
+--               not ours, 4 for a server without memory, 5 for a user without the right, and 3 for
+--               anything else
 -- Writes        what is not in shadow as decide; then what is, when all others fit and all rates of the
 --               limit fit, with the penalty behind it; but penalty when a rate of the limit before it
 --               is denied and it fits; each key of states holds all of them when it is written, and is
@@ -18,6 +19,24 @@ local function at(i)
 end
 local function is_shadow(i)
   return judges[ARGV[at(i)]] == nil
+end
+
+-- By what servers say, within a script of their own, up to Redis 7.0 in other words than since.
+local failures = {
+  { "foreign value", 2 },
+  { "WRONGTYPE", 2 },
+  { "OOM", 4 },
+  { "The user executing the script", 5 },
+  { "no permissions to run", 5 },
+}
+local function failure_of(problem)
+  local text = tostring(type(problem) == "table" and problem.err or problem)
+  for _, failure in ipairs(failures) do
+    if string.find(text, failure[1], 1, true) then
+      return failure[2]
+    end
+  end
+  return 3
 end
 
 local function decide(first, last, all_fit)
@@ -39,14 +58,12 @@ local function decide(first, last, all_fit)
       return fit, wait_us, level, more, state, ends
     end
     local problem = fit
-    local text = tostring(type(problem) == "table" and problem.err or problem)
-    if string.find(text, "foreign value") or string.find(text, "WRONGTYPE") then
-      return 2, 0, 0, 0
-    elseif all_in_shadow then
+    local failure = failure_of(problem)
+    if failure ~= 2 and all_in_shadow then
       -- What the server refuses, it refuses to all of them.
       error(problem, 0)
     end
-    return 3, 0, 0, 0
+    return failure, 0, 0, 0
   end
   for i = first, last do
     all_in_shadow = all_in_shadow and is_shadow(i)

@@ -87,7 +87,7 @@ async fn what_a_full_server_does_not_write_of_a_group_in_shadow_fails_each_of_it
         (&b, limit, take),
     ];
     let found = try_ask(bench.store(), &all, "ab").await.unwrap();
-    let refused = Outcome::FailedOpen(StoreErrorKind::Busy);
+    let refused = Outcome::FailedOpen(StoreErrorKind::Full);
     let outcomes: Vec<_> = found.iter().map(|decision| decision.outcome()).collect();
     assert_eq!(outcomes, [refused, Outcome::Allowed, refused]);
     assert_eq!(bench.server().keys(), [""; 0]);

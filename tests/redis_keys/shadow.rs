@@ -12,7 +12,8 @@ use crate::support::asking::{answer_of, check_of};
 use crate::support::redis::Server;
 
 const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
-const REFUSED: Outcome = Outcome::FailedOpen(StoreErrorKind::Busy);
+const NOT_PERMITTED: Outcome = Outcome::FailedOpen(StoreErrorKind::Configuration);
+const FULL: Outcome = Outcome::FailedOpen(StoreErrorKind::Full);
 
 /// One permit of Alice's of each of these policies, all in shadow but "own".
 async fn ask(store: &RedisStore, asked: &[(&str, Algorithm)]) -> Result<Decisions, StoreError> {
@@ -117,7 +118,7 @@ async fn what_a_user_may_not_write_is_refused_to_its_check_alone() {
     let log = ("log", algorithm(Limit::sliding_log(3, DAY)));
     for left in [2, 1] {
         let decisions = ask(&store, &[log, own]).await.unwrap();
-        assert_eq!(decisions[0].outcome(), REFUSED);
+        assert_eq!(decisions[0].outcome(), NOT_PERMITTED);
         assert_eq!(decisions[1].remaining(), left);
     }
     let alone = outcomes(ask(&store, &[log, log]).await);
@@ -135,7 +136,7 @@ async fn a_server_at_its_memory_bound_still_says_who_is_denied() {
     assert!(ask(&store, &asked).await.unwrap().all_allow());
     server.set_full(true);
     let found = outcomes(ask(&store, &asked).await).unwrap();
-    assert_eq!(found, [Outcome::Denied, Outcome::Denied, REFUSED]);
+    assert_eq!(found, [Outcome::Denied, Outcome::Denied, FULL]);
     // Where all are in shadow it is as for all others.
     let alone = outcomes(ask(&store, &asked[1..]).await);
     assert_eq!(alone, Err(StoreErrorKind::Full));

@@ -123,11 +123,13 @@ impl Expected {
 }
 
 /// What stands in place of yes or no where a check in shadow could not be answered: its value could
-/// not be read, or not be written.
+/// not be read, or not be written, for want of memory, of the right, or as the server refused.
 fn failure(code: u64) -> Option<StoreErrorKind> {
     match code {
         2 => Some(StoreErrorKind::ForeignValue),
         3 => Some(StoreErrorKind::Busy),
+        4 => Some(StoreErrorKind::Full),
+        5 => Some(StoreErrorKind::Configuration),
         _ => None,
     }
 }
