@@ -1,8 +1,10 @@
 //! Takes by the policies of a group, some of them in shadow, share trips whatever their subjects.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::{HOUR, Limit, PolicyId, StoreErrorKind};
+use tower_throttle::{Decision, HOUR, Limit, PolicyId, StoreErrorKind};
 
 use super::model::{
     PLAIN, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,
@@ -82,6 +84,36 @@ async fn on_a_server_out_of_memory_those_who_are_denied_in_shadow_still_are() {
             _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{number}"),
         }
     }
+}
+
+/// More than there is room for on the stack of a script that reads a pack at once.
+#[tokio::test]
+async fn groups_of_thousands_of_policies_are_judged_however_many_ask_at_once() {
+    const POLICIES: usize = 5_000;
+    const CALLERS: u32 = 4;
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limit = Limit::gcra(1, HOUR).burst(10);
+    let policies: Vec<_> = (0..POLICIES)
+        .map(|number| PolicyId::new(&number.to_string()).in_group("g"))
+        .collect();
+    let take = async || {
+        // Those in shadow are judged by themselves.
+        let each = policies.iter().enumerate();
+        let checks: Vec<_> = each
+            .map(|(number, policy)| check(policy, "alice", limit, 1, number % 2 == 1))
+            .collect();
+        answer(&stage, &checks).await.unwrap()
+    };
+    let answers = join_all((0..CALLERS).map(|_| take())).await;
+    // Of each caller the same by all policies, and another than of all others.
+    let left = answers.iter().map(|decisions| {
+        let left: BTreeSet<_> = decisions.iter().map(Decision::remaining).collect();
+        assert_eq!(left.len(), 1);
+        left.first().copied()
+    });
+    let left: BTreeSet<_> = left.flatten().collect();
+    assert_eq!(left, BTreeSet::from([6, 7, 8, 9]));
 }
 
 /// As while a policy is put into a group: each key counts by itself.

@@ -18,6 +18,9 @@ mod rows;
 use alone::Alone;
 use batch::PackBatch;
 
+/// Of a script's stack a take needs two places where its pack is written at once. There are 8 000.
+const MOST_TAKES: usize = 1_000;
+
 pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_pack.lua");
 pub(super) const BATCH_TEXT: &str = include_str!("../../../../../lua/plain_pack_batch.lua");
 
@@ -29,10 +32,11 @@ pub(in crate::store::redis) struct PlainPack {
 }
 
 impl PlainPack {
-    /// `None` when the checks ask for something else, or of more than one key.
+    /// `None` when the checks ask for something else, or of more than one key; and of more than there is room
+    /// for.
     pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
         let (first, others) = checks.split_first()?;
-        if !others.iter().all(|other| are_together(first, other)) {
+        if checks.len() > MOST_TAKES || !others.iter().all(|other| are_together(first, other)) {
             return None;
         }
         let is_of_first =
