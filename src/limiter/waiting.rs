@@ -36,7 +36,8 @@ impl Limiter {
     /// Takes permits as soon as no more is owed than the limit holds at once, and waits until then.
     /// It does not wait for its own permits, whatever they cost: those who come next do. So one call
     /// passes a limit that is just used up, as after a burst, and is paid for behind it. A
-    /// [queue](crate::Limit::leaky_bucket) waits until all is back that was taken before.
+    /// [queue](crate::Limit::leaky_bucket) waits until all is back that was taken before. A cost of 0 takes
+    /// nothing, and waits for nobody.
     ///
     /// Where the limit has to hold at every instant, take a [`ThrottleLayer`](crate::ThrottleLayer), or
     /// [`Policy::max_wait`](crate::Policy::max_wait) for requests over HTTP.

@@ -54,6 +54,21 @@ async fn costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_takes_nothing_waits_for_nobody() {
+    for limit in [
+        Limit::gcra(1, SECOND).burst(1),
+        Limit::leaky_bucket(9, per_second(1)),
+    ] {
+        let limiter = limiter(limit);
+        let all = [1, 1, 3].map(|cost| limiter.acquire("api", "us", cost));
+        for mut acquired in all.map(Box::pin) {
+            let _ = poll!(&mut acquired);
+            assert_eq!(waited(&limiter, 0).await, ms(0), "{limit:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_stored_is_taken_before_anybody_waits() {
     let limiter = limiter(Limit::gcra(10, SECOND).burst(5));
     for milliseconds in [0, 0, 0, 0, 0, 0, 100, 100] {
