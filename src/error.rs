@@ -152,6 +152,8 @@ impl Error for CheckError {}
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Arc<dyn Error + Send + Sync>>,
+    /// Whether this process is why, so that it says nothing of the store.
+    is_of_this_process: bool,
 }
 
 /// What a server is said to have done, with its address before it.
@@ -212,7 +214,11 @@ pub enum StoreErrorKind {
 impl StoreError {
     /// An error with no further source.
     pub fn new(kind: StoreErrorKind) -> Self {
-        Self { kind, source: None }
+        Self {
+            kind,
+            source: None,
+            is_of_this_process: false,
+        }
     }
 
     /// An error that came from this one.
@@ -223,7 +229,21 @@ impl StoreError {
         Self {
             kind,
             source: Some(Arc::from(source.into())),
+            is_of_this_process: false,
         }
+    }
+
+    /// The same, where this process is why: it says nothing of the store.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_this_process(self) -> Self {
+        Self {
+            is_of_this_process: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.is_of_this_process
     }
 
     /// The same, saying of which server it is.
@@ -234,7 +254,10 @@ impl StoreError {
             address,
             error: self.source,
         };
-        Self::with_source(self.kind, source)
+        Self {
+            source: Some(Arc::new(source)),
+            ..self
+        }
     }
 
     /// What kind of failure it was.

@@ -10,7 +10,7 @@ use futures_util::future::{join, join_all};
 use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
 use tower_throttle::{
-    FailureMode, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND, StoreErrorKind,
+    BreakerState, FailureMode, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND, StoreErrorKind,
 };
 
 use crate::back;
@@ -139,6 +139,7 @@ fn a_connection_whose_runtime_is_gone_costs_no_decision() {
     }
 }
 
+/// However many that are, it says nothing of the server, which is asked on.
 #[test]
 fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
     let lasting = runtime();
@@ -148,13 +149,45 @@ fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
         let passing = make();
         passing.block_on(is_decided(&limiter, "alice"));
         server.signal("STOP");
-        let asked = asked_on!(lasting, limiter.check("api", "bob"));
+        let subjects = (0..GO_ALONE).map(|number| format!("bob-{number}"));
+        let asked = join_all(subjects.map(|subject| limiter.check("api", subject)));
+        let asked = asked_on!(lasting, asked);
         drop(passing);
-        let failure = lasting.block_on(asked).unwrap().store_failure();
-        assert_eq!(failure, Some(StoreErrorKind::Interrupted));
+        for decision in lasting.block_on(asked) {
+            let failure = decision.unwrap().store_failure();
+            assert_eq!(failure, Some(StoreErrorKind::Interrupted));
+        }
+        assert_eq!(limiter.breaker(), BreakerState::Closed);
         server.signal("CONT");
         lasting.block_on(is_decided(&limiter, "bob"));
     }
+}
+
+/// The same of a trip that goes on there, with whoever waits elsewhere.
+#[test]
+fn those_who_share_a_trip_on_a_runtime_that_goes_say_nothing_of_the_server() {
+    const WAIT: usize = 10;
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let limiter = limiter(&proxy.url(), LATE);
+    let (lasting, passing) = (with_threads(), with_threads());
+    lasting.block_on(is_decided(&limiter, "alice"));
+    proxy.set(Way::Delay(SECOND));
+    let others = asked_on!(lasting, all_who_go_alone(&limiter));
+    let _first_in_line = asked_on!(passing, is_decided(&limiter, "alice"));
+    let subjects = (0..WAIT).map(|number| format!("bob-{number}"));
+    let asked = join_all(subjects.map(|subject| limiter.check("api", subject)));
+    let asked = asked_on!(lasting, asked);
+    lasting.block_on(others);
+    drop(passing);
+    let mut failures = Vec::new();
+    for decision in lasting.block_on(asked) {
+        failures.extend(decision.unwrap().store_failure());
+    }
+    // The others were on one that went where they wait.
+    assert_eq!(failures, [StoreErrorKind::Interrupted; WAIT / 2]);
+    assert_eq!(limiter.breaker(), BreakerState::Closed);
+    lasting.block_on(is_decided(&limiter, "bob"));
 }
 
 /// What is begun on it is ended at once.

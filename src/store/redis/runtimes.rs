@@ -1,6 +1,7 @@
 //! Runtimes, on which connections and trips are served: which of them go on, and until when.
 
 use std::convert::Infallible;
+use std::future::pending;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::oneshot;
@@ -36,10 +37,34 @@ impl Driver {
     }
 }
 
-/// Closed when this runtime is gone, which drops its tasks then: also that of a client, of which nobody
-/// can tell. Dropped, it ends its task.
-pub(super) fn as_long_as_this_runtime() -> oneshot::Sender<Infallible> {
-    let (here, at_the_task) = oneshot::channel();
-    tokio::spawn(at_the_task);
-    here
+/// A runtime that serves something.
+pub(super) struct Serving {
+    runtime: Handle,
+    /// Closed when it is gone, which drops its tasks then: also that of a client, of which nobody can tell.
+    is_there: oneshot::Sender<Infallible>,
+}
+
+impl Serving {
+    pub(super) fn here() -> Self {
+        let (is_there, at_the_task) = oneshot::channel();
+        tokio::spawn(at_the_task);
+        Self {
+            runtime: Handle::current(),
+            is_there,
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        !self.is_there.is_closed()
+    }
+
+    /// Whether it is being shut down, or gone. A question that is lost with it finds this out at once, though
+    /// that may be dropped before whatever tells that it is gone.
+    pub(super) fn is_ending(&self) -> bool {
+        // From before it drops the first of its tasks it takes no more of them.
+        let task = self.runtime.spawn(pending::<()>());
+        let is_refused = task.is_finished();
+        task.abort();
+        is_refused
+    }
 }

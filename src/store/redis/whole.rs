@@ -111,7 +111,10 @@ impl Server {
                 }
                 Turn::Wait(turned) => {
                     let told = turned.told(self).await;
-                    told.map_err(|gone| StoreError::with_source(StoreErrorKind::Interrupted, gone))?
+                    told.map_err(|gone| {
+                        // The runtime on which the trip was.
+                        StoreError::with_source(StoreErrorKind::Interrupted, gone).of_this_process()
+                    })?
                 }
             };
             question = match told {

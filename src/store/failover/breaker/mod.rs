@@ -240,7 +240,7 @@ impl Ticket {
     pub(super) fn failed(&mut self, asked: Instant, error: &StoreError) {
         // Before observers are told of what comes of it, who may panic.
         self.breaker.warn_if_refused(error);
-        self.over(asked, Health::of(Some(error.kind())), Some(error));
+        self.over(asked, Health::of_failure(error), Some(error));
     }
 
     /// The trip is over, without an answer that this process has read: it stood still at the deadline.
@@ -267,15 +267,16 @@ impl Ticket {
             health == Health::Works && failure.is_none() && breaker.works_quietly(self.pass, now);
         let is_of_part = !is_quiet && breaker.change_upon(failure, answered);
         let is_beside_others = health == Health::Works;
-        let why = failure.map(StoreError::kind);
-        if let (Some(error), Health::Fails(_)) = (failure, Health::of(why))
+        let told = failure.map_or(Health::Works, Health::of_failure);
+        if let (Some(error), Health::Fails(_)) = (failure, told)
             && (is_of_part || is_beside_others)
         {
             breaker.warn_of_part(error);
         }
         // One that the store was not asked would make it look quick when it is slowest.
-        if Health::of(why) != Health::Unknown {
+        if told != Health::Unknown {
             let elapsed = now.saturating_duration_since(asked);
+            let why = failure.map(StoreError::kind);
             breaker.observers.on_store_answer(elapsed, why);
         }
     }

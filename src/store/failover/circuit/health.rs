@@ -1,6 +1,6 @@
 //! `Health`: what an answer tells about the store.
 
-use crate::error::StoreErrorKind;
+use crate::error::{StoreError, StoreErrorKind};
 
 /// What an answer tells about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,13 @@ pub(in crate::store::failover) enum Health {
 }
 
 impl Health {
+    pub(in crate::store::failover) fn of_failure(failure: &StoreError) -> Self {
+        match failure.is_of_this_process() {
+            true => Self::Unknown,
+            false => Self::of(Some(failure.kind())),
+        }
+    }
+
     pub(in crate::store::failover) fn of(failure: Option<StoreErrorKind>) -> Self {
         let Some(kind) = failure else {
             return Self::Works;

@@ -1,6 +1,5 @@
 //! A held connection: what goes over it, and how it is seen that nothing comes back any more.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,12 +8,12 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
-use crate::store::redis::runtimes::{as_long_as_this_runtime, goes_on_by_itself_here};
+use crate::store::redis::runtimes::{Serving, goes_on_by_itself_here};
 use crate::store::redis::script::Scripted;
 
 /// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
@@ -39,8 +38,7 @@ pub(super) struct Held {
     unanswered: AtomicU32,
     /// Whether the runtime that it is served on goes on by itself.
     is_always_served: bool,
-    /// Closed when that runtime is gone.
-    served: oneshot::Sender<Infallible>,
+    served: Serving,
     /// Told when the script that does nothing has run, or somebody who was to see it run has given up.
     woken: Notify,
 }
@@ -54,7 +52,7 @@ impl Held {
             answered_ms: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
             is_always_served: goes_on_by_itself_here(),
-            served: as_long_as_this_runtime(),
+            served: Serving::here(),
             woken: Notify::new(),
         }
     }
@@ -197,7 +195,12 @@ impl Held {
 
     /// Whether the runtime that serves it is there.
     pub(super) fn is_served(&self) -> bool {
-        !self.served.is_closed()
+        self.served.is_there()
+    }
+
+    /// Whether that runtime is being shut down, or gone, so that whatever goes over it is lost.
+    pub(super) fn is_lost_with_its_runtime(&self) -> bool {
+        self.served.is_ending()
     }
 
     pub(super) fn is_dead(&self) -> bool {

@@ -11,13 +11,15 @@ pub(in crate::store::redis) enum Failed {
     NotAsked(StoreError),
     /// The server, or the way to it, said so.
     Answer(RedisError),
+    /// The runtime that served the connection is gone, and the answer with it.
+    WithItsRuntime(RedisError),
 }
 
 impl Failed {
     pub(in crate::store::redis) fn kind(&self) -> StoreErrorKind {
         match self {
             Self::NotAsked(error) => error.kind(),
-            Self::Answer(error) => kind(error),
+            Self::Answer(error) | Self::WithItsRuntime(error) => kind(error),
         }
     }
 }
@@ -33,6 +35,7 @@ impl From<Failed> for StoreError {
         match failed {
             Failed::NotAsked(error) => error,
             Failed::Answer(error) => of_question(error),
+            Failed::WithItsRuntime(error) => of_question(error).of_this_process(),
         }
     }
 }

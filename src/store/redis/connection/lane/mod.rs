@@ -17,7 +17,9 @@ use super::held::Held;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
 use crate::store::duty::Duty;
-use crate::store::redis::error::{is_connection_lost, is_demoted, of_lost_connection, of_question};
+use crate::store::redis::error::{
+    is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_question,
+};
 use crate::store::redis::script::Scripted;
 
 mod attempt;
@@ -147,7 +149,12 @@ impl Shared {
         };
         let reply = held.ask(question, is_asking).await;
         self.heard(&held, &reply);
-        reply.map_err(Failed::Answer)
+        reply.map_err(
+            |error| match is_no_answer(&error) && held.is_lost_with_its_runtime() {
+                true => Failed::WithItsRuntime(error),
+                false => Failed::Answer(error),
+            },
+        )
     }
 
     /// The server has answered, unless its connection was lost.
@@ -232,7 +239,7 @@ impl Shared {
     fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
         // A server that takes every connection and serves none is not to be asked for a new one by
         // every question. That one was lost with its runtime says nothing of the server.
-        let is_servers = lost.is_served() && lost.age() < RECONNECT_PAUSE;
+        let is_servers = lost.age() < RECONNECT_PAUSE && !lost.is_lost_with_its_runtime();
         let failure = is_servers.then(|| Failure {
             until: Instant::now() + pause(),
             error: why,

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use redis::IntoConnectionInfo;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::{advance, sleep};
 
 use super::*;
@@ -97,4 +98,35 @@ async fn a_trip_that_several_share_sees_to_it_that_it_is_left_behind() {
     sleep(LONGEST_TRIP + PATIENCE).await;
     let next = server.trips_of_takes().late_at(behind.stop_id);
     assert!(next > under_way, "{next:?}");
+}
+
+#[test]
+fn a_trip_goes_on_where_it_was_only_if_somebody_waits_there_and_no_other_runtime_is_a_better_one() {
+    let with_threads = || {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .build()
+            .unwrap()
+    };
+    let driven = || Builder::new_current_thread().build().unwrap();
+    let (threads, others, caller) = (with_threads(), with_threads(), driven());
+    let goes_on = |here: &Runtime, waiting: &[&Runtime]| {
+        let (mut going, mut told) = (Vec::new(), Vec::new());
+        for runtime in waiting {
+            let (tell, is_told) = oneshot::channel();
+            going.push(Waiting {
+                question: take(1),
+                told: tell,
+                runtime: Some(runtime.handle().clone()),
+            });
+            told.push(is_told);
+        }
+        trip::Going(going).goes_on(here.handle())
+    };
+    assert!(goes_on(&threads, &[&threads]));
+    assert!(goes_on(&threads, &[&others, &caller, &threads]));
+    assert!(!goes_on(&threads, &[&others, &caller]));
+    assert!(goes_on(&caller, &[&caller]));
+    assert!(!goes_on(&caller, &[&caller, &threads]));
+    assert!(!goes_on(&caller, &[]));
 }

@@ -228,7 +228,7 @@ impl<Q: Sharing> Drop for Trip<Q> {
 
 /// Those who are to go on a trip. Where it never begins, without a runtime or on one that is being shut
 /// down, they are told so: they may be on another one.
-struct Going<Q: Sharing>(Vec<Waiting<Q>>);
+pub(super) struct Going<Q: Sharing>(pub(super) Vec<Waiting<Q>>);
 
 impl<Q: Sharing> Going<Q> {
     /// The runtimes of those who have not given up.
@@ -244,11 +244,11 @@ impl<Q: Sharing> Going<Q> {
         lasting.or_else(|| self.runtimes().next())
     }
 
-    /// Whether they can go where the trip before was: it has no reason to move.
-    fn goes_on(&self, here: &Handle) -> bool {
-        goes_on_by_itself(here)
-            || (self.runtimes().any(|runtime| runtime.id() == here.id())
-                && !self.runtimes().any(goes_on_by_itself))
+    /// Whether they can go where the trip before was: it has no reason to move. Where none of them waits any
+    /// more, whoever has that runtime may be about to shut it down.
+    pub(super) fn goes_on(&self, here: &Handle) -> bool {
+        self.runtimes().any(|runtime| runtime.id() == here.id())
+            && (goes_on_by_itself(here) || !self.runtimes().any(goes_on_by_itself))
     }
 
     fn begin(mut self) -> Vec<Waiting<Q>> {
