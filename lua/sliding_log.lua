@@ -178,19 +178,22 @@ local function sliding_log(key, at, now)
   -- Once permits are taken, what is there is not forgotten before it lapses by this window.
   empty_in = used > 0 and newest + window_us - now or 0
   return true, 0, used, empty_in, function()
+    local added = math.min(used + cost, 4294967295) - used
+    local latest = text_of(at_us + window_us)
+    -- Where a user has no right to one of these commands, the others leave a log behind, and no pieces of one.
     if now >= expires then
       -- A server at its memory bound refuses the first write only, and never a DEL.
       if length > 0 then
         redis.call("DEL", key)
       end
-      redis.call("RPUSH", key, "0", "0")
-      total = 0
-    elseif live < count then
-      redis.call("LTRIM", key, 0, 2 * live + 1)
+      redis.call("RPUSH", key, latest, text_of(added), text_of(at_us), "0")
+    else
+      if live < count then
+        redis.call("LTRIM", key, 0, 2 * live + 1)
+      end
+      redis.call("LPUSH", key, text_of(taken(0, total + added)), latest)
+      redis.call("LSET", key, "2", text_of(at_us))
     end
-    redis.call("LSET", key, "0", text_of(at_us))
-    local added = math.min(used + cost, 4294967295) - used
-    redis.call("LPUSH", key, text_of(taken(0, total + added)), text_of(at_us + window_us))
     redis.call("PEXPIREAT", key, text_of(math.ceil((at_us + window_us) / 1000)))
   end
 end

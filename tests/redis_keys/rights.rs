@@ -92,3 +92,42 @@ async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
     let kind = answer.await.unwrap_err().kind();
     assert_eq!(kind, StoreErrorKind::Configuration);
 }
+
+/// Whatever command of a script is refused, keys that were there and new ones are read again as soon as the right is
+/// back.
+#[tokio::test]
+async fn a_right_that_was_missing_for_a_while_leaves_no_key_that_nobody_can_read() {
+    let server = Server::start();
+    let store = store_with(&server, documented_rights()).without_deny_cache();
+    let policy = PolicyId::new("policy");
+    let set = |right: &str| {
+        let mut user = redis::cmd("ACL");
+        user.arg("SETUSER").arg("limiter").arg(right);
+        server.query::<()>(user);
+    };
+    let take = async |subject: &str, limit: &Limit| {
+        let check = check_of(&policy, subject, limit, Action::take(1));
+        let answer = pending_answer_of(&store, &[check]).await;
+        answer.map_err(|error| error.kind())
+    };
+    let commands: Vec<_> = documented_rights()
+        .filter_map(|right| right.strip_prefix('+'))
+        .collect();
+    let mut refused = 0;
+    for command in commands {
+        for (name, _, limit) in LIMITS {
+            let [known, new] = ["known", "new"].map(|age| format!("{age} {name} {command}"));
+            assert!(take(&known, &limit).await.is_ok());
+            set(&format!("-{command}"));
+            for subject in [&known, &new, &known, &new] {
+                refused += usize::from(take(subject, &limit).await.is_err());
+            }
+            set(&format!("+{command}"));
+            for subject in [&known, &new] {
+                let answer = take(subject, &limit).await;
+                assert!(answer.is_ok(), "{subject}: {answer:?}");
+            }
+        }
+    }
+    assert!(refused > 50, "{refused}");
+}
