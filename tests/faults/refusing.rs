@@ -187,14 +187,18 @@ async fn a_server_with_too_many_clients() {
         .await;
 }
 
-/// It answers those who have a key already, so it is not left alone.
+/// It still denies those whose quota is used up, so it is not left alone.
 #[tokio::test]
 async fn a_server_that_is_full() {
     let stage = Stage::start().await;
+    let known = stage.limiter.check("closed", "known").await.unwrap();
     stage.server.set_full(true);
     let mut refused = 0;
     for number in 0..30 {
-        let key = format!("new {number}");
+        let key = match number % 2 {
+            0 => "known".to_owned(),
+            _ => format!("new {number}"),
+        };
         let decision = stage.limiter.check("closed", key).await.unwrap();
         refused += u32::from(decision.store_failure() == Some(Full));
     }
@@ -203,6 +207,8 @@ async fn a_server_that_is_full() {
     assert_eq!(stage.limiter.breaker(), BreakerState::Closed);
     stage.server.set_full(false);
     recovery(&stage.limiter).await;
+    let left = stage.limiter.peek("closed", "known").await.unwrap();
+    assert_eq!(left.remaining(), known.remaining(), "nothing was counted");
 }
 
 /// What does not mend itself is tried seldom: servers lock out those who keep trying.

@@ -57,7 +57,8 @@ impl<S: Store> LimiterBuilder<S> {
     }
 
     /// The time that a decision may take before the failure modes decide; 50 ms unless said, 1 ms
-    /// to 60 s.
+    /// to 60 s. Over Redis more than twice the round trip to the server: who asks about a key while a trip for
+    /// it is under way waits for that one first.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -24,8 +24,8 @@ impl Health {
             return Self::Works;
         };
         match kind {
-            // The server is well: only this key is somebody else's, or only new keys find no room,
-            // while those who have one are still judged.
+            // The server is well: only this key is somebody else's, or there is no room for what is let in,
+            // while those who are denied still are.
             StoreErrorKind::ForeignValue | StoreErrorKind::Full => Self::Works,
             // The store was not asked. Those questions that were in the way tell how it fares.
             StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => Self::Unknown,
