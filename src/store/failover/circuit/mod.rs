@@ -24,8 +24,9 @@ const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(800);
 const WORKS_IN_PART: Duration = WINDOW;
 const WORKS_IN_PART_IF_UNREACHABLE: Duration = Duration::from_secs(10);
 /// A probe that is not over so long after its deadline is lost: it is one that nobody polls any more,
-/// as of a caller who gave up waiting and keeps what he waited for.
-const LOST_AFTER: Duration = LONGEST_PAUSE;
+/// as of a caller who gave up waiting and keeps what he waited for. Until then nobody else asks, and a store that is
+/// back is to be asked within a second.
+const LOST_AFTER: Duration = Duration::from_millis(500);
 /// Every pause is longer or shorter by up to so much of itself, in percent: a fleet that lost its
 /// store in one moment does not come back to it in one.
 const JITTER: u64 = 20;
