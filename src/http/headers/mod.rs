@@ -50,7 +50,7 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// | `q` | the permits given in each window |
 /// | `w` | the window, in seconds, rounded up |
 /// | `r` | the permits that could be taken once the request had taken its cost |
-/// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, a time after which there are more; with a fixed window, the time to its end |
+/// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, a time after which there are more; never after the `Retry-After` of the policy's denial; with a fixed window, the time to its end |
 ///
 /// A [concurrency](crate::Limit::concurrency) limit knows no window: it has the parameter
 /// `qu="concurrent-requests"` instead of `w`, and no `t`.

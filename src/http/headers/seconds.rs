@@ -4,20 +4,15 @@ use crate::decision::Decision;
 
 /// The whole seconds for `Retry-After`; `None` when waiting does not help or is not needed.
 ///
-/// Rounded up, at least 1, and never before the `t` of the same policy, so that the two do not
-/// contradict each other.
+/// Rounded up, at least 1. The `t` of the same policy is never after it, so that the two do not contradict
+/// each other.
 pub(in crate::http) fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after()?;
     if !counts_in_time(decision) && decision.banned_for().is_none() {
         // Until a lease lapses, which is not what anybody waits for: requests end before.
         return Some(1);
     }
-    let wait = decision.retry_after.ceil_secs().max(1);
-    Some(if decision.is_judged() {
-        wait.max(renewal_secs(decision))
-    } else {
-        wait
-    })
+    Some(decision.retry_after.ceil_secs().max(1))
 }
 
 /// Whether permits come back with time, not with the end of those who hold them.
@@ -30,14 +25,19 @@ pub(super) fn window_secs(decision: &Decision) -> u64 {
     decision.window.ceil_secs()
 }
 
-/// `t`: how long the remaining permits have to last.
+/// `t`: how long the remaining permits have to last, or until there are enough for who was denied.
 pub(super) fn renewal_secs(decision: &Decision) -> u64 {
     let secs = if decision.renews_whole || decision.remaining == 0 {
         decision.renews_after.ceil_secs()
     } else {
         // From the announced window, not the exact one: r/t must not promise more than q/w.
         let spread = u64::from(decision.remaining).saturating_mul(window_secs(decision));
-        spread.div_ceil(decision.limit.max(1).into())
+        let spread = spread.div_ceil(decision.limit.max(1).into());
+        match decision.retry_after() {
+            // Who asked for more than remains is to come back by then, and not when all of it would be spent.
+            Some(_) => spread.min(decision.retry_after.ceil_secs()),
+            None => spread,
+        }
     };
     secs.max(1)
 }

@@ -146,9 +146,8 @@ impl Rejection {
         self.retry_after
     }
 
-    /// The same in whole seconds, as in the header `Retry-After`: rounded up, at least 1, and not
-    /// before the `t` that the quota headers tell of a policy that denies. 1 when it is requests in
-    /// flight that have to end.
+    /// The same in whole seconds, as in the header `Retry-After`: rounded up, and at least 1. 1 when it is
+    /// requests in flight that have to end.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after_secs
     }

@@ -8,7 +8,7 @@ use crate::algorithm::{Action, Algorithm, Ask, State, decide};
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
 use crate::limit::Limit;
-use crate::time::{MINUTE, ManualClock, Micros, SECOND};
+use crate::time::{DAY, MINUTE, ManualClock, Micros, SECOND};
 
 mod families;
 mod lists;
@@ -139,6 +139,17 @@ fn an_exhausted_steady_rate_announces_the_next_permit() {
     let denied = judged(Limit::gcra(6, MINUTE), &[6], 3_000_000, 1);
     assert_eq!((denied.remaining(), renewal_secs(&denied)), (0, 7));
     assert_eq!(retry_after_secs(&denied), Some(7));
+}
+
+/// Not the day over which the permits that remain would have to last.
+#[test]
+fn who_is_denied_for_a_high_cost_is_told_when_that_is_there() {
+    let denied = judged(Limit::gcra(1_000, DAY), &[1], 0, 1_000);
+    assert_eq!(denied.remaining(), 999);
+    assert_eq!(
+        (renewal_secs(&denied), retry_after_secs(&denied)),
+        (87, Some(87))
+    );
 }
 
 #[test]
