@@ -398,7 +398,7 @@ async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
     let limiter = Limiter::new(
         TestStore::new(Trip::None),
         [
-            // Of the second request, it lacks one permit: 6 s; the nine it has last for 54 s.
+            // Of the second request it lacks one permit, which takes 6 s; the nine it has would last for 54 s.
             Policy::new("slow", Limit::gcra(10, MINUTE)).cost_by(costs(10)),
             Policy::new("empty", Limit::gcra(1, 7 * SECOND)),
         ],
@@ -412,9 +412,9 @@ async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
     let response = service.oneshot(dear).await.expect("a response");
     assert_eq!(
         response.headers()["ratelimit"],
-        r#""slow";r=9;t=54, "empty";r=0;t=7"#
+        r#""slow";r=9;t=6, "empty";r=0;t=7"#
     );
-    assert_eq!(response.headers()["retry-after"], "54");
+    assert_eq!(response.headers()["retry-after"], "7");
     let reason = rejection(&response).expect("a reason");
     assert_eq!(reason.retry_after(), Some(7 * SECOND));
 }

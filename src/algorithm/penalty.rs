@@ -20,8 +20,8 @@ use crate::time::Micros;
 /// ban longer. The denials before a ban are forgotten with it.
 ///
 /// Where the limit denies for longer than the ban, that is the wait that is told. Of a
-/// [concurrency](crate::Limit::concurrency) limit it is told by the store only: an answer from
-/// [memory](crate::DenyCache) tells the ban alone.
+/// [concurrency](crate::Limit::concurrency) limit headers tell the ban, and a decision by the store the time until
+/// leases lapse, if that is longer: one from [memory](crate::DenyCache) tells the ban alone.
 ///
 /// ```
 /// use tower_throttle::{HOUR, Limit, MINUTE, Penalty, Policy};

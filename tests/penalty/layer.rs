@@ -119,7 +119,8 @@ async fn the_layers_outside_see_that_it_was_a_ban(bench: &Bench) {
 }
 
 async fn a_ban_from_a_limit_without_a_window_is_told_in_seconds_too(bench: &Bench) {
-    let policy = Policy::new("login", Limit::concurrency(1))
+    // The lease of whoever is inside lasts for longer, but nobody waits for that.
+    let policy = Policy::new("login", Limit::concurrency(1).lease(DAY))
         .by(alice)
         .penalty(Penalty::after(2, MINUTE, HOUR));
     let limiter = bench.limiter([policy]);

@@ -8,11 +8,12 @@ use crate::decision::Decision;
 /// each other.
 pub(in crate::http) fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after()?;
-    if !counts_in_time(decision) && decision.banned_for().is_none() {
-        // Until a lease lapses, which is not what anybody waits for: requests end before.
-        return Some(1);
-    }
-    Some(decision.retry_after.ceil_secs().max(1))
+    let wait = match counts_in_time(decision) {
+        true => decision.retry_after,
+        // Else until a lease lapses, which is not what anybody waits for: requests end before. A ban does not.
+        false => decision.ban,
+    };
+    Some(wait.ceil_secs().max(1))
 }
 
 /// Whether permits come back with time, not with the end of those who hold them.

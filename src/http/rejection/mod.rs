@@ -115,8 +115,7 @@ impl Rejection {
         let retry_after = worst.retry_after();
         let is_unasked =
             |(_, decision): (_, &Decision)| matches!(decision.outcome(), Outcome::NotAsked);
-        // Not that of the worst alone: of a policy that has some permits left, though too few, the
-        // `t` is longer than the wait.
+        // Not that of the worst alone: where requests in flight have to end it is less than the wait.
         let secs = denying().filter_map(|(_, decision)| retry_after_secs(decision));
         Some(Self {
             kind,
