@@ -108,6 +108,9 @@ async fn every_node_is_tried_at_start_up() {
         let error = connect_with_rights(&cluster, denied).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
         assert!(told(&error).contains(words), "{}", told(&error));
+        let mut masters = cluster.masters.iter();
+        let is_named = masters.any(|master| told(&error).contains(&format!(":{}", master.port())));
+        assert!(is_named, "{}", told(&error));
     }
 }
 
@@ -130,6 +133,24 @@ async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decis
     assert_eq!(failure, Some(StoreErrorKind::Configuration));
     cluster.end_move(slot, from, to);
     assert_eq!(check().await.store_failure(), None);
+}
+
+/// The same of one that is out of memory.
+#[tokio::test]
+async fn a_node_that_takes_no_writes_keeps_nobody_from_starting() {
+    let cluster = Cluster::start();
+    for master in &cluster.masters[1..] {
+        master.set_full(true);
+        RedisStore::connect(&cluster.url()).await.unwrap();
+    }
+    cluster.masters[0].set_full(true);
+    let error = RedisStore::connect(&cluster.url()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Full);
+    assert!(
+        told(&error).contains("raise its maxmemory"),
+        "{}",
+        told(&error)
+    );
 }
 
 /// A deployment is not to wait for the end of an outage of which users notice little.

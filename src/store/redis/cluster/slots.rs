@@ -1,5 +1,6 @@
 //! Hash slots of a cluster, and who has them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use redis::Value;
@@ -44,6 +45,12 @@ const REMAINDERS: [u16; 256] = {
 pub(super) struct Node {
     pub(super) host: Arc<str>,
     pub(super) port: u16,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 impl Node {

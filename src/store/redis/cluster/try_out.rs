@@ -2,8 +2,9 @@
 
 use super::slots::{Node, Slot, SlotMap};
 use super::{Cluster, Route, is_about_the_node};
-use crate::error::StoreError;
-use crate::store::redis::connection::Lane;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::connection::{Failed, Lane};
+use crate::store::redis::error::of_question;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
 use crate::trace;
@@ -20,7 +21,7 @@ impl Cluster {
             };
             match self.try_on(master, prefix, &tag).await {
                 Ok(()) => has_any = true,
-                Err(error) if is_about_the_node(error.kind()) => failure = Some(error),
+                Err(error) if concerns_its_keys_alone(error.kind()) => failure = Some(error),
                 Err(error) => return Err(error),
             }
         }
@@ -46,11 +47,19 @@ impl Cluster {
         let self_test = &SelfTest::of_node(prefix, tag);
         // With ASKING everywhere.
         let try_out = |lane: Lane, _| async move { lane.try_out(self_test).await };
-        let reply = self
-            .follow(Route::To(master.clone()), slot, try_out)
-            .await?;
-        SelfTest::read(&reply)
+        let reply = self.follow(Route::To(master.clone()), slot, try_out).await;
+        match reply {
+            Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(master)),
+            Err(Failed::Answer(error)) => Err(of_question(error).of_server(master)),
+            // Whoever could not be connected to is named already.
+            Err(failed) => Err(failed.into()),
+        }
     }
+}
+
+/// Whether it keeps nobody from starting, as long as other masters answer.
+fn concerns_its_keys_alone(kind: StoreErrorKind) -> bool {
+    is_about_the_node(kind) || kind == StoreErrorKind::Full
 }
 
 /// A tag of which a master has the slot. Slots come in all numbers before long.

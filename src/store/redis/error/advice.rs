@@ -69,6 +69,8 @@ const NAME_PASSWORD: &str = "the server wants a password: put user:password@ or 
      socket ends in ?user=u&pass=p or ?pass=p";
 const GRANT_RIGHTS: &str =
     "the server's user lacks a right, see the documentation of RedisStore for those it needs";
+const GRANT_KEYS: &str =
+    "the server's user may not use these keys: grant it ~{prefix}:*, with the prefix of the store";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
 
 /// About what is answered by who was taken for a Sentinel, before all else. Its login is not the master's.
@@ -132,7 +134,12 @@ pub(super) fn given(
 
 /// About what a server has answered, or shown.
 pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
-    first_match(&ADVICE, error)
+    let is_about_keys =
+        |text: &str| text.contains("access one of the keys") || text.contains("access a key");
+    match error.code() {
+        Some("NOPERM") if error.detail().is_some_and(is_about_keys) => Some(GRANT_KEYS),
+        _ => first_match(&ADVICE, error),
+    }
 }
 
 /// About what a Sentinel has answered, as far as it is not the same for servers.
