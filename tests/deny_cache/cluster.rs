@@ -1,11 +1,13 @@
 //! Remembered denials of a cluster, where what one subject's policies took is given back when another's
 //! deny.
 
+use tokio::task::JoinHandle;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
 
 use super::support::asking::{answer_of, check_of};
 use super::support::cluster::Cluster;
+use super::support::until::until;
 
 const ONE: Limit = Limit::fixed_window(1, DAY);
 
@@ -54,32 +56,51 @@ async fn ask(store: &RedisStore, asked: &[(PolicyId, String)], actions: &[Action
     answer_of(store, &checks).await.unwrap()
 }
 
+impl Apart {
+    /// What the first policy's only permit is taken by, until its second one is known.
+    async fn taken_for_a_while(&self) -> JoinHandle<Decisions> {
+        let take = [Action::take(1); 2];
+        ask(&self.other, &self.policies[1..], &take).await;
+        self.cluster.masters[self.second_is_on].signal("STOP");
+        let (store, policies) = (self.store.clone(), self.policies.clone());
+        let both = tokio::spawn(async move { ask(&store, &policies, &take).await });
+        while self.look_at_first(&self.other).await > 0 {
+            tokio::task::yield_now().await;
+        }
+        for is_remembered in [false, true] {
+            let denied = ask(&self.store, &self.policies[..1], &take).await[0];
+            assert!(!denied.is_allowed());
+            assert_eq!(denied.is_remembered(), is_remembered);
+        }
+        both
+    }
+
+    async fn look_at_first(&self, store: &RedisStore) -> u32 {
+        ask(store, &self.policies[..1], &[Action::look()]).await[0].remaining()
+    }
+
+    async fn take_first(&self) -> bool {
+        ask(&self.store, &self.policies[..1], &[Action::take(1)]).await[0].is_allowed()
+    }
+}
+
 #[tokio::test]
 async fn what_was_taken_only_until_another_subject_denied_is_seen_with_that_denial() {
-    let Apart {
-        cluster,
-        store,
-        other,
-        policies,
-        second_is_on,
-    } = Apart::new().await;
-    let take = [Action::take(1); 2];
-    ask(&other, &policies[1..], &take).await;
-    cluster.masters[second_is_on].signal("STOP");
-    let both = tokio::spawn({
-        let (store, policies) = (store.clone(), policies.clone());
-        async move { ask(&store, &policies, &take).await }
-    });
-    while ask(&other, &policies[..1], &[Action::look()]).await[0].remaining() > 0 {
-        tokio::task::yield_now().await;
-    }
-    for is_remembered in [false, true] {
-        let denied = ask(&store, &policies[..1], &take).await[0];
-        assert!(!denied.is_allowed());
-        assert_eq!(denied.is_remembered(), is_remembered);
-    }
-    cluster.masters[second_is_on].signal("CONT");
+    let apart = Apart::new().await;
+    let both = apart.taken_for_a_while().await;
+    apart.cluster.masters[apart.second_is_on].signal("CONT");
     assert_eq!(both.await.unwrap().denied_by(), Some(1));
-    let allowed = ask(&store, &policies[..1], &take).await[0];
-    assert!(allowed.is_allowed());
+    assert!(apart.take_first().await);
+}
+
+#[tokio::test]
+async fn who_was_denied_only_by_what_is_given_back_as_nobody_waits_for_it_is_let_in_then() {
+    let apart = Apart::new().await;
+    let both = apart.taken_for_a_while().await;
+    both.abort();
+    until("what was taken is there again", async || {
+        apart.take_first().await
+    })
+    .await;
+    apart.cluster.masters[apart.second_is_on].signal("CONT");
 }

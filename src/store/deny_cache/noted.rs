@@ -67,6 +67,12 @@ impl Noted {
         }
     }
 
+    /// For those who may give back what is taken by it, and so change its keys.
+    #[cfg(feature = "redis")]
+    pub(in crate::store) fn forgetting(&self) -> Forgetting {
+        Forgetting(self.denials.clone())
+    }
+
     pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
         if let Ok(decisions) = answer {
             self.decided(decisions);
@@ -90,6 +96,20 @@ impl Noted {
                 let received = self.denials.now();
                 table.remember(check.key, check.ticket, known, self.sent, received);
             }
+        }
+    }
+}
+
+/// Has denials forgotten that permits which were taken for a moment have brought about.
+#[cfg(feature = "redis")]
+#[derive(Clone)]
+pub(in crate::store) struct Forgetting(SpreadRef<Denials>);
+
+#[cfg(feature = "redis")]
+impl Forgetting {
+    pub(in crate::store) fn forget(&self, checks: &[Check<'_>]) {
+        for check in checks {
+            self.0.table.forget(check.place_fingerprint());
         }
     }
 }

@@ -152,9 +152,10 @@ impl Server {
     ) -> PendingAnswer {
         if self.is_split(checks) {
             let parts = split::parts(checks);
+            let forgetting = noted.as_ref().map(Noted::forgetting);
             return Box::pin(async move {
                 let _place = self.0.places.take()?;
-                told(noted, split::ask(self.clone(), parts).await)
+                told(noted, split::ask(self.clone(), forgetting, parts).await)
             });
         }
         match self.whole(checks) {

@@ -9,6 +9,7 @@ use super::Part;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::store::Tries;
+use crate::store::deny_cache::noted::Forgetting;
 use crate::store::owned::{OwnedCheck, question};
 use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::server::Server;
@@ -16,13 +17,21 @@ use crate::store::redis::server::Server;
 /// What gives back what a part has taken. Who asked hears of nothing that was taken, and so does not see to it.
 pub(super) struct GivingBack {
     server: Server,
+    /// Meanwhile others may have been denied for want of it.
+    forgetting: Option<Forgetting>,
     checks: SmallVec<[OwnedCheck; 2]>,
 }
 
 impl GivingBack {
-    pub(super) fn new(server: &Server, part: &Part, answer: &Decisions) -> Self {
+    pub(super) fn new(
+        server: &Server,
+        forgetting: Option<Forgetting>,
+        part: &Part,
+        answer: &Decisions,
+    ) -> Self {
         Self {
             server: server.clone(),
+            forgetting,
             checks: part.given_back(answer),
         }
     }
@@ -62,6 +71,9 @@ impl GivingBack {
     async fn is_done(&self) -> bool {
         let checks = question(&self.checks);
         let answer = timeout(CONNECT_TIMEOUT, self.server.ask_composed(&checks)).await;
+        if let Some(forgetting) = &self.forgetting {
+            forgetting.forget(&checks);
+        }
         let is_done = |decision: &Decision| decision.store_failure().is_none();
         matches!(answer, Ok(Ok(decisions)) if decisions.iter().all(is_done))
     }

@@ -15,6 +15,7 @@ use super::connection::RESPONSE_TIMEOUT;
 use super::server::Server;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
+use crate::store::deny_cache::noted::Forgetting;
 
 mod at_once;
 mod giving_back;
@@ -31,19 +32,24 @@ type Answer = Result<Decisions, StoreError>;
 /// the deadline that a decision has unless said, whichever nodes hang.
 pub(super) const USUAL_WAIT: Duration = Duration::from_millis(10);
 
-pub(super) async fn ask(server: Server, parts: Vec<Part>) -> Answer {
+pub(super) async fn ask(
+    server: Server,
+    forgetting: Option<Forgetting>,
+    parts: Vec<Part>,
+) -> Answer {
     if parts.iter().any(Part::may_deny) {
-        take(server, parts).await
+        take(server, forgetting, parts).await
     } else {
         do_each(&server, parts).await
     }
 }
 
 /// Asks one part after the other, and then at once those that only count.
-async fn take(server: Server, parts: Vec<Part>) -> Answer {
+async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) -> Answer {
     let begun = Instant::now();
     let mut taken = Taken {
         server: server.clone(),
+        forgetting,
         answers: Answers::default(),
     };
     let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(Part::is_shadow);
@@ -57,7 +63,7 @@ async fn take(server: Server, parts: Vec<Part>) -> Answer {
         match part.ask(&server).await {
             Err(error) if !part.may_fail() => return Err(taken.answers.failure_beside(error)),
             Ok(answer) if part.denies(&answer) => {
-                let others = ask_denied(&server, taken.keep(), enforced.chain(shadows));
+                let others = ask_denied(&mut taken, enforced.chain(shadows));
                 let mut answers = vec![(part, answer)];
                 let heard = |part: Part, answer: Answer| {
                     // The denial stands, whatever is left of theirs.
@@ -88,10 +94,10 @@ fn end_of_wait(server: &Server, begun: Instant) -> Instant {
 
 /// Gives back what was taken before a denial, and asks all others what they say to a request that is
 /// denied: of those that deny it, too, the longest wait counts, and so do their penalties.
-fn ask_denied(server: &Server, taken: Answers, not_asked: impl Iterator<Item = Part>) -> AtOnce {
-    let mut others = AtOnce::new(server);
-    for (part, answer) in taken.each {
-        let given_back = GivingBack::new(server, &part, &answer).begin();
+fn ask_denied(taken: &mut Taken, not_asked: impl Iterator<Item = Part>) -> AtOnce {
+    let mut others = AtOnce::new(&taken.server);
+    for (part, answer) in taken.keep().each {
+        let given_back = taken.given_back(&part, &answer).begin();
         others.ask(part.after(&answer), |part, server| async move {
             if let Some(given_back) = given_back {
                 let _ = given_back.await;
@@ -181,6 +187,7 @@ impl Answers {
 /// later part failed.
 struct Taken {
     server: Server,
+    forgetting: Option<Forgetting>,
     answers: Answers,
 }
 
@@ -188,12 +195,16 @@ impl Taken {
     fn keep(&mut self) -> Answers {
         std::mem::take(&mut self.answers)
     }
+
+    fn given_back(&self, part: &Part, answer: &Decisions) -> GivingBack {
+        GivingBack::new(&self.server, self.forgetting.clone(), part, answer)
+    }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         for (part, answer) in self.keep().each {
-            GivingBack::new(&self.server, &part, &answer).begin();
+            self.given_back(&part, &answer).begin();
         }
     }
 }
