@@ -2,13 +2,13 @@
 -- of a key is paid back, and what an action makes of that.
 -- state         number or string paid_us, or paid_us:part:scale for paid_us + part/scale, the instant at
 --                                which nothing is owed any more
--- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
+-- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0; what the permits take in time; 0 and no part: looks
 -- ARGV[at + 3]  cost_part        integer >= 0, < scale
 -- ARGV[at + 4]  tolerance_us     integer >= 0; what the whole capacity takes in time
 -- ARGV[at + 5]  tolerance_part   integer >= 0, < scale
 -- ARGV[at + 6]  scale            integer > 0; the parts of a microsecond that the rate needs
--- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; cancel, credit: the paid_us
+-- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; all others: the paid_us
 -- ARGV[at + 8]  mark_part        and part that taking the permits has left; credit: 0 when not known
 -- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, which expires when nothing
 --                is owed; without that when it does so in the same second
@@ -51,7 +51,7 @@ local function debt(state, at, now, queues)
     if not (paid_us >= 0 and paid_us < 9007199254740991 and paid_us % 1 == 0) then
       error("foreign value")
     end
-    if verb == "cancel" then
+    if verb == "cancel" or verb == "withdraw" then
       is_last = paid_us == ARGV[at + 7] + 0 and paid_part == ARGV[at + 8] + 0
     end
     if old_scale ~= scale and paid_part > 0 then
@@ -73,12 +73,17 @@ local function debt(state, at, now, queues)
 
   local debt_us, debt_part = minus(paid_us, paid_part, now, 0, scale)
   local looks = cost_us == 0 and cost_part == 0
-  if verb == "credit" or verb == "cancel" then
-    local owes = debt_us > 0 or debt_part > 0
-    if looks or not owes or (verb == "cancel" and not is_last) then
+  if verb == "credit" or verb == "cancel" or verb == "withdraw" then
+    local owes, stays = debt_us > 0 or debt_part > 0, verb == "cancel" and not is_last
+    if verb == "withdraw" and not is_last then
+      -- While more is owed than the limit holds at once somebody may wait for what is taken already.
+      local is_over = debt_us > tolerance_us or (debt_us == tolerance_us and debt_part > tolerance_part)
+      stays = queues or is_over
+    end
+    if looks or not owes or stays then
       return true, 0, debt_us, debt_part
     end
-    if verb == "credit" and ARGV[at + 7] ~= "0" then
+    if verb ~= "cancel" and ARGV[at + 7] ~= "0" then
       -- What has come back by itself since the permits were taken is not given back once more.
       local mark_us, mark_part = ARGV[at + 7] + 0, ARGV[at + 8] + 0
       local unpaid_us, unpaid_part = minus(mark_us, mark_part, now, 0, scale)

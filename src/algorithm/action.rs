@@ -39,6 +39,14 @@ pub enum Action {
         /// The receipt of the decision that took them.
         receipt: Receipt,
     },
+    /// Gives back what a decision took that may hold up others: as a refund, unless somebody has taken permits
+    /// since and anybody may be waiting for theirs. The same as a credit for an algorithm that lets nobody wait.
+    Withdraw {
+        /// How many.
+        permits: u32,
+        /// The receipt of the decision that took them.
+        receipt: Receipt,
+    },
     /// Forgets all that is known of the key.
     Reset,
     /// Lets a lease live on, if it still does.
@@ -135,7 +143,8 @@ impl Action {
         match self {
             Self::Credit { permits, .. }
             | Self::Refund { permits, .. }
-            | Self::Cancel { permits, .. } => *permits,
+            | Self::Cancel { permits, .. }
+            | Self::Withdraw { permits, .. } => *permits,
             _ => self.takes(),
         }
     }
@@ -160,7 +169,9 @@ impl Action {
     /// The receipt of what it gives back, where it has one.
     pub(crate) fn receipt(&self) -> Option<&Receipt> {
         match self {
-            Self::Refund { receipt, .. } | Self::Cancel { receipt, .. } => Some(receipt),
+            Self::Refund { receipt, .. }
+            | Self::Cancel { receipt, .. }
+            | Self::Withdraw { receipt, .. } => Some(receipt),
             _ => None,
         }
     }
@@ -169,8 +180,7 @@ impl Action {
     pub(super) fn taken_at(&self) -> Option<Micros> {
         match self {
             Self::Credit { taken_at, .. } => *taken_at,
-            Self::Refund { receipt, .. } | Self::Cancel { receipt, .. } => Some(receipt.at),
-            _ => None,
+            _ => self.receipt().map(|receipt| receipt.at),
         }
     }
 

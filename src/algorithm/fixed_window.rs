@@ -77,10 +77,8 @@ impl Twin for FixedWindow {
     /// taken permits by other rules since.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let was_taken_in_it = match action {
-            Action::Refund { receipt, .. } | Action::Cancel { receipt, .. } => {
-                receipt.mark == mark(state.ends)
-            }
-            action => action.taken_at().is_none_or(|taken| taken >= state.opened),
+            Action::Credit { taken_at, .. } => taken_at.is_none_or(|taken| taken >= state.opened),
+            action => (action.receipt()).is_none_or(|receipt| receipt.mark == mark(state.ends)),
         };
         // What was taken in an earlier window has come back with its end.
         let back = state.used.min(action.permits().into());

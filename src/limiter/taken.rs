@@ -254,7 +254,7 @@ impl Entry {
         // Those who wait behind it have been told when to go on: what a refund makes room for would go
         // on together with one of them.
         if self.is_queued {
-            Action::Cancel { permits, receipt }
+            Action::Withdraw { permits, receipt }
         } else {
             Action::Refund { permits, receipt }
         }

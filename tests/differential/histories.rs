@@ -57,6 +57,7 @@ pub(crate) enum Act {
     /// Of what was taken last.
     Refund(u32),
     Cancel(u32),
+    Withdraw(u32),
     Reset,
     Renew(LeaseId),
     Release(LeaseId),
@@ -172,7 +173,8 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         3 => (cost.clone(), any::<bool>())
             .prop_map(|(permits, known)| Act::Credit { permits, known }),
         2 => cost.clone().prop_map(Act::Refund),
-        1 => cost.prop_map(Act::Cancel),
+        1 => cost.clone().prop_map(Act::Cancel),
+        2 => cost.prop_map(Act::Withdraw),
         1 => Just(Act::Reset),
         1 => id.clone().prop_map(Act::Renew),
         2 => id.prop_map(Act::Release),
@@ -381,6 +383,10 @@ impl Act {
                 receipt: last,
             },
             Self::Cancel(permits) => Action::Cancel {
+                permits,
+                receipt: last,
+            },
+            Self::Withdraw(permits) => Action::Withdraw {
                 permits,
                 receipt: last,
             },

@@ -2,13 +2,14 @@
 
 use std::fmt::Debug;
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
 use tower_throttle::{
     Check, DAY, Decision, Decisions, HOUR, Limit, Micros, Outcome, Penalty, PolicyId, RedisStore,
 };
 
 use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
+use crate::support::until::until;
 
 const ONE: &str = "a";
 const OTHER: &str = "b";
@@ -170,5 +171,40 @@ async fn penalties_count_each_denial_once_whichever_subject_is_denied_first() {
     }
     for fits in [0, 8] {
         assert_eq!(left(&store, checks[fits]).await, 99);
+    }
+}
+
+/// Of a limit that may hold requests up: as long as it holds up nobody, others may have taken permits meanwhile.
+#[tokio::test]
+async fn what_a_patient_policy_has_taken_is_given_back_from_under_others_while_nobody_waits() {
+    let cluster = Cluster::without_full_coverage();
+    let store = store(&cluster).await;
+    let [(one, _), (other, others_master)] = cluster.apart(&store, &["a", "b", "c", "d"]).await;
+    let [patient, full] = ["patient", "full"].map(PolicyId::new);
+    let limit = Limit::gcra(100, DAY);
+    let waiting = |subject| Check {
+        action: Action::Take(Take {
+            cost: 1,
+            patience: Patience::UntilItFits(Micros::from(HOUR)),
+            lease: None,
+            is_final: true,
+        }),
+        ..check(&patient, &limit, subject, 1)
+    };
+    let one_of_it = check(&full, &Limit::gcra(1, DAY), other, 1);
+    assert!(ask(&store, &[one_of_it]).await.all_allow());
+    for taken_by_others in 1..=3 {
+        cluster.masters[others_master].signal("STOP");
+        let both = [waiting(one), one_of_it];
+        let mut denied = pending_answer_of(&store, &both);
+        until("it is taken", async || {
+            let _ = futures_util::poll!(&mut denied);
+            left(&store, waiting(one)).await == 100 - taken_by_others
+        })
+        .await;
+        assert!(ask(&store, &[waiting(one)]).await.all_allow());
+        cluster.masters[others_master].signal("CONT");
+        assert_eq!(denied.await.unwrap().denied_by(), Some(1));
+        assert_eq!(left(&store, waiting(one)).await, 100 - taken_by_others);
     }
 }

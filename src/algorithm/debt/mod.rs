@@ -33,6 +33,15 @@ pub(super) struct State {
     scale: u32,
 }
 
+impl State {
+    fn paid_at(&self) -> Span {
+        Span {
+            us: self.us,
+            part: self.part,
+        }
+    }
+}
+
 impl Default for State {
     fn default() -> Self {
         Self {
@@ -160,6 +169,12 @@ impl Debt {
         })
     }
 
+    /// Whether somebody may wait for permits that are taken already. Nobody does while no more is owed than the
+    /// limit holds at once; in a queue all do.
+    fn may_hold_up_somebody(&self, state: &State, now: Micros) -> bool {
+        self.queues || self.tolerance < self.debt(state, now)
+    }
+
     /// The instant at which all that was taken up to this receipt is paid back.
     fn paid_at(&self, receipt: &Receipt) -> Span {
         let [us, part] = receipt.mark;
@@ -270,10 +285,20 @@ impl Twin for Debt {
         {
             return;
         }
-        if let Action::Credit { .. } | Action::Refund { .. } | Action::Cancel { .. } = action {
+        if let Action::Withdraw { receipt, .. } = action
+            && self.paid_at(receipt) != state.paid_at()
+            && self.may_hold_up_somebody(state, now)
+        {
+            return;
+        }
+        if let Action::Credit { .. }
+        | Action::Refund { .. }
+        | Action::Cancel { .. }
+        | Action::Withdraw { .. } = action
+        {
             let debt = self.debt(state, now);
             let mut back = self.price(action.permits());
-            if let Action::Refund { receipt, .. } = action {
+            if let Action::Refund { receipt, .. } | Action::Withdraw { receipt, .. } = action {
                 back = back.min(self.unpaid(receipt, now));
             }
             let left = self.interval.difference(debt, back);
@@ -289,11 +314,7 @@ impl Twin for Debt {
     }
 
     fn expires_at(state: &State) -> Micros {
-        Span {
-            us: state.us,
-            part: state.part,
-        }
-        .ceil()
+        state.paid_at().ceil()
     }
 
     fn capacity(&self) -> u32 {
@@ -341,7 +362,7 @@ impl Twin for Debt {
         let price = self.price(action.permits());
         let [us, part] = match action {
             Action::Cancel { receipt, .. } => receipt.mark,
-            Action::Refund { receipt, .. } => {
+            Action::Refund { receipt, .. } | Action::Withdraw { receipt, .. } => {
                 let paid_at = self.paid_at(receipt);
                 [paid_at.us.max(1), paid_at.part.into()]
             }

@@ -197,6 +197,39 @@ proptest! {
         prop_assert_eq!(subject.remembered(), before, "given back twice");
     }
 
+    #[test]
+    fn a_withdrawal_is_a_refund_unless_somebody_may_wait_behind_it_and_a_cancel_then(
+        numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12,
+        since in 0_u32..9, late in pauses(),
+    ) {
+        let mut subject = used(&numbers, history);
+        let patience = Patience::UntilItFits(Micros::from(DAY));
+        let first = subject.act(Action::Take(take(cost, patience)));
+        prop_assume!(first.is_allowed());
+        let (permits, receipt) = (cost, first.receipt());
+        if since > 0 {
+            let _ = subject.act(Action::Take(take(since, patience)));
+        }
+        subject.now += late;
+        let mut full = Subject::of(numbers.limit());
+        let _ = full.act(Action::Charge(full.capacity()));
+        let full = full.look(full.now).reset_after();
+        let owed = subject.look(subject.now).reset_after();
+        // Rounded up, by which nobody can tell whether it is more by a part of a microsecond.
+        prop_assume!(owed != full);
+        let after = |action| {
+            let mut subject = subject.clone();
+            let _ = subject.act(action);
+            subject.remembered()
+        };
+        let withdrawn = after(Action::Withdraw { permits, receipt });
+        let somebody_may_wait = numbers.kind == QUEUE || owed > full;
+        prop_assert_eq!(withdrawn, match somebody_may_wait {
+            true => after(Action::Cancel { permits, receipt }),
+            false => after(Action::Refund { permits, receipt }),
+        });
+    }
+
     /// What is charged above the limit has to come back before anything is allowed again.
     #[test]
     fn a_charge_goes_over_and_is_waited_for_to_the_microsecond(

@@ -40,7 +40,8 @@ impl ModelLeases {
             Action::Charge(cost) => self.take(now, 0, *cost),
             Action::Credit { permits, .. }
             | Action::Refund { permits, .. }
-            | Action::Cancel { permits, .. } => {
+            | Action::Cancel { permits, .. }
+            | Action::Withdraw { permits, .. } => {
                 if let Some((held, _)) = self.leases.get_mut(&0) {
                     *held = held.saturating_sub(u64::from(*permits));
                 }

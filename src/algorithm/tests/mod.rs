@@ -250,6 +250,7 @@ fn actions() -> impl Strategy<Value = Action> {
             .prop_map(|(permits, taken_at)| Action::Credit { permits, taken_at }),
         1 => costs().prop_map(|permits| Action::Refund { permits, receipt: Receipt::default() }),
         1 => costs().prop_map(|permits| Action::Cancel { permits, receipt: Receipt::default() }),
+        1 => costs().prop_map(|permits| Action::Withdraw { permits, receipt: Receipt::default() }),
         1 => Just(Action::Reset),
         1 => id().prop_map(Action::Renew),
         1 => id().prop_map(Action::Release),
@@ -270,6 +271,10 @@ fn about(action: Action, last: Receipt) -> Action {
             receipt: last,
         },
         Action::Cancel { permits, .. } => Action::Cancel {
+            permits,
+            receipt: last,
+        },
+        Action::Withdraw { permits, .. } => Action::Withdraw {
             permits,
             receipt: last,
         },

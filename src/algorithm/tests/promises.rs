@@ -229,6 +229,10 @@ fn do_everything(subject: &mut Subject, number: u32) {
             permits: number,
             receipt,
         },
+        Action::Withdraw {
+            permits: number,
+            receipt,
+        },
         Action::Renew(lease(subject.leases)),
         Action::Release(lease(subject.leases)),
         Action::Charge(number),

@@ -49,7 +49,8 @@ impl Local {
                 | Action::Release(_)
                 | Action::Reset
                 | Action::Refund { .. }
-                | Action::Cancel { .. } => Action::look(),
+                | Action::Cancel { .. }
+                | Action::Withdraw { .. } => Action::look(),
                 action => action,
             };
             scaled(check, action)

@@ -160,7 +160,9 @@ fn is_for_batch(check: &Check<'_>) -> bool {
 /// of batches.
 fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     let action = match check.action {
-        Action::Refund { permits, receipt } if check.policy.quota_lease().is_some() => {
+        Action::Refund { permits, receipt } | Action::Withdraw { permits, receipt }
+            if check.policy.quota_lease().is_some() =>
+        {
             Action::Cancel { permits, receipt }
         }
         action => action,

@@ -184,14 +184,14 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
         return Some(Action::Release(lease));
     }
     let (permits, receipt) = (take.cost, decision.receipt);
-    // Others who have taken permits behind it were told when theirs come, or hold them to be handed out
-    // later: what is given back from under those would be there twice.
-    let may_be_late = check.algorithm.queues()
-        || take.patience != Patience::None
-        || check.check().policy.quota_lease().is_some();
+    // Others who have taken permits behind it hold them to be handed out later, or were told when theirs come:
+    // what is given back from under those would be there twice.
+    let is_leased = check.check().policy.quota_lease().is_some();
+    let may_be_late = check.algorithm.queues() || take.patience != Patience::None;
     match permits {
         0 => None,
-        _ if may_be_late => Some(Action::Cancel { permits, receipt }),
+        _ if is_leased => Some(Action::Cancel { permits, receipt }),
+        _ if may_be_late => Some(Action::Withdraw { permits, receipt }),
         _ => Some(Action::Refund { permits, receipt }),
     }
 }
