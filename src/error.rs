@@ -152,8 +152,16 @@ impl Error for CheckError {}
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<Arc<dyn Error + Send + Sync>>,
-    /// Whether this process is why, so that it says nothing of the store.
-    is_of_this_process: bool,
+    scope: Scope,
+}
+
+/// Of what a failure says that it does not work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Store,
+    /// Another part of the store has answered to the same question.
+    Part,
+    ThisProcess,
 }
 
 /// What a server is said to have done, with its address before it.
@@ -217,7 +225,7 @@ impl StoreError {
         Self {
             kind,
             source: None,
-            is_of_this_process: false,
+            scope: Scope::Store,
         }
     }
 
@@ -229,7 +237,7 @@ impl StoreError {
         Self {
             kind,
             source: Some(Arc::from(source.into())),
-            is_of_this_process: false,
+            scope: Scope::Store,
         }
     }
 
@@ -237,13 +245,28 @@ impl StoreError {
     #[cfg(feature = "redis")]
     pub(crate) fn of_this_process(self) -> Self {
         Self {
-            is_of_this_process: true,
+            scope: Scope::ThisProcess,
             ..self
         }
     }
 
+    /// The same, where another part of the store has answered to the same question.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_part(self) -> Self {
+        Self {
+            scope: Scope::Part,
+            ..self
+        }
+    }
+
+    /// Whether it says nothing of the store.
     pub(crate) fn is_of_this_process(&self) -> bool {
-        self.is_of_this_process
+        self.scope == Scope::ThisProcess
+    }
+
+    /// Whether another part of the store works.
+    pub(crate) fn is_of_part(&self) -> bool {
+        self.scope == Scope::Part
     }
 
     /// The same, saying of which server it is.

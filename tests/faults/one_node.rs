@@ -1,13 +1,16 @@
 //! A cluster of which one node fails: that is nothing to those whose keys are on the others.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use http::{Request, Response};
 use tokio::runtime::Builder;
+use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
 use tower_throttle::{
-    BreakerState, Check, DAY, FailureMode, HOUR, Limit, Limiter, Policy, PolicyId, RedisStore,
-    SECOND, Store, StoreErrorKind,
+    BreakerState, Check, DAY, FailureMode, HOUR, Key, Limit, Limiter, Policy, PolicyId,
+    RateLimitLayer, RedisStore, RequestHead, SECOND, Store, StoreErrorKind,
 };
 
 use crate::stage::PLENTY;
@@ -200,6 +203,31 @@ async fn that_was_gone_from_the_first_question_on() {
         }
     }
     crowd.ask().await;
+}
+
+/// Nobody asks the others alone.
+#[tokio::test]
+async fn that_is_asked_behind_another_leaves_the_circuit_breaker_closed() {
+    let mut crowd = Crowd::gather().await;
+    let subjects = [&crowd.elsewhere, &crowd.there].map(|subjects| Key::from(&*subjects[0]));
+    let policies = ["first", "second"].into_iter().zip(subjects);
+    let policies = policies.map(|(name, subject)| {
+        let policy = Policy::new(name, Limit::fixed_window(PLENTY, DAY));
+        let subject = move |_: &RequestHead<'_>| Some(subject.clone());
+        policy.by(subject).on_store_failure(FailureMode::Deny)
+    });
+    let store = RedisStore::connect(&crowd.cluster.url()).await.unwrap();
+    let limiter = Limiter::builder(store).policies(policies).timeout(DEADLINE);
+    let limiter = limiter.build().unwrap();
+    let inside =
+        service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
+    let service = RateLimitLayer::new(limiter.clone()).layer(inside);
+    crowd.cluster.masters[FAILING].kill();
+    for _ in 0..20 {
+        let response = service.clone().oneshot(Request::default()).await.unwrap();
+        assert_eq!(response.status(), 503);
+        assert_eq!(limiter.breaker(), BreakerState::Closed);
+    }
 }
 
 #[tokio::test]

@@ -262,7 +262,12 @@ impl Ticket {
     fn over(&mut self, asked: Instant, health: Health, failure: Option<&StoreError>) {
         self.is_open = false;
         let (breaker, now) = (&self.breaker, Instant::now());
-        let answered = |circuit: &mut Circuit| circuit.answered(self.pass, health, now);
+        let answered = |circuit: &mut Circuit| {
+            if failure.is_some_and(StoreError::is_of_part) {
+                circuit.answered_in_part(self.pass, now);
+            }
+            circuit.answered(self.pass, health, now)
+        };
         let is_quiet =
             health == Health::Works && failure.is_none() && breaker.works_quietly(self.pass, now);
         let is_of_part = !is_quiet && breaker.change_upon(failure, answered);

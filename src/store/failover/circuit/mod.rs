@@ -20,9 +20,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// nor connecting.
 const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(800);
 /// So long after one part of a store has answered, a failure is another part's. Who cannot reach that one
-/// sends nothing, so that leaving the store alone would spare nobody anything.
+/// sends nothing, and who is refused waits for nothing, so that leaving the store alone would spare nobody anything.
 const WORKS_IN_PART: Duration = WINDOW;
-const WORKS_IN_PART_IF_UNREACHABLE: Duration = Duration::from_secs(10);
+const WORKS_IN_PART_IF_NOBODY_WAITS: Duration = Duration::from_secs(10);
 /// A probe that is not over so long after its deadline is lost: it is one that nobody polls any more,
 /// as of a caller who gave up waiting and keeps what he waited for. Until then nobody else asks, and a store that is
 /// back is to be asked within a second.
@@ -173,6 +173,16 @@ impl Circuit {
         }
     }
 
+    /// A part of the store has answered to a question on which another one has failed.
+    pub(super) fn answered_in_part(&mut self, pass: Pass, now: Instant) {
+        if self.is_current(pass) {
+            self.worked = Some(now);
+            if self.state() != BreakerState::Closed {
+                self.close();
+            }
+        }
+    }
+
     /// The question was answered. A failure while others are answered is one of a part of the store, and
     /// no reason to leave all of it alone, unless most of those who ask wait in vain. Whether it is one.
     pub(super) fn answered(&mut self, pass: Pass, health: Health, now: Instant) -> bool {
@@ -281,7 +291,9 @@ impl Circuit {
 
 fn works_in_part_for(health: Health) -> Duration {
     match health {
-        Health::Fails(StoreErrorKind::Unreachable) => WORKS_IN_PART_IF_UNREACHABLE,
+        Health::Fails(
+            StoreErrorKind::Unreachable | StoreErrorKind::Busy | StoreErrorKind::Configuration,
+        ) => WORKS_IN_PART_IF_NOBODY_WAITS,
         _ => WORKS_IN_PART,
     }
 }

@@ -121,7 +121,9 @@ fn fewer_failures_than_half_never_open_it() {
 fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_while() {
     for (why, a_while) in [
         (StoreErrorKind::Unreachable, ms(10_000)),
-        (StoreErrorKind::Busy, ms(1_000)),
+        (StoreErrorKind::Busy, ms(10_000)),
+        (StoreErrorKind::Configuration, ms(10_000)),
+        (StoreErrorKind::Interrupted, ms(1_000)),
     ] {
         let fails = Health::Fails(why);
         let mut told = Told::with_parts();
@@ -141,6 +143,26 @@ fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_
         told.circuit.answered(probe, Health::Works, told.now);
         told.now += a_while - ms(1);
         (0..100).for_each(|_| told.ask(fails));
+        assert_eq!(told.circuit.state(), BreakerState::Closed);
+    }
+}
+
+/// As when each request is about the keys of a node that works and of one that does not.
+#[test]
+fn a_failure_beside_an_answer_of_another_part_opens_nothing_and_closes_what_is_open() {
+    let refuses = Health::Fails(StoreErrorKind::Busy);
+    let mut told = Told::with_parts();
+    (0..5).for_each(|_| told.ask(refuses));
+    assert_eq!(told.circuit.state(), BreakerState::Open);
+    let probe = told.probe();
+    told.circuit.answered_in_part(probe, told.now);
+    told.circuit.answered(probe, refuses, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+    for _ in 0..100 {
+        told.now += ms(60_000);
+        let pass = told.admit().unwrap();
+        told.circuit.answered_in_part(pass, told.now);
+        told.circuit.answered(pass, refuses, told.now);
         assert_eq!(told.circuit.state(), BreakerState::Closed);
     }
 }

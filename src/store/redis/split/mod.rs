@@ -61,7 +61,13 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
     let mut enforced = enforced.into_iter();
     while let Some(part) = enforced.next() {
         match part.ask(&server).await {
-            Err(error) if !part.may_fail() => return Err(taken.answers.failure_beside(error)),
+            Err(error) if !part.may_fail() => {
+                let error = taken.answers.failure_beside(error);
+                return Err(match taken.answers.is_any_good {
+                    true => error.of_part(),
+                    false => error,
+                });
+            }
             Ok(answer) if part.denies(&answer) => {
                 let others = ask_denied(&mut taken, enforced.chain(shadows));
                 let mut answers = vec![(part, answer)];
