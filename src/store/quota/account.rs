@@ -18,8 +18,8 @@ pub(super) struct Account {
     /// The older one is handed out first.
     batches: SmallVec<[Batch; 2]>,
     last_asked: Micros,
-    /// Resets and credits that are on their way.
-    changes: u32,
+    /// Whether a reset or a credit is on its way.
+    pub(super) is_changing: bool,
 }
 
 /// How what is held is let go of.
@@ -44,14 +44,14 @@ pub(super) struct Spent {
 pub(super) type Returned = SmallVec<[OwnedCheck; 2]>;
 
 impl Account {
-    pub(super) fn open(key: u128, check: &Check<'_>, lease: QuotaLease) -> Self {
+    pub(super) fn open(key: u128, check: &Check<'_>, lease: QuotaLease, is_changing: bool) -> Self {
         Self {
             key,
             check: OwnedCheck::of(check),
             supply: Supply::new(lease),
             batches: SmallVec::new(),
             last_asked: Micros::ZERO,
-            changes: 0,
+            is_changing,
         }
     }
 
@@ -61,7 +61,7 @@ impl Account {
 
     /// Whether permits are held or on their way, or what becomes of them is.
     pub(super) fn is_in_use(&self) -> bool {
-        !self.batches.is_empty() || self.supply.is_awaited() || self.changes > 0
+        !self.batches.is_empty() || self.supply.is_awaited() || self.is_changing
     }
 
     /// Whether it holds what such a check takes, and from where that takes it.
@@ -96,8 +96,7 @@ impl Account {
             returned.extend(self.close());
             *self = Self {
                 supply: self.supply.anew(lease),
-                changes: self.changes,
-                ..Self::open(self.key, check, lease)
+                ..Self::open(self.key, check, lease, self.is_changing)
             };
         }
         self.last_asked = now;
@@ -128,20 +127,8 @@ impl Account {
         good.map(Batch::left).sum()
     }
 
-    /// Lets go of all permits, and takes none in advance until the change is there; what has to be
-    /// given back before it.
-    pub(super) fn begin_change(&mut self, how: LetGo) -> Returned {
-        self.changes += 1;
-        self.let_go(how)
-    }
-
-    /// Lets go also of what an account has that was opened in between; what is to be given back.
-    pub(super) fn end_change(&mut self, how: LetGo) -> Returned {
-        self.changes = self.changes.saturating_sub(1);
-        self.let_go(how)
-    }
-
-    fn let_go(&mut self, how: LetGo) -> Returned {
+    /// Lets go of all permits, also of those on their way; what is to be given back.
+    pub(super) fn let_go(&mut self, how: LetGo) -> Returned {
         match how {
             LetGo::Forget => {
                 self.supply.forget();
@@ -235,7 +222,7 @@ impl Account {
     /// The batch to ask for now, if any.
     fn refill(&mut self, held: u32, cost: u32, now: Micros, patience: Micros) -> Option<Refill> {
         let is_full = self.batches.len() == self.batches.inline_size();
-        if is_full || self.changes > 0 {
+        if is_full || self.is_changing {
             return None;
         }
         let until = now.saturating_add(patience);

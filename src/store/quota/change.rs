@@ -13,7 +13,6 @@ use crate::store::{Check, Store};
 pub(super) struct Change<S: Store> {
     shared: Arc<Shared<S>>,
     key: u128,
-    how: LetGo,
 }
 
 impl<S: Store> Change<S> {
@@ -29,22 +28,18 @@ impl<S: Store> Change<S> {
             _ => return None,
         };
         let key = check.count_fingerprint();
-        let begin = |account: &mut Account| account.begin_change(how);
-        let of_account = shared.table.find(key, begin);
+        let let_go = |account: &mut Account| account.let_go(how);
+        let of_account = shared.table.begin_change(key, let_go);
         returned.extend(of_account.and_then(if_any));
         Some(Self {
             shared: Arc::clone(shared),
             key,
-            how,
         })
     }
 }
 
 impl<S: Store> Drop for Change<S> {
     fn drop(&mut self) {
-        let end = |account: &mut Account| account.end_change(self.how);
-        if let Some(returned) = self.shared.table.find(self.key, end) {
-            self.shared.give_back(returned);
-        }
+        self.shared.table.end_change(self.key);
     }
 }

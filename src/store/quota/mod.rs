@@ -17,6 +17,7 @@ use crate::time::{Clock, SinceStart};
 mod account;
 mod batch;
 mod change;
+mod changing;
 mod demand;
 mod giving_back;
 mod latency;
@@ -57,7 +58,7 @@ impl<S: Store> Leased<S> {
     fn take(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
         let shared = &self.0;
         let (key, now) = (check.count_fingerprint(), shared.clock.now());
-        let open = || Account::open(key, check, lease);
+        let open = |is_changing| Account::open(key, check, lease, is_changing);
         let spend = |account: &mut Account| account.spend(check, lease, now, shared.patience);
         let Some(Spent {
             decision,

@@ -5,6 +5,7 @@ use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::account::Account;
+use super::changing::Changing;
 
 const SHARDS: usize = 64;
 const SETS: usize = 16;
@@ -16,10 +17,14 @@ pub(super) struct Table(Box<[Shard]>);
 /// On cache lines of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Shard(Mutex<Sets>);
+struct Shard(Mutex<Kept>);
 
-/// None until there is an account.
-type Sets = Box<[Set]>;
+#[derive(Default)]
+struct Kept {
+    /// None until there is an account.
+    sets: Box<[Set]>,
+    changing: Changing,
+}
 
 type Set = [Option<Account>; WAYS];
 
@@ -30,19 +35,19 @@ impl Table {
 
     /// Does something with the account of a key, if there is one.
     pub(super) fn find<T>(&self, key: u128, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        let mut sets = self.lock(key);
-        let mut accounts = sets.get_mut(key as usize % SETS)?.iter_mut().flatten();
-        accounts.find(|account| account.key == key).map(work)
+        self.lock(key).find(key).map(work)
     }
 
-    /// The same; opens one if there is none and one of its set is not in use.
+    /// The same; opens one if there is none and one of its set is not in use. Whether something of the key is
+    /// being changed is known from the beginning.
     pub(super) fn find_or_open<T>(
         &self,
         key: u128,
-        open: impl FnOnce() -> Account,
+        open: impl FnOnce(bool) -> Account,
         work: impl FnOnce(&mut Account) -> T,
     ) -> Option<T> {
-        let mut sets = self.lock(key);
+        let mut kept = self.lock(key);
+        let Kept { sets, changing } = &mut *kept;
         if sets.is_empty() {
             *sets = iter::repeat_with(|| [const { None }; WAYS])
                 .take(SETS)
@@ -54,31 +59,63 @@ impl Table {
             Some(way) => way,
             None => {
                 let way = least_used(set)?;
-                set[way] = Some(open());
+                set[way] = Some(open(changing.has(key)));
                 way
             }
         };
         set[way].as_mut().map(work)
     }
 
-    /// Does something with each account.
-    pub(super) fn each(&self, mut work: impl FnMut(&mut Account)) {
-        for shard in &self.0 {
-            let mut sets = shard.lock();
-            sets.iter_mut().flatten().flatten().for_each(&mut work);
+    /// Does something with the account of a key, if there is one, and takes nothing in advance of the key until
+    /// the change is there.
+    pub(super) fn begin_change<T>(
+        &self,
+        key: u128,
+        work: impl FnOnce(&mut Account) -> T,
+    ) -> Option<T> {
+        let mut kept = self.lock(key);
+        kept.changing.begin(key);
+        let account = kept.find(key)?;
+        account.is_changing = true;
+        Some(work(account))
+    }
+
+    /// A change that has begun is there.
+    pub(super) fn end_change(&self, key: u128) {
+        let mut kept = self.lock(key);
+        if kept.changing.end(key)
+            && let Some(account) = kept.find(key)
+        {
+            account.is_changing = false;
         }
     }
 
-    fn lock(&self, key: u128) -> MutexGuard<'_, Sets> {
+    /// Does something with each account.
+    pub(super) fn each(&self, mut work: impl FnMut(&mut Account)) {
+        for shard in &self.0 {
+            let mut kept = shard.lock();
+            kept.sets.iter_mut().flatten().flatten().for_each(&mut work);
+        }
+    }
+
+    fn lock(&self, key: u128) -> MutexGuard<'_, Kept> {
         // The highest bits; a set is found by the lowest.
         self.0[(key >> (u128::BITS - SHARDS.ilog2())) as usize].lock()
     }
 }
 
 impl Shard {
-    fn lock(&self) -> MutexGuard<'_, Sets> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         // Every step under the lock leaves whole accounts behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn find(&mut self, key: u128) -> Option<&mut Account> {
+        let set = self.sets.get_mut(key as usize % SETS)?;
+        let mut accounts = set.iter_mut().flatten();
+        accounts.find(|account| account.key == key)
     }
 }
 

@@ -6,9 +6,9 @@ use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
 use super::{MILLISECOND, warm_up};
 use crate::algorithm::Action;
 use crate::limit::Limit;
-use crate::store::Answer;
-use crate::store::Store as _;
-use crate::store::quota::QuotaLease;
+use crate::store::Store;
+use crate::store::quota::{Leased, QuotaLease};
+use crate::store::{Answer, PendingAnswer};
 use crate::time::{DAY, MINUTE};
 
 const RESET: Action = Action::Reset;
@@ -19,6 +19,14 @@ const CREDIT: Action = Action::Credit {
 
 fn hot() -> Subject {
     Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
+}
+
+/// A change that takes a trip.
+fn begin<S: Store>(process: &Leased<S>, subject: &Subject, change: Action) -> PendingAnswer {
+    match process.ask(&[subject.check(change)]) {
+        Answer::Pending(answer) => answer,
+        Answer::Ready(_) => panic!("{change:?} without a trip"),
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,17 +112,13 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
         let subject = hot();
         warm_up(&process, &subject, before).await;
         *way.there.lock().unwrap() = 10 * MILLISECOND;
-        let Answer::Pending(answer) = process.ask(&[subject.check(change)]) else {
-            panic!("it takes a trip");
-        };
-        let changed = tokio::spawn(answer);
+        let changed = tokio::spawn(begin(&process, &subject, change));
         settle().await;
         *way.there.lock().unwrap() = Duration::ZERO;
         way.asked();
         ask_at_once(&process, &subject, 20).await.join_all().await;
-        // What nobody has asked for before is not known to be changed.
         let in_advance = way.asked().iter().any(|action| action.takes() > 1);
-        assert!(before == 0 || !in_advance, "{change:?}");
+        assert!(!in_advance, "{change:?} after {before}");
         changed.await.unwrap().unwrap();
         settle().await;
         let credited = match change {
@@ -124,6 +128,31 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
         let remaining = fleet.look(&subject).remaining();
         assert_eq!(remaining, 10_000 - 20 - before + credited, "{change:?}");
         assert!(in_hand(&process, &subject, 1).is_none());
+        // Then it goes on.
+        warm_up(&process, &subject, 100).await;
+        assert!(in_hand(&process, &subject, 1).is_some());
+    }
+}
+
+/// The first of them begins before anybody has asked about the subject.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_in_advance_before_the_last_of_several_changes_is_there() {
+    for changes in [[RESET, RESET], [RESET, CREDIT], [CREDIT, RESET]] {
+        let (process, way) = Fleet::new().process();
+        let subject = hot();
+        let mut changed = Vec::new();
+        for (number, change) in (1..).zip(changes) {
+            *way.there.lock().unwrap() = number * 10 * MILLISECOND;
+            changed.push(tokio::spawn(begin(&process, &subject, change)));
+            settle().await;
+            *way.there.lock().unwrap() = Duration::ZERO;
+            let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
+        }
+        changed.remove(0).await.unwrap().unwrap();
+        way.asked();
+        ask_at_once(&process, &subject, 20).await.join_all().await;
+        assert_eq!(way.asked(), [Action::take(1); 20], "{changes:?}");
+        changed.remove(0).await.unwrap().unwrap();
         // Then it goes on.
         warm_up(&process, &subject, 100).await;
         assert!(in_hand(&process, &subject, 1).is_some());
