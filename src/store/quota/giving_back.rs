@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::account::Returned;
 use super::shared::Shared;
@@ -23,31 +23,37 @@ type Trips = Vec<PendingAnswer>;
 impl<S: Store> Shared<S> {
     /// Gives back what an account has returned, without waiting for the answers.
     pub(super) fn give_back(&self, returned: Returned) {
-        self.give_back_all([returned]);
+        drop(self.give_back_all([returned]));
     }
 
-    /// The same of several accounts.
-    pub(super) fn give_back_all(&self, accounts: impl IntoIterator<Item = Returned>) {
+    /// The same of several accounts; the task that does it, which needs nobody to wait for it.
+    pub(super) fn give_back_all(
+        &self,
+        accounts: impl IntoIterator<Item = Returned>,
+    ) -> Option<JoinHandle<()>> {
         let accounts = self.trips(accounts);
         if accounts.is_empty() {
-            return;
+            return None;
         }
         // Outside of any runtime they come back with time.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(beside_each_other(accounts, self.deadline));
-        }
+        let runtime = Handle::try_current().ok()?;
+        Some(runtime.spawn(beside_each_other(accounts, self.deadline)))
     }
 
-    /// Gives permits back before something is asked that has to find them there.
+    /// Gives permits back before something is asked that has to find them there. They go back whatever
+    /// becomes of the question: nobody holds them any more.
     pub(super) fn ask_after(
         this: &Arc<Self>,
         accounts: Vec<Returned>,
         checks: &[Check<'_>],
     ) -> PendingAnswer {
-        let (shared, accounts) = (Arc::clone(this), this.trips(accounts));
+        let (shared, given_back) = (Arc::clone(this), this.give_back_all(accounts));
         let checks = of_each(checks, OwnedCheck::of);
         Box::pin(async move {
-            beside_each_other(accounts, shared.deadline).await;
+            if let Some(given_back) = given_back {
+                // Or its runtime has ended.
+                let _ = given_back.await;
+            }
             match shared.inner.ask(&question(&checks)) {
                 Answer::Ready(answer) => answer,
                 Answer::Pending(answer) => answer.await,

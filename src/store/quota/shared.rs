@@ -69,7 +69,7 @@ impl<S: Store> Shared<S> {
             returned.extend(if_any(account.tidy(now)));
             is_in_use |= account.is_in_use();
         });
-        self.give_back_all(returned);
+        drop(self.give_back_all(returned));
         is_in_use
     }
 }
@@ -80,7 +80,7 @@ impl<S: Store> Drop for Shared<S> {
         let mut returned = Vec::new();
         self.table
             .each(|account| returned.extend(if_any(account.close())));
-        self.give_back_all(returned);
+        drop(self.give_back_all(returned));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::{sleep, timeout};
+
 use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
 use super::{MILLISECOND, warm_up};
 use crate::algorithm::Action;
@@ -60,6 +62,26 @@ async fn what_is_held_is_given_back_before_a_credit() {
         assert_eq!(credited.remaining(), 9_503, "{limit:?}");
         assert!(in_hand(&process, &subject, 1).is_none());
         assert_eq!(fleet.look(&subject).remaining(), 9_503, "{limit:?}");
+    }
+}
+
+/// Whether it was begun or not, as by a caller who has set it a time.
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_given_back_also_when_nobody_waits_for_the_credit() {
+    for time in [None, Some(5 * MILLISECOND)] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let subject = hot();
+        warm_up(&process, &subject, 500).await;
+        assert!(fleet.look(&subject).remaining() < 9_500);
+        *way.there.lock().unwrap() = 10 * MILLISECOND;
+        let credit = begin(&process, &subject, CREDIT);
+        match time {
+            None => drop(credit),
+            Some(time) => drop(timeout(time, credit).await.unwrap_err()),
+        }
+        sleep(DEADLINE).await;
+        assert_eq!(fleet.look(&subject).remaining(), 9_500, "{time:?}");
     }
 }
 
