@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::account::{Account, LetGo, Returned};
 use super::giving_back::if_any;
+use super::is_leased;
 use super::shared::Shared;
 use crate::algorithm::Action;
 use crate::store::{Check, Store};
@@ -15,6 +16,20 @@ pub(super) struct Change<S: Store> {
     key: u128,
 }
 
+/// Whether it is a reset or a credit.
+pub(super) fn is_change(check: &Check<'_>) -> bool {
+    how(check).is_some()
+}
+
+/// How a change lets go of what is held, if the check is one.
+fn how(check: &Check<'_>) -> Option<LetGo> {
+    match check.action {
+        Action::Reset => Some(LetGo::Forget),
+        Action::Credit { .. } => Some(LetGo::GiveBack),
+        _ => None,
+    }
+}
+
 impl<S: Store> Change<S> {
     /// If the check is one; adds what has to be given back before it.
     pub(super) fn begin(
@@ -22,12 +37,11 @@ impl<S: Store> Change<S> {
         check: &Check<'_>,
         returned: &mut Vec<Returned>,
     ) -> Option<Self> {
-        let how = match check.action {
-            Action::Reset => LetGo::Forget,
-            Action::Credit { .. } => LetGo::GiveBack,
-            _ => return None,
-        };
-        let key = check.count_fingerprint();
+        let (how, key) = (how(check)?, check.count_fingerprint());
+        // The policy may have had a lease before.
+        if !is_leased(check) && shared.table.find(key, |_| ()).is_none() {
+            return None;
+        }
         let let_go = |account: &mut Account| account.let_go(how);
         let of_account = shared.table.begin_change(key, let_go);
         returned.extend(of_account.and_then(if_any));

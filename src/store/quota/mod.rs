@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use self::account::{Account, Spent};
-use self::change::Change;
+use self::change::{Change, is_change};
 use self::shared::Shared;
 use super::{Answer, Check, Recovered, Store};
 use crate::algorithm::{Action, Patience};
@@ -92,11 +92,9 @@ impl<S: Store> Leased<S> {
 
     fn hand_on(&self, checks: &[Check<'_>]) -> Answer {
         let shared = &self.0;
-        let is_leased = |check: &&Check<'_>| check.policy.quota_lease().is_some();
         let mut returned = Vec::new();
         let begin = |check| Change::begin(shared, check, &mut returned);
-        let changes: SmallVec<[Change<S>; 1]> =
-            checks.iter().filter(is_leased).filter_map(begin).collect();
+        let changes: SmallVec<[Change<S>; 1]> = checks.iter().filter_map(begin).collect();
         let checks: SmallVec<[Check<'_>; 4]> = checks.iter().map(without_refund).collect();
         let answer = if returned.is_empty() {
             shared.inner.ask(&checks)
@@ -126,8 +124,10 @@ impl<S: Store> Leased<S> {
 impl<S: Store> Store for Leased<S> {
     #[inline]
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let is_leased = |check: &Check<'_>| check.policy.quota_lease().is_some();
-        if checks.iter().any(is_leased) {
+        if checks
+            .iter()
+            .any(|check| is_leased(check) || is_change(check))
+        {
             return self.ask_leased(checks);
         }
         self.0.inner.ask(checks)
@@ -146,6 +146,10 @@ impl<S: Store> Store for Leased<S> {
     }
 }
 
+fn is_leased(check: &Check<'_>) -> bool {
+    check.policy.quota_lease().is_some()
+}
+
 /// Whether a batch may answer it, if it is the only one of its question.
 fn is_for_batch(check: &Check<'_>) -> bool {
     let Action::Take(take) = check.action else {
@@ -162,7 +166,7 @@ fn is_for_batch(check: &Check<'_>) -> bool {
 fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     let action = match check.action {
         Action::Refund { permits, receipt } | Action::Withdraw { permits, receipt }
-            if check.policy.quota_lease().is_some() =>
+            if is_leased(check) =>
         {
             Action::Cancel { permits, receipt }
         }

@@ -85,6 +85,28 @@ async fn what_is_held_is_given_back_also_when_nobody_waits_for_the_credit() {
     }
 }
 
+/// It was held when the rules were replaced, and would be given back under what others have taken since the reset.
+#[tokio::test(start_paused = true)]
+async fn a_policy_without_a_lease_lets_go_of_what_is_held_by_the_one_it_had() {
+    let limit = Limit::fixed_window(10_000, DAY).aligned();
+    let leased = Subject::under(limit, Some(QuotaLease::new()));
+    let without = Subject::under(limit, None);
+    for (change, remaining) in [(RESET, 10_000), (CREDIT, 9_503)] {
+        let fleet = Fleet::new();
+        let (process, _) = fleet.process();
+        warm_up(&process, &leased, 500).await;
+        assert!(fleet.look(&leased).remaining() < 9_500);
+        let changed = ask(&process, &without, change).await.unwrap();
+        assert_eq!(changed.remaining(), remaining, "{change:?}");
+        let others = fleet.memory.decide(&[without.check(Action::take(500))]);
+        assert!(others.unwrap().all_allow());
+        drop(process);
+        settle().await;
+        let left = fleet.look(&without).remaining();
+        assert_eq!(left, remaining - 500, "{change:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_on_its_way_when_something_is_credited_is_given_back() {
     let fleet = Fleet::new();
