@@ -68,7 +68,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         served = server.into_future() => served?,
         () = too_long => eprintln!("server: what is still under way is cut off"),
     }
-    // What the last responses held is on its way to the store, on this runtime.
+    // What the last responses held is on its way to the store, on this runtime; so is then what is held in advance.
     limits.limiter().given_back().await;
     Ok(())
 }

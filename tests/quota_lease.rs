@@ -8,9 +8,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use support::cluster::Cluster;
 use support::redis::Server;
+use support::until::until;
+use support::virtual_time::timed;
+use tokio::runtime::Builder;
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, Penalty, Policy, QuotaLease, RedisStore,
-    ResponseHead, Rules, SECOND, per_second,
+    Answer, Check, ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy,
+    QuotaLease, RedisStore, ResponseHead, Rules, SECOND, Store, per_second,
 };
 
 async fn process(server: &Server, policy: Policy) -> Limiter {
@@ -45,6 +49,11 @@ async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
     });
     let allowed = join_all(tasks).await.into_iter().map(Result::unwrap);
     allowed.sum()
+}
+
+/// What this process may have, without taking any.
+async fn remaining(limiter: &Limiter) -> u32 {
+    limiter.peek("hot", "everybody").await.unwrap().remaining()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -150,10 +159,6 @@ async fn a_look_counts_what_the_process_holds() {
     let lease = QuotaLease::new().max_age(MINUTE);
     let limiter = process(&server, Policy::new("hot", limit).quota_lease(lease)).await;
     let other = process(&server, Policy::new("hot", limit)).await;
-    let remaining = async |limiter: &Limiter| {
-        let look = limiter.peek("hot", "everybody").await.unwrap();
-        look.remaining()
-    };
     let give_up = tokio::time::Instant::now() + 20 * SECOND;
     let mut left = 100_000;
     loop {
@@ -180,10 +185,6 @@ async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
     limiter.replace(Rules::new().policies([grouped()])).unwrap();
     let since = storm(&limiter, 8, 200).await;
     drop(limiter);
-    let remaining = async |limiter: &Limiter| {
-        let look = limiter.peek("hot", "everybody").await.unwrap();
-        look.remaining()
-    };
     let expected = [100_000 - before, 100_000 - since];
     let give_up = tokio::time::Instant::now() + 20 * SECOND;
     loop {
@@ -195,6 +196,69 @@ async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
         assert!(!is_late, "{left:?} and not {expected:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[test]
+fn who_waits_until_it_is_given_back_leaves_nothing_taken_in_advance() {
+    let current_thread = Builder::new_current_thread().enable_all().build();
+    let workers = &mut Builder::new_multi_thread();
+    let workers = workers.worker_threads(2).enable_all().build();
+    let limit = Limit::fixed_window(1_000_000, DAY);
+    let lease = QuotaLease::new().max_age(MINUTE);
+    for runtime in [current_thread, workers].map(Result::unwrap) {
+        let server = Server::start();
+        let left = runtime.block_on(async {
+            let limiter = process(&server, Policy::new("hot", limit).quota_lease(lease)).await;
+            let other = process(&server, Policy::new("hot", limit)).await;
+            let mut left = 1_000_000;
+            until("some are held", async || {
+                left -= storm(&limiter, 8, 20).await;
+                remaining(&other).await < left
+            })
+            .await;
+            limiter.given_back().await;
+            left
+        });
+        drop(runtime);
+        let next = Builder::new_current_thread().enable_all().build().unwrap();
+        let next = next.block_on(async {
+            let limiter = process(&server, Policy::new("hot", limit)).await;
+            remaining(&limiter).await
+        });
+        assert_eq!(next, left);
+    }
+}
+
+/// A store that takes a trip, from which no answer comes when something is given back.
+struct Silent(MemoryStore);
+
+impl Store for Silent {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let gives_back = checks
+            .iter()
+            .any(|check| matches!(check.action, Action::Cancel { .. }));
+        let Answer::Ready(answer) = self.0.ask(checks) else {
+            panic!("from memory");
+        };
+        Answer::Pending(Box::pin(async move {
+            if gives_back {
+                std::future::pending::<()>().await;
+            }
+            answer
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_longer_than_twice_a_decision_until_it_is_given_back() {
+    let policy = leased(Limit::fixed_window(1_000_000, DAY));
+    let limiter = Limiter::builder(Silent(MemoryStore::new())).policy(policy);
+    let limiter = limiter.timeout(SECOND).build().unwrap();
+    while !limiter.check("hot", "everybody").await.unwrap().is_leased() {
+        tokio::task::yield_now().await;
+    }
+    let ((), waited) = timed(limiter.given_back()).await;
+    assert!((SECOND..=2 * SECOND).contains(&waited), "{waited:?}");
 }
 
 /// A background task of a process that is gone asks Redis for nothing.

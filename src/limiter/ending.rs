@@ -4,10 +4,9 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::leases::Lease;
-use super::under_way::OnItsWay;
 use super::{Limiter, failure};
 use crate::algorithm::Action;
-use crate::store::{Answer, Store as _, Tries};
+use crate::store::{Answer, OnItsWay, Store as _, Tries};
 
 /// Leases that the store is asked to end until it has, or they have lapsed.
 ///

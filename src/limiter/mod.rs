@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 use self::leases::Leases;
 use self::rules::ReadyRules;
 use self::subjects::Subjects;
-use self::under_way::UnderWay;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
@@ -18,7 +17,7 @@ use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Failover, Store};
+use crate::store::{Answer, Failover, InAdvance, Store, UnderWay};
 
 mod builder;
 mod control;
@@ -93,6 +92,8 @@ pub struct Limiter(Arc<Shared>);
 
 struct Shared {
     store: Failover,
+    /// What the store's innermost wrapper holds.
+    in_advance: Arc<dyn InAdvance>,
     /// Those in force. A request is judged by those it finds, to its end.
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,

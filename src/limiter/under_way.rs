@@ -1,33 +1,21 @@
-//! `UnderWay`: what is on its way to the store and nobody waits for.
+//! What is on its way to the store and nobody waits for.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 use tokio::time::timeout;
 
 use super::Limiter;
-use crate::store::Answer;
-
-/// Knows whether anything is on its way to the store that nobody waits for: what was given back or
-/// settled, and questions whose callers are gone.
-pub(super) struct UnderWay(watch::Sender<()>);
-
-/// Kept for as long as one such thing is on its way.
-pub(super) struct OnItsWay(#[expect(dead_code, reason = "counted")] watch::Receiver<()>);
-
-impl Default for UnderWay {
-    fn default() -> Self {
-        Self(watch::Sender::new(()))
-    }
-}
+use crate::store::{Answer, OnItsWay};
 
 impl Limiter {
     /// Waits until nothing that was given back is on its way to the store any more: places of a
     /// [concurrency](crate::Limit::concurrency) limit, what a response
-    /// [settled](crate::Policy::settle), and the permits of those who no longer wait.
+    /// [settled](crate::Policy::settle), and the permits of those who no longer wait. Before, it gives back
+    /// what is held [in advance](crate::QuotaLease); who asks later may have more taken.
     ///
     /// Over a store that takes a trip, nobody waits for that: a task sees to it, on the runtime on
     /// which the guard or the response was dropped. A runtime that ends drops the task: then a place
@@ -56,18 +44,20 @@ impl Limiter {
     /// on which it was begun. A store that failed is asked again about places, for as long as their
     /// lease lives and the runtime runs, but not waited for.
     pub async fn given_back(&self) {
-        let under_way = &self.0.under_way.0;
+        self.0.in_advance.let_go();
+        let under_way = &self.0.under_way;
         // Where no question takes a trip, there may be no clock.
-        if under_way.receiver_count() > 0 {
-            // Of those who are gone the answer comes first, and then what they give back.
+        if under_way.is_anything() {
+            // Of those who are gone, and of what is taken in advance, the answer comes first, and then what
+            // is given back.
             let longest = 2 * self.0.store.deadline();
-            let _ = timeout(longest, under_way.closed()).await;
+            let _ = timeout(longest, under_way.is_over()).await;
         }
     }
 
     /// Something begins its way.
     pub(super) fn on_its_way(&self) -> OnItsWay {
-        OnItsWay(self.0.under_way.0.subscribe())
+        self.0.under_way.begin()
     }
 
     /// Has a runtime see to something that nobody waits for.

@@ -24,6 +24,7 @@ mod quota;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod tries;
+mod under_way;
 
 pub use check::Check;
 pub use deny_cache::DenyCache;
@@ -31,13 +32,14 @@ pub use failover::FailureMode;
 pub(crate) use failover::{Failover, Trip};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub use policy_id::PolicyId;
-pub(crate) use quota::Leased;
 pub use quota::QuotaLease;
+pub(crate) use quota::{InAdvance, Leased};
 #[cfg(feature = "config")]
 pub(crate) use redis::DEFAULT_PREFIX;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
 pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};
+pub(crate) use under_way::{OnItsWay, UnderWay};
 
 /// Counts permits, in one process or for a whole fleet.
 ///

@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 use super::leases::Leases;
 use super::rules::Rules;
 use super::subjects::Subjects;
-use super::under_way::UnderWay;
 use super::{Limiter, Shared};
 use crate::access::AccessList;
 use crate::error::ConfigError;
@@ -18,7 +17,7 @@ use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
 use crate::policy::Policy;
 use crate::request::RequestMatcher;
-use crate::store::{Failover, FailureMode, Leased, Store};
+use crate::store::{Failover, FailureMode, Leased, Store, UnderWay};
 
 /// The time that a decision may take unless said otherwise.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
@@ -157,18 +156,21 @@ impl<S: Store> LimiterBuilder<S> {
             ));
         }
         let observers = Observers::new(self.observers);
-        let leased: Arc<dyn Store> = Arc::new(Leased::new(self.store, self.timeout));
-        let store = Failover::new(leased, self.timeout, observers.clone());
+        let under_way = UnderWay::default();
+        let leased = Leased::new(self.store, self.timeout, under_way.clone());
+        let leased = Arc::new(leased);
+        let store = Failover::new(Arc::clone(&leased) as _, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
             rules: ArcSwap::from_pointee(self.rules.ready()?),
             changing_rules: Mutex::new(()),
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
             store,
+            in_advance: leased,
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
-            under_way: UnderWay::default(),
+            under_way,
         })))
     }
 }

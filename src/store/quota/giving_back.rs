@@ -37,7 +37,11 @@ impl<S: Store> Shared<S> {
         }
         // Outside of any runtime they come back with time.
         let runtime = Handle::try_current().ok()?;
-        Some(runtime.spawn(beside_each_other(accounts, self.deadline)))
+        let (on_its_way, deadline) = (self.under_way.begin(), self.deadline);
+        Some(runtime.spawn(async move {
+            beside_each_other(accounts, deadline).await;
+            drop(on_its_way);
+        }))
     }
 
     /// Gives permits back before something is asked that has to find them there. They go back whatever

@@ -19,7 +19,8 @@ use crate::time::Micros;
 ///   [`max_age`](Self::max_age).
 /// - **Late.** What is left of a batch is given back when the subject was not asked for in a fifth of
 ///   a second, at the most age, and when the limiter is dropped; in the background, a tenth of a
-///   second later at most. What cannot be given back comes back with time, as if it had been used:
+///   second later at most. Before a process ends, [`given_back`](crate::Limiter::given_back) does it and
+///   waits for it. What cannot be given back comes back with time, as if it had been used:
 ///   of a process that was killed, or when the trip fails; of [`gcra`](crate::Limit::gcra) and the
 ///   buckets also when somebody else has taken permits since, so that none is there twice.
 ///

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use self::account::{Account, Spent};
 use self::change::{Change, is_change};
 use self::shared::Shared;
-use super::{Answer, Check, Recovered, Store};
+use super::{Answer, Check, Recovered, Store, UnderWay};
 use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions};
 use crate::time::{Clock, SinceStart};
@@ -35,12 +35,12 @@ pub(crate) struct Leased<S: Store>(Arc<Shared<S>>);
 
 impl<S: Store> Leased<S> {
     /// Around this store. A batch that has not come within this time is not waited for.
-    pub(crate) fn new(inner: S, deadline: Duration) -> Self {
-        Self::with_clock(inner, deadline, SinceStart::new())
+    pub(crate) fn new(inner: S, deadline: Duration, under_way: UnderWay) -> Self {
+        Self::with_clock(inner, deadline, under_way, SinceStart::new())
     }
 
-    fn with_clock(inner: S, deadline: Duration, clock: impl Clock) -> Self {
-        Self(Arc::new(Shared::new(inner, deadline, clock)))
+    fn with_clock(inner: S, deadline: Duration, under_way: UnderWay, clock: impl Clock) -> Self {
+        Self(Arc::new(Shared::new(inner, deadline, under_way, clock)))
     }
 
     // Out of line, as all that a policy without leases has no use for.
@@ -118,6 +118,18 @@ impl<S: Store> Leased<S> {
             }
             (answer, _) => answer,
         }
+    }
+}
+
+/// What is held in advance, whatever the store.
+pub(crate) trait InAdvance: Send + Sync {
+    /// Gives back all of it, also what is on its way. Who asks from then on may have more taken.
+    fn let_go(&self);
+}
+
+impl<S: Store> InAdvance for Leased<S> {
+    fn let_go(&self) {
+        self.0.let_go();
     }
 }
 

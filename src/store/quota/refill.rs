@@ -12,7 +12,7 @@ use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::deadline::within;
 use crate::store::owned::OwnedCheck;
-use crate::store::{Answer, Check, Store};
+use crate::store::{Answer, Check, OnItsWay, Store};
 use crate::time::Micros;
 
 impl<S: Store> Shared<S> {
@@ -28,6 +28,7 @@ impl<S: Store> Shared<S> {
             refill,
             sent: this.clock.now(),
             shared: Arc::clone(this),
+            _on_its_way: this.under_way.begin(),
         };
         match this.inner.ask(&[check]) {
             Answer::Ready(answer) => trip.unneeded(&answer),
@@ -60,6 +61,8 @@ struct Trip<S: Store> {
     refill: Refill,
     sent: Micros,
     shared: Arc<Shared<S>>,
+    /// Until what is given back of it has begun its own way.
+    _on_its_way: OnItsWay,
 }
 
 impl<S: Store> Trip<S> {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 
+use super::account::LetGo;
 use super::giving_back::if_any;
 use super::table::Table;
-use crate::store::Store;
+use crate::store::{Store, UnderWay};
 use crate::time::{Clock, Micros};
 
 /// How often it is looked after batches while there are any.
@@ -23,17 +24,25 @@ pub(super) struct Shared<S: Store> {
     pub(super) deadline: Duration,
     /// For how long a batch is waited for. Where its runtime is driven it has come or is missed sooner.
     pub(super) patience: Micros,
+    /// What is taken and given back in the background.
+    pub(super) under_way: UnderWay,
     looked_after_on: Mutex<HashSet<Id>>,
 }
 
 impl<S: Store> Shared<S> {
-    pub(super) fn new(inner: S, deadline: Duration, clock: impl Clock) -> Self {
+    pub(super) fn new(
+        inner: S,
+        deadline: Duration,
+        under_way: UnderWay,
+        clock: impl Clock,
+    ) -> Self {
         Self {
             inner,
             table: Table::new(),
             clock: Box::new(clock),
             deadline,
             patience: deadline.saturating_mul(2).into(),
+            under_way,
             looked_after_on: Mutex::default(),
         }
     }
@@ -72,15 +81,20 @@ impl<S: Store> Shared<S> {
         drop(self.give_back_all(returned));
         is_in_use
     }
+
+    /// Gives back all that is held, also what is on its way.
+    pub(super) fn let_go(&self) {
+        let mut returned = Vec::new();
+        self.table
+            .each(|account| returned.extend(if_any(account.let_go(LetGo::GiveBack))));
+        drop(self.give_back_all(returned));
+    }
 }
 
 /// Asks the store for nothing but what is left, so that it can be had at once by who is left.
 impl<S: Store> Drop for Shared<S> {
     fn drop(&mut self) {
-        let mut returned = Vec::new();
-        self.table
-            .each(|account| returned.extend(if_any(account.close())));
-        drop(self.give_back_all(returned));
+        self.let_go();
     }
 }
 

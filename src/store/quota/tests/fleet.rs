@@ -15,7 +15,7 @@ use crate::limit::Limit;
 use crate::store::memory::MemoryStore;
 use crate::store::owned::OwnedCheck;
 use crate::store::quota::{Leased, QuotaLease};
-use crate::store::{Answer, Check, FailureMode, PolicyId, Store};
+use crate::store::{Answer, Check, FailureMode, PolicyId, Store, UnderWay};
 use crate::time::{Clock, Micros};
 
 pub(super) const DEADLINE: Duration = Duration::from_millis(50);
@@ -61,10 +61,9 @@ impl Fleet {
             most_under_way: AtomicUsize::new(0),
             asked: Mutex::default(),
         });
-        (
-            Leased::with_clock(Arc::clone(&way), DEADLINE, self.clock),
-            way,
-        )
+        let (inner, under_way) = (Arc::clone(&way), UnderWay::default());
+        let process = Leased::with_clock(inner, DEADLINE, under_way, self.clock);
+        (process, way)
     }
 
     /// What the store says, without a trip.
@@ -124,7 +123,7 @@ impl Store for Arc<Way> {
             if way.fails.load(Ordering::SeqCst) {
                 return Err(StoreError::new(StoreErrorKind::Unreachable));
             }
-            let _under_way = UnderWay::begin(&way);
+            let _under_way = Asking::begin(&way);
             if !there.is_zero() {
                 sleep(there).await;
             }
@@ -148,9 +147,9 @@ impl Store for Arc<Way> {
 }
 
 /// A question under way.
-struct UnderWay<'a>(&'a Way);
+struct Asking<'a>(&'a Way);
 
-impl<'a> UnderWay<'a> {
+impl<'a> Asking<'a> {
     fn begin(way: &'a Way) -> Self {
         let now = way.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         way.most_under_way.fetch_max(now, Ordering::SeqCst);
@@ -158,7 +157,7 @@ impl<'a> UnderWay<'a> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }

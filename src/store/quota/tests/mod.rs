@@ -11,7 +11,7 @@ use crate::algorithm::Action;
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
 use crate::store::memory::MemoryStore;
-use crate::store::{Answer, Check, Store};
+use crate::store::{Answer, Check, Store, UnderWay};
 use crate::time::{MINUTE, SECOND};
 
 mod changes;
@@ -19,6 +19,7 @@ mod fleet;
 mod giving_back;
 mod history;
 mod idle;
+mod letting_go;
 mod limits;
 mod pauses;
 
@@ -94,7 +95,8 @@ async fn over_a_store_that_answers_at_once_there_are_no_batches() {
 
     let (Fleet { clock, memory }, subject) = (Fleet::new(), hot());
     let store = Arc::new(AtOnce(memory, Mutex::default()));
-    let process = Leased::with_clock(Arc::clone(&store), DEADLINE, clock);
+    let under_way = UnderWay::default();
+    let process = Leased::with_clock(Arc::clone(&store), DEADLINE, under_way, clock);
     for _ in 0..500 {
         let decision = in_hand(&process, &subject, 1).expect("no trip");
         assert!(decision.is_allowed() && !decision.is_leased());
@@ -284,7 +286,7 @@ async fn a_flood_of_subjects_drives_out_none_whose_permits_are_held() {
 #[tokio::test]
 async fn of_a_store_that_answers_at_once_nothing_is_taken_in_advance() {
     let store = MemoryStore::new();
-    let process = Leased::new(store.clone(), DEADLINE);
+    let process = Leased::new(store.clone(), DEADLINE, UnderWay::default());
     let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
     for used in 1..=1_000 {
         let _ = ask(&process, &subject, Action::take(1)).await.unwrap();

@@ -10,7 +10,7 @@ use super::{Leased, MILLISECOND, QuotaLease};
 use crate::algorithm::Action;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::Limit;
-use crate::store::{Answer, Check, Store};
+use crate::store::{Answer, Check, Store, UnderWay};
 use crate::time::HOUR;
 
 /// Asks so often for a permit, once a millisecond; how often there was one.
@@ -53,7 +53,8 @@ impl Store for Failing {
 async fn a_store_that_fails_is_hardly_asked_for_batches() {
     let batches = Arc::new(AtomicUsize::new(0));
     let failing = Failing(Arc::clone(&batches));
-    let process = Leased::with_clock(failing, DEADLINE, Fleet::new().clock);
+    let under_way = UnderWay::default();
+    let process = Leased::with_clock(failing, DEADLINE, under_way, Fleet::new().clock);
     let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
     assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
     let batches = batches.load(Ordering::SeqCst);

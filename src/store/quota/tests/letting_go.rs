@@ -1,0 +1,55 @@
+//! What a process that is about to end lets go of.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::fleet::{DEADLINE, Fleet, Subject, ask_at_once, in_hand};
+use super::{QuotaLease, warm_up};
+use crate::limit::Limit;
+use crate::store::InAdvance;
+use crate::time::MINUTE;
+
+fn hot() -> Subject {
+    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_is_held_is_given_back_and_who_asks_later_has_more_taken() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subjects = [1, 2].map(|number| hot().numbered(number));
+    for subject in &subjects {
+        warm_up(&process, subject, 100).await;
+        assert!(fleet.look(subject).remaining() < 9_900);
+    }
+    *way.there.lock().unwrap() = DEADLINE / 2;
+    process.let_go();
+    process.0.under_way.is_over().await;
+    for subject in &subjects {
+        assert_eq!(fleet.look(subject).remaining(), 9_900);
+        assert!(in_hand(&process, subject, 1).is_none());
+    }
+    *way.there.lock().unwrap() = Duration::ZERO;
+    warm_up(&process, &subjects[0], 100).await;
+    assert!(in_hand(&process, &subjects[0], 1).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_is_waited_for_and_given_back() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subject = hot();
+    *way.back.lock().unwrap() = DEADLINE / 2;
+    let began = Instant::now();
+    let asked = ask_at_once(&process, &subject, 20).await;
+    assert!(
+        fleet.look(&subject).remaining() < 10_000 - 20,
+        "none on its way"
+    );
+    process.let_go();
+    process.0.under_way.is_over().await;
+    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);
+    assert_eq!(began.elapsed(), DEADLINE);
+    asked.join_all().await;
+}
