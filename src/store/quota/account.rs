@@ -166,6 +166,10 @@ impl Account {
             .collect()
     }
 
+    pub(super) fn wants(&self, refill: &Refill) -> bool {
+        self.supply.wants(refill)
+    }
+
     /// The batch has come; whether it is to be given back.
     pub(super) fn deposit(
         &mut self,

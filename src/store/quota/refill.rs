@@ -36,6 +36,10 @@ impl<S: Store> Shared<S> {
                 // Outside of any runtime there are no batches.
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(async move {
+                        // A change that has begun since would come to the store before.
+                        if !trip.is_wanted() {
+                            return;
+                        }
                         let answer = within(trip.shared.deadline, answer).await;
                         if let Some(answer) = answer {
                             trip.arrived(&answer);
@@ -66,6 +70,11 @@ struct Trip<S: Store> {
 }
 
 impl<S: Store> Trip<S> {
+    fn is_wanted(&self) -> bool {
+        let wants = |account: &mut Account| account.wants(&self.refill);
+        self.shared.table.find(self.key, wants).unwrap_or(false)
+    }
+
     fn arrived(&self, answer: &Result<Decisions, StoreError>) {
         if let Ok(decisions) = answer
             && let [decision] = **decisions

@@ -87,6 +87,12 @@ impl Supply {
         self.awaited.is_some()
     }
 
+    /// Whether this batch is handed out when it comes.
+    pub(super) fn wants(&self, refill: &Refill) -> bool {
+        self.awaited
+            .is_some_and(|awaited| awaited.is_wanted && awaited.claim.is(refill.number))
+    }
+
     /// What is on its way is given back when it comes.
     pub(super) fn wants_none(&mut self) {
         if let Some(awaited) = &mut self.awaited {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
@@ -23,11 +25,11 @@ fn hot() -> Subject {
     Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
 }
 
-/// A change that takes a trip.
-fn begin<S: Store>(process: &Leased<S>, subject: &Subject, change: Action) -> PendingAnswer {
-    match process.ask(&[subject.check(change)]) {
+/// A question that takes a trip.
+fn begin<S: Store>(process: &Leased<S>, subject: &Subject, action: Action) -> PendingAnswer {
+    match process.ask(&[subject.check(action)]) {
         Answer::Pending(answer) => answer,
-        Answer::Ready(_) => panic!("{change:?} without a trip"),
+        Answer::Ready(_) => panic!("{action:?} without a trip"),
     }
 }
 
@@ -82,6 +84,28 @@ async fn what_is_held_is_given_back_also_when_nobody_waits_for_the_credit() {
         }
         sleep(DEADLINE).await;
         assert_eq!(fleet.look(&subject).remaining(), 9_500, "{time:?}");
+    }
+}
+
+/// The task that asks for it goes on only after the change.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() {
+    for change in [RESET, CREDIT] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let subject = hot();
+        let asked = (0..20).map(|_| begin(&process, &subject, Action::take(1)));
+        let asked: JoinSet<_> = asked.collect();
+        let changed = begin(&process, &subject, change).now_or_never();
+        assert!(changed.is_some_and(|answer| answer.is_ok()));
+        asked.join_all().await;
+        settle().await;
+        assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20, "{change:?}");
+        let taken = way.asked().into_iter().map(|action| action.takes());
+        assert_eq!(taken.max(), Some(1), "{change:?}");
+        // Then it goes on.
+        warm_up(&process, &subject, 100).await;
+        assert!(in_hand(&process, &subject, 1).is_some());
     }
 }
 
