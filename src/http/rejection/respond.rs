@@ -16,8 +16,9 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure.
 ///
 /// The layer adds `Retry-After` and `Cache-Control: no-store` where they are not set, but to no redirect, of
-/// which they would say something else; the quota headers; and the [`Rejection`] itself to the extensions. To `HEAD` it sends the length of the body
-/// instead of the body. Requests over gRPC are answered in gRPC's own way, and never come here.
+/// which they would say something else; the quota headers; and the [`Rejection`] itself to the extensions. To
+/// `HEAD` it sends the length of the body instead of the body. Requests over gRPC are answered in gRPC's own
+/// way, and never come here.
 ///
 /// ```
 /// use http::Response;

@@ -17,11 +17,13 @@ pub(super) struct Change<S: Store> {
 }
 
 /// Whether it is a reset or a credit.
+#[inline]
 pub(super) fn is_change(check: &Check<'_>) -> bool {
     how(check).is_some()
 }
 
 /// How a change lets go of what is held, if the check is one.
+#[inline]
 fn how(check: &Check<'_>) -> Option<LetGo> {
     match check.action {
         Action::Reset => Some(LetGo::Forget),

@@ -158,6 +158,7 @@ impl<S: Store> Store for Leased<S> {
     }
 }
 
+#[inline]
 fn is_leased(check: &Check<'_>) -> bool {
     check.policy.quota_lease().is_some()
 }

@@ -196,12 +196,17 @@ mod tests {
         let reply = |code| integers(&[code, 0, 0, 0, 0, 5, 0, 0, 7]);
         assert!(expected.read(reply(2)).is_err());
         expected.asked[0].is_shadow = true;
-        for (code, kind) in [(2, StoreErrorKind::ForeignValue), (3, StoreErrorKind::Busy)] {
+        for (code, kind) in [
+            (2, StoreErrorKind::ForeignValue),
+            (3, StoreErrorKind::Busy),
+            (4, StoreErrorKind::Full),
+            (5, StoreErrorKind::Configuration),
+        ] {
             let decisions = expected.read(reply(code)).unwrap();
             assert_eq!(decisions[0].outcome(), Outcome::FailedOpen(kind));
             assert_eq!(decisions[1].outcome(), Outcome::Denied);
         }
-        assert!(expected.read(reply(4)).is_err());
+        assert!(expected.read(reply(6)).is_err());
     }
 
     proptest! {
