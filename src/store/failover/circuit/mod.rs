@@ -20,9 +20,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// nor connecting.
 const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(800);
 /// So long after one part of a store has answered, a failure is another part's. Who cannot reach that one
-/// sends nothing, and who is refused waits for nothing, so that leaving the store alone would spare nobody anything.
+/// sends nothing, so that leaving the store alone would spare nobody anything.
 const WORKS_IN_PART: Duration = WINDOW;
-const WORKS_IN_PART_IF_NOBODY_WAITS: Duration = Duration::from_secs(10);
+const WORKS_IN_PART_IF_UNREACHABLE: Duration = Duration::from_secs(10);
 /// A probe that is not over so long after its deadline is lost: it is one that nobody polls any more,
 /// as of a caller who gave up waiting and keeps what he waited for. Until then nobody else asks, and a store that is
 /// back is to be asked within a second.
@@ -291,9 +291,7 @@ impl Circuit {
 
 fn works_in_part_for(health: Health) -> Duration {
     match health {
-        Health::Fails(
-            StoreErrorKind::Unreachable | StoreErrorKind::Busy | StoreErrorKind::Configuration,
-        ) => WORKS_IN_PART_IF_NOBODY_WAITS,
+        Health::Fails(StoreErrorKind::Unreachable) => WORKS_IN_PART_IF_UNREACHABLE,
         _ => WORKS_IN_PART,
     }
 }

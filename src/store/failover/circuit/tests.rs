@@ -121,9 +121,7 @@ fn fewer_failures_than_half_never_open_it() {
 fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_while() {
     for (why, a_while) in [
         (StoreErrorKind::Unreachable, ms(10_000)),
-        (StoreErrorKind::Busy, ms(10_000)),
-        (StoreErrorKind::Configuration, ms(10_000)),
-        (StoreErrorKind::Interrupted, ms(1_000)),
+        (StoreErrorKind::Busy, ms(1_000)),
     ] {
         let fails = Health::Fails(why);
         let mut told = Told::with_parts();
