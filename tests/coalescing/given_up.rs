@@ -141,7 +141,7 @@ fn a_crowd_whose_runtime_is_gone_has_the_stack_of_one() {
 /// As by `select!` or in a stream: nobody sees that it is back.
 #[tokio::test]
 async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
-    let stage = Stage::start().await;
+    let stage = Stage::impatient().await;
     // As many as trips may be under way, of one key and of several, plain ones and others.
     for (policy, limit) in [
         ("plain", LIMIT),
@@ -185,7 +185,7 @@ async fn answered_in_time(stage: &Stage, policy: &str, limit: Limit) -> bool {
 #[tokio::test]
 async fn who_is_more_patient_than_others_does_not_hold_them_up() {
     for (policy, limit) in [("plain", LIMIT), ("any", Limit::fixed_window(100, DAY))] {
-        let stage = Stage::start().await;
+        let stage = Stage::impatient().await;
         stage.proxy.set(Way::DropReplies);
         let commands = stage.proxy.commands();
         let ask = |policy| stage.question(policy, limit, 1);
@@ -209,7 +209,7 @@ async fn who_is_more_patient_than_others_does_not_hold_them_up() {
 #[tokio::test]
 async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
     for (policy, limit) in [("plain", LIMIT), ("any", Limit::fixed_window(100, DAY))] {
-        let stage = Stage::start().await;
+        let stage = Stage::impatient().await;
         stage.proxy.set(SLOW);
         let idle = Builder::new_current_thread().enable_all().build().unwrap();
         // Of which one is about the same key.
@@ -245,7 +245,7 @@ fn those_who_wait_for_a_runtime_that_nobody_drives_wait_for_no_one_beside_them()
             .enable_all()
             .build()
             .unwrap();
-        let stage = lasting.block_on(Stage::start());
+        let stage = lasting.block_on(Stage::impatient());
         stage.proxy.set(SLOW);
         let (idle, busy) = (driven(), driven());
         let ask = |policy| stage.question(policy, limit, 1);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Decision, Key, Limit, ManualClock, PendingAnswer, PolicyId, RedisStore, SECOND, StoreErrorKind,
-    Subject,
+    Decision, Key, Limit, MINUTE, ManualClock, PendingAnswer, PolicyId, RedisStore,
+    RedisStoreBuilder, SECOND, StoreErrorKind, Subject,
 };
 
 use support::asking::{check_of, pending_answer_of};
@@ -18,6 +18,7 @@ mod answers;
 mod any_keys;
 mod any_several;
 mod failures;
+mod far;
 mod forms;
 mod given_up;
 mod groups;
@@ -36,6 +37,8 @@ mod support;
 
 /// Longer than it takes to ask for many.
 const SLOW: Way = Way::Delay(Duration::from_millis(100));
+/// Longer than any trip takes: who waits is to go together with all others, however slow the machine is.
+const PATIENT: Duration = MINUTE;
 
 /// A server, a way to it that can be slow, and a store whose clock stands still.
 struct Stage {
@@ -47,11 +50,20 @@ struct Stage {
 
 impl Stage {
     async fn start() -> Self {
+        Self::with(|builder| builder.wait_for_trips(PATIENT)).await
+    }
+
+    /// Where who waits for a trip that is late goes on one beside it.
+    async fn impatient() -> Self {
+        Self::with(|builder| builder).await
+    }
+
+    async fn with(said: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder) -> Self {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
         let clock = ManualClock::new();
         let store = RedisStore::builder(&proxy.url()).clock_for_tests(clock.clone());
-        let store = store.connect().await.unwrap().without_deny_cache();
+        let store = said(store).connect().await.unwrap().without_deny_cache();
         let stage = Self {
             server,
             proxy,

@@ -56,8 +56,8 @@ impl<S: Store> LimiterBuilder<S> {
     }
 
     /// The time that a decision may take before the failure modes decide; 50 ms unless said, 1 ms
-    /// to 60 s. Over Redis more than twice the round trip to the server: who asks about a key while a trip for
-    /// it is under way waits for that one first.
+    /// to 60 s. Over Redis more than the round trip to the server and 10 ms, for which who asks about a key waits while
+    /// a trip for it is under way; in a cluster so much for each subject of a request.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

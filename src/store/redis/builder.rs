@@ -9,7 +9,7 @@ use super::connection::{Address, Certificates, Connector, Lane, Masters, RESPONS
 use super::keys::Prefix;
 use super::places::Places;
 use super::server::{Server, Servers};
-use super::split::USUAL_WAIT;
+use super::waits::Waits;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Clock;
 
@@ -19,7 +19,7 @@ pub struct RedisStoreBuilder {
     source: Source,
     prefix: Option<String>,
     max_in_flight: usize,
-    wait_for_other_nodes: Duration,
+    waits: Waits,
     clock: Option<Arc<dyn Clock>>,
     certificates: Certificates,
 }
@@ -44,7 +44,7 @@ impl RedisStoreBuilder {
             source,
             prefix: None,
             max_in_flight: Places::USUAL,
-            wait_for_other_nodes: USUAL_WAIT,
+            waits: Waits::USUAL,
             clock: None,
             certificates: Certificates::default(),
         }
@@ -68,6 +68,17 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// How long a request waits for a trip that others are on, as those about the same key are, before it goes on
+    /// one beside it; 10 ms unless said, 60 s at most. As long as the server keeps up, a decision takes no longer
+    /// than this and a round trip. See [how requests share trips](RedisStore).
+    ///
+    /// A server that is farther away than this is asked about a hot key about every 10 ms by each process, and else
+    /// once in each round trip.
+    pub fn wait_for_trips(mut self, time: Duration) -> Self {
+        self.waits.for_trips = time.min(RESPONSE_TIMEOUT);
+        self
+    }
+
     /// How much longer than it took itself, what is decided about some subjects of a request waits for the
     /// nodes of a cluster that have the others; 10 ms unless said, 60 s at most. The store does not know by
     /// when its limiter decides: this fits the 50 ms that a decision has unless said. See
@@ -76,7 +87,7 @@ impl RedisStoreBuilder {
     /// A node is heard that is farther away than the others by no more than this; or by half of it, where
     /// nobody has asked it for a second and so its connection is first made sure of, while the others are asked.
     pub fn wait_for_other_nodes(mut self, time: Duration) -> Self {
-        self.wait_for_other_nodes = time.min(RESPONSE_TIMEOUT);
+        self.waits.for_other_nodes = time.min(RESPONSE_TIMEOUT);
         self
     }
 
@@ -144,13 +155,7 @@ impl RedisStoreBuilder {
             }
             Source::Pool(pool) => Servers::One(Lane::new(pool)),
         };
-        let server = Server::spread(
-            servers,
-            prefix,
-            self.clock,
-            places,
-            self.wait_for_other_nodes,
-        );
+        let server = Server::spread(servers, prefix, self.clock, places, self.waits);
         Ok(RedisStore::over(server))
     }
 }

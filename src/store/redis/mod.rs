@@ -24,6 +24,7 @@ mod server;
 mod split;
 mod takes;
 mod trips;
+mod waits;
 mod whole;
 
 use connection::{Connector, Lane};
@@ -31,7 +32,7 @@ use keys::Prefix;
 use places::Places;
 use self_test::SelfTest;
 use server::{Server, Servers, Shared};
-use split::USUAL_WAIT;
+use waits::Waits;
 
 pub use builder::RedisStoreBuilder;
 #[cfg(feature = "config")]
@@ -50,9 +51,9 @@ pub use reply::fuzzing::redis_reply;
 /// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
 ///
 /// Requests share trips: while a few are on their way, others wait until one of them is back, and then go together,
-/// as one script, first come, first served. They wait 10 ms at most for a trip that a single request is on, and half
-/// a second for one that many share. So it is for all requests but those that
-/// [`concurrency`](crate::Limit::concurrency) has a say in:
+/// as one script, first come, first served. They wait 10 ms at most for a trip, or
+/// [what else is said](RedisStoreBuilder::wait_for_trips); then they go on one of their own. So it is for all requests
+/// but those that [`concurrency`](crate::Limit::concurrency) has a say in:
 ///
 /// - Those that `gcra`, `token_bucket` or `leaky_bucket` without delay judges for good, at rates whose permits
 ///   take whole microseconds each, go together up to 256, and take the server least: by one rate, by several, or
@@ -211,7 +212,7 @@ impl RedisStore {
     fn over_connector(connector: Connector) -> Self {
         let servers = Servers::One(Lane::new(connector));
         let (prefix, places) = (Prefix::default(), Places::default());
-        Self::over(Server::spread(servers, prefix, None, places, USUAL_WAIT))
+        Self::over(Server::spread(servers, prefix, None, places, Waits::USUAL))
     }
 
     /// Asks the server every time, also about a subject that is known to be denied. Of this handle

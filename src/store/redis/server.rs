@@ -13,6 +13,7 @@ use super::script::Scripted;
 use super::split;
 use super::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
 use super::trips::{SharedTrips, Sharing};
+use super::waits::Waits;
 use super::whole::Whole;
 use crate::decision::Decisions;
 use crate::error::StoreError;
@@ -35,7 +36,7 @@ pub(super) struct Shared {
     trips_of_several: SharedTrips<PlainSeveral>,
     trips_of_any_takes: SharedTrips<AnyTakes>,
     places: Places,
-    wait_for_others: Duration,
+    waits: Waits,
 }
 
 /// Who is asked. Clones share the connections.
@@ -51,7 +52,7 @@ impl Server {
         prefix: Prefix,
         clock: Option<Arc<dyn Clock>>,
         places: Places,
-        wait_for_others: Duration,
+        waits: Waits,
     ) -> Spread<Shared> {
         Spread::new(Shared {
             servers,
@@ -62,7 +63,7 @@ impl Server {
             trips_of_several: SharedTrips::default(),
             trips_of_any_takes: SharedTrips::default(),
             places,
-            wait_for_others,
+            waits,
         })
     }
 
@@ -87,9 +88,8 @@ impl Server {
         self.0.clock.as_ref()
     }
 
-    /// How much longer than it took itself, what is decided waits for other nodes.
-    pub(super) fn wait_for_others(&self) -> Duration {
-        self.0.wait_for_others
+    pub(super) fn waits(&self) -> Waits {
+        self.0.waits
     }
 
     pub(super) fn trips_of_takes(&self) -> &SharedTrips<Take> {

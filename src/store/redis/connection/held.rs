@@ -21,7 +21,7 @@ use crate::store::redis::script::Scripted;
 const MOST_UNANSWERED: u32 = 3;
 /// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
 /// new connections than failures do.
-pub(in crate::store::redis) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// After so long without an answer the connection may have been closed, by the server or by somebody between,
 /// without anybody having seen it. It is woken before a question then, and taken for dead as soon as one who does
 /// gives up: nothing speaks for it, and nothing was asked over it.

@@ -9,7 +9,6 @@ mod tls;
 
 pub(super) use address::Address;
 pub(super) use connect::{CONNECT_TIMEOUT, Connector, RESPONSE_TIMEOUT, pause};
-pub(super) use held::LONGEST_SILENCE;
 pub(super) use lane::{Failed, Lane};
 pub(super) use sentinel::Masters;
 pub(super) use tls::Certificates;

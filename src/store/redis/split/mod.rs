@@ -6,8 +6,6 @@
 //! are asked all the same. What holds up nothing is done wherever there is a node to do it. What is decided
 //! waits a while for what is not, and stands.
 
-use std::time::Duration;
-
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -27,10 +25,6 @@ use self::part::Part;
 pub(super) use self::part::parts;
 
 type Answer = Result<Decisions, StoreError>;
-
-/// So much longer than it took itself, what is decided waits for the rest unless said: it is still to come by
-/// the deadline that a decision has unless said, whichever nodes hang.
-pub(super) const USUAL_WAIT: Duration = Duration::from_millis(10);
 
 pub(super) async fn ask(
     server: Server,
@@ -95,7 +89,7 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
 /// Until when what is decided by now waits for the rest, whose nodes are about as far away.
 fn end_of_wait(server: &Server, begun: Instant) -> Instant {
     let now = Instant::now();
-    now + (now - begun) + server.wait_for_others()
+    now + (now - begun) + server.waits().for_other_nodes
 }
 
 /// Gives back what was taken before a denial, and asks all others what they say to a request that is

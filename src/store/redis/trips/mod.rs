@@ -21,10 +21,9 @@
 //! No key is on two trips, so that a hot one is one step of each, whatever its load; but those of questions that have
 //! several may be, see [`Stop`](stop::Stop).
 //!
-//! A trip is *late* when it has not ended by the time that it should have: one of a question alone after 10 ms, as it
-//! goes on only when its caller does, and so one that has arrived; any other one when its connection may not be
-//! silent any longer. Then it is *left behind*: others depart as if it had ended, also with its keys. It still tells
-//! its own passengers when it comes back, and its number keeps it from ending another trip.
+//! A trip is *late* when it has not arrived, or not ended once it has, within the time that others
+//! [wait](super::waits::Waits) for it. Then it is *left behind*: others depart as if it had ended, also with its keys.
+//! It still tells its own passengers when it comes back, and its number keeps it from ending another trip.
 //!
 //! Somebody has to see that it is late who goes on while it stands still, and has a timer for it. Of one that went
 //! alone each does who waits. A shared trip does it itself, as its task goes on whenever those do who wait: unless

@@ -116,7 +116,7 @@ impl<Q: Sharing> SharedTrips<Q> {
         let now = Instant::now();
         let mut shard = Q::trips(server).lock(stop_id);
         let Shard { stops, last_number } = &mut *shard;
-        let new = || Stop::new(most_trips, *last_number);
+        let new = || Stop::new(most_trips, server.waits().for_trips, *last_number);
         let stop = stops.entry(stop_id).or_insert_with(new);
         let (next, left) = if stop.leave_behind(now) {
             all_departing(stop, now)

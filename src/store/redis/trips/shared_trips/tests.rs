@@ -12,22 +12,18 @@ use crate::store::redis::connection::{Connector, Lane};
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::places::Places;
 use crate::store::redis::takes::Take;
-use crate::store::redis::trips::stop::{LONGEST_TRIP, PATIENCE};
+use crate::store::redis::waits::Waits;
 use crate::store::{Check, PolicyId};
 use crate::time::{MINUTE, Micros};
+
+const PATIENCE: Duration = Waits::USUAL.for_trips;
 
 fn server_at(address: &str) -> Server {
     let address = format!("redis://{address}").into_connection_info().unwrap();
     let lane = Lane::new(Connector::to(address).unwrap());
     let servers = Servers::One(lane);
     let (prefix, places) = (Prefix::default(), Places::default());
-    Server::of(&Server::spread(
-        servers,
-        prefix,
-        None,
-        places,
-        Duration::ZERO,
-    ))
+    Server::of(&Server::spread(servers, prefix, None, places, Waits::USUAL))
 }
 
 /// A take of a key that has a stop of its own.
@@ -95,7 +91,7 @@ async fn a_trip_that_several_share_sees_to_it_that_it_is_left_behind() {
     let behind = waits(&server, 1);
     assert_eq!(behind.sees_at, None);
     let under_way = server.trips_of_takes().late_at(behind.stop_id);
-    sleep(LONGEST_TRIP + PATIENCE).await;
+    sleep(PATIENCE + PATIENCE).await;
     let next = server.trips_of_takes().late_at(behind.stop_id);
     assert!(next > under_way, "{next:?}");
 }

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::store::redis::runtimes::goes_on_by_itself;
 use crate::store::redis::server::Server;
 use crate::store::redis::trips::sharing::{Readings, Sharing};
-use crate::store::redis::trips::stop::{LONGEST_TRIP, Others, StopId, TripNumber};
+use crate::store::redis::trips::stop::{Others, StopId, TripNumber};
 
 /// A trip under way. Dropped, whether it is back or was given up, it lets those go who wait.
 pub(in crate::store::redis) struct Trip<Q: Sharing> {
@@ -41,7 +41,7 @@ impl<Q: Sharing> Trip<Q> {
         let mut untold = Vec::new();
         let here = Handle::current();
         // One timer for all of them: to put off one costs nothing, and a new one wakes a thread that has nothing to do.
-        let mut late = pin!(sleep(LONGEST_TRIP));
+        let mut late = pin!(sleep(self.server.waits().for_trips));
         while let Some(going) = next {
             let told = self
                 .ask(going, std::mem::take(&mut untold), late.as_mut())
@@ -100,7 +100,8 @@ impl<Q: Sharing> Trip<Q> {
         }
         let answer = self.server.ask_batch(&batch);
         let leave_behind = || SharedTrips::<Q>::leave_behind(&self.server, self.stop_id);
-        late.as_mut().reset(Instant::now() + LONGEST_TRIP);
+        let late_at = Instant::now() + self.server.waits().for_trips;
+        late.as_mut().reset(late_at);
         let answer = {
             let answer = pin!(unless_all_leave(answer, &mut waiting, || tell(untold)));
             once_late(answer, late, leave_behind).await

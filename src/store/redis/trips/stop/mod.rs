@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::fingerprints::{ByFingerprint, FingerprintSet};
-use crate::store::redis::connection::LONGEST_SILENCE;
 use crate::store::redis::runtimes::Driver;
 
 /// So many passengers share a trip, at most: a script holds up everybody else.
@@ -21,13 +20,6 @@ const ENOUGH_FOR_FURTHER: usize = 24;
 /// So many may be under way that go alone, where there may be further trips: as long as nobody waits, each of so few is
 /// answered sooner by itself.
 const MOST_ALONE: usize = 8;
-/// Who went alone goes on only when its caller does, who may have something else to do; and so does a trip that
-/// is back. Others wait for it so long; then it is as if it was over. No longer than most deadlines leave time
-/// for a trip.
-pub(super) const PATIENCE: Duration = Duration::from_millis(10);
-/// As long as a connection may be silent others wait for a trip that goes on by itself: not until the most
-/// patient of its passengers has given it up.
-pub(super) const LONGEST_TRIP: Duration = LONGEST_SILENCE;
 
 /// Which stop of those for one kind of question; uniformly distributed where it is one of a key or a subject.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +63,8 @@ pub(in crate::store::redis) trait Passenger {
 /// either where a trip was left behind, and those of its keys go on another one beside it.
 pub(super) struct Stop<P> {
     most_trips: usize,
+    /// So long a trip is waited for, until it is back and then until it has ended.
+    patience: Duration,
     trips: SmallVec<[Trip; 2]>,
     last_number: TripNumber,
     waiting: Vec<P>,
@@ -123,10 +117,11 @@ impl Keys {
 }
 
 impl<P: Passenger> Stop<P> {
-    /// A stop that so many trips may be under way from, with higher numbers than this.
-    pub(super) fn new(most_trips: usize, last_number: TripNumber) -> Self {
+    /// A stop that so many trips may be under way from, each waited for so long, with higher numbers than this.
+    pub(super) fn new(most_trips: usize, patience: Duration, last_number: TripNumber) -> Self {
         Self {
             most_trips,
+            patience,
             trips: SmallVec::new(),
             last_number,
             waiting: Vec::new(),
@@ -151,7 +146,7 @@ impl<P: Passenger> Stop<P> {
                 Some(key) => !self.is_under_way(key),
                 None => self.waiting.is_empty(),
             };
-        may_go.then(|| self.begin(1, Keys::One(key), now + PATIENCE))
+        may_go.then(|| self.begin(1, Keys::One(key), now + self.patience))
     }
 
     fn has_room_for_one(&self) -> bool {
@@ -212,7 +207,7 @@ impl<P: Passenger> Stop<P> {
         for trip in &mut self.trips {
             if trip.number == number {
                 trip.is_back = true;
-                trip.late_at = now + PATIENCE;
+                trip.late_at = now + self.patience;
             } else if trip.is_back {
                 others = Others::Back;
             } else if others == Others::None {
@@ -268,7 +263,7 @@ impl<P: Passenger> Stop<P> {
         if going.is_empty() {
             return None;
         }
-        let number = self.begin(going.len(), Keys::Many(together), now + LONGEST_TRIP);
+        let number = self.begin(going.len(), Keys::Many(together), now + self.patience);
         Some((number, going))
     }
 

@@ -1,6 +1,9 @@
 use tokio::runtime::Builder;
 
 use super::*;
+use crate::store::redis::waits::Waits;
+
+const PATIENCE: Duration = Waits::USUAL.for_trips;
 
 /// A take of a key, and which one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,7 @@ fn departing(stop: &mut Stop<Take>) -> (TripNumber, Vec<Take>) {
 #[test]
 fn as_many_go_alone_as_trips_may_be_under_way() {
     for (most_trips, expected) in [(1, 1), (2, 2), (4, 8)] {
-        let mut stop = Stop::<Take>::new(most_trips, TripNumber(0));
+        let mut stop = Stop::<Take>::new(most_trips, PATIENCE, TripNumber(0));
         let gone = (0..20).map_while(|key| alone(&mut stop, Some(key)));
         assert_eq!(gone.count(), expected);
     }
@@ -45,7 +48,7 @@ fn as_many_go_alone_as_trips_may_be_under_way() {
 
 #[test]
 fn no_more_than_two_go_alone_beside_those_who_wait_or_share_a_trip() {
-    let mut stop = Stop::new(4, TripNumber(0));
+    let mut stop = Stop::new(4, PATIENCE, TripNumber(0));
     let [first, _] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, [Take(1, 0)]);
     assert_eq!(alone(&mut stop, Some(3)), None);
@@ -56,7 +59,7 @@ fn no_more_than_two_go_alone_beside_those_who_wait_or_share_a_trip() {
 
 #[test]
 fn nobody_waits_for_all_who_went_alone() {
-    let mut stop = Stop::new(4, TripNumber(0));
+    let mut stop = Stop::new(4, PATIENCE, TripNumber(0));
     let alone = [1, 2, 3, 4].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, [Take(1, 0), Take(5, 1)]);
     stop.end(alone[0]);
@@ -69,7 +72,7 @@ fn nobody_waits_for_all_who_went_alone() {
 
 #[test]
 fn no_key_is_on_two_trips() {
-    let mut stop = Stop::new(2, TripNumber(0));
+    let mut stop = Stop::new(2, PATIENCE, TripNumber(0));
     let first = alone(&mut stop, Some(1)).unwrap();
     assert!(alone(&mut stop, Some(1)).is_none());
     waiting(&mut stop, [Take(1, 0)]);
@@ -88,7 +91,7 @@ fn no_key_is_on_two_trips() {
 
 #[test]
 fn half_of_those_there_are_go_where_there_may_be_two_trips() {
-    let mut stop = Stop::new(2, TripNumber(0));
+    let mut stop = Stop::new(2, PATIENCE, TripNumber(0));
     let [first, second] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, (10..30).map(|key| Take(key, 0)));
     stop.end(first);
@@ -108,7 +111,7 @@ fn there_are_further_trips_if_enough_go_on_each() {
         (96, vec![24, 24, 24, 24]),
         (400, vec![100, 100, 100, 100]),
     ] {
-        let mut stop = Stop::new(4, TripNumber(0));
+        let mut stop = Stop::new(4, PATIENCE, TripNumber(0));
         waiting(&mut stop, (0..waiting_for_it).map(|key| Take(key, 0)));
         let going = std::iter::from_fn(|| depart(&mut stop));
         let going: Vec<_> = going.map(|(_, going)| going.len()).collect();
@@ -118,7 +121,7 @@ fn there_are_further_trips_if_enough_go_on_each() {
 
 #[test]
 fn all_takes_of_a_key_go_together_and_in_their_order() {
-    let mut stop = Stop::new(2, TripNumber(0));
+    let mut stop = Stop::new(2, PATIENCE, TripNumber(0));
     let [first, _] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(
         &mut stop,
@@ -136,7 +139,7 @@ fn all_takes_of_a_key_go_together_and_in_their_order() {
 
 #[test]
 fn who_has_left_takes_no_place() {
-    let mut stop = Stop::new(1, TripNumber(0));
+    let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let alone = alone(&mut stop, Some(1)).unwrap();
     waiting(&mut stop, (10..410).map(|key| Take(key, 0)));
     let left = stop.without(|Take(key, _)| *key < 210);
@@ -148,7 +151,7 @@ fn who_has_left_takes_no_place() {
 /// As many as there are.
 #[test]
 fn who_has_left_is_not_looked_for_where_all_go_together() {
-    let mut stop = Stop::new(1, TripNumber(0));
+    let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     waiting(&mut stop, (10..50).map(|key| Take(key, 0)));
     assert!(stop.without(|_| true).is_empty());
     assert_eq!(departing(&mut stop).1.len(), 40);
@@ -156,7 +159,7 @@ fn who_has_left_is_not_looked_for_where_all_go_together() {
 
 #[test]
 fn no_more_than_256_go_together() {
-    let mut stop = Stop::new(1, TripNumber(0));
+    let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let first = alone(&mut stop, Some(1)).unwrap();
     waiting(&mut stop, (0..300).map(|number| Take(1, number)));
     stop.end(first);
@@ -172,7 +175,7 @@ fn no_more_than_256_go_together() {
 
 #[test]
 fn a_trip_that_is_back_sees_where_the_other_one_is() {
-    let mut stop = Stop::<Take>::new(2, TripNumber(0));
+    let mut stop = Stop::<Take>::new(2, PATIENCE, TripNumber(0));
     let first = alone(&mut stop, Some(1)).unwrap();
     assert_eq!(stop.arrive(first, Instant::now()), Others::None);
     let second = alone(&mut stop, Some(2)).unwrap();
@@ -204,7 +207,7 @@ fn numbers((_, going): (TripNumber, Vec<Several>)) -> Vec<usize> {
 
 #[test]
 fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
-    let mut stop = Stop::new(2, TripNumber(0));
+    let mut stop = Stop::new(2, PATIENCE, TripNumber(0));
     let first = alone(&mut stop, None).unwrap();
     for number in 0..4 {
         stop.wait(Several(2, number));
@@ -219,7 +222,7 @@ fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
 
 #[test]
 fn no_more_go_together_than_weigh_as_much_as_512_unless_one_is_heavier() {
-    let mut stop = Stop::new(1, TripNumber(0));
+    let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let mut under_way = alone(&mut stop, None).unwrap();
     let takes = [600, 200, 300, 20, 1];
     let takes = takes.into_iter().zip(0..);
@@ -237,7 +240,7 @@ fn no_more_go_together_than_weigh_as_much_as_512_unless_one_is_heavier() {
 
 #[test]
 fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
-    let mut stop = Stop::new(2, TripNumber(7));
+    let mut stop = Stop::new(2, PATIENCE, TripNumber(7));
     let begun = Instant::now();
     let first = stop.go_alone(Some(1), begun).unwrap();
     assert_eq!(stop.wait(Take(1, 0)), Some(begun + PATIENCE));
@@ -257,20 +260,21 @@ fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
 }
 
 #[test]
-fn those_who_went_together_are_waited_for_longer_until_they_are_back() {
-    let mut stop = Stop::new(1, TripNumber(0));
+fn those_who_went_together_are_waited_for_anew_once_they_are_back() {
+    let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let begun = Instant::now();
     waiting(&mut stop, [Take(1, 0)]);
     let (first, _) = stop.depart(begun).unwrap();
     waiting(&mut stop, [Take(1, 1), Take(1, 2)]);
-    assert!(!stop.leave_behind(begun + LONGEST_TRIP / 2));
-    assert!(stop.leave_behind(begun + LONGEST_TRIP));
+    assert!(!stop.leave_behind(begun + PATIENCE / 2));
+    assert!(stop.leave_behind(begun + PATIENCE));
     let (second, going) = stop.depart(begun).unwrap();
     assert_eq!(going, [Take(1, 1), Take(1, 2)]);
     stop.end(first);
-    assert_eq!(stop.arrive(second, begun), Others::None);
-    assert!(!stop.leave_behind(begun + PATIENCE / 2));
-    assert!(stop.leave_behind(begun + PATIENCE));
+    let back = begun + PATIENCE / 2;
+    assert_eq!(stop.arrive(second, back), Others::None);
+    assert!(!stop.leave_behind(begun + PATIENCE));
+    assert!(stop.leave_behind(back + PATIENCE));
     assert!(stop.is_deserted());
 }
 
@@ -284,7 +288,7 @@ fn those_who_go_on_when_a_trip_does_leave_it_to_the_trip_to_see_that_it_is_late(
         (here, Driver::Threads),
         (Driver::Threads, here),
     ] {
-        let mut stop = Stop::new(1, TripNumber(0));
+        let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
         let begun = Instant::now();
         assert!(stop.prepare_for(first).is_empty());
         waiting(&mut stop, [Take(1, 0)]);
@@ -295,7 +299,7 @@ fn those_who_go_on_when_a_trip_does_leave_it_to_the_trip_to_see_that_it_is_late(
         };
         assert_eq!(wait(1, first), (vec![], None));
         assert_eq!(wait(2, first), (vec![], None));
-        let sees_at = Some(begun + LONGEST_TRIP);
+        let sees_at = Some(begun + PATIENCE);
         let unseeing = vec![Take(1, 1), Take(1, 2)];
         assert_eq!(wait(3, second), (unseeing, sees_at));
         assert_eq!(wait(4, second), (vec![], sees_at));
