@@ -114,6 +114,33 @@ async fn every_node_is_tried_at_start_up() {
     }
 }
 
+/// An operator has to know which of many it is.
+#[tokio::test]
+async fn a_node_that_refuses_later_is_named_by_what_failed() {
+    let cluster = Cluster::start();
+    let store = connect_with_rights(&cluster, "").await.unwrap();
+    let policy = PolicyId::new("api");
+    for limit in [Limit::gcra(9, DAY), Limit::sliding_log(9, DAY)] {
+        let check = check_of(&policy, "alice", &limit, Action::spend(1));
+        pending_answer_of(&store, &[check]).await.unwrap();
+        let (position, _) = cluster.master_of(":api");
+        let node = &cluster.masters[position];
+        let set_user = |right: &str| {
+            let mut user = redis::cmd("ACL");
+            user.arg("SETUSER").arg("limiter").arg(right);
+            node.query::<()>(user);
+        };
+        set_user("-evalsha");
+        let check = check_of(&policy, "alice", &limit, Action::spend(1));
+        let error = pending_answer_of(&store, &[check]).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Configuration);
+        let told = told(&error);
+        assert!(told.contains(&format!(":{}", node.port())), "{told}");
+        assert!(told.contains("lacks a right"), "{told}");
+        set_user("+evalsha");
+    }
+}
+
 /// And not that the nodes send it to and fro.
 #[tokio::test]
 async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decisions_tell() {

@@ -113,7 +113,7 @@ impl Cluster {
                 self.0.refreshed().await;
                 Route::Master
             } else {
-                return Err(Failed::Answer(error));
+                return Err(Failed::AnswerOf(Box::new((error, node.to_string()))));
             };
         }
         Err(Failed::NotAsked(StoreError::with_source(

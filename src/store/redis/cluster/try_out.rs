@@ -3,8 +3,7 @@
 use super::slots::{Node, Slot, SlotMap};
 use super::{Cluster, Route, is_about_the_node};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::connection::{Failed, Lane};
-use crate::store::redis::error::of_question;
+use crate::store::redis::connection::Lane;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
 use crate::trace;
@@ -50,8 +49,7 @@ impl Cluster {
         let reply = self.follow(Route::To(master.clone()), slot, try_out).await;
         match reply {
             Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(master)),
-            Err(Failed::Answer(error)) => Err(of_question(error).of_server(master)),
-            // Whoever could not be connected to is named already.
+            // Whoever has answered so, or could not be connected to, is named already.
             Err(failed) => Err(failed.into()),
         }
     }

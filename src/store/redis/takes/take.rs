@@ -13,8 +13,6 @@ use crate::key::Subject;
 use crate::store::Check;
 use crate::store::deny_cache::noted::Noted;
 use crate::store::owned::OwnedCheck;
-use crate::store::redis::connection::Failed;
-use crate::store::redis::error::is_other_form;
 use crate::store::redis::keys::{Prefix, fingerprint_of_state, shares_its_key};
 use crate::store::redis::reply::bad;
 use crate::store::redis::script::{Script, Scripted};
@@ -147,7 +145,7 @@ impl Sharing for Take {
         let question = Alone::of(&self, plain, server.prefix());
         let debt = match server.send(&question, self.check().subject).await {
             Ok(reply) => Some(plain::debt(&reply)?),
-            Err(Failed::Answer(error)) if is_other_form(&error) => None,
+            Err(failed) if failed.is_other_form() => None,
             Err(failed) => return Err(failed.into()),
         };
         Ok(Told::by(self, debt.map(|debt| plain.read(debt))))

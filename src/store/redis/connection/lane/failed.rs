@@ -3,7 +3,7 @@
 use redis::RedisError;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::error::{kind, of_question};
+use crate::store::redis::error::{is_other_form, kind, of_question};
 
 /// Why a question has no answer.
 pub(in crate::store::redis) enum Failed {
@@ -11,6 +11,8 @@ pub(in crate::store::redis) enum Failed {
     NotAsked(StoreError),
     /// The server, or the way to it, said so.
     Answer(RedisError),
+    /// The same of a node of a cluster, at this address.
+    AnswerOf(Box<(RedisError, String)>),
     /// The runtime that served the connection is gone, and the answer with it.
     WithItsRuntime(RedisError),
 }
@@ -20,6 +22,16 @@ impl Failed {
         match self {
             Self::NotAsked(error) => error.kind(),
             Self::Answer(error) | Self::WithItsRuntime(error) => kind(error),
+            Self::AnswerOf(answer) => kind(&answer.0),
+        }
+    }
+
+    /// Whether the script has met a value that it cannot read, and so has done nothing.
+    pub(in crate::store::redis) fn is_other_form(&self) -> bool {
+        match self {
+            Self::Answer(error) => is_other_form(error),
+            Self::AnswerOf(answer) => is_other_form(&answer.0),
+            Self::NotAsked(_) | Self::WithItsRuntime(_) => false,
         }
     }
 }
@@ -35,6 +47,7 @@ impl From<Failed> for StoreError {
         match failed {
             Failed::NotAsked(error) => error,
             Failed::Answer(error) => of_question(error),
+            Failed::AnswerOf(answer) => of_question(answer.0).of_server(answer.1),
             Failed::WithItsRuntime(error) => of_question(error).of_this_process(),
         }
     }
