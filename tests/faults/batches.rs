@@ -1,14 +1,14 @@
 //! What is counted when nobody hears of trips that many questions share.
 //!
-//! Of many that come at once eight go alone. As these do not come back, those behind them go on four trips before
-//! long, as many as there is room for, first come, first served; the others wait until these are back. So it
-//! is exact who was asked about, and of nobody else anything may be counted.
+//! Of many that come at once eight go alone. As these do not come back, those behind them go on four trips after a
+//! while, as many as there is room for, first come, first served; the others wait as long for these. So it is exact who
+//! was asked about until then, and of nobody else anything may be counted.
 
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::poll;
-use tower_throttle::{DAY, Limit, Outcome, SECOND, StoreErrorKind};
+use tower_throttle::{DAY, Limit, Outcome, RedisStoreBuilder, SECOND, StoreErrorKind};
 
 use crate::counting::{Counted, back};
 use crate::support::asking::GO_ALONE;
@@ -22,9 +22,15 @@ const TRIPS: u64 = GO_ALONE as u64 + 4;
 /// Those who went on them: of all the first.
 const PASSENGERS: usize = GO_ALONE + 4 * 256;
 
+/// So long a trip is waited for: longer than it takes to see who went, and not so long that a connection is first made
+/// sure of, as after a second of silence.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// On which no permit comes back within a test, and the scripts of all trips are known to the server.
 async fn start(timeout: Duration) -> Counted {
-    let counted = Counted::start_with(Limit::gcra(LIMIT, LIMIT * DAY), timeout).await;
+    let limit = Limit::gcra(LIMIT, LIMIT * DAY);
+    let patient = |store: RedisStoreBuilder| store.wait_for_trips(PATIENCE);
+    let counted = Counted::start_with(limit, timeout, patient).await;
     let warm = (0..20).map(|number| counted.limiter.check("api", format!("warm {number}")));
     for decision in join_all(warm).await {
         assert_eq!(decision.unwrap().outcome(), Outcome::Allowed);

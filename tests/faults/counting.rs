@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tower_throttle::{
-    BreakerState, DAY, FailureMode, Limit, Limiter, Outcome, Policy, RedisStore, SECOND,
-    StoreErrorKind,
+    BreakerState, DAY, FailureMode, Limit, Limiter, Outcome, Policy, RedisStore, RedisStoreBuilder,
+    SECOND, StoreErrorKind,
 };
 
 use crate::stage::PLENTY;
@@ -23,14 +23,18 @@ pub(crate) struct Counted {
 impl Counted {
     /// For charges, each of which is a script of its own.
     async fn start(timeout: Duration) -> Self {
-        Self::start_with(Limit::fixed_window(PLENTY, DAY), timeout).await
+        Self::start_with(Limit::fixed_window(PLENTY, DAY), timeout, |store| store).await
     }
 
-    pub(crate) async fn start_with(limit: Limit, timeout: Duration) -> Self {
+    pub(crate) async fn start_with(
+        limit: Limit,
+        timeout: Duration,
+        said: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
+    ) -> Self {
         let server = Server::start();
         let proxy = Proxy::to(server.port());
         let store = RedisStore::builder(&proxy.url()).max_in_flight(2 * ATTEMPTS);
-        let store = store.connect().await.unwrap();
+        let store = said(store).connect().await.unwrap();
         let policy = Policy::new("api", limit);
         let policy = policy.on_store_failure(FailureMode::Deny);
         let builder = Limiter::builder(store).policy(policy);

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tower_throttle::MemoryStore;
 
 use super::in_turns::round;
-use crate::load::{Keys, Load, warm_up};
+use crate::load::{Decide, Keys, Load, warm_up};
 use crate::peers::Allowance;
+use crate::peers::bare::{Bare, TEXTBOOK};
 use crate::peers::governor::Governor;
 use crate::peers::ours::Ours;
 use crate::redis_server::RedisServer;
-use crate::round::{Contestant, Effort, Round, take_turns};
+use crate::round::{Contestant, Effort, Round, Standings, take_turns};
 use crate::runtimes::Flavor;
 use crate::table::{Table, Target};
 
@@ -32,11 +33,27 @@ pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "10 million keys",
         "The time of a decision with 10 million warm keys, drawn at random, in multiples of that \
-         with 1 000.",
+         with 1 000: over Redis 64 at once, and beside it what a bare client asks.",
         &["1 thread"],
     );
     let target = Target::AtMost(1.3);
-    table.row("RedisStore, 64 at once", target, [over_redis(effort)]);
+    let mut told = |name: &str, target, standings: &Standings| {
+        let ratio = |of| [standings.ratio(of, WITH_MANY, WITH_FEW)];
+        table.row(name, target, ratio(time));
+        table.row("the same: server CPU", None, ratio(Round::server_cpu_us));
+    };
+    let ours = over_redis(effort, async |redis: &RedisServer| {
+        Ours::over(redis, LONG).await
+    });
+    told("RedisStore", Some(target), &ours);
+    let textbook = async |redis: &RedisServer| Bare::script(redis, TEXTBOOK, LONG).await;
+    told("the textbook script", None, &over_redis(effort, textbook));
+    let incrby = async |redis: &RedisServer| Bare::command(redis, "INCRBY", &["1"]).await;
+    told(
+        "INCRBY, of keys without an expiry",
+        None,
+        &over_redis(effort, incrby),
+    );
     let ours = Ours::with(
         MemoryStore::builder().capacity(2 * MANY as usize).build(),
         LONG,
@@ -64,11 +81,11 @@ fn in_memory(decide: &(impl Fn(u64) -> bool + Sync), effort: Effort) -> Option<f
     take_turns(&contestants, effort).ratio(time, WITH_MANY, WITH_FEW)
 }
 
-fn over_redis(effort: Effort) -> Option<f64> {
+fn over_redis<D: Decide>(effort: Effort, decider: impl AsyncFn(&RedisServer) -> D) -> Standings {
     let runtime = Flavor::CurrentThread.runtime();
     let (small, large) = (RedisServer::start(), RedisServer::start());
-    let few = Arc::new(runtime.block_on(Ours::over(&small, LONG)));
-    let many = Arc::new(runtime.block_on(Ours::over(&large, LONG)));
+    let few = Arc::new(runtime.block_on(decider(&small)));
+    let many = Arc::new(runtime.block_on(decider(&large)));
     runtime.block_on(warm_up(&few, FEW, Duration::MAX));
     runtime.block_on(warm_up(&many, MANY, Duration::MAX));
     let load = |keys| Load {
@@ -80,5 +97,5 @@ fn over_redis(effort: Effort) -> Option<f64> {
         small.contestant(WITH_FEW, &runtime, &few, load(FEW)),
         large.contestant(WITH_MANY, &runtime, &many, load(MANY)),
     ];
-    take_turns(&contestants, effort).ratio(time, WITH_MANY, WITH_FEW)
+    take_turns(&contestants, effort)
 }

@@ -30,6 +30,17 @@ impl Bare {
         Ping(connect(redis).await)
     }
 
+    /// A command that is given the key, and these behind it.
+    pub async fn command(redis: &RedisServer, name: &str, after_key: &[&str]) -> Self {
+        Self {
+            connection: connect(redis).await,
+            before_key: texts(&[name]),
+            key: Arc::new(|key| format!("bare:{}", name_of(key))),
+            after_key: texts(after_key),
+            reads: |reply| !matches!(reply, Value::ServerError(_)),
+        }
+    }
+
     /// A script that is given the key, the interval in microseconds and the burst.
     pub async fn script(redis: &RedisServer, text: &str, allowance: Allowance) -> Self {
         let connection = connect(redis).await;
