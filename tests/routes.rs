@@ -24,12 +24,18 @@ fn a_pattern_is_matched_as_axums_router_does() {
         ("/users/{id}", "/users/7/posts", false),
         ("/users/{id}/posts", "/users/7/posts", true),
         ("/v{n}/x", "/v2/x", true),
+        // A parameter may be empty, but for the last one.
+        ("/api/{version}/login", "/api//login", true),
+        ("/v{n}/x", "/v/x", true),
+        ("/{x}/{y}", "//y", true),
+        ("/{x}/{y}", "/x/", false),
         ("/api/{*rest}", "/api/a", true),
         ("/api/{*rest}", "/api/a/b/c", true),
         ("/api/{*rest}", "/api/", false),
         ("/api/{*rest}", "/api", false),
         ("/{{id}}", "/{id}", true),
         ("/gr%C3%B6%C3%9Fe", "/gr%C3%B6%C3%9Fe", true),
+        ("/gr%C3%B6%C3%9Fe", "/größe", true),
         ("/{größe}", "/7", true),
         ("/a\"^|\\b", "/a\"^|\\b", true),
         ("/", "*", false),
@@ -169,6 +175,13 @@ fn a_pattern_that_no_router_could_have_is_refused_and_matches_nothing() {
     assert!(!matches(&route, Method::POST, "/users/7"));
 }
 
+/// Of another one paths would be read otherwise than by who serves them.
+#[test]
+fn paths_are_read_by_the_version_that_axum_has() {
+    let locked = include_str!("../Cargo.lock");
+    assert_eq!(locked.matches("name = \"matchit\"").count(), 1);
+}
+
 #[cfg(feature = "axum")]
 mod behind_axums_router {
     use std::sync::{Arc, OnceLock};
@@ -224,6 +237,23 @@ mod behind_axums_router {
         assert!(!matches(Route::get("/users/8"), app(), "/users/7").await);
         // As documented: the route's text says nothing about a pattern that is narrower.
         assert!(!matches(Route::get("/users/7"), app(), "/users/%37").await);
+    }
+
+    #[tokio::test]
+    async fn a_path_that_the_router_serves_outside_of_which_the_layer_is_matches() {
+        for (pattern, target) in [
+            ("/api/{version}/login", "/api//login"),
+            ("/v{n}/x", "/v/x"),
+            ("/x/{a}/{*rest}", "/x//y"),
+            ("/größe", "/größe"),
+        ] {
+            let router = Router::new().route(pattern, get(async || "ok"));
+            let request = Request::get(target).body(Body::empty()).unwrap();
+            let encoded = pattern.replace("ö", "%C3%B6").replace("ß", "%C3%9F");
+            let found = Route::get(encoded).matches(&RequestHead::of(&request));
+            let served = router.oneshot(request).await.unwrap();
+            assert_eq!((served.status().as_u16(), found), (200, true), "{target}");
+        }
     }
 
     #[tokio::test]
@@ -293,6 +323,23 @@ mod behind_axums_router {
         assert!(twice("/api/api/{*rest}").await);
         assert!(twice("/login").await);
         assert!(!twice("/api/login").await, "neither the whole nor its own");
+    }
+
+    #[tokio::test]
+    async fn a_slash_that_axum_leaves_out_is_no_way_around() {
+        for pattern in ["/api/login", "/api/{*rest}", "/login"] {
+            let found = matches_inside(nested_service, pattern, "/api//login").await;
+            assert!(found, "{pattern}");
+        }
+        let found = matches_inside(nested_service, "/api/users/7", "/api//login").await;
+        assert!(!found);
+        let in_service = |judge| Router::new().nest_service("/api", nested_service(judge));
+        for target in ["/api//api/login", "/api/api//login", "/api//api//login"] {
+            assert!(
+                matches_inside(in_service, "/api/api/login", target).await,
+                "{target}"
+            );
+        }
     }
 
     #[tokio::test]

@@ -26,9 +26,10 @@ use crate::request::{RequestHead, RequestMatcher};
 /// # What is compared
 ///
 /// The path as it came, with no normalisation: `/login/`, `//login` and `/log%69n` are other paths
-/// than `/login`, and `/files/{*rest}` is not about `/files/` itself. Should the server treat them
-/// alike, they would be a way around the policy. With axum that cannot happen to a pattern that is
-/// the text of a route there, when the layer stands where the router has matched already
+/// than `/login`, and `/files/{*rest}` is not about `/files/` itself. As in axum a parameter can be
+/// empty, but for the last one: `/api/{version}/login` is about `/api//login`. Should the server treat
+/// other paths alike, they would be a way around the policy. With axum that cannot happen to a pattern
+/// that is the text of a route there, when the layer stands where the router has matched already
 /// (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on: a pattern is then
 /// tried against the text of the route that matched (`MatchedPath`) as well as against the path,
 /// and either may match. It can happen to a pattern that is narrower than the route: `/users/me`
@@ -42,8 +43,9 @@ use crate::request::{RequestHead, RequestMatcher};
 /// A gRPC method is `Route::any("/package.Service/Method")`. Clients send `POST`, but tonic serves a
 /// call by whatever method it comes: a route for `POST` would be a way around the limit.
 ///
-/// Clients send text that is not ASCII percent-encoded, and so it stands in a pattern:
-/// `/gr%C3%B6%C3%9Fe`, the digits in capitals, as browsers have them; `%c3%b6` is another path.
+/// Most clients send text that is not ASCII percent-encoded, and so it stands in a pattern:
+/// `/gr%C3%B6%C3%9Fe`, the digits in capitals, as browsers have them; `%c3%b6` is another path. What
+/// comes as it is, as from curl, is compared in that form.
 ///
 /// A pattern that no router could have, or that is not encoded so, is refused by
 /// [`Limiter::new`](crate::Limiter::new).
@@ -57,6 +59,11 @@ use crate::request::{RequestHead, RequestMatcher};
 /// [exempts](crate::LimiterBuilder::exempt) `/health` leaves `/files/health` alone. Where that is too
 /// much, as before a proxy to paths of others, put the layer on the router outside, where the whole
 /// path is all there is.
+///
+/// To a service (`Router::nest_service`) and to a fallback axum shows `/a` of `/files//a`, too, and `/` of
+/// both `/files` and `/files/`. A pattern in there is tried against `/files/a` as well. A layer on the
+/// router outside is not told that there is a service, and `/files//a` is a way around its policies about
+/// `/files/a`: they belong on the service, or have to be about `/files/{*rest}`.
 ///
 /// Without the feature, and where something else than axum has shortened the path, there is only what
 /// the layer is shown.
@@ -120,9 +127,11 @@ impl Route {
     }
 
     fn matches_path(&self, path: &str) -> bool {
-        self.router
-            .as_ref()
-            .is_ok_and(|router| router.at(path).is_ok())
+        let matches = |path: &str| {
+            let router = self.router.as_ref();
+            router.is_ok_and(|router| router.at(path).is_ok())
+        };
+        matches(path) || (!path.is_ascii() && matches(&percent_encoded(path)))
     }
 
     /// Whether it is about what axum's routers have noted of the request.
@@ -151,12 +160,25 @@ impl Route {
     /// service and in a fallback, and a pattern may be narrower.
     #[cfg(feature = "axum")]
     fn matches_whole_path(&self, request: &RequestHead<'_>) -> bool {
-        let original = request.extensions.get::<axum::extract::OriginalUri>();
-        original.is_some_and(|original| {
-            let whole = original.path();
-            // Where nothing is nested, it has been tried.
-            whole != request.uri.path() && self.matches_path(whole)
-        })
+        let Some(original) = request.extensions.get::<axum::extract::OriginalUri>() else {
+            return false;
+        };
+        let (whole, own) = (original.path(), request.uri.path());
+        // Where nothing is nested, it has been tried.
+        whole != own && (self.matches_path(whole) || self.matches_nested_path(whole, own))
+    }
+
+    /// axum leaves out a slash behind what a service is nested at: at `/api` it is shown `/login` of
+    /// `/api//login`, too.
+    #[cfg(feature = "axum")]
+    fn matches_nested_path(&self, whole: &str, own: &str) -> bool {
+        let matches = |at: &str| self.matches_path(&format!("{at}{own}"));
+        let Some(at) = whole.strip_suffix(own) else {
+            return false;
+        };
+        at.strip_suffix('/').is_some_and(matches)
+            // Where the service is nested in another, behind each of them.
+            || at.contains("//") && matches(at.replace("//", "/").trim_end_matches('/'))
     }
 }
 
@@ -212,13 +234,29 @@ fn as_sent(pattern: &str) -> String {
             is_name = char == '{';
         }
         if !is_name && (!char.is_ascii() || matches!(char, '<' | '>' | '`')) {
-            let bytes = String::from(char).into_bytes();
-            sent.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
+            push_encoded(char, &mut sent);
         } else {
             sent.push(char);
         }
     }
     sent
+}
+
+/// A path as most clients send it, of one that came with characters beyond ASCII.
+fn percent_encoded(path: &str) -> String {
+    let mut encoded = String::with_capacity(2 * path.len());
+    for char in path.chars() {
+        match char.is_ascii() {
+            true => encoded.push(char),
+            false => push_encoded(char, &mut encoded),
+        }
+    }
+    encoded
+}
+
+fn push_encoded(char: char, text: &mut String) {
+    let bytes = String::from(char).into_bytes();
+    text.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
 }
 
 impl RequestMatcher for Route {
