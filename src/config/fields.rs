@@ -20,8 +20,8 @@ pub(super) struct Fields<'t> {
     known: Known,
 }
 
-/// An error about a text that is no TOML at all, with the field of its line when that has one.
-pub(super) fn not_toml(text: &str, error: &toml::de::Error) -> FileError {
+/// An error about a text that is no TOML at all, with the field of its line when that is one of these.
+pub(super) fn not_toml(text: &str, error: &toml::de::Error, known: &[Known]) -> FileError {
     let offset = error.span().map_or(0, |span| span.start);
     let line = line_of(text.as_bytes(), offset);
     let field = text
@@ -30,17 +30,13 @@ pub(super) fn not_toml(text: &str, error: &toml::de::Error) -> FileError {
         .and_then(|line| line.split_once('='))
         .map(|(field, _)| field.trim());
     match field {
-        // Never what stands behind it: it may be a password. Nor text that is no field's name: with
-        // a colon for the equals sign, or within quotes, it is a part of a value.
-        Some(field) if field.bytes().all(is_name_byte) => {
+        // Never what stands behind it: it may be a password. Nor any other text before an equals sign: of a
+        // list on lines of its own it may be an API key, which often ends in that sign.
+        Some(field) if known.iter().any(|known| known.contains(&field)) => {
             FileError::at(line, format_args!("{field}: {}", error.message()))
         }
         _ => FileError::at(line, error.message()),
     }
-}
-
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
 impl<'t> Fields<'t> {

@@ -41,7 +41,8 @@ pub(super) fn read(
     environment: Environment<'_>,
     in_force: Option<&Config>,
 ) -> Result<Config, FileError> {
-    let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
+    let known = [FIELDS, policy::FIELDS];
+    let table = DeTable::parse(text).map_err(|error| not_toml(text, &error, &known))?;
     let fields = Fields::of_file(text, table.get_ref(), FIELDS)?;
     let config = Config {
         store: StoreChoice::read(&fields, environment)?,

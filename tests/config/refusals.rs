@@ -25,6 +25,11 @@ fn a_broken_text_is_refused_in_its_line() {
         ("store = \"redis://:hunter2@h\n", "line 1: store: "),
         ("store: \"redis://:hunter2@h/0?a=b\"\n", "line 1: "),
         ("store \"redis://:hunter2@h\" = 1\n", "line 1: "),
+        // A key in a list of its own lines, without the quote before it.
+        (
+            "store = \"memory\"\ndeny = [{ key = \"header:x-api-key\", values = [\n  hunter2=\",\n]}]\n",
+            "line 3: ",
+        ),
     ] {
         let refusal = refusal(text);
         assert!(refusal.starts_with(refused), "{refusal}");
@@ -82,4 +87,13 @@ fn a_file_is_named_in_its_refusal() {
         format!("{}: the file cannot be read", missing.display())
     );
     assert!(std::error::Error::source(&refused).is_some());
+}
+
+#[test]
+fn a_number_is_shown_as_it_is_written() {
+    for number in ["257", "0x101", "0o401", "0b100000001", "-1"] {
+        let refusal = refusal(&format!("store = \"memory\"\nipv6_prefix = {number}\n"));
+        let start = format!("line 2: ipv6_prefix: got {number}, ");
+        assert!(refusal.starts_with(&start), "{refusal}");
+    }
 }

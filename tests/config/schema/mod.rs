@@ -180,6 +180,29 @@ fn the_whole_format_is_allowed() {
 }
 
 #[test]
+fn every_way_to_name_a_store_is_allowed() {
+    for store in [
+        "memory",
+        "redis://h",
+        "rediss://h",
+        "redis-cluster://h,i",
+        "redis-sentinel://h/m",
+        "redis+unix:///s",
+        "unix:///s",
+        "valkey://h",
+        "valkeys://h",
+        "valkey-cluster://h,i",
+        "valkey-sentinel://h/m",
+        "valkey+unix:///s",
+    ] {
+        let text = format!("store = \"{store}\"\n");
+        assert!(allows(&text), "{store}");
+        let is_tls = store.contains("s://");
+        assert!(text.parse::<Config>().is_ok() || (is_tls && cfg!(not(feature = "redis-tls"))));
+    }
+}
+
+#[test]
 fn what_has_the_wrong_structure_is_neither_allowed_nor_read() {
     let files = [
         "",

@@ -179,7 +179,7 @@ pub(super) struct Local {
 enum Address {
     InFile(
         #[schemars(regex(
-            pattern = r"^(memory$|rediss?(-cluster|-sentinel)?://|(redis\+)?unix://)"
+            pattern = r"^(memory$|(redis|valkey)s?(-cluster|-sentinel)?://|((redis|valkey)\+)?unix://)"
         ))]
         String,
     ),
