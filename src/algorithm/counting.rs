@@ -15,8 +15,8 @@ pub(super) fn remaining(limit: u32, used: u64) -> u32 {
     limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
 }
 
-/// A count with so many permits more. What is charged without asking can pass the limit, which no
-/// count needs to tell by more than the largest limit.
+/// A count with so many permits more. What is charged without asking can pass the limit, and is counted up
+/// to the largest limit there is: [`Limiter::charge`](crate::Limiter::charge) says so.
 #[inline]
 pub(super) fn added(used: u64, permits: u32) -> u64 {
     (used + u64::from(permits)).min(u32::MAX.into())

@@ -65,6 +65,11 @@ impl Limiter {
     /// Takes permits without asking; the limit may be passed, and what is over it has to come back
     /// before anything is allowed again. The decision tells what is left.
     ///
+    /// A limit that counts permits in windows counts no more than 2^32 - 1 of them at a time: what is
+    /// charged beyond that, here or by [`settle`](crate::Policy::settle), is not known afterwards, neither
+    /// when a part of it lapses nor when it is given back. Where so much may come together, as of bytes, let
+    /// a permit stand for more of them.
+    ///
     /// Of a key that is not limited (limiting or the policy is off, or it is on the list of those
     /// who are let through) nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
     ///
