@@ -72,8 +72,8 @@ impl RedisStoreBuilder {
     /// one beside it; 10 ms unless said, 60 s at most. As long as the server keeps up, a decision takes no longer
     /// than this and a round trip. See [how requests share trips](RedisStore).
     ///
-    /// A server that is farther away than this is asked about a hot key about every 10 ms by each process, and else
-    /// once in each round trip.
+    /// About a hot key each process asks a server that is farther away than this once in this time, and one that is
+    /// nearer once in each round trip.
     pub fn wait_for_trips(mut self, time: Duration) -> Self {
         self.waits.for_trips = time.min(RESPONSE_TIMEOUT);
         self

@@ -41,9 +41,9 @@ pub(super) use plain_pack::PlainPack;
 pub(super) use plain_several::PlainSeveral;
 pub(super) use take::Take;
 
-/// For so many plain takes one counts that is not plain. It takes the server about as long as two to five; and a
-/// distant server is asked no more than two scripts in a round trip, while one of 128 of these holds up everybody else
-/// for a millisecond at most.
+/// For so many plain takes one counts that is not plain. It takes the server about as long as two to five; and there
+/// are few trips at a time, which are to take along as many as they can, while one of 128 of these holds up everybody
+/// else for a millisecond at most.
 const WEIGHT_UNLESS_PLAIN: usize = 4;
 /// The same of one that would be plain, did its rate need no fraction.
 const WEIGHT_IF_SCALED: usize = 2;
