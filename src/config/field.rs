@@ -154,22 +154,12 @@ impl fmt::Display for Given<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             DeValue::String(text) => write!(f, "{text:?}"),
-            DeValue::Integer(number) => write!(f, "{}{}", prefix_of(number), number.as_str()),
+            DeValue::Integer(number) => write!(f, "{number}"),
             DeValue::Float(number) => f.write_str(number.as_str()),
             DeValue::Boolean(value) => write!(f, "{value}"),
             DeValue::Datetime(time) => write!(f, "{time}"),
             DeValue::Array(_) => f.write_str("a list"),
             DeValue::Table(_) => f.write_str("a table"),
         }
-    }
-}
-
-/// What stands before the digits of a number that is not in decimal ones.
-fn prefix_of(number: &DeInteger<'_>) -> &'static str {
-    match number.radix() {
-        2 => "0b",
-        8 => "0o",
-        16 => "0x",
-        _ => "",
     }
 }
