@@ -146,7 +146,7 @@ impl<P: Passenger> Stop<P> {
                 Some(key) => !self.is_under_way(key),
                 None => self.waiting.is_empty(),
             };
-        may_go.then(|| self.begin(1, Keys::One(key), now + self.patience))
+        may_go.then(|| self.begin(1, Keys::One(key), now))
     }
 
     fn has_room_for_one(&self) -> bool {
@@ -263,16 +263,16 @@ impl<P: Passenger> Stop<P> {
         if going.is_empty() {
             return None;
         }
-        let number = self.begin(going.len(), Keys::Many(together), now + self.patience);
+        let number = self.begin(going.len(), Keys::Many(together), now);
         Some((number, going))
     }
 
-    fn begin(&mut self, passengers: usize, keys: Keys, late_at: Instant) -> TripNumber {
+    fn begin(&mut self, passengers: usize, keys: Keys, now: Instant) -> TripNumber {
         self.last_number = self.last_number.next();
         self.trips.push(Trip {
             number: self.last_number,
             is_alone: matches!(keys, Keys::One(_)),
-            late_at,
+            late_at: now + self.patience,
             is_back: false,
             passengers,
             keys,
