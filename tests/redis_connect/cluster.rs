@@ -85,6 +85,13 @@ async fn connect_with_rights(cluster: &Cluster, denied: &str) -> Result<RedisSto
     RedisStore::connect(&format!("redis-cluster://limiter:secret@127.0.0.1:{port}")).await
 }
 
+/// Gives that user a right on a node, or takes it away.
+fn set_right(node: &Server, right: &str) {
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("limiter").arg(right);
+    node.query::<()>(user);
+}
+
 #[tokio::test]
 async fn the_documented_rights_suffice_in_a_cluster() {
     let cluster = Cluster::start();
@@ -125,19 +132,14 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
         pending_answer_of(&store, &[check]).await.unwrap();
         let (position, _) = cluster.master_of(":api");
         let node = &cluster.masters[position];
-        let set_user = |right: &str| {
-            let mut user = redis::cmd("ACL");
-            user.arg("SETUSER").arg("limiter").arg(right);
-            node.query::<()>(user);
-        };
-        set_user("-evalsha");
+        set_right(node, "-evalsha");
         let check = check_of(&policy, "alice", &limit, Action::spend(1));
         let error = pending_answer_of(&store, &[check]).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
         let told = told(&error);
         assert!(told.contains(&format!(":{}", node.port())), "{told}");
         assert!(told.contains("lacks a right"), "{told}");
-        set_user("+evalsha");
+        set_right(node, "+evalsha");
     }
 }
 
@@ -151,9 +153,7 @@ async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decis
     assert_eq!(check().await.store_failure(), None);
     let (from, key) = cluster.master_of(":api");
     let to = (from + 1) % 3;
-    let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("limiter").arg("-asking");
-    cluster.masters[to].query::<()>(user);
+    set_right(&cluster.masters[to], "-asking");
     let slot = cluster.begin_to_move(&key, from, to);
     cluster.move_key(&key, from, to);
     let failure = check().await.store_failure();

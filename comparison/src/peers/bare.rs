@@ -37,7 +37,7 @@ impl Bare {
             before_key: texts(&[name]),
             key: Arc::new(|key| format!("bare:{}", name_of(key))),
             after_key: texts(after_key),
-            reads: |reply| !matches!(reply, Value::ServerError(_)),
+            reads: is_no_error,
         }
     }
 
@@ -94,7 +94,7 @@ impl Bare {
             after_key: command.split_off(KEY + 1),
             before_key: command[..KEY].to_vec(),
             key: Arc::new(move |key| format!("{before}{{{key:032x}}}{after}")),
-            reads: |reply| !matches!(reply, Value::ServerError(_)),
+            reads: is_no_error,
         }
     }
 
@@ -157,6 +157,10 @@ async fn load(connection: &MultiplexedConnection, text: &str) -> String {
 
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn is_no_error(reply: &Value) -> bool {
+    !matches!(reply, Value::ServerError(_))
 }
 
 fn is_one_or_starts_with_one(reply: &Value) -> bool {
