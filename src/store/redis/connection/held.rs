@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,18 +16,21 @@ use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::runtimes::{Serving, goes_on_by_itself_here};
 use crate::store::redis::script::Scripted;
 
-/// So many questions in a row given up without any answer, and none for [`LONGEST_SILENCE`]: the
+/// So many questions in a row given up without any answer, the first of them [`LONGEST_SILENCE`] ago: the
 /// connection is taken for dead.
-const MOST_UNANSWERED: u32 = 3;
+pub(super) const MOST_UNANSWERED: u32 = 3;
 /// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
 /// new connections than failures do.
-const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+pub(super) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// After so long without an answer the connection may have been closed, by the server or by somebody between,
 /// without anybody having seen it. It is woken before a question then, and taken for dead as soon as one who does
-/// gives up: nothing speaks for it, and nothing was asked over it.
+/// gives up: nothing speaks for it, and nothing was asked over it. Of the server that says nothing yet.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// Who gives up sooner has not waited for an answer, but gone away: it is one of [`MOST_UNANSWERED`].
 pub(super) const HASTY: Duration = Duration::from_millis(10);
+
+/// No time of a connection.
+const NEVER: u64 = u64::MAX;
 
 pub(super) struct Held {
     connection: MultiplexedConnection,
@@ -36,6 +39,10 @@ pub(super) struct Held {
     answered_ms: AtomicU64,
     /// Questions given up since the last answer.
     unanswered: AtomicU32,
+    /// When the first of them was asked, in milliseconds after `since`; [`NEVER`] while there is none.
+    silent_since_ms: AtomicU64,
+    /// Whether it was idle, and nobody could wake it.
+    was_woken_in_vain: AtomicBool,
     /// Whether the runtime that it is served on goes on by itself.
     is_always_served: bool,
     served: Serving,
@@ -51,6 +58,8 @@ impl Held {
             since: Instant::now(),
             answered_ms: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
+            silent_since_ms: AtomicU64::new(NEVER),
+            was_woken_in_vain: AtomicBool::new(false),
             is_always_served: goes_on_by_itself_here(),
             served: Serving::here(),
             woken: Notify::new(),
@@ -71,7 +80,10 @@ impl Held {
         question: &impl Scripted,
         is_asking: bool,
     ) -> RedisResult<Value> {
-        let waiting = Waiting(self);
+        let waiting = Waiting {
+            held: self,
+            asked_ms: self.age_ms(),
+        };
         let command = question.by_digest();
         // What is rare is boxed: every question's future has room for it.
         let mut reply = match is_asking {
@@ -160,7 +172,7 @@ impl Held {
         let _waking = Waking {
             held: self,
             since: Instant::now(),
-            answered_ms: self.answered_ms.load(Ordering::Relaxed),
+            answered_ms: self.answered_ms(),
         };
         let mut others = pin!(self.woken.notified());
         let mut own = pin!(self.beat());
@@ -180,6 +192,14 @@ impl Held {
     fn has_answered(&self) {
         self.answered_ms.store(self.age_ms(), Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
+        self.silent_since_ms.store(NEVER, Ordering::Relaxed);
+        self.was_woken_in_vain.store(false, Ordering::Relaxed);
+    }
+
+    /// A question asked at this time was given up.
+    fn has_not_answered(&self, asked_ms: u64) {
+        self.silent_since_ms.fetch_min(asked_ms, Ordering::Relaxed);
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it can be asked as it is.
@@ -204,17 +224,31 @@ impl Held {
     }
 
     pub(super) fn is_dead(&self) -> bool {
+        self.was_woken_in_vain.load(Ordering::Relaxed) || self.has_gone_silent()
+    }
+
+    /// Whether the server has been asked for as long as it is waited for, and has not answered.
+    pub(super) fn has_gone_silent(&self) -> bool {
+        // What was asked before the last answer may have been given up after it.
+        let since_ms = self
+            .silent_since_ms
+            .load(Ordering::Relaxed)
+            .max(self.answered_ms());
         self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
-            && self.is_silent_for(LONGEST_SILENCE)
+            && self.is_past(since_ms, LONGEST_SILENCE)
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.is_silent_for(IDLE)
+        self.is_past(self.answered_ms(), IDLE)
     }
 
-    fn is_silent_for(&self, time: Duration) -> bool {
-        let answered_ms = self.answered_ms.load(Ordering::Relaxed);
-        u128::from(self.age_ms().saturating_sub(answered_ms)) >= time.as_millis()
+    /// Whether so long has passed since.
+    fn is_past(&self, since_ms: u64, time: Duration) -> bool {
+        u128::from(self.age_ms().saturating_sub(since_ms)) >= time.as_millis()
+    }
+
+    fn answered_ms(&self) -> u64 {
+        self.answered_ms.load(Ordering::Relaxed)
     }
 
     fn age_ms(&self) -> u64 {
@@ -244,18 +278,21 @@ fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
 
 /// A question under way on a connection. Dropped before the answer, it counts against the
 /// connection: a server that hangs, or a network that swallows everything, breaks no connection.
-struct Waiting<'a>(&'a Held);
+struct Waiting<'a> {
+    held: &'a Held,
+    asked_ms: u64,
+}
 
 impl Waiting<'_> {
     fn answered(self) {
-        self.0.has_answered();
+        self.held.has_answered();
         std::mem::forget(self);
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.unanswered.fetch_add(1, Ordering::Relaxed);
+        self.held.has_not_answered(self.asked_ms);
     }
 }
 
@@ -269,14 +306,13 @@ struct Waking<'a> {
 
 impl Drop for Waking<'_> {
     fn drop(&mut self) {
-        let (held, unanswered) = (self.held, &self.held.unanswered);
-        if held.answered_ms.load(Ordering::Relaxed) != self.answered_ms {
+        let held = self.held;
+        if held.answered_ms() != self.answered_ms {
             return;
         }
-        if self.since.elapsed() < HASTY {
-            unanswered.fetch_add(1, Ordering::Relaxed);
-        } else {
-            unanswered.fetch_max(MOST_UNANSWERED, Ordering::Relaxed);
+        let earlier = held.unanswered.fetch_add(1, Ordering::Relaxed);
+        if self.since.elapsed() >= HASTY || earlier + 1 >= MOST_UNANSWERED {
+            held.was_woken_in_vain.store(true, Ordering::Relaxed);
             held.woken.notify_waiters();
         }
     }

@@ -1,11 +1,13 @@
 //! `Attempt`: the one to connect that all waiting questions share.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::super::connect::{CONNECT_TIMEOUT, RECONNECT_PAUSE, pause};
+use super::super::held::LONGEST_SILENCE;
 use super::{Failure, Held, Link, Shared};
 use crate::store::claim::{Claim, Number};
 
@@ -46,11 +48,14 @@ struct Attempt {
 
 impl Attempt {
     async fn connect(self) {
-        let started = Instant::now();
-        let (begun, made) = Arc::clone(&self.shared.connector).connect_soon().await;
-        if made.is_err() && started.elapsed() >= CONNECT_TIMEOUT && self.is_awaited() {
-            self.shared.doubt();
-        }
+        let mut connecting = pin!(Arc::clone(&self.shared.connector).connect_soon());
+        let (begun, made) = loop {
+            match timeout(LONGEST_SILENCE, &mut connecting).await {
+                Ok(made) => break made,
+                Err(_elapsed) if self.is_awaited() => self.shared.doubt(),
+                Err(_elapsed) => {}
+            }
+        };
         self.end(match made {
             Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
             Err(error) => Link::Down(Some(Failure {

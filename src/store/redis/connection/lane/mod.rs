@@ -212,7 +212,10 @@ impl Shared {
                 // Whatever became of it says nothing of the server.
                 Link::Up(held) if !held.is_well_served() => self.let_go(&held, None),
                 Link::Up(held) if held.is_dead() => {
-                    self.doubt();
+                    // That one could not be woken says nothing of the server: the new one tells.
+                    if held.has_gone_silent() {
+                        self.doubt();
+                    }
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
                 Link::Up(held) => return Ok(held),

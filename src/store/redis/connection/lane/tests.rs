@@ -8,17 +8,23 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::super::held::{HASTY, IDLE};
+use super::super::held::{HASTY, IDLE, LONGEST_SILENCE, MOST_UNANSWERED};
 use super::*;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
 
-/// A node that takes connections and serves none, and a lane to it.
-async fn hung() -> (TcpListener, Lane) {
+/// A server that takes connections and serves none, and what connects to it.
+async fn hung_server() -> (TcpListener, Connector) {
     let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = hung.local_addr().unwrap();
     let server = format!("redis://{address}").into_connection_info().unwrap();
-    (hung, Lane::to_node(Connector::to(server).unwrap()))
+    (hung, Connector::to(server).unwrap())
+}
+
+/// The same as a node, and a lane to it.
+async fn hung() -> (TcpListener, Lane) {
+    let (hung, connector) = hung_server().await;
+    (hung, Lane::to_node(connector))
 }
 
 /// A node that says OK to everything on one connection until it is told to stand still, and a lane to it.
@@ -78,14 +84,20 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
     panic!("refused for ever");
 }
 
+/// One that was connected to, answered, and has been idle since.
+async fn idle(lane: &Lane) {
+    let question = SelfTest::of_server(&Prefix::default());
+    assert!(lane.ask(&question, false).await.is_ok());
+    tokio::time::sleep(IDLE).await;
+}
+
 /// Who is told that another one has given up has heard nothing.
 #[tokio::test]
 async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_wake_it() {
     let (stand_still, lane) = standing_still_later().await;
-    let question = SelfTest::of_server(&Prefix::default());
-    assert!(lane.ask(&question, false).await.is_ok());
-    tokio::time::sleep(IDLE).await;
+    idle(&lane).await;
     stand_still.send(()).unwrap();
+    let question = SelfTest::of_server(&Prefix::default());
     let [mut first, mut second, mut third] = [(); 3].map(|()| Box::pin(lane.ask(&question, false)));
     for wakes in [&mut first, &mut second, &mut third] {
         assert!(poll!(wakes).is_pending());
@@ -95,13 +107,41 @@ async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_w
     for told in [&mut second, &mut third] {
         assert!(poll!(told).is_pending());
     }
-    assert!(lane.0.doubt.as_ref().unwrap().is_silent());
+    let doubt = lane.0.doubt.as_ref().unwrap();
+    assert!(!doubt.is_silent(), "for one who went away");
+    // As long as the new connection is waited for.
+    while !doubt.is_silent() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whatever their reason to go, the node was not asked long enough to say that it does not answer.
+#[tokio::test]
+async fn callers_who_go_away_do_not_make_a_node_that_was_quiet_one_that_has_gone_silent() {
+    let (_goes_on, lane) = standing_still_later().await;
+    let question = SelfTest::of_server(&Prefix::default());
+    assert!(lane.ask(&question, false).await.is_ok());
+    let held = lane.0.live().unwrap();
+    tokio::time::sleep(LONGEST_SILENCE).await;
+    for _ in 0..MOST_UNANSWERED {
+        let mut goes_away = Box::pin(lane.ask(&question, false));
+        assert!(poll!(&mut goes_away).is_pending());
+    }
+    assert!(lane.ask(&question, false).await.is_ok());
+    assert!(
+        Arc::ptr_eq(&held, &lane.0.live().unwrap()),
+        "connected anew"
+    );
+}
+
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_task_wakes_a_lane_for_all_who_are_to_ask_and_none_a_node_that_has_gone_silent() {
-    let (_hung, lane) = hung().await;
-    let tasks = || Handle::current().metrics().num_alive_tasks();
+async fn one_task_wakes_a_lane_for_all_who_are_to_ask() {
+    let (_hung, connector) = hung_server().await;
+    let lane = Lane::new(connector);
     for _ in 0..2 {
         let before = tasks();
         for _ in 0..100 {
@@ -110,6 +150,11 @@ async fn one_task_wakes_a_lane_for_all_who_are_to_ask_and_none_a_node_that_has_g
         assert_eq!(tasks(), before + 1);
         tokio::time::sleep(IDLE).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn none_wakes_a_node_that_has_gone_silent() {
+    let (_hung, lane) = hung().await;
     let doubt = lane.0.doubt.as_ref().unwrap();
     while !doubt.is_silent() {
         is_refused(&lane).await;
