@@ -1,48 +1,22 @@
-//! A held connection: what goes over it, and how it is seen that nothing comes back any more.
+//! A held connection: what goes over it, and how one that was idle is woken.
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use super::connect::RECONNECT_PAUSE;
+use super::signs::{self, Signs};
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::runtimes::{Serving, goes_on_by_itself_here};
 use crate::store::redis::script::Scripted;
 
-/// So many questions in a row given up without any answer, the first of them [`LONGEST_SILENCE`] ago: the
-/// connection is taken for dead.
-pub(super) const MOST_UNANSWERED: u32 = 3;
-/// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
-/// new connections than failures do.
-pub(super) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
-/// After so long without an answer the connection may have been closed, by the server or by somebody between,
-/// without anybody having seen it. It is woken before a question then, and taken for dead as soon as one who does
-/// gives up: nothing speaks for it, and nothing was asked over it. Of the server that says nothing yet.
-pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// Who gives up sooner has not waited for an answer, but gone away: it is one of [`MOST_UNANSWERED`].
-pub(super) const HASTY: Duration = Duration::from_millis(10);
-
-/// No time of a connection.
-const NEVER: u64 = u64::MAX;
-
 pub(super) struct Held {
     connection: MultiplexedConnection,
-    since: Instant,
-    /// The time of the last answer, in milliseconds after `since`.
-    answered_ms: AtomicU64,
-    /// Questions given up since the last answer.
-    unanswered: AtomicU32,
-    /// When the first of them was asked, in milliseconds after `since`; [`NEVER`] while there is none.
-    silent_since_ms: AtomicU64,
-    /// Whether it was idle, and nobody could wake it.
-    was_woken_in_vain: AtomicBool,
+    signs: Signs,
     /// Whether the runtime that it is served on goes on by itself.
     is_always_served: bool,
     served: Serving,
@@ -55,11 +29,7 @@ impl Held {
     pub(super) fn new(connection: MultiplexedConnection) -> Self {
         Self {
             connection,
-            since: Instant::now(),
-            answered_ms: AtomicU64::new(0),
-            unanswered: AtomicU32::new(0),
-            silent_since_ms: AtomicU64::new(NEVER),
-            was_woken_in_vain: AtomicBool::new(false),
+            signs: Signs::new(),
             is_always_served: goes_on_by_itself_here(),
             served: Serving::here(),
             woken: Notify::new(),
@@ -68,7 +38,7 @@ impl Held {
 
     /// How long it has been there.
     pub(super) fn age(&self) -> Duration {
-        self.since.elapsed()
+        self.signs.age()
     }
 
     /// EVALSHA; when the server does not know the script, and so has run nothing, EVAL. Nothing
@@ -80,10 +50,7 @@ impl Held {
         question: &impl Scripted,
         is_asking: bool,
     ) -> RedisResult<Value> {
-        let waiting = Waiting {
-            held: self,
-            asked_ms: self.age_ms(),
-        };
+        let asked = self.signs.asked();
         let command = question.by_digest();
         // What is rare is boxed: every question's future has room for it.
         let mut reply = match is_asking {
@@ -94,7 +61,7 @@ impl Held {
             reply = Box::pin(self.run(question.with_text(), is_asking)).await;
         }
         if !reply.as_ref().is_err_and(is_no_answer) {
-            waiting.answered();
+            asked.answered();
         }
         reply
     }
@@ -158,7 +125,7 @@ impl Held {
         let mut script = redis::cmd("EVAL");
         script.arg("return 1").arg(0);
         self.command(&script).await?;
-        self.has_answered();
+        self.signs.answered();
         self.woken.notify_waiters();
         Ok(())
     }
@@ -171,8 +138,7 @@ impl Held {
     pub(super) async fn wake(&self) -> Option<RedisResult<()>> {
         let _waking = Waking {
             held: self,
-            since: Instant::now(),
-            answered_ms: self.answered_ms(),
+            waking: self.signs.waking(),
         };
         let mut others = pin!(self.woken.notified());
         let mut own = pin!(self.beat());
@@ -181,25 +147,12 @@ impl Held {
             Poll::Pending => own.as_mut().poll(cx).map(|beat| {
                 // Also by an error that it has sent.
                 if !beat.as_ref().is_err_and(is_no_answer) {
-                    self.has_answered();
+                    self.signs.answered();
                 }
                 Some(beat)
             }),
         })
         .await
-    }
-
-    fn has_answered(&self) {
-        self.answered_ms.store(self.age_ms(), Ordering::Relaxed);
-        self.unanswered.store(0, Ordering::Relaxed);
-        self.silent_since_ms.store(NEVER, Ordering::Relaxed);
-        self.was_woken_in_vain.store(false, Ordering::Relaxed);
-    }
-
-    /// A question asked at this time was given up.
-    fn has_not_answered(&self, asked_ms: u64) {
-        self.silent_since_ms.fetch_min(asked_ms, Ordering::Relaxed);
-        self.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it can be asked as it is.
@@ -224,35 +177,16 @@ impl Held {
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.was_woken_in_vain.load(Ordering::Relaxed) || self.has_gone_silent()
+        self.signs.is_dead()
     }
 
-    /// Whether the server has been asked for as long as it is waited for, and has not answered.
+    /// Whether its server was asked for as long as one is waited for, and has not answered.
     pub(super) fn has_gone_silent(&self) -> bool {
-        // What was asked before the last answer may have been given up after it.
-        let since_ms = self
-            .silent_since_ms
-            .load(Ordering::Relaxed)
-            .max(self.answered_ms());
-        self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
-            && self.is_past(since_ms, LONGEST_SILENCE)
+        self.signs.has_gone_silent()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.is_past(self.answered_ms(), IDLE)
-    }
-
-    /// Whether so long has passed since.
-    fn is_past(&self, since_ms: u64, time: Duration) -> bool {
-        u128::from(self.age_ms().saturating_sub(since_ms)) >= time.as_millis()
-    }
-
-    fn answered_ms(&self) -> u64 {
-        self.answered_ms.load(Ordering::Relaxed)
-    }
-
-    fn age_ms(&self) -> u64 {
-        u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
+        self.signs.is_idle()
     }
 }
 
@@ -276,44 +210,16 @@ fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
     }
 }
 
-/// A question under way on a connection. Dropped before the answer, it counts against the
-/// connection: a server that hangs, or a network that swallows everything, breaks no connection.
-struct Waiting<'a> {
-    held: &'a Held,
-    asked_ms: u64,
-}
-
-impl Waiting<'_> {
-    fn answered(self) {
-        self.held.has_answered();
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.held.has_not_answered(self.asked_ms);
-    }
-}
-
 /// A connection is being woken. Dropped before anything was heard, this speaks against it.
 struct Waking<'a> {
     held: &'a Held,
-    since: Instant,
-    /// The last answer when this began.
-    answered_ms: u64,
+    waking: signs::Waking,
 }
 
 impl Drop for Waking<'_> {
     fn drop(&mut self) {
-        let held = self.held;
-        if held.answered_ms() != self.answered_ms {
-            return;
-        }
-        let earlier = held.unanswered.fetch_add(1, Ordering::Relaxed);
-        if self.since.elapsed() >= HASTY || earlier + 1 >= MOST_UNANSWERED {
-            held.was_woken_in_vain.store(true, Ordering::Relaxed);
-            held.woken.notify_waiters();
+        if self.held.signs.not_waited_for(&self.waking) {
+            self.held.woken.notify_waiters();
         }
     }
 }

@@ -5,6 +5,7 @@ mod connect;
 mod held;
 mod lane;
 mod sentinel;
+mod signs;
 mod tls;
 
 pub(super) use address::Address;

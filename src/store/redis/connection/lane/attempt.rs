@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::super::connect::{CONNECT_TIMEOUT, RECONNECT_PAUSE, pause};
-use super::super::held::LONGEST_SILENCE;
+use super::super::signs::LONGEST_SILENCE;
 use super::{Failure, Held, Link, Shared};
 use crate::store::claim::{Claim, Number};
 

@@ -8,7 +8,7 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::held::IDLE;
+use super::super::signs::IDLE;
 use super::{Lane, Shared};
 
 impl Lane {

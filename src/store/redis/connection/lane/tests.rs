@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::super::held::{HASTY, IDLE, LONGEST_SILENCE, MOST_UNANSWERED};
+use super::super::signs::{HASTY, IDLE, LONGEST_SILENCE, MOST_UNANSWERED};
 use super::*;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;

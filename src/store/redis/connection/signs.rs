@@ -1,0 +1,229 @@
+//! `Signs`: what speaks for a connection, and what against it. A server that hangs, or a network that swallows
+//! everything, breaks none.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connect::RECONNECT_PAUSE;
+
+/// So many questions in a row given up without any answer, the first of them asked [`LONGEST_SILENCE`] ago: the
+/// connection is taken for dead, and the server for silent.
+pub(super) const MOST_UNANSWERED: u32 = 3;
+/// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
+/// new connections than failures do.
+pub(super) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+/// After so long without an answer the connection may have been closed, by the server or by somebody between,
+/// without anybody having seen it. It is woken before a question then, and taken for dead as soon as one who does
+/// gives up: nothing speaks for it, and nothing was asked over it. That says nothing of the server.
+pub(super) const IDLE: Duration = Duration::from_secs(1);
+/// Who gives up sooner has not waited for an answer, but gone away: it is one of [`MOST_UNANSWERED`].
+pub(super) const HASTY: Duration = Duration::from_millis(10);
+
+/// No time of a connection.
+const NEVER: u64 = u64::MAX;
+
+pub(super) struct Signs {
+    /// When the connection was made. All times are in milliseconds after it.
+    since: Instant,
+    answered_ms: AtomicU64,
+    /// Questions given up since then.
+    unanswered: AtomicU32,
+    /// When the first of them was asked; [`NEVER`] while there is none.
+    silent_since_ms: AtomicU64,
+    /// Whether it was idle, and nobody could wake it.
+    was_woken_in_vain: AtomicBool,
+}
+
+impl Signs {
+    /// Of a connection that was made just now.
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            answered_ms: AtomicU64::new(0),
+            unanswered: AtomicU32::new(0),
+            silent_since_ms: AtomicU64::new(NEVER),
+            was_woken_in_vain: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// A question is asked.
+    pub(super) fn asked(&self) -> Asked<'_> {
+        Asked {
+            signs: self,
+            asked_ms: self.now_ms(),
+        }
+    }
+
+    pub(super) fn answered(&self) {
+        self.answered_ms.store(self.now_ms(), Ordering::Relaxed);
+        self.unanswered.store(0, Ordering::Relaxed);
+        self.silent_since_ms.store(NEVER, Ordering::Relaxed);
+        self.was_woken_in_vain.store(false, Ordering::Relaxed);
+    }
+
+    /// It is woken.
+    pub(super) fn waking(&self) -> Waking {
+        Waking {
+            since: Instant::now(),
+            answered_ms: self.answered_ms(),
+        }
+    }
+
+    /// Nobody waits for that any more. Whether it is taken for dead with that.
+    pub(super) fn not_waited_for(&self, waking: &Waking) -> bool {
+        if self.answered_ms() != waking.answered_ms {
+            return false;
+        }
+        let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_in_vain = waking.since.elapsed() >= HASTY || unanswered >= MOST_UNANSWERED;
+        if is_in_vain {
+            self.was_woken_in_vain.store(true, Ordering::Relaxed);
+        }
+        is_in_vain
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.was_woken_in_vain.load(Ordering::Relaxed) || self.has_gone_silent()
+    }
+
+    /// Whether the server was asked for as long as one is waited for, and has not answered.
+    pub(super) fn has_gone_silent(&self) -> bool {
+        // What was asked before the last answer may have been given up after it.
+        let asked_ms = self.silent_since_ms.load(Ordering::Relaxed);
+        self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
+            && self.is_past(asked_ms.max(self.answered_ms()), LONGEST_SILENCE)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_past(self.answered_ms(), IDLE)
+    }
+
+    /// Whether so long has passed since then.
+    fn is_past(&self, then_ms: u64, time: Duration) -> bool {
+        u128::from(self.now_ms().saturating_sub(then_ms)) >= time.as_millis()
+    }
+
+    fn answered_ms(&self) -> u64 {
+        self.answered_ms.load(Ordering::Relaxed)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.age().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A question under way. Dropped before the answer, it counts against the connection.
+pub(super) struct Asked<'a> {
+    signs: &'a Signs,
+    asked_ms: u64,
+}
+
+impl Asked<'_> {
+    pub(super) fn answered(self) {
+        self.signs.answered();
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let Self { signs, asked_ms } = self;
+        signs
+            .silent_since_ms
+            .fetch_min(*asked_ms, Ordering::Relaxed);
+        signs.unanswered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// When somebody began to wake a connection, and what the last answer was then.
+pub(super) struct Waking {
+    since: Instant,
+    answered_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const INSTANT: Duration = Duration::from_millis(1);
+
+    /// A connection that has just answered.
+    fn heard() -> Signs {
+        let signs = Signs::new();
+        signs.asked().answered();
+        signs
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn three_questions_in_vain_for_half_a_second_make_a_server_silent() {
+        let signs = heard();
+        let [first, second, third] = [(); 3].map(|()| signs.asked());
+        advance(LONGEST_SILENCE).await;
+        drop((first, second));
+        assert!(!signs.has_gone_silent());
+        drop(third);
+        assert!(signs.has_gone_silent() && signs.is_dead());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_silence_begins_with_the_first_question_that_was_given_up() {
+        let signs = heard();
+        advance(LONGEST_SILENCE).await;
+        for _ in 0..MOST_UNANSWERED {
+            drop(signs.asked());
+        }
+        advance(LONGEST_SILENCE - INSTANT).await;
+        assert!(!signs.is_dead(), "nobody had asked for half of that time");
+        advance(INSTANT).await;
+        assert!(signs.has_gone_silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_speaks_for_it_also_to_who_gives_up_what_was_asked_before() {
+        let signs = heard();
+        let earlier = [(); MOST_UNANSWERED as usize].map(|()| signs.asked());
+        advance(LONGEST_SILENCE).await;
+        signs.asked().answered();
+        drop(earlier);
+        assert!(!signs.is_dead());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_one_is_dead_once_one_has_waited_in_vain_and_its_server_is_not_silent() {
+        let signs = heard();
+        advance(IDLE).await;
+        assert!(signs.is_idle());
+        let waking = signs.waking();
+        advance(HASTY).await;
+        assert!(signs.not_waited_for(&waking));
+        assert!(signs.is_dead() && !signs.has_gone_silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_one_is_dead_once_three_have_gone_away() {
+        let signs = heard();
+        advance(IDLE).await;
+        let gone = [(); MOST_UNANSWERED as usize].map(|()| signs.not_waited_for(&signs.waking()));
+        assert_eq!(gone, [false, false, true]);
+        assert!(signs.is_dead() && !signs.has_gone_silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_woken_meanwhile_is_alive() {
+        let signs = heard();
+        advance(IDLE).await;
+        let waking = signs.waking();
+        advance(HASTY).await;
+        signs.answered();
+        assert!(!signs.not_waited_for(&waking));
+        assert!(!signs.is_dead() && !signs.is_idle());
+    }
+}
