@@ -202,6 +202,23 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
     RedisStore::connect(&cluster.url()).await.unwrap_err();
 }
 
+/// Each is waited for two seconds.
+#[tokio::test]
+async fn two_nodes_that_hang_hold_up_a_start_no_longer_than_one() {
+    let cluster = Cluster::start();
+    let hung = &cluster.masters[1..];
+    hung.iter().for_each(|master| master.signal("STOP"));
+    let started = Instant::now();
+    let connected = RedisStore::connect(&cluster.url()).await;
+    let waited = started.elapsed();
+    hung.iter().for_each(|master| master.signal("CONT"));
+    connected.unwrap();
+    assert!(
+        waited < Duration::from_secs(4),
+        "one after the other: {waited:?}"
+    );
+}
+
 /// Nor is it to wait for the end of a resharding, or until somebody closes the slots that one left open.
 #[tokio::test]
 async fn slots_that_move_keep_nobody_from_starting() {

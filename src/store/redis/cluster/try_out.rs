@@ -1,5 +1,7 @@
 //! What is tried at start-up, on every master: each has users of its own.
 
+use tokio::task::JoinSet;
+
 use super::slots::{Node, Slot, SlotMap};
 use super::{Cluster, Route, is_about_the_node};
 use crate::error::{StoreError, StoreErrorKind};
@@ -13,12 +15,18 @@ impl Cluster {
     /// do.
     pub(in crate::store::redis) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
         let slots = self.0.slots().await?;
-        let (mut has_any, mut failure) = (false, None);
+        // All at once: a start waits for those that hang as for one of them.
+        let mut tries = JoinSet::new();
         for master in slots.masters() {
-            let Some(tag) = tag_on(master, &slots) else {
-                continue;
-            };
-            match self.try_on(master, prefix, &tag).await {
+            if let Some(tag) = tag_on(master, &slots) {
+                let question = SelfTest::of_node(prefix, &tag);
+                let (cluster, master) = (self.clone(), master.clone());
+                tries.spawn(async move { cluster.try_on(master, &tag, &question).await });
+            }
+        }
+        let (mut has_any, mut failure) = (false, None);
+        while let Some(tried) = tries.join_next().await {
+            match tried.unwrap_or_else(|_gone| Err(StoreError::new(StoreErrorKind::Interrupted))) {
                 Ok(()) => has_any = true,
                 Err(error) if concerns_its_keys_alone(error.kind()) => failure = Some(error),
                 Err(error) => return Err(error),
@@ -41,11 +49,10 @@ impl Cluster {
 
     /// Tries it on a master that is known to have the slot of this tag; while that moves, on whomever it
     /// redirects to, as decisions are made there.
-    async fn try_on(&self, master: &Node, prefix: &Prefix, tag: &str) -> Result<(), StoreError> {
+    async fn try_on(&self, master: Node, tag: &str, question: &SelfTest) -> Result<(), StoreError> {
         let slot = Slot::of_tag(tag.as_bytes());
-        let self_test = &SelfTest::of_node(prefix, tag);
         // With ASKING everywhere.
-        let try_out = |lane: Lane, _| async move { lane.try_out(self_test).await };
+        let try_out = |lane: Lane, _| async move { lane.try_out(question).await };
         let reply = self.follow(Route::To(master.clone()), slot, try_out).await;
         match reply {
             Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(master)),
