@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use tower_throttle::algorithm::Action;
-use tower_throttle::{Check, Decision, HOUR, Limit, SECOND, per_second};
+use tower_throttle::{Check, Decision, HOUR, Limit, RedisStore, SECOND, per_second};
 
 use super::model::{Question, States, answer};
 use super::ten_states::{RATES, STATES, question, questions, ten_states};
@@ -102,6 +102,16 @@ async fn what_is_left_over_a_cluster_is_what_was_not_taken_whichever_way_it_went
     let cluster = Cluster::start();
     let stage = Stage::start().await;
     let store = cluster.patient().clock_for_tests(stage.clock.clone());
+    let store = store.connect().await.unwrap().without_deny_cache();
+    assert_nothing_lost(Stage { store, ..stage }).await;
+}
+
+/// Values have other types there, and errors among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_by_the_newer_protocol_is_what_was_not_taken_whichever_way_it_went() {
+    let stage = Stage::start().await;
+    let url = format!("{}?protocol=3", stage.server.url());
+    let store = RedisStore::builder(&url).clock_for_tests(stage.clock.clone());
     let store = store.connect().await.unwrap().without_deny_cache();
     assert_nothing_lost(Stage { store, ..stage }).await;
 }

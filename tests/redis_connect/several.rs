@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
+use tower_throttle::{DAY, Decisions, Limit, MINUTE, PolicyId, RedisStore};
 
 use crate::cluster::SUBJECTS;
 use crate::support::asking::{check_of, pending_answer_of};
@@ -34,7 +34,12 @@ fn scripts(cluster: &Cluster) -> u64 {
 #[tokio::test]
 async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
     let cluster = Cluster::start();
-    let store = cluster.patient().connect().await.unwrap();
+    let store = cluster
+        .patient()
+        .wait_for_trips(MINUTE)
+        .connect()
+        .await
+        .unwrap();
     let store = store.without_deny_cache();
     for subject in SUBJECTS {
         let before = scripts(&cluster);
@@ -50,7 +55,12 @@ async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
 #[tokio::test]
 async fn what_is_taken_of_one_subject_is_given_back_when_another_is_denied() {
     let cluster = Cluster::start();
-    let store = cluster.patient().connect().await.unwrap();
+    let store = cluster
+        .patient()
+        .wait_for_trips(MINUTE)
+        .connect()
+        .await
+        .unwrap();
     let store = store.without_deny_cache();
     for subjects in SUBJECTS.windows(2) {
         let subjects = [subjects[0], subjects[1]];
