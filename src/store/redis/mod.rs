@@ -73,8 +73,8 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// | URL | |
 /// |---|---|
-/// | `redis://[user:password@]host[:port][/database]` | one server; `rediss://` over TLS |
-/// | `redis+unix:///path/to.sock[?db=0&user=u&pass=p]` | one server, over its socket |
+/// | `redis://[user:password@]host[:port][/database][?protocol=3]` | one server, by RESP3 if so said; `rediss://` over TLS |
+/// | `redis+unix:///path/to.sock[?db=0&user=u&pass=p&protocol=3]` | one server, over its socket |
 /// | `redis-sentinel://[user:password@]host[:port],.../master[/database]` | the master that Sentinel names; `rediss-sentinel://` over TLS |
 /// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes; `rediss-cluster://` over TLS |
 ///
