@@ -1,15 +1,18 @@
-//! A held connection: what goes over it, and how one that was idle is woken.
+//! A held connection: what goes over it, how one that was idle is woken, and who listens when callers give up.
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use super::signs::{self, Signs};
+use super::signs::{self, LONGEST_SILENCE, Signs};
+use crate::store::duty::Duty;
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::runtimes::{Serving, goes_on_by_itself_here};
 use crate::store::redis::script::Scripted;
@@ -17,6 +20,8 @@ use crate::store::redis::script::Scripted;
 pub(super) struct Held {
     connection: MultiplexedConnection,
     signs: Signs,
+    /// Whether somebody listens who does not give up as callers do.
+    listening: Duty,
     /// Whether the runtime that it is served on goes on by itself.
     is_always_served: bool,
     served: Serving,
@@ -30,6 +35,7 @@ impl Held {
         Self {
             connection,
             signs: Signs::new(),
+            listening: Duty::default(),
             is_always_served: goes_on_by_itself_here(),
             served: Serving::here(),
             woken: Notify::new(),
@@ -124,10 +130,27 @@ impl Held {
     pub(super) async fn beat(&self) -> RedisResult<()> {
         let mut script = redis::cmd("EVAL");
         script.arg("return 1").arg(0);
-        self.command(&script).await?;
-        self.signs.answered();
-        self.woken.notify_waiters();
-        Ok(())
+        let beat = self.command(&script).await;
+        // Also by an error that it has sent.
+        if !beat.as_ref().is_err_and(is_no_answer) {
+            self.signs.answered();
+            self.woken.notify_waiters();
+        }
+        beat.map(drop)
+    }
+
+    /// Where questions were given up since the last answer, asks what nobody gives up. Those callers may have gone
+    /// away before there could be an answer: a server that gives this one has not gone silent, however many do.
+    pub(super) fn listen_if_given_up(self: &Arc<Self>) {
+        if self.signs.has_unanswered()
+            && let Some(turn) = self.listening.begin(LONGEST_SILENCE)
+        {
+            let held = Arc::clone(self);
+            tokio::spawn(async move {
+                let _ = timeout(LONGEST_SILENCE, held.beat()).await;
+                held.listening.end(&turn);
+            });
+        }
     }
 
     /// The same before a question on a connection that was idle. Where it was closed meanwhile, that shows
@@ -144,13 +167,7 @@ impl Held {
         let mut own = pin!(self.beat());
         poll_fn(|cx| match others.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => own.as_mut().poll(cx).map(|beat| {
-                // Also by an error that it has sent.
-                if !beat.as_ref().is_err_and(is_no_answer) {
-                    self.signs.answered();
-                }
-                Some(beat)
-            }),
+            Poll::Pending => own.as_mut().poll(cx).map(Some),
         })
         .await
     }

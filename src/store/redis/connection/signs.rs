@@ -100,6 +100,11 @@ impl Signs {
             && self.is_past(asked_ms.max(self.answered_ms()), LONGEST_SILENCE)
     }
 
+    /// Whether questions were given up since the last answer.
+    pub(super) fn has_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) > 0
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.is_past(self.answered_ms(), IDLE)
     }

@@ -147,6 +147,7 @@ impl Shared {
             Some(held) => held,
             None => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
         };
+        held.listen_if_given_up();
         let reply = held.ask(question, is_asking).await;
         self.heard(&held, &reply);
         reply.map_err(

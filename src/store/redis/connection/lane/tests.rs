@@ -29,6 +29,11 @@ async fn hung() -> (TcpListener, Lane) {
 
 /// A node that says OK to everything on one connection until it is told to stand still, and a lane to it.
 async fn standing_still_later() -> (oneshot::Sender<()>, Lane) {
+    answering_after(Duration::ZERO).await
+}
+
+/// The same of one that takes so long for it.
+async fn answering_after(time: Duration) -> (oneshot::Sender<()>, Lane) {
     let (node, lane) = hung().await;
     let (stand_still, mut stands_still) = oneshot::channel();
     tokio::spawn(async move {
@@ -40,6 +45,7 @@ async fn standing_still_later() -> (oneshot::Sender<()>, Lane) {
                 _ = &mut stands_still => break,
                 length = connection.read(&mut read) => length.unwrap(),
             };
+            tokio::time::sleep(time).await;
             let commands = read[..length].iter().filter(|&&byte| byte == b'*').count();
             let oks = b"+OK\r\n".repeat(commands);
             connection.write_all(&oks).await.unwrap();
@@ -128,6 +134,24 @@ async fn callers_who_go_away_do_not_make_a_node_that_was_quiet_one_that_has_gone
         assert!(poll!(&mut goes_away).is_pending());
     }
     assert!(lane.ask(&question, false).await.is_ok());
+    assert!(
+        Arc::ptr_eq(&held, &lane.0.live().unwrap()),
+        "connected anew"
+    );
+}
+
+/// All of them before it can answer, and for longer than it would be waited for.
+#[tokio::test]
+async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_before() {
+    let (_goes_on, lane) = answering_after(LONGEST_SILENCE / 10).await;
+    let question = SelfTest::of_server(&Prefix::default());
+    assert!(lane.ask(&question, false).await.is_ok());
+    let held = lane.0.live().unwrap();
+    let started = Instant::now();
+    while started.elapsed() < 2 * LONGEST_SILENCE {
+        let goes_away = tokio::time::timeout(LONGEST_SILENCE / 100, lane.ask(&question, false));
+        assert!(goes_away.await.is_err(), "refused");
+    }
     assert!(
         Arc::ptr_eq(&held, &lane.0.live().unwrap()),
         "connected anew"
