@@ -29,6 +29,15 @@ fn limits_of_three() -> [Limit; 8] {
     ]
 }
 
+fn limits_of_many() -> [Limit; 4] {
+    [
+        Limit::fixed_window(100, HOUR),
+        Limit::sliding_log(100, HOUR),
+        Limit::sliding_window(100, HOUR),
+        Limit::sliding_counter(100, HOUR),
+    ]
+}
+
 #[tokio::test]
 async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
     let stage = Stage::start().await;
@@ -81,6 +90,29 @@ async fn two_hundred_keys_are_a_few_scripts_and_all_expire() {
     for limit in limits_of_three() {
         // Two go alone, and up to 128 on each other trip.
         assert_few_scripts_and_all_expire(limit, 200, 4 * 5 + 4).await;
+    }
+}
+
+/// Those are one row of the question, behind which stands what the last of them is asked for besides.
+#[tokio::test]
+async fn of_keys_that_are_asked_alike_and_some_for_more_each_gives_what_it_was_asked_for() {
+    for limit in limits_of_many() {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let policies = policies(20);
+        let of_each = policies.iter().enumerate().flat_map(|(position, policy)| {
+            let more = (position % 2 == 1).then_some((policy, 2));
+            [(policy, 1); 10].into_iter().chain(more)
+        });
+        let answers = of_each.map(|(policy, cost)| stage.take(policy, limit, cost));
+        for answer in join_all(answers).await {
+            assert!(answer.unwrap().is_allowed(), "{limit:?}");
+        }
+        let looks = policies.iter().map(|policy| stage.take(policy, limit, 0));
+        for (position, look) in join_all(looks).await.into_iter().enumerate() {
+            let left = 90 - 2 * (position as u32 % 2);
+            assert_eq!(look.unwrap().remaining(), left, "{limit:?} {position}");
+        }
     }
 }
 

@@ -171,6 +171,22 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is
     assert!(later.iter().all(|answer| answer[0].remaining() == 2));
 }
 
+/// What is not written is taken by nobody, also not for those who are judged behind it.
+#[tokio::test]
+async fn on_a_server_out_of_memory_nobody_is_denied_for_what_those_before_were_not_given() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    take_one_each(&stage, 3).await;
+    stage.server.set_full(true);
+    let crowd = (0..20).map(async |_| take(&stage, "alice", false).await);
+    for answer in join_all(crowd).await {
+        assert_eq!(answer, Err(StoreErrorKind::Full));
+    }
+    stage.server.set_full(false);
+    let answer = take(&stage, "alice", false).await.unwrap();
+    assert_eq!(answer[0].remaining(), 2);
+}
+
 /// Each denial counts, one after the other, until the penalty bans.
 #[tokio::test]
 async fn who_is_banned_for_some_denials_is_after_so_many_of_those_that_came_together() {

@@ -140,11 +140,11 @@ async fn a_clock_that_ran_ahead_and_is_corrected_frees_no_capacity() {
 async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
     let policies = ["a", "b"].map(grouped);
     let limit = Limit::gcra(4, SECOND).burst(1_000);
-    for by in [By::Everything, By::Alone, By::Together] {
+    for by in [By::Everything, By::Alone, By::Together, By::Beside] {
         let bench = Bench::redis().await;
         for taken in 1..=24 {
             let found = take_under(&bench, &policies, limit, by, 1).await.unwrap();
-            assert_eq!(found, [1_000 - taken; 2], "{by:?}");
+            assert_eq!(found[..2], [1_000 - taken; 2], "{by:?}");
             let paid = SECOND * taken / 4;
             assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
         }
@@ -152,7 +152,7 @@ async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
         for taken in 25..=32 {
             let one = &policies[..1];
             let found = take_under(&bench, one, limit, by, 1).await.unwrap();
-            assert_eq!(found, [1_000 - taken], "{by:?}");
+            assert_eq!(found[0], 1_000 - taken, "{by:?}");
             let paid = SECOND * taken / 4;
             assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
         }

@@ -260,7 +260,7 @@ async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_besid
 }
 
 /// Packs that are none of ours.
-pub(crate) const FOREIGN_PACKS: [&str; 16] = [
+pub(crate) const FOREIGN_PACKS: [&str; 18] = [
     // We keep no empty one, and write nothing behind one.
     "{}",
     "{['gcra1:a'] = 5000000000000000}, 7",
@@ -279,6 +279,9 @@ pub(crate) const FOREIGN_PACKS: [&str; 16] = [
     "{['other'] = {'text', 2^60}}",
     "{['other'] = 0/0}",
     "{['other'] = {'text', 0/0}}",
+    "{['gcra1:a'] = 2^60}",
+    // A fraction stands in a text, which says of what.
+    "{['gcra1:a'] = 4300000000000000.5}",
 ];
 
 /// Writes this table as a pack.

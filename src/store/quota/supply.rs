@@ -18,8 +18,9 @@ pub(super) struct Supply {
     awaited: Option<Awaited>,
     /// What was asked for before is forgotten.
     known_since: Number,
-    /// The most that is asked for, since more was denied.
+    /// The most that was asked for at this instant, since more was denied: see [`Self::ceiling`].
     ceiling: u32,
+    ceiling_at: Micros,
     /// No batch is asked for before.
     not_before: Micros,
     /// What was used in the store, when it was asked for a batch at this instant.
@@ -61,6 +62,7 @@ impl Supply {
             awaited: None,
             known_since: Number::next(),
             ceiling: u32::MAX,
+            ceiling_at: Micros::ZERO,
             not_before: Micros::ZERO,
             used: 0,
             used_at: Micros::ZERO,
@@ -141,7 +143,7 @@ impl Supply {
             used: self.used.saturating_sub(back).saturating_sub(held),
             trip: self.latency.expected(now, self.lease.horizon()),
             held,
-            ceiling: self.ceiling,
+            ceiling: self.ceiling(now),
             cost,
         };
         let permits = prospect.permits()?;
@@ -180,12 +182,13 @@ impl Supply {
             // In time for the next one to be here before this one has come back.
             let on_the_way = algorithm.permits_in(trip);
             self.low = on_the_way.max(refill.permits / 2);
-            self.ceiling = self.ceiling.saturating_mul(2);
+            self.ceiling = self.ceiling(now).saturating_mul(2);
         } else {
             let fits = decision.remaining.min(refill.permits / 2);
             self.ceiling = fits.max(FEWEST_SAVED);
             self.pause(now);
         }
+        self.ceiling_at = now;
         Arrival::Wanted
     }
 
@@ -200,6 +203,15 @@ impl Supply {
     fn has_come(&mut self, refill: &Refill) -> Option<Awaited> {
         self.awaited
             .take_if(|awaited| awaited.claim.is(refill.number))
+    }
+
+    /// The most to ask for: twice as much after each horizon. So few may be too few to pay for a trip, and then no
+    /// batch would ever come that tells that there is room again.
+    fn ceiling(&self, now: Micros) -> u32 {
+        let horizon = self.lease.horizon().get().max(1);
+        let horizons = now.saturating_sub(self.ceiling_at).get() / horizon;
+        let ceiling = u64::from(self.ceiling) << horizons.min(u32::BITS.into());
+        u32::try_from(ceiling).unwrap_or(u32::MAX)
     }
 
     fn pause(&mut self, now: Micros) {

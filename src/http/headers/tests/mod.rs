@@ -152,6 +152,17 @@ fn who_is_denied_for_a_high_cost_is_told_when_that_is_there() {
     );
 }
 
+/// Though the cost is there later.
+#[test]
+fn who_is_denied_with_little_left_is_told_that_it_lasts_no_longer_than_at_the_limits_pace() {
+    let denied = judged(Limit::gcra(6, MINUTE), &[5], 0, 6);
+    assert_eq!(denied.remaining(), 1);
+    assert_eq!(
+        (renewal_secs(&denied), retry_after_secs(&denied)),
+        (10, Some(50))
+    );
+}
+
 #[test]
 fn a_fixed_window_announces_its_end() {
     for cost in [1, 9] {

@@ -215,6 +215,37 @@ fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
     assert_eq!(states.last(), Some(&BreakerState::Closed));
 }
 
+/// Of a store with parts it counts when one of them worked last, to the very answer.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_fails_within_a_second_of_another_ones_answer_opens_nothing() {
+    let (breaker, _notes) = observed_of(true);
+    answer(&breaker, None);
+    tokio::time::advance(Duration::from_millis(990)).await;
+    answer(&breaker, None);
+    tokio::time::advance(Duration::from_millis(990)).await;
+    (0..100).for_each(|_| answer(&breaker, Some(StoreErrorKind::Busy)));
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+/// However many there are, they say nothing of how the store fares since.
+#[tokio::test(start_paused = true)]
+async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_closed() {
+    let breaker = Spread::new(Breaker::seeded(7, false, Observers::default()));
+    let before: Vec<_> = (0..100).map(|_| ask(&breaker).unwrap()).collect();
+    open(&breaker);
+    pause().await;
+    answer(&breaker, None);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    answer(&breaker, None);
+    before.into_iter().for_each(|ticket| end(ticket, None));
+    for failure in [FAILED, None].into_iter().cycle().take(18) {
+        answer(&breaker, failure);
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    answer(&breaker, FAILED);
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
 /// Those that do not count as failures were on their way all the same.
 #[tokio::test(start_paused = true)]
 async fn all_that_were_overslept_are_told() {

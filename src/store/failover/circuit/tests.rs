@@ -181,6 +181,18 @@ fn a_store_with_parts_that_is_heard_to_answer_needs_no_probe() {
     assert_eq!(told.circuit.state(), BreakerState::Closed);
 }
 
+/// Another part is heard to answer between the two.
+#[test]
+fn a_probe_that_nobody_needs_any_more_when_it_is_sent_leaves_it_closed() {
+    let mut told = Told::with_parts();
+    (0..5).for_each(|_| told.ask(FAILS));
+    told.now += told.pause();
+    let probe = told.admit().unwrap();
+    told.circuit.recovered(told.now);
+    told.sent(probe);
+    assert_eq!(told.circuit.state(), BreakerState::Closed);
+}
+
 /// Of one that hangs they do, for a moment; of two all that are slow.
 #[test]
 fn a_store_with_parts_is_left_alone_when_half_of_twenty_wait_in_vain_in_whatever_order() {

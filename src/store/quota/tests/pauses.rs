@@ -11,7 +11,7 @@ use crate::algorithm::Action;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::Limit;
 use crate::store::{Answer, Check, Store, UnderWay};
-use crate::time::HOUR;
+use crate::time::{HOUR, SECOND};
 
 /// Asks so often for a permit, once a millisecond; how often there was one.
 async fn ask_often<S: Store>(process: &Leased<S>, subject: &Subject, times: u32) -> u32 {
@@ -59,4 +59,35 @@ async fn a_store_that_fails_is_hardly_asked_for_batches() {
     assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
     let batches = batches.load(Ordering::SeqCst);
     assert!((1..=100).contains(&batches), "{batches}");
+}
+
+/// However much each question costs, and however many permits come back while a batch is on its way.
+#[tokio::test(start_paused = true)]
+async fn who_was_denied_has_batches_again_when_there_is_room() {
+    for (cost, trip) in [(1, 0), (2, 0), (5, 0), (1, 1), (2, 1)] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        *way.there.lock().unwrap() = trip * MILLISECOND;
+        let subject = Subject::under(Limit::gcra(10_000, SECOND), Some(QuotaLease::new()));
+        let in_hand = async |times| {
+            let mut in_hand = 0;
+            for _ in 0..times {
+                let answer = ask(&process, &subject, Action::take(cost)).await;
+                in_hand += u32::from(answer.is_ok_and(|decision| decision.is_leased()));
+                settle().await;
+                advance(MILLISECOND).await;
+            }
+            in_hand
+        };
+        let before = in_hand(1_000).await;
+        assert!(before >= 500, "{cost} {trip}: {before}");
+        // Somebody else uses up all there is.
+        let all = subject.check(Action::Charge(30_000));
+        fleet.memory.decide(&[all]).unwrap();
+        in_hand(1_000).await;
+        advance(10 * SECOND).await;
+        in_hand(1_000).await;
+        let again = in_hand(1_000).await;
+        assert!(again >= before / 2, "{cost} {trip}: {again} of {before}");
+    }
 }
