@@ -13,8 +13,9 @@ use reqwest::{Client, Response};
 use support::web::serve;
 use tower_throttle::{
     AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, Decision, FailureMode, Header, Key, Limit,
-    Limiter, MINUTE, ManualClock, MemoryStore, Mode, Penalty, Policy, RateLimitLayer, Route, Rules,
-    Store, StoreError, StoreErrorKind, Verdict, per_minute,
+    Limiter, MINUTE, ManualClock, MemoryStore, Mode, Penalty, Policy, RateLimitLayer, Rejection,
+    RejectionKind, RequestHead, Route, Rules, Store, StoreError, StoreErrorKind, Verdict,
+    per_minute,
 };
 
 /// A store on a clock that stands still.
@@ -268,4 +269,84 @@ async fn stores_that_always_say_the_same_do_so_whatever_the_limit() {
             );
         }
     }
+}
+
+/// What a handler asks about itself, as its key stands in the body.
+fn by_hand(store: impl Store, limit: Limit) -> Limiter {
+    let policy = Policy::new("login", limit)
+        .on(|_: &RequestHead<'_>| false)
+        .on_store_failure(FailureMode::Deny);
+    Limiter::new(store, [policy]).unwrap()
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_itself_answers_a_denial_as_the_layer_does() {
+    let limits = layer(store(), [Policy::new("login", Limit::gcra(1, MINUTE))]);
+    let by_layer = Router::new().route("/", any(async || "in")).layer(limits);
+    let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
+    let by_handler = Router::new().route(
+        "/",
+        any(async move || {
+            let decision = limiter.check("login", Key::everybody()).await.unwrap();
+            Rejection::by("login", &decision).map_or(Ok("in"), Err)
+        }),
+    );
+    let (by_layer, by_handler) = (serve(by_layer).await, serve(by_handler).await);
+    let client = Client::new();
+    let answers = async |url: &str| {
+        let first = client.get(url).send().await.unwrap();
+        assert_eq!(first.text().await.unwrap(), "in");
+        let denied = client.get(url).send().await.unwrap();
+        let of = |name: &str| denied.headers().get(name).cloned();
+        let headers = ["retry-after", "cache-control", "content-type"].map(of);
+        (denied.status(), headers, denied.text().await.unwrap())
+    };
+    assert_eq!(answers(&by_handler).await, answers(&by_layer).await);
+}
+
+#[tokio::test]
+async fn each_denial_that_is_asked_for_by_hand_has_its_kind() {
+    let key = Key::user("mallory");
+    let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
+    let allowed = limiter.check("login", &key).await.unwrap();
+    assert_eq!(Rejection::by("login", &allowed), None);
+    let of = async |cost| {
+        let decision = limiter.check_cost("login", &key, cost).await.unwrap();
+        let rejection = Rejection::by("login", &decision).expect("a denial");
+        assert_eq!(rejection.policies(), ["login"]);
+        (rejection.kind(), rejection.retry_after_secs())
+    };
+    assert_eq!(of(1).await, (RejectionKind::QuotaExceeded, Some(60)));
+    assert_eq!(of(2).await, (RejectionKind::NeverFits, None));
+    limiter.set_denied(AccessList::new().keys([key.clone()]));
+    assert_eq!(of(1).await, (RejectionKind::Refused, None));
+
+    let places = by_hand(store(), Limit::concurrency(1));
+    let _held = places.hold("login", &key).await.unwrap();
+    let denied = places.hold("login", &key).await.unwrap();
+    let rejection = Rejection::by("login", denied.decision()).expect("a denial");
+    assert_eq!(rejection.retry_after_secs(), Some(1));
+}
+
+#[cfg(feature = "tonic")]
+#[tokio::test]
+async fn a_method_that_asks_itself_fails_with_the_details_of_a_denial() {
+    use tonic::{Code, Status};
+    use tonic_types::StatusExt;
+
+    let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
+    let _ = limiter.check("login", Key::user(7)).await.unwrap();
+    let denied = limiter.check("login", Key::user(7)).await.unwrap();
+    let status = Status::from(Rejection::by("login", &denied).expect("a denial"));
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let wait = status.get_details_retry_info().unwrap().retry_delay;
+    assert_eq!(wait, Some(MINUTE));
+    let quota = status.get_details_quota_failure().unwrap();
+    assert_eq!(quota.violations[0].quota_id, "login");
+    let names: Vec<_> = status.metadata().keys().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert_eq!(
+        status.metadata().get("grpc-retry-pushback-ms").unwrap(),
+        "-1"
+    );
 }

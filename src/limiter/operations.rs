@@ -10,6 +10,10 @@ use crate::key::Key;
 impl Limiter {
     /// Asks for one request's permits (the policy's cost) of this key.
     ///
+    /// A [layer](crate::RateLimitLayer) of this limiter judges all requests by the same policy, unless it is about
+    /// none: `.on(|_: &RequestHead<'_>| false)`. [`Rejection::by`](crate::Rejection::by) makes a response of a
+    /// denial.
+    ///
     /// Does not wait: with a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the caller
     /// does, for as long as [`Decision::delay`] says. Permits of a
     /// [concurrency](crate::Limit::concurrency) limit are held in one lease with all that was taken

@@ -132,6 +132,9 @@ impl Policy {
     }
 
     /// How many permits a request costs, read from the request.
+    ///
+    /// Of its head, which says what the client wants it to: an upload in chunks has no `content-length`. Where the
+    /// cost is known only when the body has been read, [`settle`](Self::settle) it.
     #[must_use]
     pub fn cost_by(mut self, cost: impl CostExtractor) -> Self {
         self.cost = Cost::Read(Arc::new(cost));

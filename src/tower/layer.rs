@@ -22,7 +22,9 @@ use crate::time::SystemClock;
 /// Lets requests through to a service as a [`Limiter`] allows it.
 ///
 /// Works on axum, tonic and plain hyper alike. All services made by a layer and its clones share
-/// the limiter, and with it the counts.
+/// the limiter, and with it the counts: a request that passes two of them is counted twice. Limits that
+/// stand in different places, as outside and inside of an authentication, need a limiter each; these may be
+/// over clones of one store.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -38,6 +40,28 @@ use crate::time::SystemClock;
 ///     .layer(RateLimitLayer::new(limiter).headers(QuotaHeaders::DRAFT_11.on_denials()));
 /// # Ok(())
 /// # }
+/// ```
+///
+/// # Where another body is expected
+///
+/// Responses have a [`ResponseBody`] around that of the service. `Router::layer` takes any body. Where one of axum's
+/// is expected, it is made one: by `axum::serve`, when the layer stands around a whole `Router`, as it has to for a
+/// path that is rewritten before the router sees it; and by `option_layer`, for a layer that is there or not, though
+/// [`Limiter::turn_off`] may do there:
+///
+/// ```
+/// use axum::{Router, body::Body, http::Response};
+/// use tower::{ServiceBuilder, util::option_layer};
+/// use tower_throttle::{Limiter, RateLimitLayer};
+///
+/// fn app(limiter: Option<Limiter>) -> Router {
+///     let limits = limiter.map(|limiter| {
+///         ServiceBuilder::new()
+///             .map_response(|response: Response<_>| response.map(Body::new))
+///             .layer(RateLimitLayer::new(limiter))
+///     });
+///     Router::new().layer(option_layer(limits))
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {

@@ -14,11 +14,13 @@ use crate::error::StoreErrorKind;
 use crate::limiter::{Judged, Refusal, Unjudged};
 use crate::request::RequestHead;
 
+mod by_hand;
 mod grpc;
 mod respond;
 
 pub use self::respond::{OnRejection, PlainText, ProblemJson};
 
+const LISTED: &str = "requests of this client are refused";
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Why a request was not let through.
@@ -92,22 +94,7 @@ impl Rejection {
     /// The rejection that the decisions ask for; `None` when it lets the request pass.
     pub(crate) fn of(judged: &Judged<'_>) -> Option<Self> {
         let (_, worst) = judged.denied_by()?;
-        let (kind, explanation) = match worst.outcome() {
-            Outcome::NeverFits => (
-                RejectionKind::NeverFits,
-                "the request costs more than the quota can ever hold",
-            ),
-            Outcome::FailedClosed(failure) => (
-                RejectionKind::StoreFailed(failure),
-                "the quota cannot be checked at the moment",
-            ),
-            Outcome::Banned => (RejectionKind::Banned, "the quota was exceeded too often"),
-            _ if counts_in_time(worst) => (RejectionKind::QuotaExceeded, "the quota is used up"),
-            _ => (
-                RejectionKind::QuotaExceeded,
-                "as many requests as may be at the same time are under way",
-            ),
-        };
+        let (kind, explanation) = reason(worst);
         let denying = || {
             let each = judged.each();
             each.filter(|(_, decision)| !decision.is_allowed())
@@ -172,8 +159,9 @@ impl Rejection {
         }
     }
 
-    /// The response to this request; over gRPC its own kind of answer, never the builder's.
-    pub(crate) fn response(
+    /// The response to this request, as the layer gives it but for the quota headers; over gRPC its own
+    /// kind of answer, never the builder's.
+    pub fn response(
         self,
         request: &RequestHead<'_>,
         on_rejection: &dyn OnRejection,
@@ -212,6 +200,27 @@ impl Rejection {
     }
 }
 
+/// What a decision denies for.
+fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
+    match decision.outcome() {
+        Outcome::NeverFits => (
+            RejectionKind::NeverFits,
+            "the request costs more than the quota can ever hold",
+        ),
+        Outcome::FailedClosed(failure) => (
+            RejectionKind::StoreFailed(failure),
+            "the quota cannot be checked at the moment",
+        ),
+        Outcome::Banned => (RejectionKind::Banned, "the quota was exceeded too often"),
+        Outcome::Refused => (RejectionKind::Refused, LISTED),
+        _ if counts_in_time(decision) => (RejectionKind::QuotaExceeded, "the quota is used up"),
+        _ => (
+            RejectionKind::QuotaExceeded,
+            "as many requests as may be at the same time are under way",
+        ),
+    }
+}
+
 /// Leaves the body out, and tells its length instead: the answer to `HEAD`. Not every server does so
 /// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
 fn withhold_body(response: &mut Response<Bytes>) {
@@ -226,10 +235,7 @@ fn withhold_body(response: &mut Response<Bytes>) {
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
         let (kind, explanation) = match refusal.reason {
-            Unjudged::Listed => (
-                RejectionKind::Refused,
-                "requests of this client are refused".into(),
-            ),
+            Unjudged::Listed => (RejectionKind::Refused, LISTED.into()),
             Unjudged::BadAddress => (
                 RejectionKind::BadAddress,
                 "the address that the request comes from cannot be read".into(),

@@ -1,0 +1,76 @@
+//! Rejections by those who ask a limiter themselves: handlers, of what only they know.
+
+use super::{Rejection, reason, retry_after_secs};
+use crate::decision::Decision;
+
+impl Rejection {
+    /// The rejection that a policy's decision asks for; `None` when it lets the request pass.
+    ///
+    /// For a handler that asks by [`Limiter::check`](crate::Limiter::check) or
+    /// [`hold`](crate::Limiter::hold), as its key stands in the body of the request, which the layer does
+    /// not read. It is answered as the layer answers then: with the feature `axum` a `Rejection` is a
+    /// response, that of [`ProblemJson`](crate::ProblemJson); with `tonic` it is made a `Status` by `into`,
+    /// with all details; for another body, and anywhere else, there is [`response`](Self::response). The
+    /// policy is to be about no request, so that the layer does not judge by it, too.
+    ///
+    /// ```
+    /// use axum::{Json, Router, routing::post};
+    /// use tower_throttle::{Key, Limit, Limiter, MINUTE, MemoryStore, Policy, Rejection, RequestHead};
+    ///
+    /// # #[derive(serde::Deserialize)]
+    /// # struct Login { user: String }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
+    ///     .on(|_: &RequestHead<'_>| false);
+    /// let limiter = Limiter::new(MemoryStore::new(), [login])?;
+    /// let app: Router = Router::new().route("/login", post(async move |Json(login): Json<Login>| {
+    ///     let user = Key::user(login.user);
+    ///     let decision = limiter.check("login", user).await.expect("the policy of this name");
+    ///     match Rejection::by("login", &decision) {
+    ///         Some(rejection) => Err(rejection),
+    ///         None => Ok("welcome"),
+    ///     }
+    /// }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by(policy: &str, decision: &Decision) -> Option<Self> {
+        if decision.is_allowed() {
+            return None;
+        }
+        let (kind, explanation) = reason(decision);
+        Some(Self {
+            kind,
+            policies: vec![policy.to_owned()],
+            retry_after: decision.retry_after(),
+            retry_after_secs: retry_after_secs(decision),
+            has_unasked_policies: false,
+            explanation: explanation.into(),
+        })
+    }
+}
+
+/// As [`ProblemJson`](crate::ProblemJson) has it.
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+impl axum::response::IntoResponse for Rejection {
+    fn into_response(self) -> axum::response::Response {
+        // A handler's answer is one over HTTP, and axum withholds its body from `HEAD` itself.
+        let request = http::Request::new(());
+        let head = crate::request::RequestHead::of(&request);
+        self.response(&head, &super::ProblemJson).map(Into::into)
+    }
+}
+
+/// With the details and the pushback that the layer answers with.
+#[cfg(feature = "tonic")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
+impl From<Rejection> for tonic::Status {
+    fn from(rejection: Rejection) -> Self {
+        let mut response = super::grpc::response(super::grpc::Dialect::Grpc, &rejection);
+        // That of a response, of which a method's status is but a part.
+        response.headers_mut().remove(http::header::CONTENT_TYPE);
+        Self::from_header_map(response.headers())
+            .unwrap_or_else(|| Self::unknown(rejection.to_string()))
+    }
+}
