@@ -202,6 +202,34 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
     RedisStore::connect(&cluster.url()).await.unwrap_err();
 }
 
+/// Any of them may be cut off from the others, and not know it.
+#[tokio::test]
+async fn masters_are_asked_by_turns_who_has_the_slots() {
+    let mut cluster = Cluster::without_full_coverage();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    cluster.masters[1].kill();
+    let asked = || {
+        let masters = [&cluster.masters[0], &cluster.masters[2]];
+        // Redis 6.2 counts all of `CLUSTER` as one.
+        let names = ["cluster", "cluster|slots"];
+        masters.map(|master| names.map(|name| master.calls(name)).iter().sum::<u64>())
+    };
+    let before = asked();
+    let started = Instant::now();
+    while asked()
+        .iter()
+        .zip(before)
+        .any(|(now, before)| *now == before)
+    {
+        assert!(started.elapsed() < GENEROUS, "{before:?} and {:?}", asked());
+        // Those of the one that is gone want to know.
+        for subject in SUBJECTS {
+            let _ = limiter.check("api", subject).await.unwrap();
+        }
+    }
+}
+
 /// Each is waited for two seconds.
 #[tokio::test]
 async fn two_nodes_that_hang_hold_up_a_start_no_longer_than_one() {

@@ -1,3 +1,4 @@
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 
@@ -34,6 +35,18 @@ fn who_asks_for_the_first_slot_map_on_a_runtime_that_is_gone_is_told_that_there_
 fn who_asks_for_another_slot_map_on_a_runtime_that_is_gone_goes_on_without() {
     let topology = Arc::new(Topology::new(Vec::new()));
     in_time(move || gone().block_on(topology.refreshed()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_after_an_attempt_that_failed_begins_another_one_once_the_pause_is_over() {
+    let topology = Arc::new(Topology::new(Vec::new()));
+    for attempts in [1, 2] {
+        for _ in 0..3 {
+            assert!(topology.slots().await.is_err());
+            assert_eq!(topology.attempts.load(Ordering::Relaxed), attempts);
+        }
+        tokio::time::advance(REFRESH_PAUSE).await;
+    }
 }
 
 /// An attempt that has come to an end: these have a slot each, says that node.
