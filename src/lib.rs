@@ -195,7 +195,7 @@ pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, R
 pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
-    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor,
+    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor, NoRequest,
     RequestHead, RequestMatcher,
 };
 pub use self::response::ResponseHead;

@@ -13,9 +13,8 @@ use reqwest::{Client, Response};
 use support::web::serve;
 use tower_throttle::{
     AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, Decision, FailureMode, Header, Key, Limit,
-    Limiter, MINUTE, ManualClock, MemoryStore, Mode, Penalty, Policy, RateLimitLayer, Rejection,
-    RejectionKind, RequestHead, Route, Rules, Store, StoreError, StoreErrorKind, Verdict,
-    per_minute,
+    Limiter, MINUTE, ManualClock, MemoryStore, Mode, NoRequest, Penalty, Policy, RateLimitLayer,
+    Rejection, RejectionKind, Route, Rules, Store, StoreError, StoreErrorKind, Verdict, per_minute,
 };
 
 /// A store on a clock that stands still.
@@ -274,7 +273,7 @@ async fn stores_that_always_say_the_same_do_so_whatever_the_limit() {
 /// What a handler asks about itself, as its key stands in the body.
 fn by_hand(store: impl Store, limit: Limit) -> Limiter {
     let policy = Policy::new("login", limit)
-        .on(|_: &RequestHead<'_>| false)
+        .on(NoRequest)
         .on_store_failure(FailureMode::Deny);
     Limiter::new(store, [policy]).unwrap()
 }

@@ -18,7 +18,7 @@ use sfv::{BareItem, List, ListEntry, Parser};
 use tokio::net::{TcpListener, TcpStream};
 use tower::{ServiceBuilder, service_fn};
 use tower_throttle::{
-    Host, Key, Limit, Limiter, MINUTE, OnMissingKey, PlainText, Policy, QuotaHeaders,
+    Host, Key, Limit, Limiter, MINUTE, NoRequest, OnMissingKey, PlainText, Policy, QuotaHeaders,
     RateLimitLayer, Rejection, RequestHead, Route,
 };
 
@@ -213,7 +213,7 @@ async fn quota_headers_tell_the_policy_and_what_is_left() {
 async fn every_policy_that_applied_is_told() {
     let policies = [
         Policy::new(r#"a "quoted" \name"#, Limit::gcra(10, MINUTE)),
-        Policy::new("elsewhere", Limit::gcra(10, MINUTE)).on(|_: &RequestHead<'_>| false),
+        Policy::new("elsewhere", Limit::gcra(10, MINUTE)).on(NoRequest),
         Policy::new("window", Limit::fixed_window(5, 2 * MINUTE)),
     ];
     let limiter = Limiter::new(TestStore::new(Trip::Short), policies).expect("sound policies");
@@ -232,7 +232,7 @@ async fn every_policy_that_applied_is_told() {
 
 #[tokio::test]
 async fn a_request_that_no_policy_is_about_gets_no_quota_headers() {
-    let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on(|_: &RequestHead<'_>| false);
+    let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on(NoRequest);
     let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
     let url = serve(hello().layer(RateLimitLayer::new(limiter))).await;
     for _ in 0..2 {

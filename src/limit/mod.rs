@@ -185,13 +185,14 @@ impl Limit {
     /// use axum::response::{IntoResponse, Response};
     /// use axum::{Router, routing::get};
     /// use tower_throttle::{
-    ///     ConfigError, Key, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer, RequestHead,
+    ///     ConfigError, Key, Limit, Limiter, MINUTE, MemoryStore, NoRequest, Policy, RateLimitLayer,
+    ///     Rejection,
     /// };
     ///
     /// fn app() -> Result<Router, ConfigError> {
     ///     let requests = Policy::new("requests", Limit::gcra(1_000, MINUTE));
-    ///     let sockets = Policy::new("sockets", Limit::concurrency(100))
-    ///         .on(|_: &RequestHead<'_>| false); // held by `chat` alone
+    ///     // held by `chat` alone
+    ///     let sockets = Policy::new("sockets", Limit::concurrency(100)).on(NoRequest);
     ///     let limiter = Limiter::new(MemoryStore::new(), [requests, sockets])?;
     ///     Ok(Router::new()
     ///         .route("/chat", get(chat))
@@ -203,8 +204,8 @@ impl Limit {
     ///     let Ok(place) = limiter.hold("sockets", Key::everybody()).await else {
     ///         return StatusCode::INTERNAL_SERVER_ERROR.into_response(); // no such policy
     ///     };
-    ///     if !place.is_allowed() {
-    ///         return StatusCode::TOO_MANY_REQUESTS.into_response();
+    ///     if let Some(rejection) = Rejection::by("sockets", place.decision()) {
+    ///         return rejection.into_response();
     ///     }
     ///     // With axum's `WebSocketUpgrade`, in what is given to `on_upgrade`.
     ///     tokio::spawn(async move {

@@ -11,8 +11,7 @@ impl Limiter {
     /// Asks for one request's permits (the policy's cost) of this key.
     ///
     /// A [layer](crate::RateLimitLayer) of this limiter judges all requests by the same policy, unless it is about
-    /// none: `.on(|_: &RequestHead<'_>| false)`. [`Rejection::by`](crate::Rejection::by) makes a response of a
-    /// denial.
+    /// [none](crate::NoRequest). [`Rejection::by`](crate::Rejection::by) makes a response of a denial.
     ///
     /// Does not wait: with a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the caller
     /// does, for as long as [`Decision::delay`] says. Permits of a

@@ -197,7 +197,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Tells which requests a policy is about: a [`Route`](crate::Route), or a closure.
+/// Tells which requests a policy is about: a [`Route`](crate::Route), [`NoRequest`], or a closure.
 pub trait RequestMatcher: Send + Sync + 'static {
     /// Whether the policy is about this request.
     fn matches(&self, request: &RequestHead<'_>) -> bool;
@@ -219,6 +219,17 @@ where
 {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self(request)
+    }
+}
+
+/// Matches none: for a policy that is asked by [`Limiter::check`](crate::Limiter::check) or
+/// [`hold`](crate::Limiter::hold), and that a layer of the same limiter is to leave alone.
+#[derive(Clone, Copy, Debug)]
+pub struct NoRequest;
+
+impl RequestMatcher for NoRequest {
+    fn matches(&self, _request: &RequestHead<'_>) -> bool {
+        false
     }
 }
 

@@ -9,7 +9,7 @@ use http::header::{CONNECTION, UPGRADE};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, TcpStream};
-use tower_throttle::{Limit, Limiter, MemoryStore, RateLimitLayer, RequestHead};
+use tower_throttle::{Limit, Limiter, MemoryStore, NoRequest, RateLimitLayer};
 
 use super::places::{EVERYBODY, POLICY, come_to, in_time, patient, policy};
 use super::stage::head;
@@ -50,7 +50,7 @@ async fn is_echoed(connection: &mut TcpStream) {
 #[tokio::test]
 async fn as_many_connections_are_upgraded_as_there_are_places() {
     for places in [1, 2] {
-        let sockets = policy(Limit::concurrency(places)).on(|_: &RequestHead<'_>| false);
+        let sockets = policy(Limit::concurrency(places)).on(NoRequest);
         let limiter = patient(MemoryStore::new(), [sockets]);
         let app = Router::new().route("/", get(echo));
         let app = app.with_state(limiter.clone());

@@ -15,13 +15,12 @@ impl Rejection {
     ///
     /// ```
     /// use axum::{Json, Router, routing::post};
-    /// use tower_throttle::{Key, Limit, Limiter, MINUTE, MemoryStore, Policy, Rejection, RequestHead};
+    /// use tower_throttle::{Key, Limit, Limiter, MINUTE, MemoryStore, NoRequest, Policy, Rejection};
     ///
     /// # #[derive(serde::Deserialize)]
     /// # struct Login { user: String }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
-    ///     .on(|_: &RequestHead<'_>| false);
+    /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE)).on(NoRequest);
     /// let limiter = Limiter::new(MemoryStore::new(), [login])?;
     /// let app: Router = Router::new().route("/login", post(async move |Json(login): Json<Login>| {
     ///     let user = Key::user(login.user);
