@@ -7,7 +7,7 @@ use tokio::time::advance;
 
 use self::fleet::{DEADLINE, Fleet, Subject, ask, in_hand, settle};
 use super::{Leased, QuotaLease};
-use crate::algorithm::Action;
+use crate::algorithm::{Action, Patience, Take};
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
 use crate::store::memory::MemoryStore;
@@ -165,10 +165,17 @@ async fn what_a_batch_cannot_answer_is_asked_of_the_store() {
         is_shadow: true,
         ..take
     };
+    let waits = subject.check(Action::Take(Take {
+        cost: 1,
+        patience: Patience::UntilPaid(MINUTE.into()),
+        lease: None,
+        is_final: false,
+    }));
     let other = subject.numbered(1);
     let together = [take, other.check(Action::take(1))];
     for checks in [
         &[shadow][..],
+        &[waits],
         &together,
         &[subject.check(Action::take(5_000))],
     ] {
