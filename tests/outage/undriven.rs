@@ -182,13 +182,17 @@ fn those_who_share_a_trip_on_a_runtime_that_goes_say_nothing_of_the_server() {
     proxy.set(Way::Delay(SECOND));
     let others = asked_on!(lasting, all_who_go_alone(&limiter));
     let _first_in_line = asked_on!(passing, is_decided(&limiter, "alice"));
-    let subjects = (0..WAIT).map(|number| format!("bob-{number}"));
-    let asked = join_all(subjects.map(|subject| limiter.check("api", subject)));
-    let asked = asked_on!(lasting, asked);
+    let asks = limiter.clone();
+    let asked = asked_on!(lasting, async move {
+        let subjects = (0..WAIT).map(|number| format!("bob-{number}"));
+        join_all(subjects.map(|subject| asks.check("api", subject))).await
+    });
+    // They see themselves when those who went alone are late.
+    let asked = lasting.spawn(asked);
     lasting.block_on(others);
     drop(passing);
     let mut failures = Vec::new();
-    for decision in lasting.block_on(asked) {
+    for decision in lasting.block_on(asked).unwrap() {
         failures.extend(decision.unwrap().store_failure());
     }
     // The others were on one that went where they wait.
