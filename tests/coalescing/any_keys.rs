@@ -14,6 +14,7 @@ use super::model::{answer, check};
 use super::others::{action, ask, follow, limits, takes};
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 use crate::support::drawn::drawn;
+use crate::support::limits::in_time;
 
 /// One of each algorithm, of which three are had at once.
 fn limits_of_three() -> [Limit; 8] {
@@ -26,15 +27,6 @@ fn limits_of_three() -> [Limit; 8] {
         Limit::sliding_log(3, HOUR),
         Limit::sliding_window(3, HOUR),
         Limit::sliding_counter(3, HOUR),
-    ]
-}
-
-fn limits_of_many() -> [Limit; 4] {
-    [
-        Limit::fixed_window(100, HOUR),
-        Limit::sliding_log(100, HOUR),
-        Limit::sliding_window(100, HOUR),
-        Limit::sliding_counter(100, HOUR),
     ]
 }
 
@@ -96,7 +88,7 @@ async fn two_hundred_keys_are_a_few_scripts_and_all_expire() {
 /// Those are one row of the question, behind which stands what the last of them is asked for besides.
 #[tokio::test]
 async fn of_keys_that_are_asked_alike_and_some_for_more_each_gives_what_it_was_asked_for() {
-    for limit in limits_of_many() {
+    for (_, limit) in in_time(100, HOUR) {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
         let policies = policies(20);

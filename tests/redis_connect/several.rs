@@ -26,6 +26,13 @@ async fn let_in(store: &RedisStore, count: usize, subjects: [&str; 2]) -> usize 
     answers.iter().filter(|answer| answer.all_allow()).count()
 }
 
+/// A cluster, and a store that waits for all of its trips, however slow the machine is.
+async fn patient() -> (Cluster, RedisStore) {
+    let cluster = Cluster::start();
+    let store = cluster.patient().wait_for_trips(MINUTE).connect().await;
+    (cluster, store.unwrap().without_deny_cache())
+}
+
 fn scripts(cluster: &Cluster) -> u64 {
     let nodes = cluster.masters.iter();
     nodes.map(|node| node.calls("evalsha")).sum()
@@ -33,14 +40,7 @@ fn scripts(cluster: &Cluster) -> u64 {
 
 #[tokio::test]
 async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
-    let cluster = Cluster::start();
-    let store = cluster
-        .patient()
-        .wait_for_trips(MINUTE)
-        .connect()
-        .await
-        .unwrap();
-    let store = store.without_deny_cache();
+    let (cluster, store) = patient().await;
     for subject in SUBJECTS {
         let before = scripts(&cluster);
         assert_eq!(let_in(&store, 100, [subject; 2]).await, 30, "{subject}");
@@ -54,14 +54,7 @@ async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
 
 #[tokio::test]
 async fn what_is_taken_of_one_subject_is_given_back_when_another_is_denied() {
-    let cluster = Cluster::start();
-    let store = cluster
-        .patient()
-        .wait_for_trips(MINUTE)
-        .connect()
-        .await
-        .unwrap();
-    let store = store.without_deny_cache();
+    let (cluster, store) = patient().await;
     for subjects in SUBJECTS.windows(2) {
         let subjects = [subjects[0], subjects[1]];
         let before = scripts(&cluster);

@@ -16,6 +16,7 @@ use crate::time::{Clock, SinceStart};
 
 mod account;
 mod batch;
+mod ceiling;
 mod change;
 mod changing;
 mod demand;

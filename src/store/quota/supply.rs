@@ -1,5 +1,6 @@
 //! `Supply`: when the next batch of a subject is asked for, and of how many permits.
 
+use super::ceiling::Ceiling;
 use super::demand::Demand;
 use super::latency::Latency;
 use super::lease::QuotaLease;
@@ -18,9 +19,7 @@ pub(super) struct Supply {
     awaited: Option<Awaited>,
     /// What was asked for before is forgotten.
     known_since: Number,
-    /// The most that was asked for at this instant, since more was denied: see [`Self::ceiling`].
-    ceiling: u32,
-    ceiling_at: Micros,
+    ceiling: Ceiling,
     /// No batch is asked for before.
     not_before: Micros,
     /// What was used in the store, when it was asked for a batch at this instant.
@@ -61,8 +60,7 @@ impl Supply {
             low: 0,
             awaited: None,
             known_since: Number::next(),
-            ceiling: u32::MAX,
-            ceiling_at: Micros::ZERO,
+            ceiling: Ceiling::NONE,
             not_before: Micros::ZERO,
             used: 0,
             used_at: Micros::ZERO,
@@ -143,7 +141,7 @@ impl Supply {
             used: self.used.saturating_sub(back).saturating_sub(held),
             trip: self.latency.expected(now, self.lease.horizon()),
             held,
-            ceiling: self.ceiling(now),
+            ceiling: self.ceiling.permits(now, self.lease.horizon()),
             cost,
         };
         let permits = prospect.permits()?;
@@ -182,13 +180,12 @@ impl Supply {
             // In time for the next one to be here before this one has come back.
             let on_the_way = algorithm.permits_in(trip);
             self.low = on_the_way.max(refill.permits / 2);
-            self.ceiling = self.ceiling(now).saturating_mul(2);
+            self.ceiling.double(now, self.lease.horizon());
         } else {
             let fits = decision.remaining.min(refill.permits / 2);
-            self.ceiling = fits.max(FEWEST_SAVED);
+            self.ceiling.lower(fits.max(FEWEST_SAVED), now);
             self.pause(now);
         }
-        self.ceiling_at = now;
         Arrival::Wanted
     }
 
@@ -203,15 +200,6 @@ impl Supply {
     fn has_come(&mut self, refill: &Refill) -> Option<Awaited> {
         self.awaited
             .take_if(|awaited| awaited.claim.is(refill.number))
-    }
-
-    /// The most to ask for: twice as much after each horizon. So few may be too few to pay for a trip, and then no
-    /// batch would ever come that tells that there is room again.
-    fn ceiling(&self, now: Micros) -> u32 {
-        let horizon = self.lease.horizon().get().max(1);
-        let horizons = now.saturating_sub(self.ceiling_at).get() / horizon;
-        let ceiling = u64::from(self.ceiling) << horizons.min(u32::BITS.into());
-        u32::try_from(ceiling).unwrap_or(u32::MAX)
     }
 
     fn pause(&mut self, now: Micros) {

@@ -50,10 +50,11 @@ impl Attempt {
     async fn connect(self) {
         let mut connecting = pin!(Arc::clone(&self.shared.connector).connect_soon());
         let (begun, made) = loop {
-            match timeout(LONGEST_SILENCE, &mut connecting).await {
-                Ok(made) => break made,
-                Err(_elapsed) if self.is_awaited() => self.shared.doubt(),
-                Err(_elapsed) => {}
+            if let Ok(made) = timeout(LONGEST_SILENCE, &mut connecting).await {
+                break made;
+            }
+            if self.is_awaited() {
+                self.shared.doubt();
             }
         };
         self.end(match made {

@@ -57,9 +57,13 @@ async fn answering_after(time: Duration) -> (oneshot::Sender<()>, Lane) {
     (stand_still, lane)
 }
 
+fn question() -> SelfTest {
+    SelfTest::of_server(&Prefix::default())
+}
+
 /// Whether a question is refused because the node has gone silent, before anybody waits for it.
 async fn is_refused(lane: &Lane) -> bool {
-    let question = SelfTest::of_server(&Prefix::default());
+    let question = question();
     let asked = lane.ask(&question, false);
     let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
     answer.is_ok_and(|answer| {
@@ -90,20 +94,20 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
     panic!("refused for ever");
 }
 
-/// One that was connected to, answered, and has been idle since.
-async fn idle(lane: &Lane) {
-    let question = SelfTest::of_server(&Prefix::default());
-    assert!(lane.ask(&question, false).await.is_ok());
-    tokio::time::sleep(IDLE).await;
+/// The connection over which a question was answered.
+async fn answered(lane: &Lane) -> Arc<Held> {
+    assert!(lane.ask(&question(), false).await.is_ok());
+    lane.0.live().unwrap()
 }
 
 /// Who is told that another one has given up has heard nothing.
 #[tokio::test]
 async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_wake_it() {
     let (stand_still, lane) = standing_still_later().await;
-    idle(&lane).await;
+    answered(&lane).await;
+    tokio::time::sleep(IDLE).await;
     stand_still.send(()).unwrap();
-    let question = SelfTest::of_server(&Prefix::default());
+    let question = question();
     let [mut first, mut second, mut third] = [(); 3].map(|()| Box::pin(lane.ask(&question, false)));
     for wakes in [&mut first, &mut second, &mut third] {
         assert!(poll!(wakes).is_pending());
@@ -115,39 +119,37 @@ async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_w
     }
     let doubt = lane.0.doubt.as_ref().unwrap();
     assert!(!doubt.is_silent(), "for one who went away");
-    // As long as the new connection is waited for.
-    while !doubt.is_silent() {
-        tokio::task::yield_now().await;
-    }
+    // Once the new connection was waited for as long as one is.
+    let is_found_out = async {
+        while !doubt.is_silent() {
+            tokio::time::sleep(HASTY).await;
+        }
+    };
+    let found_out = tokio::time::timeout(2 * CONNECT_TIMEOUT, is_found_out).await;
+    assert!(found_out.is_ok(), "nobody finds out");
 }
 
 /// Whatever their reason to go, the node was not asked long enough to say that it does not answer.
 #[tokio::test]
 async fn callers_who_go_away_do_not_make_a_node_that_was_quiet_one_that_has_gone_silent() {
     let (_goes_on, lane) = standing_still_later().await;
-    let question = SelfTest::of_server(&Prefix::default());
-    assert!(lane.ask(&question, false).await.is_ok());
-    let held = lane.0.live().unwrap();
+    let held = answered(&lane).await;
     tokio::time::sleep(LONGEST_SILENCE).await;
+    let question = question();
     for _ in 0..MOST_UNANSWERED {
         let mut goes_away = Box::pin(lane.ask(&question, false));
         assert!(poll!(&mut goes_away).is_pending());
     }
-    assert!(lane.ask(&question, false).await.is_ok());
-    assert!(
-        Arc::ptr_eq(&held, &lane.0.live().unwrap()),
-        "connected anew"
-    );
+    let now = answered(&lane).await;
+    assert!(Arc::ptr_eq(&held, &now), "connected anew");
 }
 
 /// All of them before it can answer, and for longer than it would be waited for.
 #[tokio::test]
 async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_before() {
     let (_goes_on, lane) = answering_after(LONGEST_SILENCE / 10).await;
-    let question = SelfTest::of_server(&Prefix::default());
-    assert!(lane.ask(&question, false).await.is_ok());
-    let held = lane.0.live().unwrap();
-    let started = Instant::now();
+    let held = answered(&lane).await;
+    let (question, started) = (question(), Instant::now());
     while started.elapsed() < 2 * LONGEST_SILENCE {
         let goes_away = tokio::time::timeout(LONGEST_SILENCE / 100, lane.ask(&question, false));
         assert!(goes_away.await.is_err(), "refused");
