@@ -95,8 +95,8 @@
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
 //! | `lease` | concurrency: how long a request counts whose server was killed | `"30s"` |
-//! | `key` | whose quota: `"client-addr"`, `"peer"`, `"host"` (see [`Host`](crate::Host)), `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error |
-//! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"`; of a gRPC method without a method of HTTP, `"/package.Service/Method"`, see [`Route`](crate::Route) | every request |
+//! | `key` | whose quota: `"client-addr"`, `"peer"`, `"host"` (see [`Host`](crate::Host)), `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error, but of a policy that is on `"none"` |
+//! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"`; of a gRPC method without a method of HTTP, `"/package.Service/Method"`, see [`Route`](crate::Route). `"none"`: no layer judges by it, and handlers ask by it themselves, see [`NoRequest`](crate::NoRequest) | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
 //! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |
 //! | `count_grpc_status` | only gRPC calls whose method returns this status count, not those that fail in the stream of an answer, see [`ResponseHead::grpc_status`](crate::ResponseHead::grpc_status): `16`, or a list; beside `count_status`, either | every request counts |

@@ -9,7 +9,7 @@ use crate::http::HeaderCost;
 use crate::limiter::Limiter;
 use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
-use crate::request::CostExtractor;
+use crate::request::{CostExtractor, NoRequest};
 use crate::response::ResponseHead;
 use crate::store::{AlwaysAllow, FailureMode};
 
@@ -37,19 +37,26 @@ pub(super) const FIELDS: Known = &[
     "on_store_failure",
 ];
 
+/// Those that speak of requests which a layer judges.
+const OF_REQUESTS: Known = &[
+    "key",
+    counted::STATUS,
+    counted::GRPC_STATUS,
+    "max_wait",
+    "on_missing_key",
+];
+
 const LOCAL_FIELDS: Known = &["local"];
 
 pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, FileError> {
     let name = fields.need("name", "name = \"client\"")?;
     let name = name.text("a text, as \"client\"")?;
-    let subject = fields.need(
-        "key",
-        "key = \"peer\", or \"everybody\" for one quota for all",
-    )?;
-    let mut policy = Policy::new(name, limit::read(fields)?).by(key::read(&subject, proxies)?);
-    if let Some(on) = fields.get("on") {
-        policy = policy.on(routes::of_policy(&on)?);
-    }
+    let policy = Policy::new(name, limit::read(fields)?);
+    let on = fields.get("on");
+    let mut policy = match on.filter(routes::are_none) {
+        Some(_) => of_no_request(policy, fields)?,
+        None => of_requests(policy, on, fields, proxies)?,
+    };
     if let Some(field) = fields.get("cost") {
         policy = cost(policy, &field)?;
     }
@@ -88,6 +95,36 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     // The limiter's own checks, so that what they refuse is refused with its place.
     Limiter::new(AlwaysAllow, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
     Ok(policy)
+}
+
+/// The requests that a policy is about, and whose quota each takes of.
+fn of_requests(
+    policy: Policy,
+    on: Option<Field<'_>>,
+    fields: &Fields<'_>,
+    proxies: &Proxies,
+) -> Result<Policy, FileError> {
+    let subject = fields.need(
+        "key",
+        "key = \"peer\", or \"everybody\" for one quota for all",
+    )?;
+    let policy = policy.by(key::read(&subject, proxies)?);
+    Ok(match on {
+        Some(on) => policy.on(routes::of_policy(&on)?),
+        None => policy,
+    })
+}
+
+/// One that handlers ask by, with keys of theirs.
+fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileError> {
+    let of_requests = OF_REQUESTS.iter().find_map(|name| fields.get(name));
+    let by_header = || fields.get("cost").filter(|cost| cost.as_text().is_some());
+    match of_requests.or_else(by_header) {
+        Some(field) => Err(field.refuse(
+            "speaks of requests that a layer judges, and with on = \"none\" there are none; leave it out",
+        )),
+        None => Ok(policy.on(NoRequest)),
+    }
 }
 
 fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {

@@ -5,19 +5,27 @@ use super::field::Field;
 use crate::error::ConfigError;
 use crate::http::Route;
 
+const EXPECTED: &str = "a route, as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
+
 /// The requests that no policy is about.
 pub(super) fn exempt(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
-    read(field, "nothing is exempt; leave the field out")
+    read(field, EXPECTED, "nothing is exempt; leave the field out")
 }
 
 /// The requests that a policy is about.
 pub(super) fn of_policy(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
-    let nothing = "the policy would be about nothing; leave the field out for every request";
-    read(field, nothing)
+    let expected = format!("{EXPECTED}, or \"none\" where only handlers ask by it");
+    let nothing = "the policy would be about nothing; leave the field out for every request, or write \"none\" \
+                   where only handlers ask by it";
+    read(field, &expected, nothing)
 }
 
-fn read(field: &Field<'_>, if_none: &str) -> Result<Vec<Route>, FileError> {
-    let expected = "a route, as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
+/// Whether a policy is about no request, so that layers leave it to handlers.
+pub(super) fn are_none(field: &Field<'_>) -> bool {
+    field.as_text() == Some("none")
+}
+
+fn read(field: &Field<'_>, expected: &str, if_none: &str) -> Result<Vec<Route>, FileError> {
     let route = |item: &Field<'_>| {
         let route: Route = item
             .text(expected)?

@@ -1,9 +1,11 @@
 //! What is read of requests: `key`, `cost`, `on`, `trusted_proxies`, `client_address`, `trusted_hops`
 //! and `ipv6_prefix`.
 
+use http::Request;
 use tower_throttle::Config;
 
-use super::{refusal, refusal_of};
+use super::schema::allows;
+use super::{answers, read, refusal, refusal_of, with_policy};
 
 #[test]
 fn a_key_that_makes_no_sense_is_refused() {
@@ -118,9 +120,52 @@ fn a_route_that_cannot_be_read_is_refused_in_its_line() {
         refused.starts_with("line 4: policy \"client\": on: "),
         "{refused}"
     );
-    let refused = refusal_of("on = []");
-    assert!(
-        refused.starts_with("line 4: policy \"client\": on: the list is empty"),
-        "{refused}"
-    );
+    for list in ["[]", "[\"none\"]"] {
+        let refused = refusal_of(&format!("on = {list}"));
+        assert!(
+            refused.starts_with("line 4: policy \"client\": on: "),
+            "{refused}"
+        );
+        assert!(refused.contains("\"none\""), "{refused}");
+    }
+}
+
+/// Two text messages an hour to each number, which only the handler knows that sends them.
+const ASKED_BY_HANDLERS: &str =
+    "name = \"sms\"\nalgorithm = \"fixed-window\"\nlimit = \"2/h\"\non = \"none\"";
+
+#[tokio::test]
+async fn by_a_policy_on_none_handlers_ask_and_no_request_is_judged() {
+    let config = read(&with_policy(ASKED_BY_HANDLERS));
+    let limiter = config.connect().await.unwrap();
+    let layer = config.layer(limiter.clone());
+    for _ in 0..3 {
+        let response = answers(&layer, Request::new(())).await;
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key("ratelimit"));
+    }
+    for is_allowed in [true, true, false] {
+        let decision = limiter.check("sms", "+49 30 1234567").await.unwrap();
+        assert_eq!(decision.is_allowed(), is_allowed);
+    }
+}
+
+#[test]
+fn what_speaks_of_requests_is_refused_of_a_policy_on_none() {
+    for field in [
+        "key = \"header:x-user\"",
+        "cost = \"header:x-cost\"",
+        "count_status = 401",
+        "count_grpc_status = 16",
+        "max_wait = \"1s\"",
+        "on_missing_key = \"skip\"",
+    ] {
+        let text = with_policy(&format!("{ASKED_BY_HANDLERS}\n{field}"));
+        let (name, _) = field.split_once(' ').unwrap();
+        let refused = refusal(&text);
+        let expected = format!("line 8: policy \"sms\": {name}: speaks of requests");
+        assert!(refused.starts_with(&expected), "{refused}");
+        assert!(!allows(&text), "{field}");
+    }
+    read(&with_policy(&format!("{ASKED_BY_HANDLERS}\ncost = 2")));
 }

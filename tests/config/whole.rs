@@ -103,6 +103,12 @@ algorithm = "concurrency"
 limit = 40
 lease = "10s"
 key = "everybody"
+
+[[policy]]
+name = "codes"
+algorithm = "sliding-log"
+limit = "3/day"
+on = "none"
 "#;
 
 #[tokio::test]
@@ -121,6 +127,7 @@ async fn every_field_of_the_format_is_taken() {
         ("partner", 30),
         ("hourly", 60),
         ("in-flight", 40),
+        ("codes", 3),
     ] {
         let decision = limiter.peek(policy, "somebody").await.unwrap();
         assert_eq!(decision.remaining(), remaining, "{policy}");

@@ -56,6 +56,18 @@ pub(super) struct File {
 /// A named limit for a key, on certain requests.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "if" = { "properties": { "on": { "const": "none" } }, "required": ["on"] },
+    "then" = { "properties": {
+        "key": false,
+        "cost": { "type": "integer" },
+        "count_status": false,
+        "count_grpc_status": false,
+        "max_wait": false,
+        "on_missing_key": false,
+    } },
+    "else" = { "required": ["key"] },
+))]
 pub(super) struct Policy {
     /// Its name in headers, answers and stored keys: 1 to 64 printable ASCII characters. Another
     /// name starts its counts anew.
@@ -80,10 +92,10 @@ pub(super) struct Policy {
     slices: Option<u32>,
     /// concurrency: how long a request counts whose server was killed; "30s" unless said.
     lease: Option<Time>,
-    /// Whose quota it is. A list makes one key of all.
-    key: OneOrMore<Key>,
-    /// The requests that it is about; every request unless said.
-    on: Option<OneOrMore<Route>>,
+    /// Whose quota it is. A list makes one key of all. Of a policy that is on "none" handlers say it.
+    key: Option<OneOrMore<Key>>,
+    /// The requests that it is about; every request unless said. "none": only handlers ask by it.
+    on: Option<On>,
     /// Permits for each request, or the header to read them from; 1 unless said.
     cost: Option<Cost>,
     /// Only requests that are answered with this HTTP status count; all unless said.
@@ -230,6 +242,19 @@ struct GrpcStatus(#[schemars(range(min = 1, max = 16))] u32);
 enum Cost {
     Permits(Permits),
     Header(#[schemars(regex(pattern = r"^header:.+$"))] String),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum On {
+    Routes(OneOrMore<Route>),
+    Word(OnWord),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum OnWord {
+    None,
 }
 
 /// A path, or a method and a path, as "/api/{*rest}" or "POST /login".
