@@ -232,6 +232,25 @@ async fn what_remains_is_what_is_held_here_and_what_the_store_has() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_comes_near_the_limit_is_told_so_also_from_a_batch() {
+    let (process, _) = Fleet::new().process();
+    let subject = Subject::under(Limit::fixed_window(1_000, MINUTE), Some(QuotaLease::new()));
+    let mut from_batches = [0, 0];
+    for _ in 0..1_000 {
+        let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
+        let is_near = decision.remaining() <= 100;
+        assert_eq!(decision.is_near_limit, is_near, "{}", decision.remaining());
+        from_batches[usize::from(is_near)] += u32::from(decision.is_leased());
+        settle().await;
+        advance(Duration::from_micros(100)).await;
+    }
+    assert!(
+        from_batches.iter().all(|&number| number > 0),
+        "{from_batches:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_more_is_held_than_the_share() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
