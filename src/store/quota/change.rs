@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::account::{Account, LetGo, Returned};
 use super::giving_back::if_any;
-use super::is_leased;
 use super::shared::Shared;
 use crate::algorithm::Action;
 use crate::store::{Check, Store};
@@ -39,11 +38,8 @@ impl<S: Store> Change<S> {
         check: &Check<'_>,
         returned: &mut Vec<Returned>,
     ) -> Option<Self> {
+        // Also of a policy without a lease: it may have had one before, or get one meanwhile.
         let (how, key) = (how(check)?, check.count_fingerprint());
-        // The policy may have had a lease before.
-        if !is_leased(check) && shared.table.find(key, |_| ()).is_none() {
-            return None;
-        }
         let let_go = |account: &mut Account| account.let_go(how);
         let of_account = shared.table.begin_change(key, let_go);
         returned.extend(of_account.and_then(if_any));

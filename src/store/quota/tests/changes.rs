@@ -239,3 +239,24 @@ async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
         assert!(in_hand(&process, &subject, 1).is_some());
     }
 }
+
+/// One that gets a lease while its reset is on its way, as rules are replaced.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_in_advance_before_a_change_is_there_that_began_without_a_lease() {
+    let limit = Limit::fixed_window(10_000, MINUTE);
+    let leased = Subject::under(limit, Some(QuotaLease::new()));
+    let without = Subject::under(limit, None);
+    for change in [RESET, CREDIT] {
+        let (process, way) = Fleet::new().process();
+        *way.there.lock().unwrap() = 10 * MILLISECOND;
+        let changed = tokio::spawn(begin(&process, &without, change));
+        settle().await;
+        *way.there.lock().unwrap() = Duration::ZERO;
+        ask_at_once(&process, &leased, 20).await.join_all().await;
+        assert_eq!(way.asked(), [Action::take(1); 20], "{change:?}");
+        changed.await.unwrap().unwrap();
+        // Then it goes on.
+        warm_up(&process, &leased, 100).await;
+        assert!(in_hand(&process, &leased, 1).is_some());
+    }
+}
