@@ -33,6 +33,10 @@ impl FixedWindow {
         }
     }
 
+    pub(super) fn is_aligned(&self) -> bool {
+        self.aligned
+    }
+
     /// The window that a request at `now` belongs to.
     fn current(&self, state: &State, now: Micros) -> State {
         let ends = state.ends.min(state.opened.saturating_add(self.window));

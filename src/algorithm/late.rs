@@ -25,6 +25,12 @@ impl Algorithm {
         ) && !self.queues()
     }
 
+    /// Whether a receipt tells permits that were taken before their key was forgotten from those that were taken
+    /// since: by the window, where the next one opens with who comes next. The debts of two times can be equal.
+    pub(crate) fn tells_what_was_forgotten(&self) -> bool {
+        matches!(&self.0, Which::FixedWindow(window) if !window.is_aligned())
+    }
+
     /// How many permits at most may still be handed out so long after this decision, of all that was
     /// taken up to it.
     pub(crate) fn permits_left_after(&self, decision: &Decision, elapsed: Micros) -> u32 {

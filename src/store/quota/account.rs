@@ -170,14 +170,14 @@ impl Account {
         self.supply.wants(refill)
     }
 
-    /// The batch has come; whether it is to be given back.
+    /// The batch has come; what becomes of it.
     pub(super) fn deposit(
         &mut self,
         refill: &Refill,
         decision: &Decision,
         sent: Micros,
         now: Micros,
-    ) -> bool {
+    ) -> Arrival {
         let algorithm = &self.check.algorithm;
         let arrival = self.supply.arrived(refill, algorithm, decision, sent, now);
         if matches!(arrival, Arrival::Wanted) && decision.is_allowed() {
@@ -185,7 +185,7 @@ impl Account {
             let batch = Batch::new(refill.permits, *decision, sent, age);
             self.batches.push(batch);
         }
-        matches!(arrival, Arrival::Unwanted) && decision.is_allowed()
+        arrival
     }
 
     /// No batch has come, and why is not known.

@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use super::account::{Account, Returned};
 use super::shared::Shared;
-use super::supply::Refill;
+use super::supply::{Arrival, Refill};
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
@@ -100,8 +100,14 @@ impl<S: Store> Trip<S> {
         let deposit =
             |account: &mut Account| account.deposit(&self.refill, decision, self.sent, now);
         // Who is let go of by the table waits for nothing.
-        let is_unwanted = self.shared.table.find(self.key, deposit);
-        if is_unwanted.unwrap_or(false) {
+        let arrival = self.shared.table.find(self.key, deposit);
+        let is_to_go_back = match arrival.unwrap_or(Arrival::Forgotten) {
+            Arrival::Wanted => false,
+            Arrival::Unwanted => true,
+            // The store may have taken it before a reset, or after one that has overtaken it.
+            Arrival::Forgotten => self.check.algorithm.tells_what_was_forgotten(),
+        };
+        if is_to_go_back && decision.is_allowed() {
             self.give_back(decision);
         }
     }

@@ -41,7 +41,7 @@ pub(super) enum Arrival {
     Wanted,
     /// It is given back: it is of no use any more, or it is late.
     Unwanted,
-    /// What it was taken of was forgotten.
+    /// What it was taken of was forgotten, before it was taken or since.
     Forgotten,
 }
 

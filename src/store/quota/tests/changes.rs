@@ -149,26 +149,49 @@ async fn what_is_on_its_way_when_something_is_credited_is_given_back() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 17);
 }
 
-/// It would be given back of what others have taken since: the window is the same.
+/// It would be given back of what others have taken since, also where the window is the same.
 #[tokio::test(start_paused = true)]
 async fn what_is_on_its_way_at_a_reset_is_not_given_back() {
+    let limit = Limit::fixed_window(10_000, MINUTE);
+    for limit in [limit, limit.aligned()] {
+        let fleet = Fleet::new();
+        let (process, way) = fleet.process();
+        let subject = Subject::under(limit, Some(QuotaLease::new()));
+        *way.back.lock().unwrap() = DEADLINE / 2;
+        let asked = ask_at_once(&process, &subject, 20).await;
+        assert!(
+            fleet.look(&subject).remaining() < 10_000 - 20,
+            "none on its way"
+        );
+        *way.back.lock().unwrap() = Duration::ZERO;
+        // No server is asked twice in one instant.
+        sleep(MILLISECOND).await;
+        let _ = ask(&process, &subject, RESET).await.unwrap();
+        let others = fleet.memory.decide(&[subject.check(Action::take(500))]);
+        assert!(others.unwrap().all_allow());
+        asked.join_all().await;
+        settle().await;
+        let remaining = fleet.look(&subject).remaining();
+        assert_eq!(remaining, 10_000 - 500, "{limit:?}");
+    }
+}
+
+/// It waits for a trip which it shares, and the reset goes alone.
+#[tokio::test(start_paused = true)]
+async fn what_a_reset_has_overtaken_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let limit = Limit::fixed_window(10_000, MINUTE).aligned();
-    let subject = Subject::under(limit, Some(QuotaLease::new()));
-    *way.back.lock().unwrap() = DEADLINE / 2;
+    let subject = hot();
+    *way.there.lock().unwrap() = 10 * MILLISECOND;
     let asked = ask_at_once(&process, &subject, 20).await;
-    assert!(
-        fleet.look(&subject).remaining() < 10_000 - 20,
-        "none on its way"
-    );
-    *way.back.lock().unwrap() = Duration::ZERO;
+    *way.there.lock().unwrap() = Duration::ZERO;
     let _ = ask(&process, &subject, RESET).await.unwrap();
-    let others = fleet.memory.decide(&[subject.check(Action::take(500))]);
-    assert!(others.unwrap().all_allow());
     asked.join_all().await;
     settle().await;
-    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 500);
+    let taken = way.asked().into_iter().map(|action| action.takes());
+    assert!(taken.max() > Some(1), "none on its way");
+    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);
+    assert!(in_hand(&process, &subject, 1).is_none());
 }
 
 /// Whether it was asked about before, or for the first time then.
