@@ -4,9 +4,13 @@ use std::error::Error as _;
 use std::fs;
 use std::io;
 #[cfg(unix)]
-use std::{os::unix::fs::symlink, time::Duration};
+use std::{io::Write as _, os::unix::fs::symlink, process::Command, time::Duration};
 
+#[cfg(unix)]
+use tokio::{task::spawn_blocking, time::timeout};
 use tower_throttle::{ConfigFile, OpenError};
+#[cfg(unix)]
+use tower_throttle::{DAY, Limit, Policy, Rules};
 
 #[cfg(unix)]
 use super::file::open;
@@ -213,4 +217,33 @@ async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
     assert!(!format!("{refused:?} {refused}").contains("hunter2"));
     let limits = ConfigFile::new(file.path()).open_lazy().unwrap();
     assert_eq!(limits.path(), file.path());
+}
+
+/// A pipe in its place holds up who reads it, until it is written.
+#[cfg(unix)]
+#[tokio::test]
+async fn who_ends_the_watching_has_the_last_word_also_while_the_file_is_read() {
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = file.open().await;
+    let limiter = limits.config.limiter();
+    let pipe = file.directory().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    fs::rename(pipe, file.path()).unwrap();
+    let path = file.path();
+    let opening = spawn_blocking(move || fs::File::create(path));
+    // As soon as somebody reads.
+    let mut pipe = timeout(GENEROUS, opening).await.unwrap().unwrap().unwrap();
+    drop(limits.config);
+    let mine = Policy::new("mine", Limit::gcra(1, DAY));
+    limiter.replace(Rules::new().policies([mine])).unwrap();
+    pipe.write_all(limit("5/day").as_bytes()).unwrap();
+    drop(pipe);
+    // Until nobody is left who could tell of a reload.
+    while timeout(GENEROUS, limits.outcomes.recv())
+        .await
+        .unwrap()
+        .is_some()
+    {}
+    assert_eq!(limiter.policies(), ["mine"]);
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use self::changes::Watching;
-use self::reload::Reloader;
+use self::reload::{Reloader, Say};
 use self::shown::Shown;
 use super::{Config, FileError, text};
 use crate::limiter::Limiter;
@@ -124,9 +124,10 @@ impl ConfigFile {
         limiter: Limiter,
     ) -> Result<WatchedConfig, OpenError> {
         let shown = Shown::new(&config);
-        let error = Arc::new(ArcSwapOption::empty());
+        let (error, say) = (Arc::new(ArcSwapOption::empty()), Say::new());
         let mut reloader = Reloader {
             path: self.path.clone(),
+            say: say.clone(),
             seen: Ok(bytes),
             in_force: config,
             limiter: limiter.clone(),
@@ -141,6 +142,7 @@ impl ConfigFile {
             limiter,
             shown,
             error,
+            say,
             _watching: watching.map_err(OpenError::Thread)?,
         })
     }
@@ -160,6 +162,7 @@ pub struct WatchedConfig {
     limiter: Limiter,
     shown: Shown,
     error: Arc<ArcSwapOption<FileError>>,
+    say: Say,
     _watching: Watching,
 }
 
@@ -183,6 +186,13 @@ impl WatchedConfig {
     /// Why the file as it is now is not in force; `None` when it is.
     pub fn last_error(&self) -> Option<Arc<FileError>> {
         self.error.load_full()
+    }
+}
+
+impl Drop for WatchedConfig {
+    fn drop(&mut self) {
+        // A reload may be on its way.
+        self.say.end();
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 
@@ -14,9 +14,30 @@ use super::{Config, FileError, Hook, text};
 use crate::limiter::Limiter;
 use crate::trace;
 
+/// Whether the file has a say. Locked while its limits are put in force, so that whoever ends the watching has the
+/// last word. Clones are about the same file.
+#[derive(Clone)]
+pub(super) struct Say(Arc<Mutex<bool>>);
+
+impl Say {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(true)))
+    }
+
+    pub(super) fn end(&self) {
+        *self.lock() = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        // There is nothing under the lock that could be half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Holds a limiter to what its file says.
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
+    pub(super) say: Say,
     /// What the file was when it was looked at last, or why it could not be read.
     pub(super) seen: Result<Vec<u8>, io::ErrorKind>,
     pub(super) in_force: Config,
@@ -32,7 +53,9 @@ impl Reloader {
         let outcome = match fs::read(&self.path) {
             Ok(bytes) if self.seen.as_ref() == Ok(&bytes) => return,
             Ok(bytes) => {
-                let outcome = self.take(&bytes);
+                let Some(outcome) = self.take(&bytes) else {
+                    return;
+                };
                 self.seen = Ok(bytes);
                 outcome
             }
@@ -45,9 +68,15 @@ impl Reloader {
         self.tell(outcome);
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+    /// `None` when it has no say any more.
+    fn take(&mut self, bytes: &[u8]) -> Option<Result<(), FileError>> {
         let config = text::of(bytes).and_then(|text| Config::succeeding(&self.in_force, text));
-        let config = config.map_err(|error| error.in_file(&self.path))?;
+        let say = self.say.clone();
+        let has_a_say = say.lock();
+        has_a_say.then(|| self.put_in_force(config.map_err(|error| error.in_file(&self.path))?))
+    }
+
+    fn put_in_force(&mut self, config: Config) -> Result<(), FileError> {
         let rules = self.limiter.replace(config.rules.clone());
         rules.map_err(|error| FileError::without_place(error).in_file(&self.path))?;
         self.shown.show(&config);
