@@ -30,7 +30,8 @@ impl Fallback {
     pub(super) fn decide(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
         // A burst that the store is too slow for is not to get what is known to be used up.
         let remembered = self.store.remembered(checks);
-        remembered.unwrap_or_else(|| self.by_modes(checks, why))
+        let usable = remembered.filter(|decisions| decisions.len() == checks.len());
+        usable.unwrap_or_else(|| self.by_modes(checks, why))
     }
 
     fn by_modes(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {

@@ -214,6 +214,30 @@ async fn answers_that_take_no_trip_neither_open_it_nor_close_it() {
     assert_eq!(failover.breaker().state(), BreakerState::Open);
 }
 
+/// What it remembers is about less than it is asked.
+struct Forgetful;
+
+impl Store for Forgetful {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        Answer::Ready(Err(StoreError::new(GONE)))
+    }
+
+    fn remembered(&self, _: &[Check<'_>]) -> Option<Decisions> {
+        Some(Decisions::default())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_remembered_of_too_few_checks_decides_none() {
+    let failover = Failover::new(
+        Arc::new(Forgetful),
+        Duration::from_millis(50),
+        Observers::default(),
+    );
+    let decisions = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&decisions), [Outcome::FailedClosed(GONE)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_is_dropped_on_its_way_or_before_lets_the_next_question_probe() {
     let (store, failover) = over(Way::Fails(GONE));
