@@ -47,3 +47,14 @@ async fn a_password_of_any_characters_is_written_with_percent_signs() {
     let url = format!("redis://:a%2Fb%40c%3Ad%23e%25f@127.0.0.1:{}", server.port());
     assert_counts(RedisStore::connect(&url).await.unwrap()).await;
 }
+
+#[test]
+fn what_is_shown_of_a_builder_is_neither_its_url_nor_its_password() {
+    let builder = RedisStore::builder("redis://:hunter2@localhost").prefix("shop");
+    let shown = format!("{builder:?}");
+    assert!(shown.contains("\"shop\""), "{shown}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("localhost"),
+        "{shown}"
+    );
+}

@@ -1,5 +1,6 @@
 //! `LimiterBuilder`: the policies, the store, and what holds for all of them.
 
+use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -172,6 +173,15 @@ impl<S: Store> LimiterBuilder<S> {
             leases: Leases::default(),
             under_way,
         })))
+    }
+}
+
+impl<S> fmt::Debug for LimiterBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterBuilder")
+            .field("rules", &self.rules)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
     }
 }
 

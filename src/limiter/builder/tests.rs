@@ -110,6 +110,21 @@ fn the_documentation_names_the_time_that_a_decision_has_unless_said() {
 }
 
 #[test]
+fn what_is_shown_of_a_builder_is_not_its_secret() {
+    let builder = Limiter::builder(Silent).policy(named("api"));
+    let shown = format!("{:?}", builder.key_secret("hunter2"));
+    assert!(
+        shown.contains("\"api\"") && shown.contains("timeout: 50ms"),
+        "{shown}"
+    );
+    let bytes = format!("{:?}", b"hunter2");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("secret") && !shown.contains(&bytes),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_secret_that_is_none_is_refused() {
     let built = |secret: &str| Limiter::builder(Silent).key_secret(secret).build();
     assert_eq!(

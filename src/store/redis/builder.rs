@@ -1,5 +1,6 @@
 //! `RedisStoreBuilder`: all that can be said of a store beside where its server is.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,6 +158,16 @@ impl RedisStoreBuilder {
         };
         let server = Server::spread(servers, prefix, self.clock, places, self.waits);
         Ok(RedisStore::over(server))
+    }
+}
+
+/// Not where its servers are, as passwords stand in URLs.
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("prefix", &self.prefix)
+            .field("max_in_flight", &self.max_in_flight)
+            .finish_non_exhaustive()
     }
 }
 
