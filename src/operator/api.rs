@@ -190,12 +190,8 @@ async fn reset(
 
 /// A failure mode is for requests; an operator wants to know.
 fn answered(decision: &Decision, so: &str) -> Result<(), Problem> {
-    let why = match decision.store_failure() {
-        Some(kind) => kind.to_string(),
-        None if decision.is_local() => {
-            "the store gives no answer, and a share of the limit judges meanwhile".to_owned()
-        }
-        None => return Ok(()),
+    let Some(why) = decision.store_failure() else {
+        return Ok(());
     };
     let detail = format!("{why}: {so}");
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
