@@ -1,6 +1,6 @@
 -- gcra: judge a cost against a key's theoretical arrival time, and advance it.
 -- state         number or string tat_us, or tat_us:part:scale for tat_us + part/scale
--- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel
+-- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0
 -- ARGV[at + 3]  cost_part        integer >= 0, < scale
 -- ARGV[at + 4]  tolerance_us     integer >= 0

@@ -1,6 +1,7 @@
 use super::super::{Question, Scripted};
 use super::*;
-use crate::algorithm::{Action, Algorithm, Penalty};
+use crate::algorithm::{Action, Algorithm, LeaseId, Patience, Penalty, Take};
+use crate::decision::Receipt;
 use crate::limit::{Limit, per_second};
 use crate::store::PolicyId;
 use crate::store::redis::keys::Prefix;
@@ -101,6 +102,46 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
             indices_in(lines)
         });
         assert_eq!(documented, used, "{text}");
+    }
+}
+
+#[test]
+fn documented_verbs_are_those_that_are_sent() {
+    let (permits, receipt) = (1, Receipt::default());
+    let borrowing = Action::Take(Take {
+        cost: permits,
+        patience: Patience::UntilPaid(Micros::ZERO),
+        lease: None,
+        is_final: false,
+    });
+    // All but a reset, which is carried out before an algorithm is asked.
+    let counting = [
+        Action::take(permits),
+        borrowing,
+        Action::Charge(permits),
+        Action::Credit {
+            permits,
+            taken_at: None,
+        },
+        Action::Refund { permits, receipt },
+        Action::Cancel { permits, receipt },
+        Action::Withdraw { permits, receipt },
+    ];
+    let leasing = [Action::Renew, Action::Release].map(|action| action(LeaseId::new()));
+    for limit in every_limit() {
+        let algorithm = Algorithm::try_from(&limit).unwrap();
+        let source = &SOURCES[usize::from(algorithm.number())];
+        let leasing = leasing.iter().filter(|_| algorithm.lease().is_some());
+        let actions = counting.iter().chain(leasing);
+        let mut sent: Vec<_> = actions.map(|action| algorithm.verb(action)).collect();
+        sent.dedup();
+        for text in [source.text, source.builds_on] {
+            let documented = text.lines().find_map(|line| line.split_once(" verb "));
+            if let Some((_, documented)) = documented {
+                assert_eq!(documented.trim(), sent.join(" | "), "{}", source.name);
+            }
+        }
+        assert!(source.text.contains(" verb "), "{}", source.name);
     }
 }
 
