@@ -214,16 +214,22 @@ fn twins_memory_and_redis_decide_every_history_alike() {
     let stores = runtime.block_on(join_all(stores));
 
     let mut runner = TestRunner::default();
+    let mut drawn = |many| -> Vec<_> {
+        let tree = |_| histories().new_tree(&mut runner).unwrap();
+        (0..AT_ONCE.min(many)).map(tree).collect()
+    };
     let mut done = 0;
     let mut seen = Seen::default();
+    let mut next = drawn(wanted);
     while done < wanted {
-        let trees: Vec<_> = (0..AT_ONCE.min(wanted - done))
-            .map(|_| histories().new_tree(&mut runner).unwrap())
-            .collect();
+        let trees = next;
         let runs = trees.iter().zip(&stores).zip(done..);
         let tasks = runs.map(|((tree, store), number)| {
             runtime.spawn(run(tree.current(), Arc::clone(store), number))
         });
+        let tasks: Vec<_> = tasks.collect();
+        // To draw them takes this thread a while, in which these run.
+        next = drawn(wanted - done - trees.len() as u64);
         let found = runtime.block_on(try_join_all(tasks)).unwrap();
         done += found.len() as u64;
         let mut diverged = None;
