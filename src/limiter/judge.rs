@@ -227,9 +227,15 @@ impl Drop for PendingVerdict {
     /// What is taken ahead of time keeps others waiting, and how to give that back only the answer
     /// says: it is awaited all the same.
     fn drop(&mut self) {
-        let Some(asking) = self.asking.take().filter(|asking| asking.is_sent) else {
+        let Some(asking) = self.asking.take() else {
             return;
         };
+        if !asking.is_sent {
+            if let Some(taken) = asking.taken {
+                taken.was_not_asked();
+            }
+            return;
+        }
         let taken = asking.taken.as_ref();
         let Some(runtime) = taken.and_then(|taken| taken.runtime_to_wait_on()) else {
             return;

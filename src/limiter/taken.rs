@@ -119,6 +119,11 @@ impl Taken {
         }
     }
 
+    /// The store has heard nothing of it: there is nothing to give back.
+    pub(super) fn was_not_asked(mut self) {
+        self.entries.clear();
+    }
+
     /// Where to wait for an answer that nobody listens for any more, if others may wait behind what
     /// it has taken.
     pub(super) fn runtime_to_wait_on(&self) -> Option<Handle> {

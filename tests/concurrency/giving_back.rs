@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::{Instant, sleep, timeout};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
     BreakerState, FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Policy, RateLimitLayer,
     RequestHead, ResponseBody, SECOND, StoreErrorKind,
@@ -69,6 +69,18 @@ async fn a_request_dropped_while_its_answer_is_on_its_way_ends_the_lease_it_has_
     asking.abort();
     until("it is given back", async || server.keys().is_empty()).await;
     assert!(asking.await.unwrap_err().is_cancelled());
+}
+
+/// It has asked nothing before.
+#[tokio::test(start_paused = true)]
+async fn a_request_dropped_before_it_is_polled_gives_nothing_back() {
+    let (store, limiter) = watched(FailureMode::Deny);
+    let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::from("hello"))) });
+    let mut service = RateLimitLayer::new(limiter).layer(inner);
+    let ready = ServiceExt::<Request<Body>>::ready(&mut service).await;
+    drop(ready.unwrap().call(Request::new(Body::default())));
+    sleep(2 * LIFE).await;
+    assert_eq!(store.released(), [0; 0]);
 }
 
 #[tokio::test]
