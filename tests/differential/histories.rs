@@ -73,8 +73,10 @@ pub(crate) enum Time {
     ToRetry {
         early_us: u64,
     },
-    /// To the announced reset of the last step.
-    ToReset,
+    /// To the announced reset of the last step, or this much before.
+    ToReset {
+        early_us: u64,
+    },
 }
 
 fn limits() -> BoxedStrategy<Limit> {
@@ -143,6 +145,7 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         3 => 2_u32..=12,
         1 => 1_u32..400_000,
         1 => any::<u32>(),
+        1 => (0_u32..32).prop_map(|bit| 1 << bit),
     ];
     let longest = prop_oneof![
         (0_u64..3_000_000).prop_map(Micros::new),
@@ -194,7 +197,7 @@ fn steps() -> impl Strategy<Value = Step> {
         8 => span.clone().prop_map(Time::On),
         1 => span.prop_map(Time::Back),
         4 => (0_u64..=1).prop_map(|early_us| Time::ToRetry { early_us }),
-        1 => Just(Time::ToReset),
+        1 => (0_u64..=1).prop_map(|early_us| Time::ToReset { early_us }),
     ];
     let change = prop::option::weighted(0.06, (0..POLICIES, limits()));
     let [take, give_back] = acts().map(|act| {
@@ -411,7 +414,10 @@ impl Time {
                 let wait = longest(Decision::retry_after);
                 clock.advance(wait.saturating_sub(Duration::from_micros(early_us)));
             }
-            Self::ToReset => clock.advance(longest(|decision| Some(decision.reset_after()))),
+            Self::ToReset { early_us } => {
+                let reset = longest(|decision| Some(decision.reset_after()));
+                clock.advance(reset.saturating_sub(Duration::from_micros(early_us)));
+            }
         }
         // Within the years that the crate is exact in, and ahead of the server's clock.
         let (first, last) = (ManualClock::new().now(), Micros::new(5_200_000_000_000_000));

@@ -3,6 +3,7 @@
 //!
 //! `HISTORIES` sets how many histories are run, 10 000 unless it is set.
 
+mod for_good;
 mod histories;
 mod replaced;
 mod shadow;
