@@ -19,6 +19,7 @@ mod lapsed;
 mod lowered;
 mod out_of_range;
 mod rights;
+mod server_clock;
 mod shadow;
 
 #[path = "../support/mod.rs"]
