@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tower_throttle::{DAY, Limit, MINUTE, SECOND};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{DAY, HOUR, Limit, MINUTE, SECOND};
 
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
@@ -16,6 +17,7 @@ on_every_store! {
     keeps_what_is_within_the_window
     window_of_a_year_does_not_overflow
     a_cost_of_n_occupies_n_permits
+    a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
@@ -89,4 +91,19 @@ async fn a_cost_of_n_occupies_n_permits(bench: &Bench) {
             "a cost of {cost}"
         );
     }
+}
+
+/// Nobody knows when they were taken: the oldest go, and one of those counts by the longer window alone.
+async fn a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one(bench: &Bench) {
+    let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
+    let _ = bench.ask(long, 1).await;
+    bench.advance(40 * SECOND);
+    let _ = bench.ask(short, 3).await;
+    bench.advance(30 * SECOND);
+    let back = Action::Credit {
+        permits: 1,
+        taken_at: None,
+    };
+    let _ = bench.act(long, back).await;
+    assert_eq!(bench.ask(short, 0).await.remaining(), 7);
 }
