@@ -15,7 +15,7 @@ pub(crate) type Planted = (&'static str, &'static str, &'static [&'static str]);
 
 const DEBTS: [&str; 4] = ["gcra", "bucket", "queue", "meter"];
 
-const NO_DEBT: [(&str, &[&str]); 14] = [
+const NO_DEBT: [(&str, &[&str]); 15] = [
     ("SET", &["hello"]),
     ("SET", &["nan"]),
     ("SET", &["inf"]),
@@ -27,14 +27,16 @@ const NO_DEBT: [(&str, &[&str]); 14] = [
     ("SET", &["4102444800000000.5"]),
     ("SET", &["99999999999999999999"]),
     ("SET", &["12:x:3"]),
+    ("SET", &["12::3"]),
     ("SET", &["4102444800000000:7:3"]),
     ("RPUSH", &["1", "2"]),
     ("HSET", &["a", "b"]),
 ];
 
-const OTHERS: [Planted; 47] = [
+const OTHERS: [Planted; 50] = [
     ("windows", "SET", &["7"]),
     ("windows", "SET", &["1:2:three"]),
+    ("windows", "SET", &["1::3"]),
     ("windows", "HSET", &["a", "b"]),
     (
         "windows",
@@ -72,6 +74,7 @@ const OTHERS: [Planted; 47] = [
     ("slices", "SET", &["hello"]),
     ("slices", "SET", &["7"]),
     ("slices", "SET", &["7:8:nine"]),
+    ("slices", "SET", &["7 4102444800000000:4102444800000000:5"]),
     (
         "slices",
         "SET",
@@ -91,6 +94,7 @@ const OTHERS: [Planted; 47] = [
     ("slices", "RPUSH", &["1"]),
     ("counter", "SET", &["1:0:3:4"]),
     ("counter", "SET", &["1:2:3"]),
+    ("counter", "SET", &["1:2:3:"]),
     ("counter", "SET", &["hello"]),
     ("counter", "SET", &["99999999999999999999:60000000:5:5"]),
     ("counter", "SET", &["1152921504606846976:60000000:5:5"]),
@@ -244,6 +248,7 @@ async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
         ("SET", &["7"]),
         ("SET", &["1:2"]),
         ("SET", &["1:2:3:four"]),
+        ("SET", &["1::3"]),
         ("SET", &["99999999999999999999:99999999999999999999:5"]),
         ("SET", &["1152921504606846976:2:3"]),
         ("SET", &["4102444800000000:4102444800000001:5"]),
