@@ -10,6 +10,8 @@ end
 
 local key = KEYS[1]
 local denied = {}
+-- What was said of the first that the server does not have.
+local lacking
 
 local function is_denial(message)
   local texts = {"NOPERM", "executing the script", "ACL failure"}
@@ -23,21 +25,32 @@ end
 
 local function try(command, ...)
   local reply = redis.pcall(command, ...)
-  if type(reply) == "table" and reply.err and is_denial(reply.err) then
-    denied[#denied + 1] = string.lower(command)
+  if type(reply) == "table" and reply.err then
+    if is_denial(reply.err) then
+      denied[#denied + 1] = string.lower(command)
+    elseif string.find(reply.err, "command called from", 1, true) then
+      lacking = lacking or command .. ": " .. reply.err
+    end
   end
   return reply
 end
 
+local function told()
+  if lacking then
+    error(lacking)
+  end
+  return denied
+end
+
 local clock = try("TIME")
 if clock.err then
-  return denied
+  return told()
 end
 local expires_ms = string.format("%d", tonumber(clock[1]) * 1000 + 1000)
 local written = try("SET", key, "", "PXAT", expires_ms)
 if written.err then
   -- A replica, or a server that is full: the caller knows the words.
-  return #denied > 0 and denied or written
+  return (lacking or #denied > 0) and told() or written
 end
 
 -- The key holds a text, so that none of these changes anything; the rights are looked at first.
@@ -62,4 +75,4 @@ try("ZREMRANGEBYSCORE", key, 0, 0)
 try("PEXPIREAT", key, expires_ms)
 try("PTTL", key)
 try("DEL", key)
-return denied
+return told()

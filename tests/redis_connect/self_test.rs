@@ -1,6 +1,8 @@
 //! What is wrong is said at start-up, with what to do about it.
 
-use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
+use tower_throttle::{
+    Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder, StoreErrorKind,
+};
 
 use crate::support::redis::{Server, free_port};
 use crate::told;
@@ -120,6 +122,27 @@ async fn a_replica_is_told_from_a_master() {
 async fn a_server_without_scripts_is_told() {
     let server = Server::start_with(&["--rename-command", "EVALSHA", ""]);
     assert_told(server.builder(), &["does not run scripts"]).await;
+}
+
+#[tokio::test]
+async fn a_command_that_the_server_lacks_is_named() {
+    for command in ["TIME", "SET", "GET", "LINDEX", "ZADD"] {
+        let server = Server::start_with(&["--rename-command", command, ""]);
+        let name = format!("{command}: ");
+        assert_told(server.builder(), &[&name, "see rename-command"]).await;
+        assert_eq!(server.keys(), [""; 0], "the test left something behind");
+    }
+}
+
+/// Who connects with the first decision is told with it.
+#[tokio::test]
+async fn a_command_that_the_server_lacks_is_something_to_configure() {
+    let server = Server::start_with(&["--rename-command", "GET", ""]);
+    let store = server.builder().connect_lazy().unwrap();
+    let limiter = Limiter::new(store, [Policy::new("api", Limit::gcra(1, MINUTE))]).unwrap();
+    let decision = limiter.check("api", "alice").await.unwrap();
+    let failure = decision.store_failure();
+    assert_eq!(failure, Some(StoreErrorKind::Configuration));
 }
 
 /// Whichever slots the node has.

@@ -9,7 +9,7 @@ use super::{is_about_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// About what servers answer, first match first.
-const ADVICE: [(&str, &str); 19] = [
+const ADVICE: [(&str, &str); 20] = [
     ("NOAUTH", NAME_PASSWORD),
     ("Authentication required", NAME_PASSWORD),
     (
@@ -40,6 +40,10 @@ const ADVICE: [(&str, &str); 19] = [
         "unknown command",
         "the server does not run scripts: use Redis 6.2 or newer, or Valkey; or it is a Sentinel: use \
          redis-sentinel://",
+    ),
+    (
+        "command called from",
+        "the server lacks a command that the scripts call: see rename-command in its configuration",
     ),
     // Of SET, which knows PXAT since then. All commands that are called are older.
     (

@@ -10,7 +10,7 @@ mod advice;
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 28] = [
+const CODES: [(&str, StoreErrorKind); 29] = [
     ("foreign value", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
@@ -32,6 +32,8 @@ const CODES: [(&str, StoreErrorKind); 28] = [
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
     ("unknown command", StoreErrorKind::Configuration),
+    // The same within a script.
+    ("command called from", StoreErrorKind::Configuration),
     ("syntax error", StoreErrorKind::Configuration),
     ("cluster support disabled", StoreErrorKind::Configuration),
     ("DB index is out of range", StoreErrorKind::Configuration),
