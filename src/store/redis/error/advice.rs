@@ -52,7 +52,8 @@ const ADVICE: [(&str, &str); 20] = [
     ),
     (
         "DB index is out of range",
-        "the server has no database of this number: see its configuration, databases",
+        "the server has no database of this number: see its configuration, databases; or it is part of a \
+         cluster, as Valkey 9 does not say: use redis-cluster://",
     ),
     (
         "OOM",
