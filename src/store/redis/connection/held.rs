@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -126,11 +126,9 @@ impl Held {
         read(connection.send_packed_command(command).await?)
     }
 
-    /// Has a script run that does nothing. A server answers a PING also while it lets scripts wait.
+    /// Has a script run that does nothing.
     pub(super) async fn beat(&self) -> RedisResult<()> {
-        let mut script = redis::cmd("EVAL");
-        script.arg("return 1").arg(0);
-        let beat = self.command(&script).await;
+        let beat = self.command(&doing_nothing()).await;
         // Also by an error that it has sent.
         if !beat.as_ref().is_err_and(is_no_answer) {
             self.signs.answered();
@@ -197,6 +195,19 @@ impl Held {
         self.signs.is_dead()
     }
 
+    /// Whether the client has seen it closed since the last answer. It then refuses whatever it is asked at once. What
+    /// it takes is given up before it is sent; and where another thread sends it all the same, it does nothing.
+    pub(super) fn is_closed(&self) -> bool {
+        if !self.signs.is_quiet() {
+            return false;
+        }
+        let mut connection = self.connection.clone();
+        let nothing = doing_nothing();
+        let mut taken = pin!(connection.send_packed_command(&nothing));
+        let taken = taken.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        matches!(taken, Poll::Ready(Err(_)))
+    }
+
     /// Whether its server was asked for as long as one is waited for, and has not answered.
     pub(super) fn has_gone_silent(&self) -> bool {
         self.signs.has_gone_silent()
@@ -205,6 +216,13 @@ impl Held {
     pub(super) fn is_idle(&self) -> bool {
         self.signs.is_idle()
     }
+}
+
+/// A script: a server answers a PING also while it lets scripts wait.
+fn doing_nothing() -> Cmd {
+    let mut script = redis::cmd("EVAL");
+    script.arg("return 1").arg(0);
+    script
 }
 
 fn read(reply: Value) -> RedisResult<Value> {

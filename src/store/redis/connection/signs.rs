@@ -18,6 +18,8 @@ pub(super) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// without anybody having seen it. It is woken before a question then, and taken for dead as soon as one who does
 /// gives up: nothing speaks for it, and nothing was asked over it. That says nothing of the server.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
+/// So long after an answer nobody looks whether the connection was closed since.
+const QUIET: Duration = Duration::from_millis(10);
 /// Who gives up sooner has not waited for an answer, but gone away: it is one of [`MOST_UNANSWERED`].
 pub(super) const HASTY: Duration = Duration::from_millis(10);
 
@@ -107,6 +109,10 @@ impl Signs {
 
     pub(super) fn is_idle(&self) -> bool {
         self.is_past(self.answered_ms(), IDLE)
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_past(self.answered_ms(), QUIET)
     }
 
     /// Whether so long has passed since then.

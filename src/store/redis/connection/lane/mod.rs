@@ -144,8 +144,8 @@ impl Shared {
             doubt.fail_if_silent()?;
         }
         let held = match self.live() {
-            Some(held) => held,
-            None => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
+            Some(held) if !held.is_closed() => held,
+            _ => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
         };
         held.listen_if_given_up();
         let reply = held.ask(question, is_asking).await;
@@ -217,6 +217,10 @@ impl Shared {
                     if held.has_gone_silent() {
                         self.doubt();
                     }
+                    self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
+                }
+                // Nothing was asked over it since.
+                Link::Up(held) if held.is_closed() => {
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
                 Link::Up(held) => return Ok(held),

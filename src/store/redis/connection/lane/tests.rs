@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures_util::poll;
 use redis::IntoConnectionInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -38,23 +38,28 @@ async fn answering_after(time: Duration) -> (oneshot::Sender<()>, Lane) {
     let (stand_still, mut stands_still) = oneshot::channel();
     tokio::spawn(async move {
         let (mut connection, _) = node.accept().await.unwrap();
-        let mut read = vec![0; 1 << 16];
-        loop {
-            let length = tokio::select! {
-                biased;
-                _ = &mut stands_still => break,
-                length = connection.read(&mut read) => length.unwrap(),
-            };
-            tokio::time::sleep(time).await;
-            let commands = read[..length].iter().filter(|&&byte| byte == b'*').count();
-            let oks = b"+OK\r\n".repeat(commands);
-            connection.write_all(&oks).await.unwrap();
-        }
+        say_ok(&mut connection, time, &mut stands_still).await;
         // It keeps what it has.
         std::future::pending::<()>().await;
         drop((node, connection));
     });
     (stand_still, lane)
+}
+
+/// To everything, until this is there.
+async fn say_ok<E: Future + Unpin>(connection: &mut TcpStream, time: Duration, end: &mut E) {
+    let mut read = vec![0; 1 << 16];
+    loop {
+        let length = tokio::select! {
+            biased;
+            _ = &mut *end => return,
+            length = connection.read(&mut read) => length.unwrap(),
+        };
+        tokio::time::sleep(time).await;
+        let commands = read[..length].iter().filter(|&&byte| byte == b'*').count();
+        let oks = b"+OK\r\n".repeat(commands);
+        connection.write_all(&oks).await.unwrap();
+    }
 }
 
 fn question() -> SelfTest {
@@ -98,6 +103,36 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
 async fn answered(lane: &Lane) -> Arc<Held> {
     assert!(lane.ask(&question(), false).await.is_ok());
     lane.0.live().unwrap()
+}
+
+/// However short a time ago that was: nothing has gone over it since, so that it goes over a new one.
+#[tokio::test]
+async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
+    let (server, lane) = hung().await;
+    let (close, mut closes) = oneshot::channel();
+    tokio::spawn(async move {
+        let (mut first, _) = server.accept().await.unwrap();
+        say_ok(&mut first, Duration::ZERO, &mut closes).await;
+        drop(first);
+        let (mut second, _) = server.accept().await.unwrap();
+        say_ok(
+            &mut second,
+            Duration::ZERO,
+            &mut std::future::pending::<()>(),
+        )
+        .await;
+    });
+    let first = answered(&lane).await;
+    // One that was just made would not be made anew at once.
+    tokio::time::sleep(RECONNECT_PAUSE).await;
+    answered(&lane).await;
+    close.send(()).unwrap();
+    while !first.is_closed() {
+        tokio::time::sleep(HASTY / 10).await;
+    }
+    let second = answered(&lane).await;
+    assert!(!Arc::ptr_eq(&first, &second));
+    assert!(!second.is_closed());
 }
 
 /// Who is told that another one has given up has heard nothing.
