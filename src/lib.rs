@@ -72,7 +72,7 @@
 //! decide at once, without a trip. After 250 ms one request asks the store again, while the others
 //! go on without it: an answer closes the breaker, a failure doubles the pause, to 5 s at most (each
 //! give or take a fifth; to 0.8 s where the store answers that it refuses; at once to 5 s where a
-//! password or a right is wrong). A store that can tell when it is back is asked within a second of
+//! password, a right or a certificate is wrong). A store that can tell when it is back is asked within a second of
 //! that, if there are requests, whatever is left of the pause: see [`Store::recovered`]. Keys that hold
 //! something else and a full memory are no failures of that kind; nor is what fails on some nodes of a
 //! cluster, as long as others have answered within a second, unless half of at least 20 questions
