@@ -211,6 +211,10 @@ pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, Syst
 pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
+/// In the version whose pools [`RedisStore::from_pool`] takes.
+#[cfg(feature = "redis")]
+pub use deadpool_redis;
+
 /// What the targets in `fuzz/` reach no other way.
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]

@@ -169,7 +169,8 @@ impl RedisStore {
     }
 
     /// Takes its connections from a pool of yours, whatever it is configured with. The connection in use is
-    /// taken out of the pool for good, so that the pool keeps its size for others.
+    /// taken out of the pool for good, so that the pool keeps its size for others. A pool of another version of
+    /// deadpool-redis is another type: the right one is [`tower_throttle::deadpool_redis`](crate::deadpool_redis).
     ///
     /// Connects with the first decision. For another prefix, or to find out at start-up what is wrong, use
     /// [`builder_over_pool`](Self::builder_over_pool).
@@ -191,10 +192,11 @@ impl RedisStore {
     ///
     /// ```no_run
     /// use tower_throttle::RedisStore;
+    /// use tower_throttle::deadpool_redis::{Config, Runtime};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let pool: deadpool_redis::Pool = todo!();
+    /// let pool = Config::from_url("redis://127.0.0.1:6379").create_pool(Some(Runtime::Tokio1))?;
     /// let store = RedisStore::builder_over_pool(pool).prefix("shop").connect().await?;
     /// # Ok(())
     /// # }
