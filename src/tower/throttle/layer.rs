@@ -46,7 +46,8 @@ use crate::limiter::Limiter;
 /// The limit is one of [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket)
 /// or [`leaky_bucket`](crate::Limit::leaky_bucket), as for
 /// [`Limiter::acquire`](crate::Limiter::acquire). Other than there, the next request waits for its
-/// own permits, so that no more are sent at any time than the limit has.
+/// own permits, so that no more are sent at any time than the limit has; but a process that stood still sends
+/// late, all at once, those whose time has come meanwhile.
 ///
 /// # What if the service keeps a place for its caller?
 ///
