@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    DAY, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, RedisStore, SECOND,
-    Subject,
+    DAY, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, PolicyId, Rate, RedisStore,
+    SECOND, Subject,
 };
 
+use support::asking::{GO_ALONE, answer_of, check_of};
 use support::redis::Server;
 
 mod expiry;
@@ -70,6 +73,18 @@ fn policies() -> impl Iterator<Item = Policy> {
         .map(|(name, _, limit)| Policy::new(name, limit))
 }
 
+/// Policies that are asked together: one alone, two with a key each, two of a group, one of each kind.
+fn shapes(name: &str) -> [Vec<PolicyId>; 4] {
+    let policy = |number| PolicyId::new(&format!("{name}-{number}"));
+    let grouped = |number| policy(number).in_group("client");
+    [
+        vec![policy(1)],
+        vec![policy(2), policy(3)],
+        vec![grouped(4), grouped(5)],
+        vec![grouped(6), policy(7)],
+    ]
+}
+
 async fn limiter(server: &Server, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     over(server.store().await, policies)
 }
@@ -113,6 +128,38 @@ async fn a_denied_request_writes_nothing() {
             let _ = limiter.credit(name, "nobody", 1).await.unwrap();
         }
         assert_eq!(writes(&server), before, "{name}");
+    }
+}
+
+/// Whichever script judges it, alone or together with others; also what would fit, beside what does not.
+#[tokio::test]
+async fn who_is_denied_for_good_writes_nothing_of_any_key() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    for (name, _, limit) in LIMITS {
+        for policies in shapes(name) {
+            // Those of the last ones share a trip.
+            let take = async |policies: &[PolicyId], permits| {
+                let takes = (0..GO_ALONE as u64 + 4).map(|subject| {
+                    let checks = policies.iter();
+                    let checks = checks
+                        .map(|policy| check_of(policy, subject, &limit, Action::spend(permits)));
+                    let checks: Vec<_> = checks.collect();
+                    let store = &store;
+                    async move { answer_of(store, &checks).await.unwrap() }
+                });
+                join_all(takes).await
+            };
+            take(&policies[..1], 3).await;
+            take(&policies[1..], 1).await;
+            let before = writes(&server);
+            for permits in [1, 3] {
+                for decisions in take(&policies, permits).await {
+                    assert_eq!(decisions[0].outcome(), Outcome::Denied, "{policies:?}");
+                }
+            }
+            assert_eq!(writes(&server), before, "{policies:?}");
+        }
     }
 }
 

@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
-use tower_throttle::PolicyId;
 use tower_throttle::algorithm::Action;
 
-use crate::LIMITS;
-use crate::groups::grouped;
 use crate::support::asking::{GO_ALONE, answer_of, check_of};
 use crate::support::redis::Server;
+use crate::{LIMITS, shapes};
 
 /// By another clock, or one that is wrong by more than it takes to look, what was taken would be paid earlier or later.
 #[tokio::test]
@@ -17,13 +15,7 @@ async fn whichever_script_judges_goes_by_the_servers_clock_to_the_microsecond() 
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     for (name, _, limit) in LIMITS {
-        let policy = |number: u8| PolicyId::new(&format!("{name}-{number}"));
-        let asked = [
-            vec![policy(1)],
-            vec![policy(2), policy(3)],
-            vec![grouped(name), grouped(&format!("{name}-too"))],
-        ];
-        for policies in asked {
+        for policies in shapes(name) {
             let act = |subject: usize, action: Action| {
                 let (store, policies) = (&store, &policies);
                 async move {
