@@ -142,34 +142,38 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
 
 #[tokio::test]
 async fn other_states_of_a_key_stay_until_they_have_long_expired() {
-    let stage = Stage::start().await;
-    stage.proxy.set(SLOW);
-    let now = stage.clock.now().get();
-    let key = key("client-20", "alice");
-    let (far, long_ago) = (now + 500_000_000, now - 3_600_000_000);
-    let others = format!(
-        "{{one = {far}, two = {{'text', {far}}}, three = {long_ago}, four = {}}}",
-        long_ago + 1,
-    );
-    plant(&stage, &key, &others);
-    for answer in take_one_each(&stage, 40).await {
-        assert_eq!(left(&answer.unwrap()), [2, 4]);
+    // Whichever of them is read last.
+    for (one, two) in [(500, 100), (100, 500)] {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let now = stage.clock.now().get();
+        let key = key("client-20", "alice");
+        let [one, two, far] = [one, two, 500].map(|secs| now + secs * 1_000_000);
+        let long_ago = now - 3_600_000_000;
+        let others = format!(
+            "{{one = {one}, two = {{'text', {two}}}, three = {long_ago}, four = {}}}",
+            long_ago + 1,
+        );
+        plant(&stage, &key, &others);
+        for answer in take_one_each(&stage, 40).await {
+            assert_eq!(left(&answer.unwrap()), [2, 4]);
+        }
+        let states = ["one", "three", "four", "", "+60s"].map(|field| state(&stage, &key, field));
+        let (second, minute) = (now + 1_000_000, now + 60_000_000);
+        assert_eq!(
+            states,
+            [
+                Some(one),
+                None,
+                Some(long_ago + 1),
+                Some(second),
+                Some(minute)
+            ]
+        );
+        let text = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).two[1]";
+        assert_eq!(query::<String>(&stage, "EVAL", &[text, "1", &key]), "text");
+        assert_expires_with(&stage, &key, far);
     }
-    let states = ["one", "three", "four", "", "+60s"].map(|field| state(&stage, &key, field));
-    let (second, minute) = (now + 1_000_000, now + 60_000_000);
-    assert_eq!(
-        states,
-        [
-            Some(far),
-            None,
-            Some(long_ago + 1),
-            Some(second),
-            Some(minute)
-        ]
-    );
-    let text = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).two[1]";
-    assert_eq!(query::<String>(&stage, "EVAL", &[text, "1", &key]), "text");
-    assert_expires_with(&stage, &key, far);
 }
 
 /// Whoever needs no write is answered, as if nobody had asked who does.
