@@ -74,7 +74,7 @@ fn policies() -> impl Iterator<Item = Policy> {
 }
 
 /// Policies that are asked together: one alone, two with a key each, two of a group, one of each kind.
-fn shapes(name: &str) -> [Vec<PolicyId>; 4] {
+fn shapes(name: &str) -> [Vec<PolicyId>; 5] {
     let policy = |number| PolicyId::new(&format!("{name}-{number}"));
     let grouped = |number| policy(number).in_group("client");
     [
@@ -82,6 +82,7 @@ fn shapes(name: &str) -> [Vec<PolicyId>; 4] {
         vec![policy(2), policy(3)],
         vec![grouped(4), grouped(5)],
         vec![grouped(6), policy(7)],
+        vec![policy(8), grouped(9)],
     ]
 }
 
@@ -151,14 +152,17 @@ async fn who_is_denied_for_good_writes_nothing_of_any_key() {
                 join_all(takes).await
             };
             take(&policies[..1], 3).await;
-            take(&policies[1..], 1).await;
-            let before = writes(&server);
-            for permits in [1, 3] {
-                for decisions in take(&policies, permits).await {
-                    assert_eq!(decisions[0].outcome(), Outcome::Denied, "{policies:?}");
+            // Beside what owes nothing, and beside what owes something.
+            for of_others in [0, 1] {
+                take(&policies[1..], of_others).await;
+                let before = writes(&server);
+                for permits in [1, 3] {
+                    for decisions in take(&policies, permits).await {
+                        assert_eq!(decisions[0].outcome(), Outcome::Denied, "{policies:?}");
+                    }
                 }
+                assert_eq!(writes(&server), before, "{policies:?}");
             }
-            assert_eq!(writes(&server), before, "{policies:?}");
         }
     }
 }
