@@ -10,6 +10,7 @@ use tower_throttle::{
 };
 
 use support::asking::{GO_ALONE, answer_of, check_of};
+use support::bench::Bench;
 use support::redis::Server;
 
 mod expiry;
@@ -165,6 +166,22 @@ async fn who_is_denied_for_good_writes_nothing_of_any_key() {
             }
         }
     }
+}
+
+/// Otherwise what stands in Redis would grow with the limit.
+#[tokio::test]
+async fn a_sliding_window_keeps_one_count_for_each_slice() {
+    let bench = Bench::redis().await;
+    let limit = Limit::sliding_window(1_000, SECOND).slices(10);
+    for _ in 0..500 {
+        assert!(bench.act(limit, Action::spend(1)).await.is_allowed());
+        bench.advance(Duration::from_millis(2));
+    }
+    let mut read = redis::cmd("GET");
+    read.arg(bench.server().keys());
+    let state: String = bench.server().query(read);
+    // When it expires, ten whole slices, and those at both ends.
+    assert!(state.split(':').count() <= 1 + 2 * 12, "{state}");
 }
 
 /// Only that a denial is counted; while the ban lasts, not even that.
