@@ -18,6 +18,8 @@ on_every_store! {
     a_reset_lifts_the_ban_and_the_limit
     a_subject_that_is_never_denied_leaves_no_penalty_behind
     a_changed_penalty_forgives_no_ban
+    a_harsher_penalty_bans_for_no_less_than_its_first_ban
+    denials_after_a_short_ban_count_for_as_long_as_any
 }
 
 const LOGIN: Limit = Limit::sliding_log(2, MINUTE);
@@ -143,4 +145,26 @@ async fn a_changed_penalty_forgives_no_ban(bench: &Bench) {
     let milder = Penalty::after(100, SECOND, SECOND);
     bench.advance(10 * MINUTE);
     assert_eq!(banned_for(bench, &milder).await, Some(50 * MINUTE));
+}
+
+/// Also who was banned by a milder one, twice as long as whose ban is still shorter.
+async fn a_harsher_penalty_bans_for_no_less_than_its_first_ban(bench: &Bench) {
+    let [milder, harsher] =
+        [SECOND, MINUTE].map(|ban| Penalty::after(3, HOUR, ban).doubling_up_to(HOUR));
+    get_banned(bench, &milder).await;
+    bench.advance(2 * SECOND);
+    get_banned(bench, &harsher).await;
+    assert_eq!(banned_for(bench, &harsher).await, Some(MINUTE));
+}
+
+/// They outlast what is remembered of the ban.
+async fn denials_after_a_short_ban_count_for_as_long_as_any(bench: &Bench) {
+    let penalty = Penalty::after(3, HOUR, SECOND);
+    get_banned(bench, &penalty).await;
+    // The first one comes while the ban is remembered, which is for as long again.
+    for (after, left) in [(SECOND * 3 / 2, 2), (10 * SECOND, 1), (10 * SECOND, 0)] {
+        bench.advance(after);
+        let [guard, found] = guarded(bench, &penalty, Action::take(1)).await;
+        assert_eq!((guard.is_allowed(), found.remaining()), (false, left));
+    }
 }
