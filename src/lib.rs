@@ -84,9 +84,9 @@
 //! [`ClientAddr`] reads the client's address from the one header that your proxies write, and from
 //! it only what they have written: nothing that a client puts into `X-Forwarded-For` changes whose
 //! quota it uses. In `Forwarded`, a quote that a client leaves open makes the line unreadable, and
-//! its request one of those without an address. It has to be told who the proxies are. Headers that clients choose freely, as [`Header`] reads
-//! them, belong behind authentication or beside a policy by address. So does the [`Host`], where
-//! nothing in front checks it.
+//! its request one of those without an address. It has to be told who the proxies are. Headers that
+//! clients choose freely, as [`Header`] reads them, belong behind authentication or beside a policy by
+//! address. So does the [`Host`], where nothing in front checks it.
 //!
 //! # What can change while it runs
 //!

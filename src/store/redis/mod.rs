@@ -157,7 +157,8 @@ impl RedisStore {
     ///
     /// When the URL cannot be read, when no server can be reached, and when decisions would fail: a
     /// wrong password, a right that is missing, a replica, a node of a cluster that is not addressed
-    /// as one, and the like. A node of a cluster that gives no answer is none of these, as long as others do. The [source](std::error::Error::source) says what to do. Use
+    /// as one, a command that the server lacks, and the like. A node of a cluster that gives no answer is none
+    /// of these, as long as others do. The [source](std::error::Error::source) says what to do. Use
     /// [`RedisStoreBuilder::connect_lazy`] to start without waiting for the server.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
