@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    DAY, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, PolicyId, Rate, RedisStore,
-    SECOND, Subject,
+    DAY, Decisions, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, PolicyId, Rate,
+    RedisStore, SECOND, Store, Subject,
 };
 
 use support::asking::{GO_ALONE, answer_of, check_of};
@@ -87,6 +87,22 @@ fn shapes(name: &str) -> [Vec<PolicyId>; 5] {
     ]
 }
 
+/// What some subjects are told who ask by all of these policies at once. Those of the last ones share a trip.
+async fn ask_together(
+    store: &impl Store,
+    policies: &[PolicyId],
+    limit: &Limit,
+    action: Action,
+) -> Vec<Decisions> {
+    let ask = async |subject: u64| {
+        let checks = policies.iter();
+        let checks = checks.map(|policy| check_of(policy, subject, limit, action));
+        let checks: Vec<_> = checks.collect();
+        answer_of(store, &checks).await.unwrap()
+    };
+    join_all((0..GO_ALONE as u64 + 4).map(ask)).await
+}
+
 async fn limiter(server: &Server, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     over(server.store().await, policies)
 }
@@ -140,17 +156,8 @@ async fn who_is_denied_for_good_writes_nothing_of_any_key() {
     let store = server.store().await.without_deny_cache();
     for (name, _, limit) in LIMITS {
         for policies in shapes(name) {
-            // Those of the last ones share a trip.
             let take = async |policies: &[PolicyId], permits| {
-                let takes = (0..GO_ALONE as u64 + 4).map(|subject| {
-                    let checks = policies.iter();
-                    let checks = checks
-                        .map(|policy| check_of(policy, subject, &limit, Action::spend(permits)));
-                    let checks: Vec<_> = checks.collect();
-                    let store = &store;
-                    async move { answer_of(store, &checks).await.unwrap() }
-                });
-                join_all(takes).await
+                ask_together(&store, policies, &limit, Action::spend(permits)).await
             };
             take(&policies[..1], 3).await;
             // Beside what owes nothing, and beside what owes something.

@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::{join_all, try_join_all};
 use tower_throttle::algorithm::Action;
 
-use crate::support::asking::{GO_ALONE, answer_of, check_of};
 use crate::support::redis::Server;
-use crate::{LIMITS, shapes};
+use crate::{LIMITS, ask_together, shapes};
 
 /// By another clock, or one that is wrong by more than it takes to look, what was taken would be paid earlier or later.
 #[tokio::test]
@@ -16,26 +14,12 @@ async fn whichever_script_judges_goes_by_the_servers_clock_to_the_microsecond() 
     let store = server.store().await.without_deny_cache();
     for (name, _, limit) in LIMITS {
         for policies in shapes(name) {
-            let act = |subject: usize, action: Action| {
-                let (store, policies) = (&store, &policies);
-                async move {
-                    let checks = policies.iter();
-                    let checks =
-                        checks.map(|policy| check_of(policy, subject as u64, &limit, action));
-                    answer_of(store, &checks.collect::<Vec<_>>()).await
-                }
-            };
-            // Those of the last ones share a trip.
-            let subjects = 0..GO_ALONE + 4;
             let started = Instant::now();
-            let takes = subjects
-                .clone()
-                .map(|subject| act(subject, Action::spend(1)));
-            let taken = try_join_all(takes).await.unwrap();
-            let looks = join_all(subjects.map(|subject| act(subject, Action::look()))).await;
+            let taken = ask_together(&store, &policies, &limit, Action::spend(1)).await;
+            let looked = ask_together(&store, &policies, &limit, Action::look()).await;
             let elapsed = started.elapsed();
-            for (taken, looked) in taken.iter().zip(looks) {
-                for (taken, looked) in taken.iter().zip(looked.unwrap().iter()) {
+            for (taken, looked) in taken.iter().zip(&looked) {
+                for (taken, looked) in taken.iter().zip(looked.iter()) {
                     let (at_first, left) = (taken.reset_after(), looked.reset_after());
                     let case = || format!("{policies:?}: {at_first:?} {left:?} {elapsed:?}");
                     assert!(left <= at_first, "{}", case());

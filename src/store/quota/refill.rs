@@ -99,7 +99,7 @@ impl<S: Store> Trip<S> {
         let now = self.shared.clock.now();
         let deposit =
             |account: &mut Account| account.deposit(&self.refill, decision, self.sent, now);
-        // Who is let go of by the table waits for nothing.
+        // What was on its way to an account that the table has let go of is forgotten, too.
         let arrival = self.shared.table.find(self.key, deposit);
         let is_to_go_back = match arrival.unwrap_or(Arrival::Forgotten) {
             Arrival::Wanted => false,
