@@ -172,7 +172,7 @@ impl Held {
 
     /// Whether it can be asked as it is.
     pub(super) fn is_lively(&self) -> bool {
-        self.is_well_served() && !self.is_dead() && !self.is_idle()
+        self.is_well_served() && !self.is_dead() && !self.is_idle() && !self.is_closed()
     }
 
     /// Whether it is served, and as well as this runtime would. One that goes on only while somebody blocks

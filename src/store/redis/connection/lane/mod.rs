@@ -144,8 +144,8 @@ impl Shared {
             doubt.fail_if_silent()?;
         }
         let held = match self.live() {
-            Some(held) if !held.is_closed() => held,
-            _ => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
+            Some(held) => held,
+            None => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
         };
         held.listen_if_given_up();
         let reply = held.ask(question, is_asking).await;
@@ -184,10 +184,11 @@ impl Shared {
 
     /// The held connection, as far as it is known to be of use.
     fn live(&self) -> Option<Arc<Held>> {
-        match &*self.link.borrow() {
-            Link::Up(held) if held.is_lively() => Some(Arc::clone(held)),
-            _ => None,
-        }
+        let held = match &*self.link.borrow() {
+            Link::Up(held) => Arc::clone(held),
+            Link::Down(_) | Link::Connecting(_) => return None,
+        };
+        held.is_lively().then_some(held)
     }
 
     /// The held connection, once one that was idle has shown that it is not closed.

@@ -105,34 +105,57 @@ async fn answered(lane: &Lane) -> Arc<Held> {
     lane.0.live().unwrap()
 }
 
-/// However short a time ago that was: nothing has gone over it since, so that it goes over a new one.
-#[tokio::test]
-async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
-    let (server, lane) = hung().await;
+/// A node that closes the first connection when it is told to, and says OK to everything on both; and a lane to it.
+async fn closing_the_first() -> (oneshot::Sender<()>, Lane) {
+    let (node, lane) = hung().await;
     let (close, mut closes) = oneshot::channel();
     tokio::spawn(async move {
-        let (mut first, _) = server.accept().await.unwrap();
+        let (mut first, _) = node.accept().await.unwrap();
         say_ok(&mut first, Duration::ZERO, &mut closes).await;
         drop(first);
-        let (mut second, _) = server.accept().await.unwrap();
-        say_ok(
-            &mut second,
-            Duration::ZERO,
-            &mut std::future::pending::<()>(),
-        )
-        .await;
+        let (mut second, _) = node.accept().await.unwrap();
+        let mut never = std::future::pending::<()>();
+        say_ok(&mut second, Duration::ZERO, &mut never).await;
     });
-    let first = answered(&lane).await;
-    // One that was just made would not be made anew at once.
+    (close, lane)
+}
+
+/// A connection that was closed since its last answer, and is not so young that it would not be made anew at once.
+async fn closed(close: oneshot::Sender<()>, lane: &Lane) -> Arc<Held> {
+    let first = answered(lane).await;
     tokio::time::sleep(RECONNECT_PAUSE).await;
-    answered(&lane).await;
+    answered(lane).await;
     close.send(()).unwrap();
     while !first.is_closed() {
         tokio::time::sleep(HASTY / 10).await;
     }
+    first
+}
+
+/// However short a time ago that was: nothing has gone over it since, so that it goes over a new one.
+#[tokio::test]
+async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
+    let (close, lane) = closing_the_first().await;
+    let first = closed(close, &lane).await;
     let second = answered(&lane).await;
     assert!(!Arc::ptr_eq(&first, &second));
     assert!(!second.is_closed());
+}
+
+/// So that it does not wait for it.
+#[tokio::test]
+async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_to_come() {
+    let (close, lane) = closing_the_first().await;
+    let first = closed(close, &lane).await;
+    let is_first = |held: Arc<Held>| Arc::ptr_eq(&first, &held);
+    lane.rouse();
+    let made_anew = async {
+        while lane.0.live().is_none_or(is_first) {
+            tokio::time::sleep(HASTY / 10).await;
+        }
+    };
+    let made_anew = tokio::time::timeout(2 * CONNECT_TIMEOUT, made_anew).await;
+    assert!(made_anew.is_ok(), "left to the question");
 }
 
 /// Who is told that another one has given up has heard nothing.
