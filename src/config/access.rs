@@ -3,7 +3,7 @@
 use super::FileError;
 use super::field::Field;
 use super::fields::{Fields, Known};
-use super::key::UserId;
+use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use crate::access::{AccessList, of_clients};
 use crate::key::Key;
@@ -45,13 +45,12 @@ pub(super) fn read(
 fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError> {
     let fields = item.table(FIELDS, EXPECTED)?;
     let key = fields.need("key", "key = \"header:x-user\"")?;
-    let expected = "\"header:<name>\" or \"user\", as it is the key of a policy";
-    let kind = key.text(expected)?;
-    let header = kind.strip_prefix("header:");
-    if header.is_none() && kind != "user" {
-        return Err(key.expected(expected));
-    }
+    let named = NamedKey::read(&key).ok_or_else(|| {
+        let expected = named_key::EXPECTED;
+        key.expected(format_args!("{expected}, as it is the key of a policy"))
+    })?;
     // The values would be compared with nothing, and nobody would notice.
+    let kind = key.text(named_key::EXPECTED)?;
     let is_key_of = |policy: &Fields<'_>| {
         let key = policy.get("key");
         let key = key.and_then(|key| key.as_text());
@@ -61,21 +60,5 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
         let problem = format!("no policy has the key {kind:?}, so the list is about nobody");
         return Err(key.refuse(problem));
     }
-    let values = fields.need("values", "values = [\"mallory\"]")?;
-    let one = |value: &Field<'_>| {
-        // Not shown, whatever it is: it may be somebody's API key.
-        let text = value.as_text().ok_or_else(|| {
-            value.refuse("a value is no text, expected a list of texts, as [\"mallory\"]")
-        })?;
-        if text.is_empty() || text.trim() != text {
-            return Err(
-                value.refuse("a value is empty or has blanks around it, no key is like that")
-            );
-        }
-        Ok(match header {
-            Some(name) => Key::header(name, text.as_bytes()),
-            None => UserId::new(text).into(),
-        })
-    };
-    values.one_or_more(one, "it is about nobody; leave it out")
+    named.values(&fields.need("values", "values = [\"mallory\"]")?)
 }

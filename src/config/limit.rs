@@ -1,4 +1,4 @@
-//! `algorithm`, `limit` and the options: the file's words for a `Limit`.
+//! `algorithm`, `limit` and the options: the file's words for a `Limit`, of a policy or of one of its tiers.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::algorithm::Algorithm;
 use crate::limit::{Limit, Rate};
 
 type Make = fn(u32, Duration) -> Limit;
-type Read = fn(&Fields<'_>) -> Result<Limit, FileError>;
+type Read = fn(&Words<'_, '_>) -> Result<Limit, FileError>;
 
 /// Algorithms by the names that the file has for them.
 const ALGORITHMS: [(&str, Read); 8] = [
     ("gcra", gcra),
-    ("token-bucket", |fields| bucket(fields, Limit::token_bucket)),
+    ("token-bucket", |words| bucket(words, Limit::token_bucket)),
     ("leaky-bucket", leaky_bucket),
     ("fixed-window", fixed_window),
-    ("sliding-counter", |fields| {
-        in_time(fields, Limit::sliding_counter)
+    ("sliding-counter", |words| {
+        in_time(words, Limit::sliding_counter)
     }),
     ("sliding-window", sliding_window),
-    ("sliding-log", |fields| in_time(fields, Limit::sliding_log)),
+    ("sliding-log", |words| in_time(words, Limit::sliding_log)),
     ("concurrency", concurrency),
 ];
 
@@ -40,13 +40,30 @@ const OPTIONS: [(&str, &[&str]); 6] = [
 const SWITCHES: [&str; 2] = ["delay", "aligned"];
 
 const PERMITS: &str = "1 to 4294967295";
-const A_RATE: &str = "limit = \"100/min\"";
+pub(super) const A_RATE: &str = "limit = \"100/min\"";
 
-pub(super) fn read(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let algorithm = fields.need("algorithm", "algorithm = \"gcra\"")?;
+/// The fields that say a limit.
+struct Words<'a, 't> {
+    /// Those that say how much: of a tier, or of the policy.
+    amounts: &'a Fields<'t>,
+    /// Those that say how it is counted: of the policy, as no tier has ways of its own.
+    ways: &'a Fields<'t>,
+}
+
+/// The limit of a policy.
+pub(super) fn read(policy: &Fields<'_>) -> Result<Limit, FileError> {
+    of_tier(policy, policy)
+}
+
+/// The limit of a tier, which is of the same algorithm as that of its policy.
+pub(super) fn of_tier(tier: &Fields<'_>, policy: &Fields<'_>) -> Result<Limit, FileError> {
+    let algorithm = policy.need("algorithm", "algorithm = \"gcra\"")?;
     let read = algorithm.choice(&ALGORITHMS)?;
-    refuse_options_of_others(fields, algorithm.text("a text")?)?;
-    read(fields)
+    refuse_options_of_others(tier, algorithm.text("a text")?)?;
+    read(&Words {
+        amounts: tier,
+        ways: policy,
+    })
 }
 
 fn refuse_options_of_others(fields: &Fields<'_>, algorithm: &str) -> Result<(), FileError> {
@@ -64,11 +81,11 @@ fn refuse_options_of_others(fields: &Fields<'_>, algorithm: &str) -> Result<(), 
     Ok(())
 }
 
-fn gcra(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let Some(burst) = fields.get("burst") else {
-        return in_time(fields, Limit::gcra);
+fn gcra(words: &Words<'_, '_>) -> Result<Limit, FileError> {
+    let Some(burst) = words.amounts.get("burst") else {
+        return in_time(words, Limit::gcra);
     };
-    let limit = fields.need("limit", A_RATE)?;
+    let limit = words.amounts.need("limit", A_RATE)?;
     let rates = one_or_more_rates(&limit, Limit::gcra)?;
     let expected = match rates.len() {
         1 => PERMITS.to_owned(),
@@ -88,43 +105,43 @@ fn gcra(fields: &Fields<'_>) -> Result<Limit, FileError> {
     Ok(all_of(Limit::gcra, each))
 }
 
-fn leaky_bucket(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let limit = bucket(fields, Limit::leaky_bucket)?;
-    Ok(match fields.get("delay") {
+fn leaky_bucket(words: &Words<'_, '_>) -> Result<Limit, FileError> {
+    let limit = bucket(words, Limit::leaky_bucket)?;
+    Ok(match words.ways.get("delay") {
         Some(delay) if !delay.boolean()? => limit.without_delay(),
         _ => limit,
     })
 }
 
-fn fixed_window(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let limit = in_time(fields, Limit::fixed_window)?;
-    Ok(match fields.get("aligned") {
+fn fixed_window(words: &Words<'_, '_>) -> Result<Limit, FileError> {
+    let limit = in_time(words, Limit::fixed_window)?;
+    Ok(match words.ways.get("aligned") {
         Some(aligned) if aligned.boolean()? => limit.aligned(),
         _ => limit,
     })
 }
 
-fn sliding_window(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let limit = in_time(fields, Limit::sliding_window)?;
-    Ok(match fields.get("slices") {
+fn sliding_window(words: &Words<'_, '_>) -> Result<Limit, FileError> {
+    let limit = in_time(words, Limit::sliding_window)?;
+    Ok(match words.ways.get("slices") {
         Some(slices) => limit.slices(slices.number("1 to 1000")?),
         None => limit,
     })
 }
 
-fn concurrency(fields: &Fields<'_>) -> Result<Limit, FileError> {
-    let at_once = fields.need("limit", "limit = 20")?;
+fn concurrency(words: &Words<'_, '_>) -> Result<Limit, FileError> {
+    let at_once = words.amounts.need("limit", "limit = 20")?;
     let at_once = at_once.number("1 to 4294967295 requests at the same time, as 20")?;
     let limit = Limit::concurrency(at_once);
-    Ok(match fields.get("lease") {
+    Ok(match words.ways.get("lease") {
         Some(lease) => limit.lease(time(&lease)?),
         None => limit,
     })
 }
 
 /// A limit of so many permits in so much time, or of several such rates.
-fn in_time(fields: &Fields<'_>, make: Make) -> Result<Limit, FileError> {
-    let rates = one_or_more_rates(&fields.need("limit", A_RATE)?, make)?;
+fn in_time(words: &Words<'_, '_>, make: Make) -> Result<Limit, FileError> {
+    let rates = one_or_more_rates(&words.amounts.need("limit", A_RATE)?, make)?;
     let each = rates.into_iter();
     Ok(all_of(
         make,
@@ -161,15 +178,15 @@ fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32
 
 /// A limit whose `limit` is a rate, and that holds as many permits as come with it in its time
 /// unless the file says how many.
-fn bucket(fields: &Fields<'_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, FileError> {
-    let (permits, period) = stated_rate(fields)?;
-    let capacity = match fields.get("capacity") {
+fn bucket(words: &Words<'_, '_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, FileError> {
+    let (permits, period) = stated_rate(words)?;
+    let capacity = match words.amounts.get("capacity") {
         Some(capacity) => capacity.number(PERMITS)?,
         None => permits,
     };
     Ok(make(capacity, Rate::new(permits, period)))
 }
 
-fn stated_rate(fields: &Fields<'_>) -> Result<(u32, Duration), FileError> {
-    rate(&fields.need("limit", A_RATE)?)
+fn stated_rate(words: &Words<'_, '_>) -> Result<(u32, Duration), FileError> {
+    rate(&words.amounts.need("limit", A_RATE)?)
 }

@@ -95,6 +95,7 @@
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
 //! | `lease` | concurrency: how long a request counts whose server was killed | `"30s"` |
+//! | `tiers` | other limits for requests in which a key has certain values, see below | all have the policy's |
 //! | `key` | whose quota: `"client-addr"`, `"peer"`, `"host"` (see [`Host`](crate::Host)), `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error, but of a policy that is on `"none"` |
 //! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"`; of a gRPC method without a method of HTTP, `"/package.Service/Method"`, see [`Route`](crate::Route). `"none"`: no layer judges by it, and handlers ask by it themselves, see [`NoRequest`](crate::NoRequest) | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
@@ -108,9 +109,27 @@
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //!
-//! What needs a closure, as [`Policy::settle`], [`Policy::limit_by`] and keys of your own, needs a
-//! [`Policy`] in code. So do certificates for `rediss://`, other than those that the system trusts,
+//! What needs a closure, as [`Policy::settle`] and keys of your own, needs a [`Policy`] in code. So do certificates for `rediss://`, other than those that the system trusts,
 //! which [`RedisStore::builder`](crate::RedisStore::builder) takes.
+//!
+//! # `tiers`
+//!
+//! ```toml
+//! tiers = [
+//!     { values = ["a-partner"], limit = "1000/min", burst = 200 },
+//!     { key = "header:x-plan", values = ["gold", "platinum"], limit = "500/min" },
+//! ]
+//! ```
+//!
+//! | field | means | absent |
+//! |---|---|---|
+//! | `key` | by what a request belongs to the tier: `"header:<name>"` or `"user"` | the policy's own, if that is one of these |
+//! | `values` | its values: one, or a list | an error |
+//! | `limit`, `burst`, `capacity` | as of the policy, for whose algorithm they are; as many rates as the policy has | `limit`: an error; the others: as many as the limit |
+//!
+//! A request that belongs to several tiers has the limit of the first. Whose quota it is is said by the policy's key
+//! all the same, and a limit that changes forgets nothing, as [`Policy::limit_by`] says, which this is in a file: also
+//! that calls without a request, as [`Limiter::check`](crate::Limiter::check), go by the policy's own limit.
 //!
 //! # Each `penalty`
 //!
@@ -190,6 +209,7 @@ mod fixed;
 mod headers;
 mod key;
 mod limit;
+mod named_key;
 mod penalty;
 mod place;
 mod policy;
@@ -200,6 +220,7 @@ mod rejection;
 mod routes;
 mod store;
 mod text;
+mod tiers;
 mod unsound;
 mod value;
 mod variable;

@@ -4,6 +4,7 @@ use super::counted::{self, Counted};
 use super::field::Field;
 use super::fields::{Fields, Known};
 use super::proxies::Proxies;
+use super::tiers::Tiers;
 use super::{FileError, key, limit, penalty, quota_lease, rate, routes, unsound};
 use crate::http::HeaderCost;
 use crate::limiter::Limiter;
@@ -23,6 +24,7 @@ pub(super) const FIELDS: Known = &[
     "aligned",
     "slices",
     "lease",
+    "tiers",
     "key",
     "on",
     "cost",
@@ -39,6 +41,7 @@ pub(super) const FIELDS: Known = &[
 
 /// Those that speak of requests which a layer judges.
 const OF_REQUESTS: Known = &[
+    "tiers",
     "key",
     counted::STATUS,
     counted::GRPC_STATUS,
@@ -94,7 +97,11 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     }
     // The limiter's own checks, so that what they refuse is refused with its place.
     Limiter::new(AlwaysAllow, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
-    Ok(policy)
+    let Some(tiers) = fields.get("tiers") else {
+        return Ok(policy);
+    };
+    let tiers = Tiers::read(&tiers, &policy, fields, proxies)?;
+    Ok(policy.limit_by(tiers))
 }
 
 /// The requests that a policy is about, and whose quota each takes of.

@@ -338,6 +338,18 @@ impl Policy {
         self.on_store_failure = Some(mode);
         self
     }
+
+    /// Its own limit, as it was said.
+    #[cfg(feature = "config")]
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// The same with another limit.
+    #[cfg(feature = "config")]
+    pub(crate) fn with_limit(self, limit: Limit) -> Self {
+        Self { limit, ..self }
+    }
 }
 
 impl fmt::Debug for Policy {

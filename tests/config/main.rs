@@ -23,6 +23,7 @@ mod requests;
 mod rules;
 mod schema;
 mod stores;
+mod tiers;
 mod timeout;
 mod variables;
 mod whole;

@@ -151,6 +151,7 @@ async fn by_a_policy_on_none_handlers_ask_and_no_request_is_judged() {
 #[test]
 fn what_speaks_of_requests_is_refused_of_a_policy_on_none() {
     for field in [
+        "tiers = [{ key = \"user\", values = [\"ada\"], limit = \"3/h\" }]",
         "key = \"header:x-user\"",
         "cost = \"header:x-cost\"",
         "count_status = 401",

@@ -25,6 +25,10 @@ name = "client"
 algorithm = "gcra"
 limit = "100/min"
 burst = 20
+tiers = [
+    { key = "header:x-api-key", values = ["partner"], limit = "1000/min", burst = 200 },
+    { key = "user", values = "ada", limit = "500/min" },
+]
 key = "client-addr"
 on = ["POST /login", "/api/{*rest}"]
 cost = 1

@@ -104,6 +104,10 @@ fn the_schema_has_the_fields_that_are_read_and_no_others() {
             refusal(&with_field("penalty = { x = 1 }")),
         ),
         (
+            made_of::<types::Tier>(),
+            refusal(&with_field("tiers = [{ x = 1 }]")),
+        ),
+        (
             made_of::<types::QuotaLeaseTerms>(),
             refusal(&with_field("quota_lease = { x = 1 }")),
         ),
@@ -244,6 +248,9 @@ fn what_has_the_wrong_structure_is_neither_allowed_nor_read() {
         "delay = \"no\"",
         "slices = 1001",
         "lease = 10",
+        "tiers = []",
+        "tiers = [{ key = \"user\", values = [\"a\"] }]",
+        "tiers = [{ key = \"peer\", values = [\"::1\"], limit = \"1/s\" }]",
         "key = \"ip\"",
         "key = []",
         "on = \"POST login\"",

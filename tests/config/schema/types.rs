@@ -59,6 +59,7 @@ pub(super) struct File {
 #[schemars(extend(
     "if" = { "properties": { "on": { "const": "none" } }, "required": ["on"] },
     "then" = { "properties": {
+        "tiers": false,
         "key": false,
         "cost": { "type": "integer" },
         "count_status": false,
@@ -92,6 +93,10 @@ pub(super) struct Policy {
     slices: Option<u32>,
     /// concurrency: how long a request counts whose server was killed; "30s" unless said.
     lease: Option<Time>,
+    /// Other limits for requests in which a key has certain values; the first that is about a request
+    /// holds. All have the limit of the policy unless said.
+    #[schemars(length(min = 1))]
+    tiers: Option<Vec<Tier>>,
     /// Whose quota it is. A list makes one key of all. Of a policy that is on "none" handlers say it.
     key: Option<OneOrMore<Key>>,
     /// The requests that it is about; every request unless said. "none": only handlers ask by it.
@@ -121,6 +126,23 @@ pub(super) struct Policy {
     on_missing_key: Option<OnMissingKey>,
     /// What it decides when the store gives no answer; what the file says for all unless said.
     on_store_failure: Option<FailureMode>,
+}
+
+/// Another limit for requests in which a key has one of these values.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tier {
+    /// The key: "header:<name>" or "user"; that of the policy, if it is one of these, unless said.
+    #[schemars(regex(pattern = r"^(user|header:.+)$"))]
+    key: Option<String>,
+    /// The values of the key.
+    values: OneOrMore<String>,
+    /// As that of the policy, and as many rates.
+    limit: Limit,
+    /// gcra: permits that can be taken at once; as many as the limit unless said.
+    burst: Option<OneOrMore<Permits>>,
+    /// token-bucket, leaky-bucket: permits that the bucket holds; as many as the limit unless said.
+    capacity: Option<Permits>,
 }
 
 /// A ban for who is denied too often.

@@ -1,0 +1,145 @@
+//! `tiers = [...]`: other limits for requests in which a key has certain values.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::field::Field;
+use super::fields::{Fields, Known};
+use super::named_key::{self, NamedKey};
+use super::proxies::Proxies;
+use super::{FileError, key, limit, unsound};
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::limiter::Limiter;
+use crate::policy::Policy;
+use crate::request::{KeyExtractor, LimitExtractor, RequestHead};
+use crate::store::AlwaysAllow;
+
+const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
+
+const EXPECTED: &str = "a list of tables, as [{ key = \"header:x-plan\", values = [\"gold\"], \
+                        limit = \"1000/min\" }]";
+
+/// The tiers of a policy. The first that a request belongs to has its limit.
+#[derive(Default)]
+pub(super) struct Tiers {
+    limits: Vec<Limit>,
+    /// Each key is read once, however many tiers it tells.
+    keys: Vec<Members>,
+}
+
+/// Who belongs to which tier, by one key.
+struct Members {
+    /// The key, as the file writes it.
+    word: String,
+    key: Box<dyn KeyExtractor>,
+    tiers: HashMap<Key, usize>,
+}
+
+impl Tiers {
+    /// Reads those of this policy, which has its own limit so far.
+    pub(super) fn read<'t>(
+        field: &Field<'t>,
+        policy: &Policy,
+        fields: &Fields<'t>,
+        proxies: &Proxies,
+    ) -> Result<Self, FileError> {
+        let items = field.items().ok_or_else(|| field.expected(EXPECTED))?;
+        if items.is_empty() {
+            return Err(field.refuse("the list is empty, so there are none; leave it out"));
+        }
+        let mut tiers = Self::default();
+        for item in items {
+            let tier = item.table(FIELDS, EXPECTED)?;
+            let limit = limit::of_tier(&tier, fields)?;
+            sound(&tier, policy, limit)?;
+            tiers.add(&tier, limit, fields, proxies)?;
+        }
+        Ok(tiers)
+    }
+
+    fn add<'t>(
+        &mut self,
+        tier: &Fields<'t>,
+        limit: Limit,
+        policy: &Fields<'t>,
+        proxies: &Proxies,
+    ) -> Result<(), FileError> {
+        let (key, named) = key_of(tier, policy)?;
+        let values = tier.need("values", "values = [\"gold\"]")?;
+        let members = self.members(&key, proxies)?;
+        let number = self.limits.len();
+        for value in named.values(&values)? {
+            match self.keys[members].tiers.entry(value) {
+                Entry::Vacant(entry) => entry.insert(number),
+                // Not shown: it may be somebody's API key.
+                Entry::Occupied(_) => {
+                    return Err(
+                        values.refuse("one of them is said twice, leave one of the two out")
+                    );
+                }
+            };
+        }
+        self.limits.push(limit);
+        Ok(())
+    }
+
+    /// The place of those who are told by this key.
+    fn members(&mut self, key: &Field<'_>, proxies: &Proxies) -> Result<usize, FileError> {
+        let word = key.text(named_key::EXPECTED)?;
+        let is_same = |members: &Members| members.word.eq_ignore_ascii_case(word);
+        if let Some(members) = self.keys.iter().position(is_same) {
+            return Ok(members);
+        }
+        self.keys.push(Members {
+            word: word.to_owned(),
+            key: key::read(key, proxies)?,
+            tiers: HashMap::new(),
+        });
+        Ok(self.keys.len() - 1)
+    }
+}
+
+impl LimitExtractor for Tiers {
+    fn limit(&self, request: &RequestHead<'_>, _key: &Key) -> Option<Limit> {
+        let tier = |members: &Members| {
+            let key = members.key.extract(request).ok()?;
+            members.tiers.get(&key).copied()
+        };
+        let first = self.keys.iter().filter_map(tier).min()?;
+        self.limits.get(first).copied()
+    }
+}
+
+/// The key by which a tier knows its own: that of the policy unless it says another.
+fn key_of<'t>(
+    tier: &Fields<'t>,
+    policy: &Fields<'t>,
+) -> Result<(Field<'t>, NamedKey<'t>), FileError> {
+    let own = policy
+        .get("key")
+        .filter(|key| NamedKey::read(key).is_some());
+    let key = match (tier.get("key"), own) {
+        (None, Some(own)) => own,
+        _ => tier.need(
+            "key",
+            "key = \"header:<name>\" or \"user\", as that of the policy is neither",
+        )?,
+    };
+    let named = NamedKey::read(&key).ok_or_else(|| key.expected(named_key::EXPECTED))?;
+    Ok((key, named))
+}
+
+/// The limiter's own checks of the policy with this limit, so that what they refuse is refused with its place.
+fn sound(tier: &Fields<'_>, policy: &Policy, limit: Limit) -> Result<(), FileError> {
+    let own = policy.limit().rates().count();
+    if limit.rates().count() != own {
+        let problem = format!("expected as many rates as the policy's own limit has: {own}");
+        return Err(tier.need("limit", limit::A_RATE)?.refuse(problem));
+    }
+    let policy = policy.clone().with_limit(limit);
+    let sound = Limiter::new(AlwaysAllow, [policy]);
+    sound
+        .map(drop)
+        .map_err(|error| unsound::policy(tier, error))
+}
