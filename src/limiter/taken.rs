@@ -10,14 +10,13 @@ use tokio::time::Instant;
 use super::ending::Ending;
 use super::leases::Lease;
 use super::quota::Quota;
-use super::under_way::go_on_with;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
-use crate::store::{Answer, Check, Store as _};
+use crate::store::{Answer, Check, Store as _, go_on};
 
 /// What a request has taken. Dropped, it gives back what the stage that the request is in says;
 /// nobody waits for that, and what cannot be given back lapses.
@@ -171,7 +170,7 @@ impl Taken {
             && let Some(runtime) = self.runtime_to_go_on()
         {
             let on_its_way = self.limiter.on_its_way();
-            go_on_with(&runtime, answer, async move |answer| {
+            go_on(&runtime, async move {
                 failure(answer).await;
                 drop(on_its_way);
             });
@@ -209,7 +208,7 @@ impl Taken {
             elsewhere: elsewhere.cloned(),
         };
         let on_its_way = self.limiter.on_its_way();
-        go_on_with(&runtime, answer, |answer| ending.go_on(answer, on_its_way));
+        go_on(&runtime, ending.go_on(answer, on_its_way));
     }
 
     /// Rather here than where it began: that runtime may be gone.

@@ -1,15 +1,10 @@
 //! What is on its way to the store and nobody waits for.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
-use tokio::task::unconstrained;
 use tokio::time::timeout;
 
 use super::Limiter;
-use crate::store::{Answer, OnItsWay};
+use crate::store::OnItsWay;
 
 impl Limiter {
     /// Waits until nothing that was given back is on its way to the store any more: places of a
@@ -71,46 +66,5 @@ impl Limiter {
             drop(work.await);
             drop(on_its_way);
         });
-    }
-}
-
-/// Has a runtime go on with an answer that nobody waits for, and the answer begin its way before: what this caller
-/// asks next would else come to the store first, and find taken what is being given back.
-pub(super) fn go_on_with<F>(
-    runtime: &Handle,
-    answer: Answer,
-    go_on: impl FnOnce(Answer) -> F + Send + 'static,
-) where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let (hand_on, handed_on) = oneshot::channel();
-    let task = runtime.spawn(async move {
-        if let Ok(answer) = handed_on.await {
-            go_on(answer).await;
-        }
-    });
-    // A runtime that has ended, as one whose task is over at once, has no timers any more.
-    let is_to_begin = is_here(runtime) && !task.is_finished();
-    let _ = hand_on.send(if is_to_begin { begun(answer) } else { answer });
-}
-
-/// Whether this thread is at work on it, and nothing has gone wrong: a store that panics ends the process where
-/// somebody else does already.
-fn is_here(runtime: &Handle) -> bool {
-    let is_it = |here: Handle| here.id() == runtime.id();
-    Handle::try_current().is_ok_and(is_it) && !std::thread::panicking()
-}
-
-/// The same answer, which has begun its way unless it was there.
-fn begun(answer: Answer) -> Answer {
-    let Answer::Pending(mut answer) = answer else {
-        return answer;
-    };
-    // Whatever is left of the caller's budget: who has none would be put off.
-    let polled = pin!(unconstrained(answer.as_mut())).poll(&mut Context::from_waker(Waker::noop()));
-    match polled {
-        Poll::Ready(answer) => Answer::Ready(answer),
-        // Its task polls it once more, and is woken.
-        Poll::Pending => Answer::Pending(answer),
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::decision::Decisions;
 use crate::error::StoreError;
 
+mod begun;
 mod check;
 mod claim;
 mod deadline;
@@ -26,6 +27,7 @@ pub(crate) mod redis;
 mod tries;
 mod under_way;
 
+pub(crate) use begun::go_on;
 pub use check::Check;
 pub use deny_cache::DenyCache;
 pub use failover::FailureMode;

@@ -21,6 +21,9 @@ type Body = Full<Bytes>;
 /// How many places there are, whose leases lapse in no test.
 const PLACES: u32 = 5;
 
+/// So many that not all of them are on one node.
+const SUBJECTS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+
 /// A policy of places that one node has, and behind it one of which another node has no permit left.
 struct Pair {
     cluster: Cluster,
@@ -38,8 +41,7 @@ impl Pair {
     async fn new(full_on_store_failure: FailureMode) -> Self {
         let cluster = Cluster::behind_proxies();
         let store = cluster.patient().connect().await.unwrap();
-        let subjects = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-        let [(subject, places), (other, full)] = cluster.apart(&store, &subjects).await;
+        let [(subject, places), (other, full)] = cluster.apart(&store, &SUBJECTS).await;
         let full_on_store_failure = (other, full_on_store_failure);
         let limiter = limiter(
             store,
@@ -199,4 +201,21 @@ async fn a_place_is_given_back_also_where_its_node_is_gone_when_another_one_fail
     let response = pair.request_that_is_cut_off_its_place(loading).await;
     assert_eq!(response.status(), 503);
     until("it is given back", async || pair.all_are_free().await).await;
+}
+
+/// One after the other, as over a single server.
+#[tokio::test]
+async fn places_on_several_nodes_that_are_given_back_are_free_for_the_very_next_request() {
+    let cluster = Cluster::start();
+    let store = cluster.patient().connect().await.unwrap();
+    let apart = cluster.apart(&store, &SUBJECTS).await;
+    let policies = [("one", apart[0].0), ("other", apart[1].0)].map(|(name, subject)| {
+        let policy = Policy::new(name, Limit::concurrency(1).lease(HOUR));
+        policy.by(move |_: &RequestHead<'_>| Some(subject))
+    });
+    let limiter = patient(store, policies);
+    for time in 0..100 {
+        let response = request(limiter.clone()).await;
+        assert_eq!(response.status(), 200, "{time}");
+    }
 }

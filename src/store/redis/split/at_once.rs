@@ -5,6 +5,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Answer, Part};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::begun::begun;
 use crate::store::redis::server::Server;
 
 /// Parts that are asked at once, each by a task of its own. Dropped, it gives up those that have not
@@ -25,12 +26,13 @@ impl AtOnce {
         }
     }
 
+    /// Asks a part, which begins its way at once.
     pub(super) fn ask<F>(&mut self, part: Part, ask: impl FnOnce(Part, Server) -> F)
     where
         F: Future<Output = Answer> + Send + 'static,
     {
         let position = self.parts.len();
-        let answer = ask(part.clone(), self.server.clone());
+        let answer = begun(ask(part.clone(), self.server.clone()));
         self.parts.push(Some(part));
         self.under_way
             .spawn(async move { (position, answer.await) });
