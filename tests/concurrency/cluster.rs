@@ -219,3 +219,16 @@ async fn places_on_several_nodes_that_are_given_back_are_free_for_the_very_next_
         assert_eq!(response.status(), 200, "{time}");
     }
 }
+
+#[tokio::test]
+async fn a_place_that_was_taken_before_another_node_failed_is_free_for_the_very_next_question() {
+    let pair = Pair::new(FailureMode::Deny).await;
+    pair.cluster.proxies[pair.full].set(Way::Refuse);
+    let before = pair.taken();
+    for time in 0..100 {
+        let response = request(pair.limiter.clone()).await;
+        assert_eq!(response.status(), 503, "{time}");
+        assert!(pair.all_are_free().await, "{time}");
+    }
+    assert!(pair.taken() > before, "none was taken");
+}

@@ -8,11 +8,11 @@ use tokio::time::timeout;
 use super::Part;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
-use crate::store::Tries;
 use crate::store::deny_cache::noted::Forgetting;
 use crate::store::owned::{OwnedCheck, question};
 use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::server::Server;
+use crate::store::{Tries, go_on};
 
 /// What gives back what a part has taken. Who asked hears of nothing that was taken, and so does not see to it.
 pub(super) struct GivingBack {
@@ -46,7 +46,7 @@ impl GivingBack {
             return None;
         }
         let runtime = Handle::try_current().ok()?;
-        Some(runtime.spawn(async move {
+        Some(go_on(&runtime, async move {
             if self.is_done().await {
                 return;
             }
