@@ -62,6 +62,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Decision {
 
 /// No layer in front of the handler tells it what was decided.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub struct NoDecision;
 

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use support::asking::heard;
 use support::bench::{Asked, Bench, answer};
 use support::on_every_store;
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Take};
 use tower_throttle::{Answer, Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKind, per_minute};
 
 on_every_store! {
@@ -136,12 +136,7 @@ async fn one_question_renews_many_leases_of_a_key(bench: &Bench) {
     let algorithm = Algorithm::try_from(&limit).unwrap();
     let lease = |number| LeaseId::from(NonZeroU64::new(number).unwrap());
     for number in 1..=9 {
-        let take = Take {
-            cost: 1,
-            patience: Patience::None,
-            lease: Some(lease(number)),
-            is_final: false,
-        };
+        let take = Take::new(1).with_lease(lease(number));
         assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
     }
     bench.advance(30 * SECOND);

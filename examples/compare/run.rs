@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Take};
 use tower_throttle::{
     Answer, Check, Clock, Decision, FailureMode, Key, ManualClock, MemoryStore, Micros, PolicyId,
     SECOND, Store, StoreError, Subject,
@@ -48,12 +48,7 @@ pub(crate) async fn through(
             under_way.pop_front();
         }
         let lease = LeaseId::new();
-        let take = Take {
-            cost: 1,
-            patience: Patience::None,
-            lease: Some(lease),
-            is_final: false,
-        };
+        let take = Take::new(1).with_lease(lease);
         let decision = client.act(at, Action::Take(take)).await?;
         if decision.is_allowed() {
             admitted.push(at + decision.delay());
@@ -91,14 +86,13 @@ impl Client {
 
     async fn act(&self, at: Duration, action: Action) -> Result<Decision, StoreError> {
         self.clock.set(self.start.saturating_add(at.into()));
-        let check = Check {
-            policy: &self.policy,
-            subject: Subject::from(&Key::everybody()),
-            algorithm: self.algorithm,
+        let check = Check::new(
+            &self.policy,
+            Subject::from(&Key::everybody()),
+            self.algorithm,
             action,
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        };
+        )
+        .with_failure_mode(FailureMode::Deny);
         let decisions = match self.store.ask(&[check]) {
             Answer::Ready(decisions) => decisions?,
             Answer::Pending(decisions) => decisions.await?,

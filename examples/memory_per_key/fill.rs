@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::num::NonZeroU64;
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Take};
 use tower_throttle::{
     Answer, Check, FailureMode, Key, ManualClock, PolicyId, Store, StoreError, Subject,
 };
@@ -27,13 +27,9 @@ pub(crate) async fn fill(
         }
         // The largest numbers there are, which have the most digits; a process begins anywhere.
         let number = NonZeroU64::MAX.get() - u64::from(time);
-        let take = Action::Take(Take {
-            cost: used.cost,
-            patience: Patience::None,
-            lease: NonZeroU64::new(number).map(LeaseId::from),
-            is_final: false,
-        });
-        act(store, limit, take, keys).await?;
+        let mut take = Take::new(used.cost);
+        take.lease = NonZeroU64::new(number).map(LeaseId::from);
+        act(store, limit, Action::Take(take), keys).await?;
     }
     Ok(())
 }
@@ -48,13 +44,14 @@ pub(crate) async fn act(
     let (policy, algorithm) = (PolicyId::new("client"), Algorithm::try_from(&limit.limit)?);
     let numbers: Vec<u64> = (0..keys).collect();
     for numbers in numbers.chunks(AT_ONCE) {
-        let check = |&number: &u64| Check {
-            policy: &policy,
-            subject: Subject::from(&Key::from(number)),
-            algorithm,
-            action,
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
+        let check = |&number: &u64| {
+            Check::new(
+                &policy,
+                Subject::from(&Key::from(number)),
+                algorithm,
+                action,
+            )
+            .with_failure_mode(FailureMode::Deny)
         };
         let checks: Vec<_> = numbers.iter().map(check).collect();
         if !ask(store, &checks).await? {

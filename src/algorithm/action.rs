@@ -56,7 +56,19 @@ pub enum Action {
 }
 
 /// Permits to be taken if they fit.
+///
+/// ```
+/// use tower_throttle::SECOND;
+/// use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
+///
+/// let patient = Take::new(3).with_patience(Patience::UntilItFits(SECOND.into()));
+/// let held = Take::new(1).with_lease(LeaseId::new());
+/// assert_eq!(Action::take(1), Action::Take(Take::new(1)));
+/// assert_eq!(Action::spend(1), Action::Take(Take::new(1).for_good()));
+/// # assert!(patient.lease.is_none() && held.lease.is_some());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Take {
     /// How many; 0 only looks.
     pub cost: u32,
@@ -96,22 +108,12 @@ pub(super) const LONGEST_WAIT: Micros = Micros::new(10 * 366 * 86_400_000_000);
 impl Action {
     /// Takes permits if they fit now.
     pub const fn take(cost: u32) -> Self {
-        Self::Take(Take {
-            cost,
-            patience: Patience::None,
-            lease: None,
-            is_final: false,
-        })
+        Self::Take(Take::new(cost))
     }
 
     /// Takes permits if they fit now, for good: [`Take::is_final`].
     pub const fn spend(cost: u32) -> Self {
-        Self::Take(Take {
-            cost,
-            patience: Patience::None,
-            lease: None,
-            is_final: true,
-        })
+        Self::Take(Take::new(cost).for_good())
     }
 
     /// Looks, and changes nothing.
@@ -192,14 +194,40 @@ impl Action {
 }
 
 impl Take {
-    /// Looks, and takes nothing.
-    pub(super) const fn look() -> Self {
+    /// So many permits, if they fit now.
+    pub const fn new(cost: u32) -> Self {
         Self {
-            cost: 0,
+            cost,
             patience: Patience::None,
             lease: None,
             is_final: false,
         }
+    }
+
+    /// Looks, and takes nothing.
+    pub(super) const fn look() -> Self {
+        Self::new(0)
+    }
+
+    /// The same, where something else is to be done when they do not fit yet.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The same, held by this lease.
+    #[must_use]
+    pub const fn with_lease(mut self, lease: LeaseId) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// The same, which nobody is going to give back: see [`is_final`](Self::is_final).
+    #[must_use]
+    pub const fn for_good(mut self) -> Self {
+        self.is_final = true;
+        self
     }
 }
 

@@ -70,6 +70,7 @@ enum Which {
 /// What a state says about an action at an instant: the four integers that a script replies for
 /// each check, and the instant, which it replies for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reading {
     /// Whether the action fits.
     pub fits: bool,
@@ -89,6 +90,19 @@ pub(crate) type Arguments = [u64; MOST_ARGUMENTS];
 
 /// The most arguments that a script takes for one check.
 pub(crate) const MOST_ARGUMENTS: usize = 8;
+
+impl Reading {
+    /// Of a store that reads where its states are, as the scripts do: what they reply, in their order, and
+    /// the instant.
+    pub const fn new(fits: bool, wait: Micros, level: [u64; 2], at: Micros) -> Self {
+        Self {
+            fits,
+            wait,
+            level,
+            at,
+        }
+    }
+}
 
 impl Algorithm {
     /// The state of a key that was never used.

@@ -7,8 +7,9 @@ use super::{Action, Algorithm, Reading};
 use crate::decision::Decision;
 use crate::decision::Decisions;
 
-/// What one check asks of its key.
+/// What one check asks of its key: see [`Check::ask`](crate::Check::ask).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Ask<'a> {
     /// How to judge.
     pub algorithm: &'a Algorithm,

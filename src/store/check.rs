@@ -9,7 +9,23 @@ use crate::time::{Micros, SECOND};
 
 /// One policy's question about one request; of a limit of several rates, one of them. The checks
 /// of further rates come right behind that of the first.
+///
+/// A limiter makes them. For tests of a [`Store`](super::Store) of your own there is [`new`](Self::new):
+///
+/// ```
+/// use tower_throttle::algorithm::{Action, Algorithm};
+/// use tower_throttle::{Check, Key, Limit, MINUTE, PolicyId, Subject};
+///
+/// let policy = PolicyId::new("login");
+/// let alice = Subject::from(&Key::from("alice"));
+/// let limit = Algorithm::try_from(&Limit::gcra(5, MINUTE))?;
+/// let check = Check::new(&policy, alice, limit, Action::take(1));
+/// let look = check.with_action(Action::look()).in_shadow(true);
+/// assert_eq!(look.fingerprint(), check.fingerprint());
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Check<'a> {
     /// The policy that asks; the check of its [`Penalty`](crate::Penalty) has the same.
     pub policy: &'a PolicyId,
@@ -26,6 +42,46 @@ pub struct Check<'a> {
     pub is_shadow: bool,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
+}
+
+impl<'a> Check<'a> {
+    /// An enforced one, which [lets pass](FailureMode::Allow) where the store gives no answer.
+    pub const fn new(
+        policy: &'a PolicyId,
+        subject: Subject,
+        algorithm: Algorithm,
+        action: Action,
+    ) -> Self {
+        Self {
+            policy,
+            subject,
+            algorithm,
+            action,
+            is_shadow: false,
+            on_store_failure: FailureMode::Allow,
+        }
+    }
+
+    /// The same with something else to do.
+    #[must_use]
+    pub const fn with_action(mut self, action: Action) -> Self {
+        self.action = action;
+        self
+    }
+
+    /// The same in shadow, or enforced.
+    #[must_use]
+    pub const fn in_shadow(mut self, is_shadow: bool) -> Self {
+        self.is_shadow = is_shadow;
+        self
+    }
+
+    /// The same, where something else is decided when the store gives no answer.
+    #[must_use]
+    pub const fn with_failure_mode(mut self, mode: FailureMode) -> Self {
+        self.on_store_failure = mode;
+        self
+    }
 }
 
 impl Check<'_> {

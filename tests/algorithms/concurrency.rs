@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
+use tower_throttle::algorithm::{Action, LeaseId, Take};
 use tower_throttle::{Decision, Limit, SECOND};
 
 use crate::support::bench::Bench;
@@ -30,12 +30,7 @@ fn lease(number: u64) -> LeaseId {
 
 /// A request starts, by a lease of this number.
 async fn start(bench: &Bench, number: u64, cost: u32) -> Decision {
-    let take = Take {
-        cost,
-        patience: Patience::None,
-        lease: Some(lease(number)),
-        is_final: false,
-    };
+    let take = Take::new(cost).with_lease(lease(number));
     bench.act(LIMIT, Action::Take(take)).await
 }
 

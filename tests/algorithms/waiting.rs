@@ -28,12 +28,7 @@ const QUEUE: Limit = Limit::leaky_bucket(1, per_second(1));
 
 /// Waits for all that others have taken, for no longer than that.
 async fn try_acquire(bench: &Bench, limit: Limit, cost: u32, timeout: Duration) -> Decision {
-    let take = Take {
-        cost,
-        patience: Patience::UntilPaid(Micros::from(timeout)),
-        lease: None,
-        is_final: false,
-    };
+    let take = Take::new(cost).with_patience(Patience::UntilPaid(Micros::from(timeout)));
     bench.act(limit, Action::Take(take)).await
 }
 
@@ -90,12 +85,9 @@ async fn who_waits_until_it_fits_goes_on_when_it_does(bench: &Bench) {
         Limit::gcra(1, SECOND).burst(2),
     ] {
         bench.drain(limit, 1).await;
-        let take = Action::Take(Take {
-            cost: 1,
-            patience: Patience::UntilItFits(Micros::from(3 * SECOND)),
-            lease: None,
-            is_final: false,
-        });
+        let take = Action::Take(
+            Take::new(1).with_patience(Patience::UntilItFits(Micros::from(3 * SECOND))),
+        );
         for delay in 1..=3 {
             let decision = bench.act(limit, take).await;
             assert_eq!(

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tower_throttle::algorithm::Algorithm;
 use tower_throttle::{
-    Check, HOUR, Limit, MINUTE, Outcome, Penalty, PolicyId, SECOND, StoreErrorKind, per_second,
+    HOUR, Limit, MINUTE, Outcome, Penalty, PolicyId, SECOND, StoreErrorKind, per_second,
 };
 
 use super::model::{
@@ -196,10 +196,8 @@ async fn who_is_banned_for_some_denials_is_after_so_many_of_those_that_came_toge
     let penalty = Penalty::after(5, MINUTE, HOUR);
     let ask = || async {
         let limit = check(&policy, "mallory", WINDOW, 1, false);
-        let ban = Check {
-            algorithm: Algorithm::try_from(&penalty).unwrap(),
-            ..limit
-        };
+        let mut ban = limit;
+        ban.algorithm = Algorithm::try_from(&penalty).unwrap();
         answer(&stage, &[limit, ban]).await.unwrap()
     };
     let scripts = stage.scripts();

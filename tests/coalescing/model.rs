@@ -62,10 +62,11 @@ impl States {
             .collect();
         let asks = || {
             let asks = each().zip(&algorithms);
-            asks.map(|((state, is_shadow), algorithm)| Ask {
-                is_shadow: *is_shadow,
-                is_further_rate: places[*state].policy.further_rate().is_some(),
-                ..Ask::enforced(algorithm, &action)
+            asks.map(|((state, is_shadow), algorithm)| {
+                let mut ask = Ask::enforced(algorithm, &action);
+                ask.is_shadow = *is_shadow;
+                ask.is_further_rate = places[*state].policy.further_rate().is_some();
+                ask
             })
         };
         let readings = each().zip(&algorithms);
@@ -95,10 +96,7 @@ pub(super) fn check<'a>(
     cost: u32,
     is_shadow: bool,
 ) -> Check<'a> {
-    Check {
-        is_shadow,
-        ..check_of(policy, subject, &limit, Action::spend(cost))
-    }
+    check_of(policy, subject, &limit, Action::spend(cost)).in_shadow(is_shadow)
 }
 
 pub(super) async fn answer(stage: &Stage, checks: &[Check<'_>]) -> Answered {

@@ -62,12 +62,10 @@ pub(super) fn action(limit: Limit, (kind, cost): (u8, u32)) -> Action {
         3 if can_wait => Patience::UntilPaid(long),
         _ => Patience::None,
     };
-    Action::Take(Take {
-        cost,
-        patience,
-        lease: None,
-        is_final: kind == 0,
-    })
+    match kind {
+        0 => Action::spend(cost),
+        _ => Action::Take(Take::new(cost).with_patience(patience)),
+    }
 }
 
 /// The state that is left by an order of takes at one instant in which these are their answers.

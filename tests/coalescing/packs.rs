@@ -68,10 +68,8 @@ fn ask(rates: Rates, states: &mut [State; 2], now: Micros, cost: u32) -> Vec<Dec
         }
     }
     let [first, further] = &algorithms;
-    let further = Ask {
-        is_further_rate: true,
-        ..Ask::enforced(further, &action)
-    };
+    let mut further = Ask::enforced(further, &action);
+    further.is_further_rate = true;
     let asks = [Ask::enforced(first, &action), further];
     decide(asks.into_iter(), &readings).to_vec()
 }

@@ -26,14 +26,8 @@ impl Store for Late {
             if matches!(action, Action::Take(_)) {
                 sleep(LATE).await;
             }
-            let check = Check {
-                policy: &policy,
-                subject,
-                algorithm,
-                action,
-                is_shadow: false,
-                on_store_failure: FailureMode::Deny,
-            };
+            let check = Check::new(&policy, subject, algorithm, action)
+                .with_failure_mode(FailureMode::Deny);
             let Answer::Ready(answer) = store.ask(&[check]) else {
                 panic!("a memory store answers at once");
             };

@@ -82,14 +82,8 @@ async fn a_denial_that_overtakes_a_reset_is_forgotten_when_the_reset_is_done() {
             let (store, policy) = (self.0.trips.clone(), checks[0].policy.clone());
             let (subject, algorithm) = (checks[0].subject, checks[0].algorithm);
             Answer::Pending(Box::pin(async move {
-                let check = Check {
-                    policy: &policy,
-                    subject,
-                    algorithm,
-                    action: Action::Reset,
-                    is_shadow: false,
-                    on_store_failure: FailureMode::Deny,
-                };
+                let check = Check::new(&policy, subject, algorithm, Action::Reset)
+                    .with_failure_mode(FailureMode::Deny);
                 Ok(answer(store.ask(&[check])).await)
             }))
         }

@@ -8,9 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
 use tower_throttle::{
-    Check, Clock as _, Decision, Decisions, DenyCache, FailureMode, Key, Limit, MINUTE,
-    ManualClock, MemoryStore, Micros, Outcome, Penalty, PolicyId, Rate, Receipt, SECOND, Store,
-    Subject,
+    Check, Clock as _, Decision, Decisions, DenyCache, Key, Limit, MINUTE, ManualClock,
+    MemoryStore, Micros, Outcome, Penalty, PolicyId, Rate, Receipt, SECOND, Store, Subject,
 };
 
 use super::support::bench::answer;
@@ -210,14 +209,13 @@ async fn run(
             let Some(act) = act else { continue };
             let key = Key::all([Key::from(number), Key::from(step.keys[policy])]);
             let limit = limit_of(history.kinds[policy], permits[policy]);
-            let check = Check {
-                policy: &policies[policy],
-                subject: Subject::from(&key),
-                algorithm: Algorithm::try_from(&limit).unwrap(),
-                action: act.action(receipts[policy]),
-                is_shadow: history.shadows[policy],
-                on_store_failure: FailureMode::Allow,
-            };
+            let check = Check::new(
+                &policies[policy],
+                Subject::from(&key),
+                Algorithm::try_from(&limit).unwrap(),
+                act.action(receipts[policy]),
+            )
+            .in_shadow(history.shadows[policy]);
             if check.action.takes() > 0 {
                 takers.push((policy, checks.len()));
             }
@@ -229,12 +227,10 @@ async fn run(
                 if check.action.takes() > 0 {
                     takers.push((rate, checks.len()));
                 }
-                checks.push(Check {
-                    policy: &further_rates[policy],
-                    algorithm: Algorithm::try_from(&further).unwrap(),
-                    action: act.action(receipts[rate]),
-                    ..check
-                });
+                let mut check = check.with_action(act.action(receipts[rate]));
+                check.policy = &further_rates[policy];
+                check.algorithm = Algorithm::try_from(&further).unwrap();
+                checks.push(check);
             }
             let penalty = history.penalties[policy].as_ref();
             let action = match check.action {
@@ -243,11 +239,9 @@ async fn run(
             };
             let guards = matches!(action, Action::Take(_) | Action::Reset);
             if let Some(penalty) = penalty.filter(|_| guards) {
-                checks.push(Check {
-                    algorithm: Algorithm::try_from(penalty).unwrap(),
-                    action,
-                    ..check
-                });
+                let mut check = check.with_action(action);
+                check.algorithm = Algorithm::try_from(penalty).unwrap();
+                checks.push(check);
             }
         }
         if checks.is_empty() {
@@ -331,12 +325,11 @@ impl Act {
                 cost,
                 patience,
                 is_final,
-            } => Action::Take(Take {
-                cost,
-                patience,
-                lease: None,
-                is_final,
-            }),
+            } => {
+                let mut take = Take::new(cost).with_patience(patience);
+                take.is_final = is_final;
+                Action::Take(take)
+            }
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit(permits) => Action::Credit {
                 permits,

@@ -237,12 +237,7 @@ async fn who_is_ready_to_wait_is_answered_by_how_long() {
     let limit = Limit::gcra(1, MINUTE);
     let _ = bench.take(limit, 1).await;
     let waiting = |longest: Duration| {
-        Action::Take(Take {
-            cost: 1,
-            patience: Patience::UntilItFits(Micros::from(longest)),
-            lease: None,
-            is_final: false,
-        })
+        Action::Take(Take::new(1).with_patience(Patience::UntilItFits(Micros::from(longest))))
     };
     assert!(!bench.act(limit, waiting(MINUTE / 2)).await.is_allowed());
     let shorter = async {

@@ -135,17 +135,17 @@ impl<'a> Course<'a> {
     fn check(&self, place: usize, subject: usize, action: Action, is_shadow: bool) -> Check<'_> {
         let at = place / 2;
         let algorithm = self.taking.algorithms[at];
-        Check {
-            policy: &self.policies[place],
-            subject: self.subjects[subject],
-            algorithm: match place {
+        Check::new(
+            &self.policies[place],
+            self.subjects[subject],
+            match place {
                 1 => algorithm_of(algorithm, (2, 12)),
                 _ => algorithm_of(algorithm, self.paces[at]),
             },
             action,
-            is_shadow,
-            on_store_failure: FailureMode::Deny,
-        }
+        )
+        .in_shadow(is_shadow)
+        .with_failure_mode(FailureMode::Deny)
     }
 
     /// What a subject asks; not all ask for as much.

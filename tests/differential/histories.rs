@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
-    Check, Clock as _, DAY, Decision, Decisions, FailureMode, HOUR, Limit, MINUTE, ManualClock,
-    Micros, Penalty, PolicyId, Rate, Receipt, SECOND, Subject,
+    Check, Clock as _, DAY, Decision, Decisions, HOUR, Limit, MINUTE, ManualClock, Micros, Penalty,
+    PolicyId, Rate, Receipt, SECOND, Subject,
 };
 
 const STEPS: usize = 50;
@@ -300,30 +300,26 @@ impl<'a> Course<'a> {
             let Some(act) = act.filter(|_| is_asked(policy)) else {
                 continue;
             };
-            let check = Check {
-                policy: &self.policies[policy],
+            let check = Check::new(
+                &self.policies[policy],
                 subject,
-                algorithm: Algorithm::try_from(&self.limits[policy]).unwrap(),
-                action: act.action(self.receipts[policy]),
-                is_shadow: step.shadows[policy],
-                on_store_failure: FailureMode::Allow,
-            };
+                Algorithm::try_from(&self.limits[policy]).unwrap(),
+                act.action(self.receipts[policy]),
+            )
+            .in_shadow(step.shadows[policy]);
             checks.push(check);
             if let Some(limit) = &self.history.further_rates[policy] {
-                checks.push(Check {
-                    policy: &self.further_rates[policy],
-                    algorithm: Algorithm::try_from(limit).unwrap(),
-                    action: act.action(self.receipts[POLICIES + policy]),
-                    ..check
-                });
+                let mut check = check.with_action(act.action(self.receipts[POLICIES + policy]));
+                check.policy = &self.further_rates[policy];
+                check.algorithm = Algorithm::try_from(limit).unwrap();
+                checks.push(check);
             }
             let guards = matches!(check.action, Action::Take(_) | Action::Reset);
             let penalty = self.history.penalties[policy].as_ref();
             if let Some(penalty) = penalty.filter(|_| guards) {
-                checks.push(Check {
-                    algorithm: Algorithm::try_from(penalty).unwrap(),
-                    ..check
-                });
+                let mut check = check;
+                check.algorithm = Algorithm::try_from(penalty).unwrap();
+                checks.push(check);
             }
         }
         checks
@@ -370,12 +366,12 @@ impl Act {
                 patience,
                 lease,
                 is_final,
-            } => Action::Take(Take {
-                cost,
-                patience,
-                lease,
-                is_final,
-            }),
+            } => {
+                let mut take = Take::new(cost).with_patience(patience);
+                take.lease = lease;
+                take.is_final = is_final;
+                Action::Take(take)
+            }
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit { permits, known } => Action::Credit {
                 permits,

@@ -20,7 +20,7 @@ use proptest::test_runner::TestRunner;
 use support::asking::answer_of;
 use support::redis::Server;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::algorithm::{Ask, State, committed, decide};
+use tower_throttle::algorithm::{State, committed, decide};
 use tower_throttle::{
     Check, Clock as _, Decision, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros, Outcome,
     RedisStore, SECOND, Store, Subject,
@@ -32,12 +32,7 @@ struct Twins(HashMap<(u128, &'static str, u128), State>);
 
 impl Twins {
     fn ask(&mut self, checks: &[Check<'_>], now: Micros) -> Decisions {
-        let asked = checks.iter().map(|check| Ask {
-            algorithm: &check.algorithm,
-            action: &check.action,
-            is_shadow: check.is_shadow,
-            is_further_rate: check.policy.further_rate().is_some(),
-        });
+        let asked = checks.iter().map(Check::ask);
         let mut readings: Vec<_> = checks
             .iter()
             .map(|check| check.algorithm.read(self.state(check), now, &check.action))

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Check, Clock as _, Decision, FailureMode, HOUR, Key, Limit, MINUTE, ManualClock, MemoryStore,
-    Micros, PolicyId, RedisStore, SECOND, Subject,
+    Check, Clock as _, Decision, HOUR, Key, Limit, MINUTE, ManualClock, MemoryStore, Micros,
+    PolicyId, RedisStore, SECOND, Subject,
 };
 
 use super::{Timed, Twins, answer, wanted};
@@ -100,14 +100,12 @@ impl Place {
         let policy = PolicyId::new("replaced");
         let mut decisions = Vec::new();
         for key in keys {
-            let check = Check {
-                policy: &policy,
-                subject: Subject::from(&Key::all([self.number, *key].map(Key::from))),
-                algorithm: Algorithm::try_from(limit).unwrap(),
+            let check = Check::new(
+                &policy,
+                Subject::from(&Key::all([self.number, *key].map(Key::from))),
+                Algorithm::try_from(limit).unwrap(),
                 action,
-                is_shadow: false,
-                on_store_failure: FailureMode::Allow,
-            };
+            );
             let expected = self.twins.ask(&[check], self.clock.now());
             assert_eq!(answer(&self.memory, &[check]).await, expected, "{action:?}");
             assert_eq!(answer(&self.redis, &[check]).await, expected, "{action:?}");

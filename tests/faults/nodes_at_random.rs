@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tokio::time::timeout;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Check, DAY, FailureMode, Limit, MINUTE, PendingAnswer, PolicyId, RedisStore, SECOND,
+    DAY, FailureMode, Limit, MINUTE, PendingAnswer, PolicyId, RedisStore, SECOND,
 };
 
 use crate::support::asking::{check_of, pending_answer_of};
@@ -68,9 +68,9 @@ fn signals() -> impl Strategy<Value = Signals> {
 
 fn ask(store: &RedisStore, limit: Limit, question: &Question, action: Action) -> PendingAnswer {
     let policy = PolicyId::new("api");
-    let each = question.subjects.iter().map(|subject| Check {
-        on_store_failure: question.on_store_failure,
-        ..check_of(&policy, *subject as u64, &limit, action)
+    let each = question.subjects.iter().map(|subject| {
+        check_of(&policy, *subject as u64, &limit, action)
+            .with_failure_mode(question.on_store_failure)
     });
     pending_answer_of(store, &each.collect::<Vec<_>>())
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::{Request, Response};
 use tokio::runtime::Builder;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
+use tower_throttle::algorithm::{Action, LeaseId, Take};
 use tower_throttle::{
     BreakerState, Check, DAY, FailureMode, HOUR, Key, Limit, Limiter, Policy, PolicyId,
     RateLimitLayer, RedisStore, RequestHead, SECOND, Store, StoreErrorKind,
@@ -270,12 +270,7 @@ async fn that_is_not_heard_when_it_gives_permits_back_does_so_once() {
     assert!(others.unwrap().all_allow());
 
     cluster.masters[hung].signal("STOP");
-    let place = Action::Take(Take {
-        cost: 1,
-        patience: Patience::None,
-        lease: Some(LeaseId::new()),
-        is_final: false,
-    });
+    let place = Action::Take(Take::new(1).with_lease(LeaseId::new()));
     let take = Action::take(1);
     let asking = tokio::spawn(ask(&[
         permits(one, take),

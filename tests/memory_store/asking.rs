@@ -29,14 +29,8 @@ impl Asked {
     }
 
     pub(crate) fn check(&self) -> Check<'_> {
-        Check {
-            policy: &self.policy,
-            subject: self.subject,
-            algorithm: self.algorithm,
-            action: self.action,
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
-        }
+        Check::new(&self.policy, self.subject, self.algorithm, self.action)
+            .with_failure_mode(FailureMode::Deny)
     }
 }
 

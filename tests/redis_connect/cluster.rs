@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
 use tower_throttle::{
-    Check, DAY, Decisions, FailureMode, Limit, Micros, Outcome, PolicyId, RedisStore,
-    RedisStoreBuilder, SECOND, StoreError, StoreErrorKind,
+    DAY, Decisions, FailureMode, Limit, Micros, Outcome, PolicyId, RedisStore, RedisStoreBuilder,
+    SECOND, StoreError, StoreErrorKind,
 };
 
 use crate::load::{Load, taken};
@@ -294,9 +294,9 @@ impl Pair {
     ) -> impl Future<Output = Result<Decisions, StoreError>> + use<> {
         let checks: Vec<_> = asked
             .iter()
-            .map(|(subject, limit, action)| Check {
-                on_store_failure: self.on_store_failure,
-                ..check_of(&self.policy, *subject, limit, *action)
+            .map(|(subject, limit, action)| {
+                check_of(&self.policy, *subject, limit, *action)
+                    .with_failure_mode(self.on_store_failure)
             })
             .collect();
         pending_answer_of(&self.store, &checks)
@@ -311,30 +311,24 @@ impl Pair {
 async fn a_question_over_two_nodes_takes_all_or_nothing() {
     let pair = Pair::of(Cluster::patient).await;
     let [one, two] = pair.subjects;
-    let patient = |lease| {
-        Action::Take(Take {
-            cost: 2,
-            patience: Patience::UntilPaid(Micros::from(DAY)),
-            lease,
-            is_final: false,
-        })
-    };
+    let patient = Take::new(2).with_patience(Patience::UntilPaid(Micros::from(DAY)));
+    let holding = || Action::Take(patient.with_lease(LeaseId::new()));
     let single = Limit::fixed_window(1, 2 * DAY);
     for (limit, action) in [
         (Limit::fixed_window(10, DAY), Action::take(2)),
         (Limit::fixed_window(10, DAY), Action::spend(2)),
         (Limit::gcra(10, DAY), Action::spend(2)),
         (Limit::sliding_log(10, DAY), Action::spend(2)),
-        (Limit::gcra(10, DAY), patient(None)),
+        (Limit::gcra(10, DAY), Action::Take(patient)),
         (Limit::sliding_log(10, DAY), Action::take(2)),
-        (Limit::concurrency(10), patient(Some(LeaseId::new()))),
+        (Limit::concurrency(10), holding()),
     ] {
         let other = (two, single, Action::take(1));
         let allowed = pair.ask(&[(one, limit, action), other]).await;
         assert!(allowed.all_allow(), "{limit:?}: {allowed:?}");
         assert_eq!([allowed[0].remaining(), allowed[1].remaining()], [8, 0]);
         let again = match action {
-            Action::Take(Take { lease: Some(_), .. }) => patient(Some(LeaseId::new())),
+            Action::Take(Take { lease: Some(_), .. }) => holding(),
             action => action,
         };
         // The one that denies last, and first.
@@ -383,14 +377,14 @@ async fn what_was_taken_is_given_back_when_a_later_node_does_not_answer() {
 async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs() {
     let pair = Pair::new().await;
     let [one, two] = pair.subjects;
-    let check = |subject: &str, is_shadow| Check {
-        is_shadow,
-        ..check_of(
+    let check = |subject: &str, is_shadow| {
+        check_of(
             &pair.policy,
             subject,
             &Limit::fixed_window(10, DAY),
             Action::take(1),
         )
+        .in_shadow(is_shadow)
     };
     let hung = node_of(&pair, two).await;
     pair.cluster.masters[hung].signal("STOP");
@@ -482,14 +476,7 @@ async fn what_takes_nothing_is_done_wherever_there_is_a_node() {
     let [one, two] = pair.subjects;
     let limit = Limit::concurrency(10);
     let leases = [LeaseId::new(), LeaseId::new()];
-    let take = |lease| {
-        Action::Take(Take {
-            cost: 1,
-            patience: Patience::None,
-            lease: Some(lease),
-            is_final: false,
-        })
-    };
+    let take = |lease| Action::Take(Take::new(1).with_lease(lease));
     for lease in leases {
         let both = [(one, limit, take(lease)), (two, limit, take(lease))];
         assert!(pair.ask(&both).await.all_allow());

@@ -25,17 +25,11 @@ fn check<'a>(
 }
 
 fn in_shadow(check: Check<'_>) -> Check<'_> {
-    Check {
-        is_shadow: true,
-        ..check
-    }
+    check.in_shadow(true)
 }
 
 fn looking(check: Check<'_>) -> Check<'_> {
-    Check {
-        action: Action::look(),
-        ..check
-    }
+    check.with_action(Action::look())
 }
 
 async fn store(cluster: &Cluster) -> RedisStore {
@@ -80,10 +74,7 @@ async fn what_fits_in_shadow_of_a_subject_that_is_banned_gets_nothing_back() {
     let [open, counted, full] = ["open", "counted", "full"].map(PolicyId::new);
     let day = in_shadow(check(&counted, &Limit::fixed_window(10, DAY), ONE, 1));
     let ban = in_shadow(check(&counted, &Penalty::after(1, HOUR, HOUR), ONE, 1));
-    let too_much = Check {
-        action: Action::take(11),
-        ..day
-    };
+    let too_much = day.with_action(Action::take(11));
     let checks = [
         check(&open, &Limit::gcra(100, DAY), ONE, 1),
         day,
@@ -182,14 +173,12 @@ async fn what_a_patient_policy_has_taken_is_given_back_from_under_others_while_n
     let [(one, _), (other, others_master)] = cluster.apart(&store, &["a", "b", "c", "d"]).await;
     let [patient, full] = ["patient", "full"].map(PolicyId::new);
     let limit = Limit::gcra(100, DAY);
-    let waiting = |subject| Check {
-        action: Action::Take(Take {
-            cost: 1,
-            patience: Patience::UntilItFits(Micros::from(HOUR)),
-            lease: None,
-            is_final: true,
-        }),
-        ..check(&patient, &limit, subject, 1)
+    let waiting = |subject| {
+        check(&patient, &limit, subject, 1).with_action(Action::Take(
+            Take::new(1)
+                .with_patience(Patience::UntilItFits(Micros::from(HOUR)))
+                .for_good(),
+        ))
     };
     let one_of_it = check(&full, &Limit::gcra(1, DAY), other, 1);
     assert!(ask(&store, &[one_of_it]).await.all_allow());

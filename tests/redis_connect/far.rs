@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Check, DAY, Decision, Limit, Outcome, PolicyId, RedisStore, RedisStoreBuilder, SECOND,
+    DAY, Decision, Limit, Outcome, PolicyId, RedisStore, RedisStoreBuilder, SECOND,
 };
 
 use crate::GENEROUS;
@@ -51,14 +51,14 @@ impl Far {
     /// For the only permit that a policy has for each subject, maybe in shadow.
     async fn ask(&self, policy: &str, asked: &[(&str, bool)]) -> Vec<Outcome> {
         let policy = PolicyId::new(policy);
-        let check = |(subject, is_shadow): &(&str, bool)| Check {
-            is_shadow: *is_shadow,
-            ..check_of(
+        let check = |(subject, is_shadow): &(&str, bool)| {
+            check_of(
                 &policy,
                 *subject,
                 &Limit::fixed_window(1, DAY),
                 Action::take(1),
             )
+            .in_shadow(*is_shadow)
         };
         let checks: Vec<_> = asked.iter().map(check).collect();
         let answer = pending_answer_of(&self.store, &checks).await.unwrap();

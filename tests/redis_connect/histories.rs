@@ -141,14 +141,14 @@ async fn a_cluster_decides_as_one_place_for_all_would_and_leaves_as_much() {
             let judges: Vec<_> = judges.collect();
             let checks: Vec<_> = judges
                 .iter()
-                .map(|(asked, (policy, algorithm, cost))| Check {
-                    is_shadow: asked.is_shadow,
-                    ..check_of(
+                .map(|(asked, (policy, algorithm, cost))| {
+                    check_of(
                         policy,
                         format!("{case}-{}", asked.subject),
                         *algorithm,
                         action(*cost),
                     )
+                    .in_shadow(asked.is_shadow)
                 })
                 .collect();
             let told = |decisions: Decisions| {

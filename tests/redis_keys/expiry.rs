@@ -77,12 +77,11 @@ fn lease(number: u64) -> LeaseId {
 }
 
 pub(crate) fn take(cost: u32, patience: Patience, number: u64) -> Action {
-    Action::Take(Take {
-        cost,
-        patience,
-        lease: Some(lease(number)),
-        is_final: false,
-    })
+    Action::Take(
+        Take::new(cost)
+            .with_patience(patience)
+            .with_lease(lease(number)),
+    )
 }
 
 /// Whatever it does: a charge that goes over, a reservation, a credit that shortens what is owed.

@@ -27,9 +27,8 @@ pub(crate) async fn try_ask(
 ) -> Result<Decisions, StoreErrorKind> {
     let checks: Vec<_> = done
         .iter()
-        .map(|(policy, limit, action)| Check {
-            is_shadow: in_shadow.contains(policy.name()),
-            ..check_of(policy, "alice", limit, *action)
+        .map(|(policy, limit, action)| {
+            check_of(policy, "alice", limit, *action).in_shadow(in_shadow.contains(policy.name()))
         })
         .collect();
     let answer = answer_of(store, &checks).await;
@@ -174,13 +173,14 @@ async fn subjects_share_no_key_and_policies_without_a_group_have_their_own() {
     let checks: Vec<_> = policies
         .iter()
         .zip(subjects)
-        .map(|(policy, subject)| Check {
-            policy,
-            subject,
-            algorithm: Algorithm::try_from(&Limit::gcra(3, DAY)).unwrap(),
-            action: Action::spend(1),
-            is_shadow: false,
-            on_store_failure: FailureMode::Deny,
+        .map(|(policy, subject)| {
+            Check::new(
+                policy,
+                subject,
+                Algorithm::try_from(&Limit::gcra(3, DAY)).unwrap(),
+                Action::spend(1),
+            )
+            .with_failure_mode(FailureMode::Deny)
         })
         .collect();
     for remaining in [2, 1, 0] {

@@ -36,12 +36,11 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
     let policy = PolicyId::new("policy");
     let (first, second) = (LeaseId::new(), LeaseId::new());
     let take = |lease| {
-        Action::Take(Take {
-            cost: 2,
-            patience: Patience::UntilPaid(Micros::from(DAY)),
-            lease: Some(lease),
-            is_final: false,
-        })
+        Action::Take(
+            Take::new(2)
+                .with_patience(Patience::UntilPaid(Micros::from(DAY)))
+                .with_lease(lease),
+        )
     };
     let credit = Action::Credit {
         permits: 2,

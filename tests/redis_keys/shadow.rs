@@ -2,8 +2,7 @@
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Check, DAY, Decisions, Limit, Outcome, Penalty, PolicyId, RedisStore, StoreError,
-    StoreErrorKind,
+    DAY, Decisions, Limit, Outcome, Penalty, PolicyId, RedisStore, StoreError, StoreErrorKind,
 };
 
 use crate::LIMITS;
@@ -21,9 +20,8 @@ async fn ask(store: &RedisStore, asked: &[(&str, Algorithm)]) -> Result<Decision
     let checks: Vec<_> = asked
         .iter()
         .zip(&policies)
-        .map(|((name, algorithm), policy)| Check {
-            is_shadow: *name != "own",
-            ..check_of(policy, "alice", *algorithm, Action::take(1))
+        .map(|((name, algorithm), policy)| {
+            check_of(policy, "alice", *algorithm, Action::take(1)).in_shadow(*name != "own")
         })
         .collect();
     answer_of(store, &checks).await

@@ -18,14 +18,13 @@ pub fn check_of<'a>(
     limit: impl TryInto<Algorithm, Error: Debug>,
     action: Action,
 ) -> Check<'a> {
-    Check {
+    Check::new(
         policy,
-        subject: Subject::from(&key.into()),
-        algorithm: limit.try_into().unwrap(),
+        Subject::from(&key.into()),
+        limit.try_into().unwrap(),
         action,
-        is_shadow: false,
-        on_store_failure: FailureMode::Deny,
-    }
+    )
+    .with_failure_mode(FailureMode::Deny)
 }
 
 pub async fn answer_of(

@@ -230,13 +230,10 @@ impl Store for Trips {
         };
         let asked: Vec<_> = checks.iter().map(asked).collect();
         Answer::Pending(Box::pin(async move {
-            let checks = asked.iter().map(|(policy, subject, does, failure)| Check {
-                policy,
-                subject: *subject,
-                algorithm: does.0,
-                action: does.1,
-                is_shadow: does.2,
-                on_store_failure: *failure,
+            let checks = asked.iter().map(|(policy, subject, does, failure)| {
+                Check::new(policy, *subject, does.0, does.1)
+                    .in_shadow(does.2)
+                    .with_failure_mode(*failure)
             });
             let checks: Vec<_> = checks.collect();
             answer_of(&store, &checks).await
@@ -259,9 +256,8 @@ pub fn ask_in_shadow(
     let checks: Vec<_> = done
         .iter()
         .zip(&policies)
-        .map(|((_, algorithm, key, action), policy)| Check {
-            is_shadow: is_shadow(policy.name()),
-            ..check_of(policy, *key, *algorithm, *action)
+        .map(|((_, algorithm, key, action), policy)| {
+            check_of(policy, *key, *algorithm, *action).in_shadow(is_shadow(policy.name()))
         })
         .collect();
     store.ask(&checks)

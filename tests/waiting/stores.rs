@@ -34,12 +34,7 @@ fn wait(cost: u32, longest: impl Into<Micros>) -> Action {
 }
 
 fn patient(cost: u32, patience: Patience) -> Action {
-    Action::Take(Take {
-        cost,
-        patience,
-        lease: None,
-        is_final: false,
-    })
+    Action::Take(Take::new(cost).with_patience(patience))
 }
 
 fn cancel(permits: u32, taken: &Decision) -> Action {

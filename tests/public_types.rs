@@ -1,0 +1,90 @@
+//! What users can build field by field can get no further field. So every public struct that shows fields is
+//! `non_exhaustive`, and is made by a function; of enums clippy sees to that.
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn a_public_struct_that_shows_fields_can_get_more_of_them() {
+    let mut shown = 0;
+    let mut wrong = Vec::new();
+    in_each_file(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut |place, text| {
+            for shows in those_that_show_fields(text) {
+                shown += 1;
+                if !shows.is_non_exhaustive {
+                    wrong.push(format!("{place}: {}", shows.name));
+                }
+            }
+        },
+    );
+    assert!(shown >= 9, "found only {shown}");
+    assert!(
+        wrong.is_empty(),
+        "not non_exhaustive:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn those_that_show_no_field_are_let_be() {
+    let found = |text| {
+        let found = those_that_show_fields(text).into_iter();
+        let found = found.map(|shows| (shows.name.to_owned(), shows.is_non_exhaustive));
+        found.collect::<Vec<_>>()
+    };
+    let shows = [("Head".to_owned(), false)];
+    assert_eq!(
+        found("#[derive(Debug)]\npub struct Head<'a> {\n    pub uri: &'a Uri,\n}\n"),
+        shows
+    );
+    let shows = [("Head".to_owned(), true)];
+    assert_eq!(
+        found("#[non_exhaustive]\npub struct Head {\n    /// Where.\n    pub uri: Uri,\n}\n"),
+        shows
+    );
+    for text in [
+        "pub struct Head {\n    uri: Uri,\n    pub(crate) at: u64,\n}\n",
+        "pub(crate) struct Head {\n    pub uri: Uri,\n}\n",
+        "pub struct Host;\n\nimpl Host {\n    pub fn new() -> Self {\n",
+    ] {
+        assert_eq!(found(text), [], "{text:?}");
+    }
+}
+
+struct Shows<'a> {
+    name: &'a str,
+    is_non_exhaustive: bool,
+}
+
+fn those_that_show_fields(text: &str) -> Vec<Shows<'_>> {
+    let lines: Vec<_> = text.lines().collect();
+    let opens = |line: &str| line.starts_with("pub struct ") && line.ends_with('{');
+    let starts = (0..lines.len()).filter(|&at| opens(lines[at]));
+    let shows = starts.filter_map(|at| {
+        let mut body = lines[at + 1..].iter().take_while(|line| **line != "}");
+        body.find(|line| line.starts_with("    pub "))?;
+        let above = lines[..at].iter().rev().take_while(|line| !line.is_empty());
+        let name = lines[at].strip_prefix("pub struct ")?;
+        Some(Shows {
+            name: name.split([' ', '<']).next()?,
+            is_non_exhaustive: above.into_iter().any(|line| *line == "#[non_exhaustive]"),
+        })
+    });
+    shows.collect()
+}
+
+fn in_each_file(directory: &Path, work: &mut dyn FnMut(&str, &str)) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            in_each_file(&path, work);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            work(
+                &path.display().to_string(),
+                &fs::read_to_string(&path).unwrap(),
+            );
+        }
+    }
+}
