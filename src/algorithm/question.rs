@@ -44,11 +44,11 @@ impl<'a> Ask<'a> {
 /// limit fit, with the [`Penalty`](super::Penalty) behind them: so it counts as it would if it were
 /// enforced, and nothing depends on it. But a penalty is carried out, which means that it counts a
 /// denial, when a rate of the limit before it is denied and no ban is in force.
-pub fn committed<'a>(
-    asks: impl Iterator<Item = Ask<'a>> + Clone,
-    readings: &[Reading],
-) -> SmallVec<[bool; 4]> {
-    committed_if(all_enforced_fit(asks.clone(), readings), asks, readings)
+pub fn committed<'a, I>(asks: I, readings: &[Reading]) -> impl Iterator<Item = bool> + use<'a, I>
+where
+    I: Iterator<Item = Ask<'a>> + Clone,
+{
+    committed_if(all_enforced_fit(asks.clone(), readings), asks, readings).into_iter()
 }
 
 /// The same, where it is known whether all fit that are enforced.

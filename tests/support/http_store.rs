@@ -111,7 +111,7 @@ impl Counts {
             .iter()
             .map(|asked| Ask::enforced(&asked.algorithm, &asked.action));
         let committed = committed(asked.clone(), &readings);
-        for (position, _) in committed.iter().enumerate().filter(|(_, is)| **is) {
+        for (position, _) in committed.enumerate().filter(|(_, is)| *is) {
             let question = &questions[position];
             let state = states.get_mut(&question.key).expect("it was read");
             readings[position] =

@@ -35,7 +35,7 @@ impl Guarded {
         let mut readings = both
             .each_ref()
             .map(|subject| subject.algorithm.read(&subject.state, now, &action));
-        for (position, committed) in committed(asked(), &readings).into_iter().enumerate() {
+        for (position, committed) in committed(asked(), &readings).enumerate() {
             if committed {
                 let Subject {
                     algorithm, state, ..

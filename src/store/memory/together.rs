@@ -60,7 +60,7 @@ impl<'a> Together<'a> {
         let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
             .map(|position| self.read(position))
             .collect();
-        let committed = committed(self.asks(), &readings);
+        let committed: SmallVec<[bool; 4]> = committed(self.asks(), &readings).collect();
         let mut homeless = Homeless::new();
         if all_enforced_fit(self.asks(), &readings) {
             homeless = self.let_in(&committed)?;

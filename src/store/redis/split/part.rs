@@ -168,7 +168,7 @@ impl Part {
             at: Micros::ZERO,
         });
         let readings: SmallVec<[Reading; 4]> = readings.collect();
-        committed(checks.iter().map(Check::ask), &readings)
+        committed(checks.iter().map(Check::ask), &readings).collect()
     }
 }
 
