@@ -1,8 +1,9 @@
 //! `Key`: whose quota it is. An injective encoding of the subject, and the 128-bit hash of it that
 //! stands in stores, so that no store, log or header ever holds the subject in clear.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use smallvec::SmallVec;
@@ -11,7 +12,7 @@ use crate::error::ConfigError;
 
 /// Whose quota it is: the subject of one check.
 ///
-/// Made from text, numbers, addresses, or several keys together. The encoding is injective:
+/// Made from text, bytes, numbers, addresses, or several keys together. The encoding is injective:
 /// different subjects, also of different kinds with the same text, are different keys. `Debug`
 /// shows nothing of the subject.
 ///
@@ -153,15 +154,51 @@ impl From<String> for Key {
     }
 }
 
+impl From<Cow<'_, str>> for Key {
+    fn from(text: Cow<'_, str>) -> Self {
+        (*text).into()
+    }
+}
+
 impl From<&[u8]> for Key {
     fn from(bytes: &[u8]) -> Self {
         Self::encode(Domain::Bytes, bytes)
     }
 }
 
+impl<const N: usize> From<&[u8; N]> for Key {
+    fn from(bytes: &[u8; N]) -> Self {
+        bytes.as_slice().into()
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Key {
+    fn from(bytes: [u8; N]) -> Self {
+        bytes.as_slice().into()
+    }
+}
+
+impl From<Vec<u8>> for Key {
+    fn from(bytes: Vec<u8>) -> Self {
+        bytes.as_slice().into()
+    }
+}
+
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Self {
         Self::address(address)
+    }
+}
+
+impl From<Ipv4Addr> for Key {
+    fn from(address: Ipv4Addr) -> Self {
+        Self::address(address.into())
+    }
+}
+
+impl From<Ipv6Addr> for Key {
+    fn from(address: Ipv6Addr) -> Self {
+        Self::address(address.into())
     }
 }
 
@@ -182,6 +219,22 @@ macro_rules! key_from_number {
     )*)*};
 }
 key_from_number!(i128: u8 u16 u32 u64 i8 i16 i32 i64 i128);
+
+/// As the same number of another type, where there is one. What is too large for that takes a byte more, so that it is
+/// no negative one.
+impl From<u128> for Key {
+    fn from(number: u128) -> Self {
+        i128::try_from(number).map_or_else(
+            |_| {
+                let mut key = Self::open(Domain::Number, size_of::<u128>() + 1);
+                key.0.extend_from_slice(&number.to_le_bytes());
+                key.0.push(0);
+                key
+            },
+            Self::from,
+        )
+    }
+}
 
 /// A key for the hash, derived from the operator's secret.
 pub(crate) struct Secret([u8; 32]);

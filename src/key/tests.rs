@@ -31,7 +31,40 @@ fn subjects_of_the_same_text_and_different_kinds_are_different_keys() {
 #[test]
 fn one_number_is_one_key_whatever_its_type() {
     assert_eq!(Key::from(7_u8), Key::from(7_i64));
+    assert_eq!(Key::from(7_u8), Key::from(7_u128));
     assert_ne!(Key::from(7_u8), Key::from("7"));
+}
+
+#[test]
+fn a_number_above_all_that_have_a_sign_is_no_negative_one() {
+    let most = i128::MAX.unsigned_abs();
+    assert_eq!(Key::from(most), Key::from(i128::MAX));
+    assert_ne!(Key::from(most + 1), Key::from(i128::MIN));
+    assert_ne!(Key::from(u128::MAX), Key::from(-1));
+    assert_ne!(Key::from(u128::MAX), Key::from(u128::MAX - 1));
+}
+
+#[test]
+fn what_is_borrowed_and_what_is_owned_are_one_key() {
+    let text = Key::from("alice");
+    assert_eq!(Key::from("alice".to_owned()), text);
+    assert_eq!(Key::from(Cow::from("alice")), text);
+    let bytes = Key::from(b"alice".as_slice());
+    for same in [
+        Key::from(b"alice"),
+        Key::from(*b"alice"),
+        Key::from(b"alice".to_vec()),
+    ] {
+        assert_eq!(same, bytes);
+    }
+    for address in ["192.0.2.1", "2001:db8::7"] {
+        let address: IpAddr = address.parse().unwrap();
+        let same = match address {
+            IpAddr::V4(v4) => Key::from(v4),
+            IpAddr::V6(v6) => Key::from(v6),
+        };
+        assert_eq!(same, Key::address(address));
+    }
 }
 
 #[test]
@@ -47,6 +80,7 @@ fn hashes_are_stable_across_processes_and_versions() {
         (Key::everybody(), "9d15372b1830735a0a2d05214669e327"),
         (Key::from("alice"), "163f98975bceebf5cf65f87d866b0917"),
         (Key::from(42_u64), "293c0bd3f043df1af64938e0e6897335"),
+        (Key::from(u128::MAX), "0c8aca4c94fd0012fe63dde2b3623828"),
         (
             Key::address([192, 0, 2, 1].into()),
             "e9d86b9b2a81524e3f7bb62cec0b8920",
