@@ -42,23 +42,28 @@ pub trait Observer: Send + Sync + 'static {
     }
 }
 
-impl<O: Observer + ?Sized> Observer for Arc<O> {
-    fn on_decision(&self, event: &DecisionEvent<'_>) {
-        (**self).on_decision(event);
-    }
+macro_rules! observer_behind {
+    ($($pointer:ident)+) => {$(
+        impl<O: Observer + ?Sized> Observer for $pointer<O> {
+            fn on_decision(&self, event: &DecisionEvent<'_>) {
+                (**self).on_decision(event);
+            }
 
-    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
-        (**self).on_refusal(policy, reason);
-    }
+            fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
+                (**self).on_refusal(policy, reason);
+            }
 
-    fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
-        (**self).on_store_answer(elapsed, failure);
-    }
+            fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
+                (**self).on_store_answer(elapsed, failure);
+            }
 
-    fn on_breaker(&self, state: BreakerState) {
-        (**self).on_breaker(state);
-    }
+            fn on_breaker(&self, state: BreakerState) {
+                (**self).on_breaker(state);
+            }
+        }
+    )+};
 }
+observer_behind!(Arc Box);
 
 /// A closure that is told of decisions alone.
 pub(crate) struct OnDecision<F>(pub(crate) F);
@@ -324,6 +329,54 @@ mod tests {
         ] {
             assert_eq!(result(mode, decision), expected);
         }
+    }
+
+    /// Counts what it is told.
+    #[derive(Default)]
+    struct Told(std::sync::atomic::AtomicU32);
+
+    impl Told {
+        fn note(&self) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    impl Observer for Told {
+        fn on_decision(&self, _: &DecisionEvent<'_>) {
+            self.note();
+        }
+
+        fn on_refusal(&self, _: Option<&str>, _: RefusalReason) {
+            self.note();
+        }
+
+        fn on_store_answer(&self, _: Duration, _: Option<StoreErrorKind>) {
+            self.note();
+        }
+
+        fn on_breaker(&self, _: BreakerState) {
+            self.note();
+        }
+    }
+
+    #[test]
+    fn an_observer_that_is_chosen_at_run_time_is_told_of_everything() {
+        fn tell(observer: impl Observer) {
+            let decision = decided(Outcome::Allowed);
+            observer.on_decision(&DecisionEvent {
+                policy: "api",
+                mode: Mode::Enforce,
+                subject: Subject::from(&Key::from("alice")),
+                decision: &decision,
+            });
+            observer.on_refusal(None, RefusalReason::Listed);
+            observer.on_store_answer(Duration::ZERO, None);
+            observer.on_breaker(BreakerState::Open);
+        }
+        let told = Arc::new(Told::default());
+        tell(Arc::clone(&told) as Arc<dyn Observer>);
+        tell(Box::new(Arc::clone(&told)) as Box<dyn Observer>);
+        assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 8);
     }
 
     #[test]

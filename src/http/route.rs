@@ -270,28 +270,6 @@ impl RequestMatcher for Route {
     }
 }
 
-/// Any of them.
-impl<const N: usize> RequestMatcher for [Route; N] {
-    fn matches(&self, request: &RequestHead<'_>) -> bool {
-        self.iter().any(|route| route.matches(request))
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        self.iter().try_for_each(Route::validate)
-    }
-}
-
-/// Any of them.
-impl RequestMatcher for Vec<Route> {
-    fn matches(&self, request: &RequestHead<'_>) -> bool {
-        self.iter().any(|route| route.matches(request))
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        self.iter().try_for_each(Route::validate)
-    }
-}
-
 /// `POST /login`, or a pattern alone for every method.
 impl FromStr for Route {
     type Err = ConfigError;

@@ -12,7 +12,9 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::limit::Limit;
 
+mod boxed;
 mod host;
+mod several;
 
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
 #[derive(Clone, Copy, Debug)]

@@ -76,6 +76,8 @@ pub(crate) use under_way::{OnItsWay, UnderWay};
 ///     cannot be answered, it alone is let through uncounted, as
 ///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Only that its key takes room, too.
 ///
+/// A store that is chosen at run time is a `Box<dyn Store>`, or an `Arc<dyn Store>`.
+///
 /// # Examples
 ///
 /// One that keeps all of them but the seventh, as it forgets nothing:
@@ -188,20 +190,28 @@ impl fmt::Debug for Answer {
     }
 }
 
-impl<S: Store + ?Sized> Store for Arc<S> {
-    fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        (**self).ask(checks)
-    }
+macro_rules! store_behind {
+    ($($pointer:ident)+) => {$(
+        impl<S: Store + ?Sized> Store for $pointer<S> {
+            fn ask(&self, checks: &[Check<'_>]) -> Answer {
+                (**self).ask(checks)
+            }
 
-    fn recovered(&self, within: Duration) -> Option<Recovered> {
-        (**self).recovered(within)
-    }
+            fn recovered(&self, within: Duration) -> Option<Recovered> {
+                (**self).recovered(within)
+            }
 
-    fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
-        (**self).remembered(checks)
-    }
+            fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
+                (**self).remembered(checks)
+            }
 
-    fn fails_in_parts(&self) -> bool {
-        (**self).fails_in_parts()
-    }
+            fn fails_in_parts(&self) -> bool {
+                (**self).fails_in_parts()
+            }
+        }
+    )+};
 }
+store_behind!(Arc Box);
+
+#[cfg(test)]
+mod tests;

@@ -250,3 +250,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
         (**self).now()
     }
 }
+
+impl<C: Clock + ?Sized> Clock for Box<C> {
+    fn now(&self) -> Micros {
+        (**self).now()
+    }
+}

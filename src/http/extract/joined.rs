@@ -93,25 +93,6 @@ impl<E: KeyExtractor> KeyExtractor for Vec<E> {
     }
 }
 
-impl KeyExtractor for Box<dyn KeyExtractor> {
-    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
-        (**self).extract(request)
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        (**self).validate()
-    }
-
-    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
-        let boxed = (other as &dyn Any).downcast_ref::<Self>();
-        (**self).reads_the_same(boxed.map_or(other, |other| &**other))
-    }
-
-    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
-        (**self).canonical_address(address)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;

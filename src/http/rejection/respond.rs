@@ -33,6 +33,8 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// # fn accepted(_: impl OnRejection) {}
 /// # accepted(page);
 /// ```
+///
+/// A `Box<dyn OnRejection>` is one, too, for what is chosen at run time.
 pub trait OnRejection: Send + Sync + 'static {
     /// The response to this request, whose head is all that is left of it.
     fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes>;
@@ -45,6 +47,12 @@ where
 {
     fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
         self(request, rejection).map(Into::into)
+    }
+}
+
+impl OnRejection for Box<dyn OnRejection> {
+    fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
+        (**self).respond(request, rejection)
     }
 }
 

@@ -176,3 +176,14 @@ fn plain_text_is_one_line() {
         "policies \"client\", \"a \\\"b\\\" \\\\c\": too\tmuch\n"
     );
 }
+
+#[test]
+fn a_builder_that_is_chosen_at_run_time_answers_as_the_one_that_was_chosen() {
+    fn answered_by(builder: impl OnRejection) -> Response<Bytes> {
+        answered(rejection(RejectionKind::Banned, Some(7)), &builder)
+    }
+    let chosen: Box<dyn OnRejection> = Box::new(PlainText);
+    let (chosen, plain) = (answered_by(chosen), answered_by(PlainText));
+    assert_eq!(chosen.headers(), plain.headers());
+    assert_eq!(chosen.body(), plain.body());
+}

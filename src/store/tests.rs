@@ -1,0 +1,35 @@
+use super::*;
+use crate::error::StoreErrorKind;
+
+/// Says something else of everything than what the trait says by itself.
+struct Chosen;
+
+impl Store for Chosen {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        Answer::Ready(Err(StoreError::new(StoreErrorKind::Full)))
+    }
+
+    fn recovered(&self, _: Duration) -> Option<Recovered> {
+        Some(Box::pin(std::future::ready(())))
+    }
+
+    fn remembered(&self, _: &[Check<'_>]) -> Option<Decisions> {
+        Some(Decisions::default())
+    }
+
+    fn fails_in_parts(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_store_that_is_chosen_at_run_time_is_the_one_that_was_chosen() {
+    fn ask(store: impl Store) {
+        assert!(matches!(store.ask(&[]), Answer::Ready(Err(_))));
+        assert!(store.recovered(Duration::ZERO).is_some());
+        assert!(store.remembered(&[]).is_some());
+        assert!(store.fails_in_parts());
+    }
+    ask(Box::new(Chosen) as Box<dyn Store>);
+    ask(Arc::new(Chosen) as Arc<dyn Store>);
+}
