@@ -188,6 +188,12 @@ fn an_extractor_reads_the_same_as_its_like_and_as_no_other_one() {
 }
 
 #[test]
+fn clones_of_an_extension_read_the_same() {
+    let by = Extension::with(|id: &u64| *id);
+    assert!(by.clone().reads_the_same(&by));
+}
+
+#[test]
 fn nobody_knows_what_two_closures_read() {
     let closure = |request: &RequestHead<'_>| request.uri.host().map(Key::from);
     let (one, other): (Box<dyn KeyExtractor>, Box<dyn KeyExtractor>) =

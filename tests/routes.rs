@@ -126,6 +126,9 @@ fn a_route_is_read_from_text_and_written_as_the_same() {
     ] {
         assert_eq!(text.parse::<Route>().unwrap().to_string(), text);
     }
+    assert_eq!("GET /users/{id}".parse(), Ok(Route::get("/users/{id}")));
+    assert_ne!(Route::get("/users/{id}"), Route::any("/users/{id}"));
+    assert_ne!(Route::get("/users/{id}"), Route::get("/users/{name}"));
     let login: Route = "POST /login".parse().unwrap();
     assert!(matches(&login, Method::POST, "/login"));
     assert!(!matches(&login, Method::GET, "/login"));

@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 
 /// A header of which one value is expected; remembers a name that cannot be one until it is
 /// validated.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field(Result<HeaderName, ConfigError>);
 
 /// What a request says in a [`Field`].

@@ -19,7 +19,7 @@ use crate::request::{RequestHead, RequestMatcher};
 ///     .on([Route::post("/login"), Route::post("/api/{version}/login")]);
 ///
 /// let same: Route = "POST /login".parse()?;
-/// assert_eq!(same.to_string(), Route::post("/login").to_string());
+/// assert_eq!(same, Route::post("/login"));
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
 ///
@@ -309,6 +309,15 @@ fn named_method(text: &str, name: &str) -> Result<Method, ConfigError> {
         )
     })
 }
+
+/// By their method and their pattern as it is written: `/users/{id}` and `/users/{name}` match the same, and are two.
+impl PartialEq for Route {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.method, &self.pattern) == (&other.method, &other.pattern)
+    }
+}
+
+impl Eq for Route {}
 
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::error::ConfigError;
 
 /// Addresses, one by one or by the range.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddressRanges {
     v4: Sorted<Ipv4Addr>,
     v6: Sorted<Ipv6Addr>,
@@ -70,7 +70,7 @@ impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
 
 /// Ranges in their order, none within another. A public list of those to be blocked has tens of
 /// thousands, and every request is looked up in it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Sorted<A>(Vec<RangeInclusive<A>>);
 
 impl<A: Copy + Ord> Sorted<A> {

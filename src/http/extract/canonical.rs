@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 use crate::ranges::embedded;
 
 /// How many bits of an IPv6 address make a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ipv6Prefix(u8);
 
 /// What one subscriber gets at least, and can move about in at will (RFC 6177).

@@ -5,7 +5,7 @@ use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
 /// All requests together use one quota; what a [`Policy`](crate::Policy) does unless said
 /// otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Everybody;
 
 impl KeyExtractor for Everybody {

@@ -1,6 +1,8 @@
 //! `Extension`: a user that authentication has found.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead};
@@ -41,8 +43,10 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 ///
 /// [`Key::user`] keeps users apart from whatever else has their numbers or names: a list that
 /// refuses user 7 does not refuse order 7, which another policy may be about.
+///
+/// Policies one behind the other that are given clones of one share its reading of a request.
 pub struct Extension<T> {
-    read: Box<Read<T>>,
+    read: Arc<Read<T>>,
 }
 
 impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
@@ -61,7 +65,7 @@ impl<T: Send + Sync + 'static> Extension<T> {
     /// [`Limiter::reset`](crate::Limiter::reset) is given as the same number.
     pub fn with<K: Into<Key>>(user: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
         Self {
-            read: Box::new(move |extension| user(extension).into()),
+            read: Arc::new(move |extension| user(extension).into()),
         }
     }
 }
@@ -70,6 +74,19 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         let extension = request.extensions.get().ok_or(KeyError::Missing)?;
         Ok((self.read)(extension))
+    }
+
+    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+        let other = (other as &dyn Any).downcast_ref::<Self>();
+        other.is_some_and(|other| Arc::ptr_eq(&self.read, &other.read))
+    }
+}
+
+impl<T> Clone for Extension<T> {
+    fn clone(&self) -> Self {
+        Self {
+            read: Arc::clone(&self.read),
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 /// ];
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     field: Field,
     encoded_name: Key,

@@ -28,7 +28,7 @@ use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 /// ];
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host;
 
 impl KeyExtractor for Host {

@@ -34,7 +34,7 @@ pub(super) enum Unknown {
 }
 
 /// How the header's text is cut into entries.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
     List,
     Forwarded,

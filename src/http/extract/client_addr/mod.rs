@@ -54,7 +54,7 @@ use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute
 /// address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
 ///
 /// A request that does not carry its peer's address is answered with 500 and an explanation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddr {
     field: Field,
     syntax: Syntax,

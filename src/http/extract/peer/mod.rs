@@ -117,7 +117,7 @@ const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no
 ///
 /// let policy = Policy::new("client", Limit::gcra(100, MINUTE)).by(PeerAddr);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerAddr;
 
 impl PeerAddr {
@@ -155,7 +155,7 @@ impl AddressExtractor for PeerAddr {
 }
 
 /// A [`PeerAddr`] with another prefix for IPv6.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerNetwork(Ipv6Prefix);
 
 impl KeyExtractor for PeerNetwork {
