@@ -429,6 +429,17 @@ struct Named {
 }
 
 #[test]
+fn the_service_inside_is_the_one_that_is_called() {
+    let inner = Strict::default();
+    let calls = inner.calls();
+    let mut service = layer(Trip::None, 10).layer(inner);
+    assert!(Arc::ptr_eq(&service.get_ref().calls, &calls));
+    service.get_mut().is_ready = true;
+    let inner = service.into_inner();
+    assert!(inner.is_ready && Arc::ptr_eq(&inner.calls, &calls));
+}
+
+#[test]
 fn all_types_can_be_sent_shared_and_cloned() {
     fn plain<T: Send + Sync + Clone + std::fmt::Debug + 'static>() {}
     fn sent<T: Send + 'static>() {}

@@ -39,6 +39,21 @@ impl<S> RateLimit<S> {
     pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
         Self { inner, settings }
     }
+
+    /// The service that is limited. What is asked of it here passes every limit.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service, limited no more.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
 }
 
 impl<S: Clone> RateLimit<S> {

@@ -19,6 +19,15 @@ async fn requests_of_any_type_are_sent() {
     assert_eq!(lengths, [3, 5]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_service_inside_is_the_one_that_is_called() {
+    let limiter = Watched::new().limiter(Limit::gcra(1, SECOND));
+    let mut service = layer(&limiter).layer(7);
+    *service.get_mut() += 1;
+    assert_eq!(*service.get_ref(), 8);
+    assert_eq!(service.into_inner(), 8);
+}
+
 /// Layer and service can be named, with no parameter for key, store or policy.
 #[allow(dead_code)]
 struct Named {

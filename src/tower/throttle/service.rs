@@ -42,6 +42,21 @@ impl<S> Throttle<S> {
             grant: Grant::None,
         }
     }
+
+    /// The service that is limited. What is asked of it here passes every limit.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service, limited no more. Permits that are there for a request are given back, as when this is dropped.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
 }
 
 impl<S: Service<R>, R> Service<R> for Throttle<S> {
