@@ -1,0 +1,5 @@
+//! What is promised of the public types by what they are, whatever they do.
+
+mod fields;
+#[cfg(all(feature = "axum", feature = "config", feature = "metrics"))]
+mod traits;

@@ -1,0 +1,79 @@
+//! What holds for every public type: it can be sent to other tasks and shared by them, and so can what is awaited.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use tower_throttle::algorithm::{Action, Algorithm, Ask, LeaseId, Patience, Reading, State, Take};
+use tower_throttle::config::UserId;
+use tower_throttle::{
+    AccessList, AlwaysAllow, AlwaysDeny, Answer, BreakerState, Check, CheckError, ClientAddr,
+    Config, ConfigError, ConfigFile, CostError, Decision, DecisionEvent, DecisionResult, Decisions,
+    DenyCache, Everybody, Extension, FailureMode, FileError, Header, HeaderCost, Held, Host, Key,
+    KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder,
+    Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer,
+    PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId, PolicySummary, ProblemJson,
+    QuotaHeaders, QuotaLease, Rate, RateLimitLayer, Receipt, RedisStore, RedisStoreBuilder,
+    RefusalReason, Rejection, RejectionKind, RequestHead, ResponseBody, ResponseHead, Route, Rules,
+    StoreError, StoreErrorKind, Subject, SystemClock, ThrottleLayer, TopDenied, TopDeniedBuilder,
+    TopEntry, Verdict, WatchedConfig,
+};
+
+macro_rules! each {
+    ($holds:ident: $($type:ty),+ $(,)?) => {
+        $($holds::<$type>();)+
+    };
+}
+
+#[test]
+fn all_types_can_be_sent_shared_and_shown() {
+    fn plain<T: Send + Sync + Unpin + Debug>() {}
+    each!(plain:
+        AccessList, Action, Algorithm, AlwaysAllow, AlwaysDeny, Ask<'_>, BreakerState, Check<'_>, ClientAddr, Config,
+        ConfigFile, Decision, DecisionEvent<'_>, DecisionResult, Decisions, DenyCache<MemoryStore>, Everybody,
+        Extension<UserId>, FailureMode, Header, HeaderCost, Held, Host, Key, LeaseId, Limit, Limiter,
+        LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
+        OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId,
+        PolicySummary, ProblemJson, QuotaHeaders, QuotaLease, Rate, RateLimitLayer, Reading, Receipt, RedisStore,
+        RedisStoreBuilder, RefusalReason, Rejection, RejectionKind, RequestHead<'_>, ResponseBody<Full<Bytes>>,
+        ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take, ThrottleLayer, TopDenied,
+        TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig,
+    );
+    fn sent<T: Send + Unpin + Debug>() {}
+    sent::<Answer>();
+}
+
+#[test]
+fn all_errors_can_be_handed_on_by_any_task() {
+    fn error<E: Error + Send + Sync + 'static>() {}
+    each!(error:
+        CheckError, ConfigError, CostError, FileError, KeyError, NoDecision, OpenError, StoreError,
+    );
+}
+
+#[test]
+fn what_is_awaited_can_be_awaited_by_any_task() {
+    fn sent<F: Future + Send>(_: F) {}
+    let policy = Policy::new("api", Limit::gcra(1, Duration::from_secs(1)));
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    sent(limiter.check("api", "alice"));
+    sent(limiter.check_cost("api", "alice", 1));
+    sent(limiter.peek("api", "alice"));
+    sent(limiter.charge("api", "alice", 1));
+    sent(limiter.credit("api", "alice", 1));
+    sent(limiter.reset("api", "alice"));
+    sent(limiter.acquire("api", "alice", 1));
+    sent(limiter.try_acquire("api", "alice", 1, Duration::ZERO));
+    sent(limiter.hold("api", "alice"));
+    sent(limiter.given_back());
+    sent(limiter.peek_subject("api", limiter.subject_of("alice")));
+    sent(limiter.reset_subject("api", limiter.subject_of("alice")));
+    sent(RedisStore::connect("redis://127.0.0.1"));
+    sent(RedisStore::builder("redis://127.0.0.1").connect());
+    sent(ConfigFile::new("limits.toml").open());
+    let config: Config = "store = \"memory\"".parse().unwrap();
+    sent(config.connect());
+}
