@@ -111,16 +111,16 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `memory` | yes | `MemoryStore` |
+//! | `memory` | yes | `MemoryStore`; `FailureMode::Local` |
 //! | `redis` | yes | `RedisStore`: a Redis or Valkey server, one that Sentinel names, or a cluster |
 //! | `redis-tls` | | TLS to Redis |
 //! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool` |
-//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers; `Operator`, a page for whoever is on call |
-//! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited |
+//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers, and a `Rejection` is their response; `Operator`, a page for whoever is on call |
+//! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited; a `Rejection` becomes a `Status` |
 //! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
-//! | `config` | | `Config`: the same policies from a file, which is read again when it changes |
+//! | `config` | | `Config`: the same policies from a file, which is read again when it changes; takes `memory` and `redis` along |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The documentation is that of all stores, of which without these features some are missing.
 #![cfg_attr(
