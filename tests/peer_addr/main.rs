@@ -6,7 +6,9 @@ mod axum_over_unix_socket;
 mod by_tonic;
 
 use http::Request;
-use tower_throttle::{Key, KeyError, KeyExtractor, Peer, PeerAddr, RequestHead};
+use tower_throttle::{
+    AccessList, AddressExtractor as _, Key, KeyError, KeyExtractor, Peer, PeerAddr, RequestHead,
+};
 
 fn extract<B>(extractor: impl KeyExtractor, request: &Request<B>) -> Result<Key, KeyError> {
     extractor.extract(&RequestHead::of(request))
@@ -45,12 +47,22 @@ fn the_key_is_the_canonical_address_without_the_port() {
 fn the_prefix_for_ipv6_can_be_chosen_and_is_checked() {
     let peer = from("[2001:db8:1:2:3:4:5:6]:1");
     let wider = PeerAddr.ipv6_prefix(48);
-    assert!(wider.validate().is_ok());
+    assert!(KeyExtractor::validate(&wider).is_ok());
     assert_eq!(extract(wider, &peer), Ok(client("2001:db8:1::")));
-    assert_eq!(
-        PeerAddr.ipv6_prefix(16).validate().unwrap_err().to_string(),
-        "ipv6_prefix: got 16, expected 32 to 128 bits"
-    );
+    let refusal = KeyExtractor::validate(&PeerAddr.ipv6_prefix(16)).unwrap_err();
+    let expected = "ipv6_prefix: got 16, expected 32 to 128 bits";
+    assert_eq!(refusal.to_string(), expected);
+    let refused = AccessList::new().addresses(PeerAddr.ipv6_prefix(16), ["2001:db8::1"]);
+    assert_eq!(refused.unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn in_a_list_the_address_is_looked_up_whole_whatever_the_prefix() {
+    let request = from("[2001:db8:1:2:3:4:5:6]:1");
+    let head = RequestHead::of(&request);
+    let whole = Ok("2001:db8:1:2:3:4:5:6".parse().unwrap());
+    assert_eq!(PeerAddr.address(&head), whole);
+    assert_eq!(PeerAddr.ipv6_prefix(48).address(&head), whole);
 }
 
 #[test]

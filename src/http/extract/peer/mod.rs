@@ -144,7 +144,7 @@ impl KeyExtractor for PeerAddr {
     }
 }
 
-/// The whole address, whatever the prefix by which clients are told apart.
+/// The whole address, as of a [`PeerNetwork`].
 impl AddressExtractor for PeerAddr {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         match Peer::of(request)? {
@@ -176,5 +176,16 @@ impl KeyExtractor for PeerNetwork {
 
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
         Some(self.0.canonical(address))
+    }
+}
+
+/// The whole address, whatever the prefix by which clients are told apart.
+impl AddressExtractor for PeerNetwork {
+    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        PeerAddr.address(request)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.0.validate()
     }
 }
