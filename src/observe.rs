@@ -233,6 +233,13 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
+    /// All of them; later versions may have more.
+    pub const ALL: &'static [Self] = &Self::EACH;
+
+    /// The same with their number, for what is kept of each.
+    pub(crate) const EACH: [Self; Self::HalfOpen as usize + 1] =
+        each_in_its_place![Closed, Open, HalfOpen];
+
     /// The word for it, as a label of metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

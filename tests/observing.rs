@@ -17,14 +17,15 @@ use support::{on_every_store, web};
 use tokio::sync::Semaphore;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
-    AccessList, Answer, Check, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter,
-    LimiterBuilder, MINUTE, MemoryStore, Mode, Observer, OnMissingKey, Outcome, Policy,
-    RateLimitLayer, RefusalReason, Store, StoreErrorKind, per_minute,
+    AccessList, Answer, BreakerState, Check, DecisionEvent, DecisionResult, HOUR, Header, Key,
+    Limit, Limiter, LimiterBuilder, MINUTE, MemoryStore, Mode, Observer, OnMissingKey, Outcome,
+    Policy, RateLimitLayer, RefusalReason, Store, StoreErrorKind, per_minute,
 };
 
 /// How many there are is in no type, or one more would break whoever names it.
 const _: (&[DecisionResult], &[RefusalReason]) = (DecisionResult::ALL, RefusalReason::ALL);
 const _: (&[StoreErrorKind], &[Mode]) = (StoreErrorKind::ALL, Mode::ALL);
+const _: &[BreakerState] = BreakerState::ALL;
 
 /// Writes down all that it is told.
 #[derive(Clone, Default)]

@@ -113,20 +113,15 @@ impl OfStore {
 }
 
 /// One gauge for each state of the circuit breaker.
-pub(super) struct OfBreaker([(BreakerState, Gauge); 3]);
+pub(super) struct OfBreaker([(BreakerState, Gauge); BreakerState::EACH.len()]);
 
 impl OfBreaker {
     pub(super) fn new(labels: &[Label]) -> Self {
-        let states = [
-            BreakerState::Closed,
-            BreakerState::HalfOpen,
-            BreakerState::Open,
-        ];
         let of_state = |state: BreakerState| {
             let labels = and(labels, "state", state.as_str());
             (state, gauge!(BREAKER, labels))
         };
-        Self(states.map(of_state))
+        Self(BreakerState::EACH.map(of_state))
     }
 
     pub(super) fn set(&self, state: BreakerState) {
