@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Clock, Limit, MINUTE, SECOND};
+use tower_throttle::{Clock, DAY, Limit, MINUTE, SECOND};
 
 use crate::in_the_fullest_second;
 use crate::support::bench::Bench;
@@ -14,6 +14,7 @@ on_every_store! {
     made_longer_forgives_nothing
     admits_one_less_than_twice_the_limit_at_worst
     made_shorter_says_how_long_it_still_takes
+    shares_out_large_counts_to_the_permit
 }
 
 async fn spreads_what_was_used_over_the_next_window(bench: &Bench) {
@@ -92,4 +93,20 @@ async fn made_shorter_says_how_long_it_still_takes(bench: &Bench) {
     assert!(bench.ask(shorter, 1).await.is_allowed());
     bench.advance(2 * SECOND);
     assert_eq!(bench.ask(shorter, 0).await.remaining(), 4);
+}
+
+/// The scripts work the share out in pieces of seven bits: just below where one more is needed, it comes out of those
+/// before it alone.
+async fn shares_out_large_counts_to_the_permit(bench: &Bench) {
+    let window = 300 * DAY;
+    for count in [14, 21, 28].map(|bits| (1_u32 << bits) - 1) {
+        let limit = Limit::sliding_counter(count, window);
+        bench.align(window);
+        assert!(bench.ask(limit, count).await.is_allowed());
+        bench.advance(window + window / 2);
+        // Half of them count, rounded up.
+        let left = bench.ask(limit, 0).await.remaining();
+        assert_eq!(left, count / 2);
+        bench.advance(window);
+    }
 }

@@ -18,6 +18,7 @@ on_every_store! {
     window_of_a_year_does_not_overflow
     a_cost_of_n_occupies_n_permits
     a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one
+    a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_by_it_alone
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
@@ -106,4 +107,22 @@ async fn a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one(bench: 
     };
     let _ = bench.act(long, back).await;
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
+}
+
+async fn a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_by_it_alone(
+    bench: &Bench,
+) {
+    let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
+    let _ = bench.ask(long, 1).await;
+    bench.advance(2 * MINUTE);
+    let taken = bench.ask(long, 3).await;
+    bench.advance(SECOND);
+    let back = Action::Credit {
+        permits: 3,
+        taken_at: Some(taken.receipt().taken_at()),
+    };
+    let left = bench.act(short, back).await;
+    assert_eq!(left.remaining(), 10);
+    assert_eq!(left.reset_after(), Duration::ZERO);
+    assert_eq!(bench.ask(long, 0).await.remaining(), 9);
 }

@@ -120,6 +120,7 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         "",
         &format!("{}.0", now + 5),
         "1e300",
+        "99999999999999999999",
     ];
     let plant = |command: &str, value: &str| {
         stage

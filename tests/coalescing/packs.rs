@@ -213,6 +213,22 @@ async fn states_that_nobody_asks_about_are_kept_until_the_last_of_them_expires()
     assert_expires_with(&stage, &key, far);
 }
 
+/// Else a key that is asked about often would grow with each rate that its policies ever had.
+#[tokio::test]
+async fn states_that_nobody_asks_about_are_forgotten_once_they_have_long_expired() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let key = stage.key(RATES.0[0], "key-20");
+    let long_ago = stage.clock.now().get() - 3_600_000_000;
+    let others = format!("{{one = {long_ago}, two = {}}}", long_ago + 1);
+    plant(&stage, &key, &others);
+    for answer in take_one_each(&stage, 40).await {
+        assert!(is_allowed(&answer.unwrap()));
+    }
+    let states = ["one", "two"].map(|field| state(&stage, &key, field));
+    assert_eq!(states, [None, Some(long_ago + 1)]);
+}
+
 /// Whoever needs no write is answered.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {

@@ -155,6 +155,21 @@ async fn hot_keys_are_written_once_for_each_trip() {
     assert!(writes <= 10, "{writes} writes");
 }
 
+#[tokio::test]
+async fn those_who_are_denied_together_write_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let limits = [9, 1].map(|burst| Limit::gcra(1, DAY).burst(burst));
+    let asked = [("one", "hot", limits[0], 1), ("two", "hot", limits[1], 1)];
+    assert!(is_allowed(&take(&stage, &asked).await.unwrap()));
+    let writes = || stage.server.calls("set") + stage.server.calls("incrby");
+    let before = writes();
+    for answer in join_all((0..40).map(|_| take(&stage, &asked))).await {
+        assert!(!is_allowed(&answer.unwrap()));
+    }
+    assert_eq!(writes(), before);
+}
+
 /// One client's key holds something else: it fails alone, and is left as it is, and nothing is taken for it of
 /// all. By what this is known is told with what goes wrong.
 pub(super) async fn assert_fails_alone<const N: usize>(

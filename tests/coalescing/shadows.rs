@@ -138,10 +138,15 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
     let limit = Limit::gcra(1, HOUR).burst(1);
     let spent = [("one", limit, None), ("two", limit, None)];
     let partly_spent = [("one", limit, None), ("three", limit, None)];
+    let spent_last = [("three", limit, None), ("one", limit, None)];
     assert!(take(&stage, &spent, true).await.unwrap()[1].is_allowed());
     stage.server.set_full(true);
     let takes = (0..40).map(|number| {
-        let asked = if number < 20 { &spent } else { &partly_spent };
+        let asked = match number {
+            0..20 => &spent,
+            20..30 => &partly_spent,
+            _ => &spent_last,
+        };
         take(&stage, asked, true)
     });
     for (position, answer) in join_all(takes).await.into_iter().enumerate() {

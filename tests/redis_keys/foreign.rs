@@ -33,7 +33,7 @@ const NO_DEBT: [(&str, &[&str]); 15] = [
     ("HSET", &["a", "b"]),
 ];
 
-const OTHERS: [Planted; 50] = [
+const OTHERS: [Planted; 52] = [
     ("windows", "SET", &["7"]),
     ("windows", "SET", &["1:2:three"]),
     ("windows", "SET", &["1::3"]),
@@ -99,6 +99,8 @@ const OTHERS: [Planted; 50] = [
     ("counter", "SET", &["99999999999999999999:60000000:5:5"]),
     ("counter", "SET", &["1152921504606846976:60000000:5:5"]),
     ("counter", "SET", &["1:1152921504606846976:5:5"]),
+    ("counter", "SET", &["1:90000000:4294967296:5"]),
+    ("counter", "SET", &["1:90000000:5:4294967296"]),
     ("counter", "RPUSH", &["1"]),
     ("leases", "SET", &["7"]),
     ("leases", "RPUSH", &["1"]),

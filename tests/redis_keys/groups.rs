@@ -260,7 +260,7 @@ async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_besid
 }
 
 /// Packs that are none of ours.
-pub(crate) const FOREIGN_PACKS: [&str; 18] = [
+pub(crate) const FOREIGN_PACKS: [&str; 19] = [
     // We keep no empty one, and write nothing behind one.
     "{}",
     "{['gcra1:a'] = 5000000000000000}, 7",
@@ -272,6 +272,7 @@ pub(crate) const FOREIGN_PACKS: [&str; 18] = [
     "{['other'] = {a = 1}}",
     "{['other'] = true}",
     "{['other'] = {5}}",
+    "{['gcra1:a'] = {true, 5000000000000000}}",
     // Such an expiry would make the key immortal, or end in an error of the server.
     "{['other'] = 1/0}",
     "{['other'] = {'text', 1/0}}",

@@ -75,6 +75,26 @@ async fn a_value_that_is_not_ours_fails_no_other_check_and_is_left_as_it_is() {
     assert!(taken > 100, "only {taken} cases");
 }
 
+/// As without it: nobody is let in whose limit nobody knows.
+#[tokio::test]
+async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_nothing_is_counted()
+{
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let of_windows = algorithm(Limit::fixed_window(3, DAY));
+    let [own, shadow] = ["own", "shadow"].map(|policy| (policy, of_windows));
+    let key = key_of("own", "fixed_window1");
+    plant(&server, &key, "SET", &["hello"]);
+    let before = dump(&server, &key);
+    for asked in [[own, shadow], [shadow, own]] {
+        let found = outcomes(ask(&store, &asked).await);
+        assert_eq!(found, Err(StoreErrorKind::ForeignValue));
+    }
+    assert_eq!(dump(&server, &key), before);
+    assert_eq!(dump(&server, &key_of("shadow", "fixed_window1")), None);
+    delete(&server, &key);
+}
+
 /// Neither is a denial, of which a penalty would hear, nor a ban.
 #[tokio::test]
 async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_work() {
