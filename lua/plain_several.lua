@@ -83,7 +83,7 @@ local function owed_in_pack(at, field, state)
   packs[at].fields[state] = field
   local paid = packs[at].held and (packs[at].held[field] or 0)
   -- A state that is no whole number is for another script.
-  local is_plain = type(paid) == "number" and paid % 1 == 0 and paid - now < too_much
+  local is_plain = type(paid) == "number" and paid % 1 == 0
   return is_plain and paid - now
 end
 

@@ -52,13 +52,12 @@ local function sliding_counter(state, at, now)
     current, previous = 0, 0
   end
   -- Whether what is written for this window expires as what there is.
-  local expires_alike = opened == before and current > 0
+  local expires_alike = current > 0
   local function used_of(this, last)
     local share, rest = multiply_divide(last, length - (at_us - opened), length)
     return this + share + (rest > 0 and 1 or 0)
   end
   local used = used_of(current, previous)
-  local denied = verb == "take" and cost > 0 and used + cost > limit
   local function gone_in(count)
     local ends = opened + length
     return (count > 0 and ends + length or ends) - now
@@ -99,7 +98,7 @@ local function sliding_counter(state, at, now)
   -- Who takes nothing changes nothing: until somebody does, it goes by the windows that were.
   if cost == 0 then
     return true, 0, used, gone_in(current)
-  elseif denied then
+  elseif verb == "take" and used + cost > limit then
     local ends = opened + length
     local counted, room = previous, limit - current - cost
     local from = ends
