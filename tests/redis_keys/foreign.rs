@@ -1,5 +1,7 @@
 //! Values that somebody else has put where ours would be.
 
+use std::num::NonZeroU64;
+
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
     DAY, Key, Limit, Outcome, Penalty, Policy, PolicyId, Receipt, RedisStore, StoreError,
@@ -204,6 +206,34 @@ async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
             assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{case}");
             assert_eq!(dump(&server, &key), before, "{case}");
         }
+        delete(&server, &key);
+    }
+}
+
+/// Only who goes by them finds that they do not go together.
+#[tokio::test]
+async fn leases_that_are_not_what_all_hold_fail_who_goes_by_them_and_are_left_as_they_are() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let key = key_of("leases", "concurrency1");
+    let algorithm = Algorithm::try_from(&Limit::concurrency(3)).unwrap();
+    let far = "4102444800000000";
+    let release = Action::Release(LeaseId::from(NonZeroU64::MIN));
+    let cases: [(Action, &[&str]); 3] = [
+        // Three permits, of one lease that has one.
+        (Action::take(1), &["-3", "held", far, "1"]),
+        // More than all have.
+        (release, &["-1", "held", far, "1", "-2", "=1"]),
+        // A lease of none.
+        (release, &["-1", "held", far, "1", "0", "=1"]),
+    ];
+    for (action, planted) in cases {
+        plant(&server, &key, "ZADD", planted);
+        let before = dump(&server, &key);
+        let error = act(&store, "leases", algorithm, action).await;
+        let kind = error.map_err(|error| error.kind());
+        assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{planted:?}");
+        assert_eq!(dump(&server, &key), before, "{planted:?}");
         delete(&server, &key);
     }
 }
