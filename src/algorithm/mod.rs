@@ -39,9 +39,9 @@ pub use self::penalty::Penalty;
 pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "redis")]
 pub(crate) use self::plain::ScaledTake;
-#[cfg(feature = "memory")]
-pub(crate) use self::question::all_enforced_fit;
 pub use self::question::{Ask, committed, decide};
+#[cfg(feature = "memory")]
+pub(crate) use self::question::{all_enforced_fit, committed_if};
 #[cfg(feature = "redis")]
 pub(crate) use self::question::{decide_alone, decide_denied};
 use self::share::Share;

@@ -52,7 +52,7 @@ where
 }
 
 /// The same, where it is known whether all fit that are enforced.
-fn committed_if<'a>(
+pub(crate) fn committed_if<'a>(
     all_fit: bool,
     asks: impl Iterator<Item = Ask<'a>>,
     readings: &[Reading],

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::shard::Shard;
 use super::shards::Shards;
 use super::slot::{Fingerprint, Slot};
-use crate::algorithm::{Ask, Reading, all_enforced_fit, committed, decide};
+use crate::algorithm::{Ask, Reading, all_enforced_fit, committed_if, decide};
 use crate::decision::{Decision, Decisions};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Check, FailureMode};
@@ -60,9 +60,10 @@ impl<'a> Together<'a> {
         let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
             .map(|position| self.read(position))
             .collect();
-        let committed: SmallVec<[bool; 4]> = committed(self.asks(), &readings).collect();
+        let all_fit = all_enforced_fit(self.asks(), &readings);
+        let committed = committed_if(all_fit, self.asks(), &readings);
         let mut homeless = Homeless::new();
-        if all_enforced_fit(self.asks(), &readings) {
+        if all_fit {
             homeless = self.let_in(&committed)?;
         } else {
             // It is denied all the same, only that a denial is not counted that has no key yet.
