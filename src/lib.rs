@@ -190,7 +190,9 @@ pub use self::limiter::{Held, Limiter, LimiterBuilder, PolicySummary, Rules};
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
 pub use self::mode::Mode;
-pub use self::observe::{BreakerState, DecisionEvent, DecisionResult, Observer, RefusalReason};
+pub use self::observe::{
+    BreakerState, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
+};
 #[cfg(feature = "axum")]
 pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};

@@ -23,9 +23,9 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A policy could not be asked about a request, or about a key by
     /// [`Limiter::check`](crate::Limiter::check) and its siblings. It was refused for that, unless the
-    /// policy is in shadow mode; `policy` is `None` when the request is refused whatever the policies say.
-    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
-        let _ = (policy, reason);
+    /// policy is in shadow mode, which the event tells.
+    fn on_refusal(&self, event: &RefusalEvent<'_>) {
+        let _ = event;
     }
 
     /// The store has answered a question, or failed to, after so long. Many questions may share one trip.
@@ -49,8 +49,8 @@ macro_rules! observer_behind {
                 (**self).on_decision(event);
             }
 
-            fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
-                (**self).on_refusal(policy, reason);
+            fn on_refusal(&self, event: &RefusalEvent<'_>) {
+                (**self).on_refusal(event);
             }
 
             fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
@@ -176,6 +176,19 @@ impl fmt::Display for DecisionResult {
     }
 }
 
+/// What could not be asked about, as an [`Observer`] sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RefusalEvent<'a> {
+    /// The policy's name; `None` when the request is refused whatever the policies say.
+    pub policy: Option<&'a str>,
+    /// [`Mode::Shadow`] when it goes on, as the policy only would have refused it, and else
+    /// [`Mode::Enforce`]: also where it is refused by a list, whose keys a policy in shadow mode reads.
+    pub mode: Mode,
+    /// Why it was refused, or would have been.
+    pub reason: RefusalReason,
+}
+
 /// Why a request was refused without asking any policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -279,10 +292,8 @@ impl Observer for Observers {
         self.0.iter().for_each(|each| each.on_decision(event));
     }
 
-    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
-        self.0
-            .iter()
-            .for_each(|each| each.on_refusal(policy, reason));
+    fn on_refusal(&self, event: &RefusalEvent<'_>) {
+        self.0.iter().for_each(|each| each.on_refusal(event));
     }
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
@@ -353,7 +364,7 @@ mod tests {
             self.note();
         }
 
-        fn on_refusal(&self, _: Option<&str>, _: RefusalReason) {
+        fn on_refusal(&self, _: &RefusalEvent<'_>) {
             self.note();
         }
 
@@ -376,7 +387,11 @@ mod tests {
                 subject: Subject::from(&Key::from("alice")),
                 decision: &decision,
             });
-            observer.on_refusal(None, RefusalReason::Listed);
+            observer.on_refusal(&RefusalEvent {
+                policy: None,
+                mode: Mode::Enforce,
+                reason: RefusalReason::Listed,
+            });
             observer.on_store_answer(Duration::ZERO, None);
             observer.on_breaker(BreakerState::Open);
         }

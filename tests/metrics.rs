@@ -48,6 +48,7 @@ const DECISIONS: &str = "tower_throttle_decisions_total";
 const LEASED: &str = "tower_throttle_leased_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
 const REFUSALS: &str = "tower_throttle_refusals_total";
+const SHADOW_REFUSALS: &str = "tower_throttle_shadow_refusals_total";
 
 #[test]
 fn decisions_are_counted_by_policy_and_result() {
@@ -258,6 +259,29 @@ fn refusals_are_counted_by_reason_and_by_policy_where_there_is_one() {
     assert_eq!(count(&[("reason", "listed")]), 1.0);
     assert_eq!(count(&[("reason", "misconfigured")]), 1.0);
     assert_eq!(count(&[("reason", "bad_address")]), 1.0);
+}
+
+#[test]
+fn what_a_policy_in_shadow_would_have_refused_is_counted_as_that() {
+    let scrape = recorded(|| {
+        let policy = Policy::new("user", Limit::gcra(100, MINUTE))
+            .by(Header::new("x-user"))
+            .on_missing_key(OnMissingKey::Reject);
+        let limiter = Limiter::builder(MemoryStore::new())
+            .policy(policy)
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        for (mode, status, times) in [(Mode::Shadow, 200, 3), (Mode::Enforce, 400, 1)] {
+            limiter.set_mode("user", mode).unwrap();
+            for _ in 0..times {
+                assert_eq!(send(&limiter, &[], None), status);
+            }
+        }
+    });
+    let missing_key = [("policy", "user"), ("reason", "missing_key")];
+    assert_eq!(scrape.value(SHADOW_REFUSALS, &missing_key), Some(3.0));
+    assert_eq!(scrape.value(REFUSALS, &missing_key), Some(1.0));
 }
 
 #[test]

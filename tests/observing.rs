@@ -19,7 +19,7 @@ use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     AccessList, Answer, BreakerState, Check, DecisionEvent, DecisionResult, HOUR, Header, Key,
     Limit, Limiter, LimiterBuilder, MINUTE, MemoryStore, Mode, Observer, OnMissingKey, Outcome,
-    Policy, RateLimitLayer, RefusalReason, Store, StoreErrorKind, per_minute,
+    Policy, RateLimitLayer, RefusalEvent, RefusalReason, Store, StoreErrorKind, per_minute,
 };
 
 /// How many there are is in no type, or one more would break whoever names it.
@@ -31,11 +31,11 @@ const _: &[BreakerState] = BreakerState::ALL;
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Note>>>);
 
-/// A policy's name, its mode, whose quota it was and how it came out; or a refusal.
+/// A policy's name, its mode, whose quota it was and how it came out; or a refusal, with its mode and reason.
 #[derive(Clone, Debug, PartialEq)]
 enum Note {
     Decision(String, Mode, String, DecisionResult),
-    Refusal(Option<String>, RefusalReason),
+    Refusal(Option<String>, Mode, RefusalReason),
 }
 
 impl Observer for Notes {
@@ -44,8 +44,9 @@ impl Observer for Notes {
         self.add(Note::Decision(policy, event.mode, subject, event.result()));
     }
 
-    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
-        self.add(Note::Refusal(policy.map(str::to_owned), reason));
+    fn on_refusal(&self, event: &RefusalEvent<'_>) {
+        let policy = event.policy.map(str::to_owned);
+        self.add(Note::Refusal(policy, event.mode, event.reason));
     }
 }
 
@@ -74,6 +75,10 @@ impl Notes {
         let expected = expected.map(|(policy, result)| ((*policy).to_owned(), *result));
         assert_eq!(self.decisions(), expected.collect::<Vec<_>>());
     }
+}
+
+fn refusal(policy: &str, mode: Mode, reason: RefusalReason) -> Note {
+    Note::Refusal(Some(policy.to_owned()), mode, reason)
 }
 
 fn observed<S: Store>(builder: LimiterBuilder<S>) -> (Limiter, Notes) {
@@ -173,19 +178,23 @@ async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
     let policy = Policy::new("queue", Limit::gcra(100, MINUTE));
     let denied = AccessList::new().keys([Key::from("mallory")]);
     let (limiter, notes) = observed(bench.builder([policy]).deny(denied));
-    let refused = || Note::Refusal(Some("queue".to_owned()), RefusalReason::Listed);
-    let decisions = [
-        limiter.check("queue", "mallory").await,
-        limiter.acquire("queue", "mallory", 1).await,
-        limiter
-            .hold("queue", "mallory")
-            .await
-            .map(|held| *held.decision()),
-    ];
-    for decision in decisions {
-        assert_eq!(decision.unwrap().outcome(), Outcome::Refused);
+    // The list is not the policy's: what only counts is told as refused, too.
+    for mode in [Mode::Enforce, Mode::Shadow] {
+        limiter.set_mode("queue", mode).unwrap();
+        let refused = || refusal("queue", Mode::Enforce, RefusalReason::Listed);
+        let decisions = [
+            limiter.check("queue", "mallory").await,
+            limiter.acquire("queue", "mallory", 1).await,
+            limiter
+                .hold("queue", "mallory")
+                .await
+                .map(|held| *held.decision()),
+        ];
+        for decision in decisions {
+            assert_eq!(decision.unwrap().outcome(), Outcome::Refused);
+        }
+        assert_eq!(notes.new_ones(), [refused(), refused(), refused()]);
     }
-    assert_eq!(notes.new_ones(), [refused(), refused(), refused()]);
     let _ = limiter.peek("queue", "mallory").await.unwrap();
     let _ = limiter.charge("queue", "mallory", 1).await.unwrap();
     assert_eq!(notes.new_ones(), []);
@@ -320,11 +329,43 @@ async fn a_refusal_is_told_with_the_policy_that_could_not_be_asked(bench: &Bench
         (&[("x-user", "mallory")], 403, RefusalReason::Listed),
     ] {
         assert_eq!(app.get(headers).await, status);
-        assert_eq!(
-            notes.new_ones(),
-            [Note::Refusal(Some("user".to_owned()), reason)]
-        );
+        assert_eq!(notes.new_ones(), [refusal("user", Mode::Enforce, reason)]);
     }
+}
+
+async fn what_a_policy_in_shadow_would_have_refused_is_told_as_that(bench: &Bench) {
+    let by = |name, header| {
+        let policy = Policy::new(name, Limit::gcra(100, MINUTE)).by(Header::new(header));
+        policy.on_missing_key(OnMissingKey::Reject)
+    };
+    let policies = [
+        by("trial", "x-trial").mode(Mode::Shadow),
+        by("user", "x-user"),
+    ];
+    let denied = AccessList::new().keys([Key::header("x-trial", b"mallory")]);
+    let (limiter, notes) = observed(bench.builder(policies).deny(denied));
+    let app = App::behind(limiter).await;
+    let would_be = || refusal("trial", Mode::Shadow, RefusalReason::MissingKey);
+
+    assert_eq!(app.get(&[("x-user", "alice")]).await, StatusCode::OK);
+    let notes_of_one = notes.new_ones();
+    assert_eq!(notes_of_one[0], would_be());
+    assert!(
+        matches!(&notes_of_one[1..], [Note::Decision(policy, ..)] if policy == "user"),
+        "{notes_of_one:?}"
+    );
+
+    assert_eq!(app.get(&[]).await, StatusCode::BAD_REQUEST);
+    let refused = refusal("user", Mode::Enforce, RefusalReason::MissingKey);
+    assert_eq!(notes.new_ones(), [would_be(), refused]);
+
+    // The list is not the policy's.
+    assert_eq!(
+        app.get(&[("x-trial", "mallory")]).await,
+        StatusCode::FORBIDDEN
+    );
+    let listed = refusal("trial", Mode::Enforce, RefusalReason::Listed);
+    assert_eq!(notes.new_ones(), [listed]);
 }
 
 mod over_http {
@@ -335,6 +376,7 @@ mod over_http {
         a_request_that_is_held_up_is_told_once_when_it_is_decided
         who_is_denied_by_another_policy_is_held_up_by_none
         a_refusal_is_told_with_the_policy_that_could_not_be_asked
+        what_a_policy_in_shadow_would_have_refused_is_told_as_that
     }
 }
 

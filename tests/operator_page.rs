@@ -5,13 +5,19 @@
 mod http_store;
 mod support;
 
+use std::convert::Infallible;
+
 use axum::Router;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use serde_json::json;
 use support::browser::Browser;
 use support::redis::free_port;
+use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, QuotaLease,
-    RedisStore, Store,
+    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Operator, Policy,
+    QuotaLease, RateLimitLayer, RedisStore, Store,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -91,6 +97,32 @@ async fn it_shows_what_is_decided_while_it_is() {
     assert_eq!(browser.text("#power").await, "Limiting");
     let row = browser.text("#policies tr:last-child").await;
     assert!(row.contains("sliding_log: 1 in any 1 h"), "{row}");
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_a_policy_in_shadow_would_refuse_is_not_shown_as_refused() {
+    let policy = api().on_missing_key(OnMissingKey::Reject);
+    let site = Site::of([policy.mode(Mode::Shadow)]).await;
+    let service =
+        service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let limited = RateLimitLayer::new(site.limiter.clone()).layer(service);
+    let nobodys = async || limited.clone().oneshot(Request::new(())).await.unwrap();
+    let browser = site.open().await;
+    for _ in 0..5 {
+        assert_eq!(nobodys().await.status(), 200);
+    }
+    let would_deny = "document.querySelector('[data-group=shadow] b').textContent";
+    browser
+        .until(&format!("!['0', '–'].includes({would_deny})"))
+        .await;
+    let is_hidden = "document.querySelector('[data-group=refused]').hidden";
+    let hidden = browser.run(&format!("return {is_hidden}")).await;
+    assert_eq!(hidden, true);
+
+    site.limiter.set_mode("api", Mode::Enforce).unwrap();
+    assert_eq!(nobodys().await.status(), 400);
+    browser.until(&format!("!{is_hidden}")).await;
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 

@@ -80,7 +80,7 @@ impl Limiter {
                 Ok(None) => continue,
                 // What only counts does not refuse; but the list is not the policy's.
                 Err(reason) if mode == Mode::Shadow && !reason.is_by_list() => {
-                    self.report_refusal(&Refusal::by(policy, reason));
+                    self.report_shadow_refusal(&Refusal::by(policy, reason));
                     continue;
                 }
                 Err(reason) => return Err(Refusal::by(policy, reason)),

@@ -6,7 +6,7 @@ use crate::decision::Decision;
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::mode::Mode;
-use crate::observe::{DecisionEvent, DecisionResult, Observer};
+use crate::observe::{DecisionEvent, DecisionResult, Observer, RefusalEvent};
 use crate::policy::ReadyPolicy;
 use crate::trace;
 
@@ -31,26 +31,51 @@ impl Limiter {
         log(&event);
     }
 
-    /// Tells of a request that no policy was asked about.
+    /// Tells of a request that is refused without asking.
     pub(super) fn report_refusal(&self, refusal: &Refusal) {
-        let policy = refusal.policy.as_deref();
-        let reason = refusal.reason.in_a_word();
-        self.0.observers.on_refusal(policy, reason);
-        match &refusal.reason {
-            // Not the client's fault, and so it will be until somebody looks after it.
-            Unjudged::Misconfigured(explanation) => trace::warn!(
-                policy = policy.unwrap_or_default(),
-                reason = %reason,
-                explanation = %explanation,
-                "refused without asking"
-            ),
-            // Why a cost cannot be read is left out: it says what the client said.
-            _ => trace::debug!(
-                policy = policy.unwrap_or_default(),
-                reason = %reason,
-                "refused without asking"
-            ),
-        }
+        self.report_unjudged(refusal, Mode::Enforce);
+    }
+
+    /// Tells of a request that goes on, as what would have refused it only counts.
+    pub(super) fn report_shadow_refusal(&self, refusal: &Refusal) {
+        self.report_unjudged(refusal, Mode::Shadow);
+    }
+
+    fn report_unjudged(&self, refusal: &Refusal, mode: Mode) {
+        let event = RefusalEvent {
+            policy: refusal.policy.as_deref(),
+            mode,
+            reason: refusal.reason.in_a_word(),
+        };
+        self.0.observers.on_refusal(&event);
+        log_refusal(&event, &refusal.reason);
+    }
+}
+
+/// Tells the log of what could not be asked about.
+fn log_refusal(event: &RefusalEvent<'_>, why: &Unjudged) {
+    let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
+    match (why, event.mode) {
+        // Not the client's fault, and so it will be until somebody looks after it.
+        (Unjudged::Misconfigured(explanation), Mode::Shadow) => trace::warn!(
+            policy = policy,
+            reason = %reason,
+            explanation = %explanation,
+            "would have been refused without asking"
+        ),
+        (Unjudged::Misconfigured(explanation), _) => trace::warn!(
+            policy = policy,
+            reason = %reason,
+            explanation = %explanation,
+            "refused without asking"
+        ),
+        // Why a cost cannot be read is left out: it says what the client said.
+        (_, Mode::Shadow) => trace::debug!(
+            policy = policy,
+            reason = %reason,
+            "would have been refused without asking"
+        ),
+        _ => trace::debug!(policy = policy, reason = %reason, "refused without asking"),
     }
 }
 

@@ -8,12 +8,14 @@ use ::metrics::{
 };
 
 use crate::error::StoreErrorKind;
+use crate::mode::Mode;
 use crate::observe::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
 const LEASED: &str = "tower_throttle_leased_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
-const REFUSALS: &str = "tower_throttle_refusals_total";
+pub(super) const REFUSALS: &str = "tower_throttle_refusals_total";
+const SHADOW_REFUSALS: &str = "tower_throttle_shadow_refusals_total";
 const DELAY: &str = "tower_throttle_delay_seconds";
 const STORE_DURATION: &str = "tower_throttle_store_duration_seconds";
 const STORE_FAILURES: &str = "tower_throttle_store_failures_total";
@@ -28,6 +30,7 @@ pub(super) struct OfPolicy {
     leased: Counter,
     unanswered: [Counter; StoreErrorKind::EACH.len()],
     refusals: OfRefusals,
+    shadow_refusals: OfRefusals,
     delay: Histogram,
 }
 
@@ -42,7 +45,8 @@ impl OfPolicy {
             decisions: DecisionResult::EACH.map(of_result),
             leased: counter!(LEASED, labels.clone()),
             unanswered: StoreErrorKind::EACH.map(of_kind),
-            refusals: OfRefusals::new(&labels),
+            refusals: OfRefusals::new(REFUSALS, &labels),
+            shadow_refusals: OfRefusals::new(SHADOW_REFUSALS, &labels),
             delay: histogram!(DELAY, labels),
         }
     }
@@ -61,17 +65,20 @@ impl OfPolicy {
         }
     }
 
-    pub(super) fn refusals(&self) -> &OfRefusals {
-        &self.refusals
+    pub(super) fn refusals(&self, mode: Mode) -> &OfRefusals {
+        match mode {
+            Mode::Shadow => &self.shadow_refusals,
+            Mode::Enforce | Mode::Off => &self.refusals,
+        }
     }
 }
 
 pub(super) struct OfRefusals([Counter; RefusalReason::EACH.len()]);
 
 impl OfRefusals {
-    pub(super) fn new(labels: &[Label]) -> Self {
+    pub(super) fn new(metric: &'static str, labels: &[Label]) -> Self {
         let of_reason =
-            |reason: RefusalReason| counter!(REFUSALS, and(labels, "reason", reason.as_str()));
+            |reason: RefusalReason| counter!(metric, and(labels, "reason", reason.as_str()));
         Self(RefusalReason::EACH.map(of_reason))
     }
 
@@ -153,6 +160,10 @@ pub(super) fn describe() {
         "Decisions that were taken without an answer from the store."
     );
     describe_counter!(REFUSALS, "Requests refused without asking any policy.");
+    describe_counter!(
+        SHADOW_REFUSALS,
+        "Requests that policies in shadow mode would have refused without asking."
+    );
     describe_histogram!(DELAY, Unit::Seconds, "How long requests were held up.");
     describe_histogram!(
         STORE_DURATION,

@@ -9,10 +9,10 @@ use std::time::Duration;
 use ::metrics::Gauge;
 use ::metrics::Label;
 
-use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, describe};
+use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, REFUSALS, describe};
 use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
-use crate::observe::{BreakerState, DecisionEvent, Observer, RefusalReason};
+use crate::observe::{BreakerState, DecisionEvent, Observer, RefusalEvent};
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;
 
@@ -52,7 +52,8 @@ mod instruments;
 /// | `tower_throttle_decisions_total` | `policy`, `result` | decisions; the results are those of [`DecisionResult`](crate::DecisionResult) |
 /// | `tower_throttle_leased_total` | `policy` | those of them that were taken from a [batch](crate::QuotaLease), without a trip |
 /// | `tower_throttle_unanswered_total` | `policy`, `kind` | those of them that were taken without an answer from the store, by its [kind](StoreErrorKind::as_str) of failure |
-/// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`] |
+/// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`](crate::RefusalReason) |
+/// | `tower_throttle_shadow_refusals_total` | `policy`, `reason` | requests that would have been, if the policy were enforced |
 /// | `tower_throttle_delay_seconds` | `policy` | how long requests are held up that are |
 /// | `tower_throttle_store_duration_seconds` | `result` | how long the store took for each question: `ok`, or the kind of failure |
 /// | `tower_throttle_store_failures_total` | `kind` | those of the questions that failed |
@@ -94,7 +95,7 @@ impl Metrics {
         let metrics = Self {
             shared: Arc::new(Shared {
                 policies: ByPolicy::new(),
-                refusals: OfRefusals::new(&labels),
+                refusals: OfRefusals::new(REFUSALS, &labels),
                 store: OfStore::new(&labels),
                 breaker: OfBreaker::new(&labels),
                 labels,
@@ -140,11 +141,11 @@ impl Observer for Metrics {
         self.shared.with_policy(event.policy, count);
     }
 
-    fn on_refusal(&self, policy: Option<&str>, reason: RefusalReason) {
-        match policy {
-            None => self.shared.refusals.count(reason),
+    fn on_refusal(&self, event: &RefusalEvent<'_>) {
+        match event.policy {
+            None => self.shared.refusals.count(event.reason),
             Some(policy) => {
-                let count = |policy: &OfPolicy| policy.refusals().count(reason);
+                let count = |policy: &OfPolicy| policy.refusals(event.mode).count(event.reason);
                 self.shared.with_policy(policy, count);
             }
         }

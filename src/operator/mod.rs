@@ -10,7 +10,7 @@ use self::api::Desk;
 use self::tally::Tally;
 use crate::error::StoreErrorKind;
 use crate::limiter::Limiter;
-use crate::observe::{DecisionEvent, Observer, RefusalReason};
+use crate::observe::{DecisionEvent, Observer, RefusalEvent};
 use crate::top_denied::TopDenied;
 
 mod api;
@@ -133,8 +133,8 @@ impl Observer for Operator {
         self.tally.count(event.policy, event.result(), is_leased);
     }
 
-    fn on_refusal(&self, _policy: Option<&str>, reason: RefusalReason) {
-        self.tally.count_refusal(reason);
+    fn on_refusal(&self, event: &RefusalEvent<'_>) {
+        self.tally.count_refusal(event.mode, event.reason);
     }
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {

@@ -22,6 +22,8 @@ pub(super) struct State {
     /// All decisions since the start, also those of policies that are no more.
     decisions: Counts,
     refusals: Counts,
+    /// What policies in shadow mode would have refused.
+    shadow_refusals: Counts,
     store: StoreState,
     policies: Vec<PolicyState>,
     /// Absent when nobody keeps the list.
@@ -98,6 +100,7 @@ impl State {
             uptime_ms: millis(tally.uptime()),
             decisions: Counts(tally.total().collect()),
             refusals: Counts(tally.refusals().collect()),
+            shadow_refusals: Counts(tally.shadow_refusals().collect()),
             store: StoreState {
                 breaker: limiter.breaker().as_str(),
                 answers,

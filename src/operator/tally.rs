@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
+use crate::mode::Mode;
 use crate::observe::{DecisionResult, RefusalReason};
 
 /// What an operator has been told, as numbers since the start.
@@ -13,7 +14,8 @@ pub(super) struct Tally {
     since: Instant,
     total: ByResult,
     policies: ByPolicy<OfPolicy>,
-    refusals: [AtomicU64; RefusalReason::EACH.len()],
+    refusals: ByReason,
+    shadow_refusals: ByReason,
     answers: AtomicU64,
     failures: AtomicU64,
     answering_us: AtomicU64,
@@ -42,13 +44,29 @@ impl ByResult {
     }
 }
 
+/// Refusals by their reason, in the order of [`RefusalReason::EACH`].
+#[derive(Default)]
+struct ByReason([AtomicU64; RefusalReason::EACH.len()]);
+
+impl ByReason {
+    fn count(&self, reason: RefusalReason) {
+        self.0[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = RefusalReason::EACH.map(RefusalReason::as_str);
+        names.into_iter().zip(self.0.iter().map(read))
+    }
+}
+
 impl Tally {
     pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
             total: ByResult::default(),
             policies: ByPolicy::new(),
-            refusals: Default::default(),
+            refusals: ByReason::default(),
+            shadow_refusals: ByReason::default(),
             answers: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             answering_us: AtomicU64::new(0),
@@ -66,8 +84,11 @@ impl Tally {
         });
     }
 
-    pub(super) fn count_refusal(&self, reason: RefusalReason) {
-        self.refusals[reason as usize].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_refusal(&self, mode: Mode, reason: RefusalReason) {
+        match mode {
+            Mode::Shadow => self.shadow_refusals.count(reason),
+            Mode::Enforce | Mode::Off => self.refusals.count(reason),
+        }
     }
 
     pub(super) fn count_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
@@ -98,8 +119,12 @@ impl Tally {
     }
 
     pub(super) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let names = RefusalReason::EACH.map(RefusalReason::as_str);
-        names.into_iter().zip(self.refusals.iter().map(read))
+        self.refusals.each()
+    }
+
+    /// What policies in shadow mode would have refused.
+    pub(super) fn shadow_refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.shadow_refusals.each()
     }
 
     /// How many questions the store has answered or failed to, and how many of them it failed to.
@@ -148,8 +173,13 @@ mod tests {
         }
         for reason in RefusalReason::EACH {
             let tally = Tally::new();
-            tally.count_refusal(reason);
+            tally.count_refusal(Mode::Enforce, reason);
             assert_eq!(counted(tally.refusals()), [(reason.as_str(), 1)]);
+            assert_eq!(counted(tally.shadow_refusals()), []);
+            let tally = Tally::new();
+            tally.count_refusal(Mode::Shadow, reason);
+            assert_eq!(counted(tally.refusals()), []);
+            assert_eq!(counted(tally.shadow_refusals()), [(reason.as_str(), 1)]);
         }
     }
 

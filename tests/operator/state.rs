@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tower_throttle::{
-    AccessList, DAY, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, PeerAddr,
-    Policy, QuotaLease, Rules, TopDenied,
+    AccessList, DAY, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
+    Operator, PeerAddr, Policy, QuotaLease, Rules, TopDenied,
 };
 
 use crate::http_store::{TestStore, Trip};
@@ -97,6 +97,26 @@ async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
     assert_eq!(status_from(&limiter, "127.0.0.1").await, 403);
     let site = Site::about(limiter, operator).await;
     assert_eq!(site.state().await["refusals"]["listed"], 1);
+}
+
+#[tokio::test]
+async fn what_a_policy_in_shadow_would_have_refused_is_counted_apart() {
+    let operator = Operator::new();
+    let policy = ten("api").by(Header::new("x-user"));
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policy(policy.on_missing_key(OnMissingKey::Reject))
+        .observe(operator.clone())
+        .build()
+        .unwrap();
+    let site = Site::about(limiter.clone(), operator).await;
+    for (mode, status) in [(Mode::Shadow, 200), (Mode::Enforce, 400)] {
+        limiter.set_mode("api", mode).unwrap();
+        assert_eq!(status_from(&limiter, "127.0.0.1").await, status);
+        let state = site.state().await;
+        assert_eq!(state["shadow_refusals"]["missing_key"], 1);
+        let refused = u8::from(status == 400);
+        assert_eq!(state["refusals"]["missing_key"], refused);
+    }
 }
 
 #[tokio::test]

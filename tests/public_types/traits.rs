@@ -17,9 +17,9 @@ use tower_throttle::{
     Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer,
     PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId, PolicySummary, ProblemJson,
     QuotaHeaders, QuotaLease, Rate, RateLimitLayer, Receipt, RedisStore, RedisStoreBuilder,
-    RefusalReason, Rejection, RejectionKind, RequestHead, ResponseBody, ResponseHead, Route, Rules,
-    StoreError, StoreErrorKind, Subject, SystemClock, ThrottleLayer, TopDenied, TopDeniedBuilder,
-    TopEntry, Verdict, WatchedConfig,
+    RefusalEvent, RefusalReason, Rejection, RejectionKind, RequestHead, ResponseBody, ResponseHead,
+    Route, Rules, StoreError, StoreErrorKind, Subject, SystemClock, ThrottleLayer, TopDenied,
+    TopDeniedBuilder, TopEntry, Verdict, WatchedConfig,
 };
 
 macro_rules! each {
@@ -38,9 +38,9 @@ fn all_types_can_be_sent_shared_and_shown() {
         LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
         OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId,
         PolicySummary, ProblemJson, QuotaHeaders, QuotaLease, Rate, RateLimitLayer, Reading, Receipt, RedisStore,
-        RedisStoreBuilder, RefusalReason, Rejection, RejectionKind, RequestHead<'_>, ResponseBody<Full<Bytes>>,
-        ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take, ThrottleLayer, TopDenied,
-        TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig,
+        RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
+        ResponseBody<Full<Bytes>>, ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take,
+        ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig,
     );
     fn sent<T: Send + Unpin + Debug>() {}
     sent::<Answer>();

@@ -120,6 +120,26 @@ async fn a_refusal_says_why() {
 }
 
 #[tokio::test]
+async fn what_would_have_been_refused_is_not_told_as_refused() {
+    let text = "would have been refused without asking";
+    let reject = || {
+        let policy = one_a_minute("trial").mode(Mode::Shadow);
+        policy.on_missing_key(OnMissingKey::Reject)
+    };
+    for (policy, level, reason) in [
+        (reject(), Level::DEBUG, "missing_key"),
+        (reject().by(PeerAddr), Level::WARN, "misconfigured"),
+    ] {
+        let (log, _listening) = Log::listen();
+        let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+        assert_eq!(send(&limiter, from(None, &[])).await, 200);
+        let event = only(&log, level, text);
+        assert_eq!(event.field("policy"), "trial");
+        assert_eq!(event.field("reason"), reason);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
     let (log, _listening) = Log::listen();
     let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(PeerAddr);

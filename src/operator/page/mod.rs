@@ -31,7 +31,7 @@ const PAGE: &str = concat!(
 /// script may not even put text where it would be read as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-X/QebRJRfkxF1aCcB2I6FcEgIE20nQZg6uZoY8ay1HE=",
+    "sha256-QvOck3VNeiJvvzguD5QIXFNhOpkEvhxxR3x//pThMSY=",
     "'; style-src '",
     "sha256-6U7A+uax2SCkGhwv7u4JvPI1Qmtw3wjIe7Qg1528nQM=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

@@ -13,9 +13,9 @@ const RECENT_MS = 10_000;
 const GROUPS = [
   { name: "allowed", label: "Allowed", results: ["allowed", "near_limit", "waited"] },
   { name: "denied", label: "Denied", results: ["denied", "denied_from_memory"] },
-  { name: "shadow", label: "Would deny", results: ["shadow_denied"] },
+  { name: "shadow", label: "Would deny", results: ["shadow_denied"], refusals: "shadow_refusals" },
   { name: "failed", label: "Store failed", results: ["failed_open", "failed_closed"] },
-  { name: "refused", label: "Refused", results: ["listed", "bad_address", "missing_key", "bad_cost", "misconfigured"] },
+  { name: "refused", label: "Refused", results: [], refusals: "refusals" },
 ];
 
 const $ = (id) => document.getElementById(id);
@@ -113,7 +113,7 @@ function grow(read) {
   return seconds > 0 ? Math.max(0, read(to) - read(from)) / seconds : 0;
 }
 
-const counted = (group) => (state) => sum(state.decisions, group.results) + sum(state.refusals, group.results);
+const counted = (group) => (state) => sum(state.decisions, group.results) + sumAll(state[group.refusals] ?? {});
 
 // --- the chart -------------------------------------------------------------------------------
 
