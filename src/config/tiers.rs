@@ -44,12 +44,15 @@ impl Tiers {
         fields: &Fields<'t>,
         proxies: &Proxies,
     ) -> Result<Self, FileError> {
-        let items = field.items().ok_or_else(|| field.expected(EXPECTED))?;
+        let items = field.items().ok_or_else(|| no_table(field))?;
         if items.is_empty() {
             return Err(field.refuse("the list is empty, so there are none; leave it out"));
         }
         let mut tiers = Self::default();
         for item in items {
+            if !item.is_table() {
+                return Err(no_table(&item));
+            }
             let tier = item.table(FIELDS, EXPECTED)?;
             let limit = limit::of_tier(&tier, fields)?;
             sound(&tier, policy, limit)?;
@@ -109,6 +112,11 @@ impl LimitExtractor for Tiers {
         let first = self.keys.iter().filter_map(tier).min()?;
         self.limits.get(first).copied()
     }
+}
+
+/// Not shown, whatever it is: a value that is not in a table may be somebody's API key, too.
+fn no_table(field: &Field<'_>) -> FileError {
+    field.refuse(format_args!("expected {EXPECTED}"))
 }
 
 /// The key by which a tier knows its own: that of the policy unless it says another.

@@ -154,9 +154,14 @@ fn tiers_that_make_no_sense_are_refused() {
                        the policy is neither";
     for (tiers, refused) in [
         (
-            "5",
-            "tiers: got 5, expected a list of tables, as [{ key = \"header:x-plan\", values = \
-             [\"gold\"], limit = \"1000/min\" }]",
+            "\"hunter2\"",
+            "tiers: expected a list of tables, as [{ key = \"header:x-plan\", values = [\"gold\"], \
+             limit = \"1000/min\" }]",
+        ),
+        (
+            "[{ key = \"user\", values = [\"a\"], limit = \"1/s\" }, \"hunter2\"]",
+            "tiers: expected a list of tables, as [{ key = \"header:x-plan\", values = [\"gold\"], \
+             limit = \"1000/min\" }]",
         ),
         (
             "[]",
