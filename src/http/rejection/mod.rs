@@ -127,7 +127,8 @@ impl Rejection {
 
     /// How long to wait until none of the policies that were asked would deny the same request, nobody
     /// else asking, exactly; `None` when waiting does not help. The longest wait of those that deny. A
-    /// policy that was not asked [may deny for longer](Self::has_unasked_policies).
+    /// policy that was not asked [may deny for longer](Self::has_unasked_policies), and what is remembered of
+    /// a denial is as exact as [`DenyCache`](crate::DenyCache#what-is-exact) says.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
