@@ -89,6 +89,26 @@ async fn a_request_that_belongs_to_several_tiers_has_the_limit_of_the_first() {
 }
 
 /// How it is counted, the policy says for all of its tiers.
+/// A gateway may add its header to one that the client has sent, or join the two.
+#[tokio::test]
+async fn a_header_that_says_more_than_one_value_belongs_to_no_tier() {
+    let layer = layer(&by_api_key(
+        "[{ key = \"header:x-plan\", values = [\"gold\"], limit = \"500/min\" }]",
+    ));
+    let plan = |value| ("x-plan", value);
+    for (request, limit) in [
+        (request([plan("gold")]), "q=500;w=60"),
+        (request([plan(" gold\t")]), "q=500;w=60"),
+        (request([plan("gold"), plan("free")]), "q=100;w=60"),
+        (request([plan("gold"), plan("gold")]), "q=100;w=60"),
+        (request([plan("gold"), plan("")]), "q=100;w=60"),
+        (request([plan("gold, free")]), "q=100;w=60"),
+    ] {
+        let headers = format!("{:?}", request.headers());
+        assert_eq!(limit_of(&layer, request).await, limit, "{headers}");
+    }
+}
+
 #[tokio::test]
 async fn every_algorithm_has_tiers() {
     for (policy, tier, limit) in [
