@@ -202,6 +202,14 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
     RedisStore::connect(&cluster.url()).await.unwrap_err();
 }
 
+/// How often each of these masters was asked who has the slots.
+fn slots_asked(cluster: &Cluster, masters: [usize; 2]) -> [u64; 2] {
+    // Redis 6.2 counts all of `CLUSTER` as one.
+    let names = ["cluster", "cluster|slots"];
+    let calls = |position: usize| names.map(|name| cluster.masters[position].calls(name));
+    masters.map(|position| calls(position).iter().sum())
+}
+
 /// Any of them may be cut off from the others, and not know it.
 #[tokio::test]
 async fn masters_are_asked_by_turns_who_has_the_slots() {
@@ -209,12 +217,7 @@ async fn masters_are_asked_by_turns_who_has_the_slots() {
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);
     cluster.masters[1].kill();
-    let asked = || {
-        let masters = [&cluster.masters[0], &cluster.masters[2]];
-        // Redis 6.2 counts all of `CLUSTER` as one.
-        let names = ["cluster", "cluster|slots"];
-        masters.map(|master| names.map(|name| master.calls(name)).iter().sum::<u64>())
-    };
+    let asked = || slots_asked(&cluster, [0, 2]);
     let before = asked();
     let started = Instant::now();
     while asked()
@@ -226,6 +229,43 @@ async fn masters_are_asked_by_turns_who_has_the_slots() {
         // Those of the one that is gone want to know.
         for subject in SUBJECTS {
             let _ = limiter.check("api", subject).await.unwrap();
+        }
+    }
+}
+
+/// As for a moment when a master steps down.
+#[tokio::test]
+async fn subjects_of_a_master_that_another_one_knows_nothing_of_are_decided_all_the_same() {
+    let mut cluster = Cluster::without_full_coverage();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    let [known, gone, forgetful] = [0, 1, 2];
+    let mut of_known = Vec::new();
+    for subject in SUBJECTS {
+        let _ = limiter.check("api", subject).await.unwrap();
+        if cluster.master_of(":api").0 == known {
+            of_known.push(subject);
+        }
+        let _ = limiter.reset("api", subject).await.unwrap();
+    }
+    cluster.forget(known, forgetful);
+    cluster.masters[gone].kill();
+    let asked = || slots_asked(&cluster, [known, forgetful]);
+    let before = asked();
+    let started = Instant::now();
+    while asked()
+        .iter()
+        .zip(before)
+        .any(|(now, before)| *now < before + 2)
+    {
+        assert!(started.elapsed() < GENEROUS, "{before:?} and {:?}", asked());
+        // Those of the one that is gone want to know.
+        for subject in SUBJECTS {
+            let decision = limiter.check("api", subject).await.unwrap();
+            assert!(
+                !of_known.contains(&subject) || decision.store_failure().is_none(),
+                "{decision:?}"
+            );
         }
     }
 }

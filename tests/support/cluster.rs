@@ -209,6 +209,13 @@ impl Cluster {
         found.unwrap_or_else(|| panic!("no master has a key that ends with {key_ends}"))
     }
 
+    /// Has one master know nothing of another one, for a minute.
+    pub fn forget(&self, forgotten: usize, by: usize) {
+        let mut forget = cluster_command("FORGET");
+        forget.arg(id(&self.masters[forgotten]));
+        self.masters[by].query::<()>(forget);
+    }
+
     /// Begins to move the slot of a key from one master to another.
     pub fn begin_to_move(&self, key: &str, from: usize, to: usize) -> u16 {
         let mut keyslot = cluster_command("KEYSLOT");

@@ -1,7 +1,8 @@
 //! Hash slots of a cluster, and who has them.
 
-use std::fmt;
+use std::iter::once;
 use std::sync::Arc;
+use std::{fmt, ops};
 
 use redis::Value;
 
@@ -93,6 +94,38 @@ impl SlotMap {
         let mut ranges = ranges.collect::<Option<Vec<_>>>()?;
         ranges.sort_unstable_by_key(|range| range.first);
         Some(Self(ranges))
+    }
+
+    /// With the slots that nobody has where they were before: a node may learn sooner that a master has stepped
+    /// down than who has its slots since, and may not know all others. Who had them answers, or redirects.
+    pub(super) fn with_gaps_as_in(mut self, before: &Self) -> Self {
+        for gap in self.gaps() {
+            self.0.extend(before.within(gap));
+        }
+        self.0.sort_unstable_by_key(|range| range.first);
+        self
+    }
+
+    /// The slots that nobody has.
+    fn gaps(&self) -> Vec<ops::Range<u16>> {
+        let begins = self.0.iter().map(|range| range.last.saturating_add(1));
+        let ends = self.0.iter().map(|range| range.first);
+        let gaps = once(0).chain(begins).zip(ends.chain(once(SLOTS)));
+        let gaps = gaps.map(|(begin, end)| begin..end);
+        gaps.filter(|gap| !gap.is_empty()).collect()
+    }
+
+    /// Who has these slots, as far as anybody has.
+    fn within(&self, slots: ops::Range<u16>) -> impl Iterator<Item = Range> {
+        let from = self.0.partition_point(|range| range.last < slots.start);
+        let ranges = self.0[from..]
+            .iter()
+            .take_while(move |range| range.first < slots.end);
+        ranges.map(move |range| Range {
+            first: range.first.max(slots.start),
+            last: range.last.min(slots.end - 1),
+            master: range.master.clone(),
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -189,6 +222,43 @@ mod tests {
         assert_eq!(Node::parse(":9", &asked), Some(Node::new("seed", 9)));
         assert_eq!(Node::parse("::1:9", &asked), Some(Node::new("::1", 9)));
         assert_eq!(Node::parse("nothing", &asked), None);
+    }
+
+    /// Of these slots each.
+    fn map(ranges: &[(i64, i64, &str)]) -> SlotMap {
+        let ranges = ranges
+            .iter()
+            .map(|(first, last, host)| range(*first, *last, bulk(host), 7));
+        let answer = Value::Array(ranges.collect());
+        SlotMap::read(&answer, &Node::new("seed", 1)).unwrap()
+    }
+
+    #[test]
+    fn slots_that_nobody_has_are_where_they_were() {
+        let before = map(&[
+            (0, 9, "a"),
+            (10, 19, "b"),
+            (20, 29, "c"),
+            (16_383, 16_383, "d"),
+        ]);
+        let told = map(&[(2, 3, "e"), (8, 12, "f"), (18, 20, "g")]);
+        let known = told.with_gaps_as_in(&before);
+        for (first, last, host) in [
+            (0, 1, Some("a")),
+            (2, 3, Some("e")),
+            (4, 7, Some("a")),
+            (8, 12, Some("f")),
+            (13, 17, Some("b")),
+            (18, 20, Some("g")),
+            (21, 29, Some("c")),
+            (30, 16_382, None),
+            (16_383, 16_383, Some("d")),
+        ] {
+            let master = host.map(|host| Node::new(host, 7));
+            for slot in first..=last {
+                assert_eq!(known.master_of(Slot(slot)), master.as_ref(), "{slot}");
+            }
+        }
     }
 
     #[test]

@@ -107,6 +107,7 @@ impl Attempt {
             if is_mine {
                 let failure = match read {
                     Ok((slots, teller)) => {
+                        let slots = slots.with_gaps_as_in(&view.slots);
                         let known = view.slots.masters();
                         // While none of them answers, who is asked in their place is asked again before
                         // long: over the connection that there is, or after the pause that its lane keeps.
