@@ -8,15 +8,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, unconstrained};
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// The same work, which has begun. Another task may go on with it.
+#[cfg(feature = "redis")]
 pub(crate) fn begun<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let mut work = Box::pin(work);
-    // Whatever is left of the caller's budget: who has none would be put off.
-    let polled = pin!(unconstrained(work.as_mut())).poll(&mut Context::from_waker(Waker::noop()));
+    let begun = begin(work.as_mut());
     async move {
-        match polled {
+        match begun {
             Poll::Ready(done) => done,
             // Its task polls it once more, and is woken.
             Poll::Pending => work.await,
@@ -29,20 +27,25 @@ pub(crate) fn go_on(
     runtime: &Handle,
     work: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {
-    let (hand_on, handed_on) = oneshot::channel::<Work>();
+    let (hand_on, handed_on) = oneshot::channel();
     let task = runtime.spawn(async move {
+        // Nothing is handed on where nothing is left to do.
         if let Ok(work) = handed_on.await {
             work.await;
         }
     });
+    let mut work = Box::pin(work);
     // A runtime that has ended, as one whose task is over at once, has no timers any more.
     let is_to_begin = is_here(runtime) && !task.is_finished();
-    let work: Work = match is_to_begin {
-        true => Box::pin(begun(work)),
-        false => Box::pin(work),
-    };
-    let _ = hand_on.send(work);
+    if !is_to_begin || begin(work.as_mut()).is_pending() {
+        let _ = hand_on.send(work);
+    }
     task
+}
+
+fn begin<F: Future>(work: Pin<&mut F>) -> Poll<F::Output> {
+    // Whatever is left of the caller's budget: who has none would be put off.
+    pin!(unconstrained(work)).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Whether this thread is at work on it, and nothing has gone wrong: a store that panics ends the process where

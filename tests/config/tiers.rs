@@ -88,7 +88,6 @@ async fn a_request_that_belongs_to_several_tiers_has_the_limit_of_the_first() {
     }
 }
 
-/// How it is counted, the policy says for all of its tiers.
 /// A gateway may add its header to one that the client has sent, or join the two.
 #[tokio::test]
 async fn a_header_that_says_more_than_one_value_belongs_to_no_tier() {
@@ -109,6 +108,7 @@ async fn a_header_that_says_more_than_one_value_belongs_to_no_tier() {
     }
 }
 
+/// How it is counted, the policy says for all of its tiers.
 #[tokio::test]
 async fn every_algorithm_has_tiers() {
     for (policy, tier, limit) in [

@@ -2,23 +2,21 @@
 //! `non_exhaustive`, and is made by a function; of enums clippy sees to that.
 
 use std::fs;
-use std::path::Path;
+
+use crate::sources::{files_in, src};
 
 #[test]
 fn a_public_struct_that_shows_fields_can_get_more_of_them() {
     let mut shown = 0;
     let mut wrong = Vec::new();
-    in_each_file(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-        &mut |place, text| {
-            for shows in those_that_show_fields(text) {
-                shown += 1;
-                if !shows.is_non_exhaustive {
-                    wrong.push(format!("{place}: {}", shows.name));
-                }
+    for file in files_in(&src()) {
+        for shows in those_that_show_fields(&fs::read_to_string(&file).unwrap()) {
+            shown += 1;
+            if !shows.is_non_exhaustive {
+                wrong.push(format!("{}: {}", file.display(), shows.name));
             }
-        },
-    );
+        }
+    }
     assert!(shown >= 9, "found only {shown}");
     assert!(
         wrong.is_empty(),
@@ -73,18 +71,4 @@ fn those_that_show_fields(text: &str) -> Vec<Shows<'_>> {
         })
     });
     shows.collect()
-}
-
-fn in_each_file(directory: &Path, work: &mut dyn FnMut(&str, &str)) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            in_each_file(&path, work);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            work(
-                &path.display().to_string(),
-                &fs::read_to_string(&path).unwrap(),
-            );
-        }
-    }
 }

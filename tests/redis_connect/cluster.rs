@@ -202,12 +202,30 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
     RedisStore::connect(&cluster.url()).await.unwrap_err();
 }
 
-/// How often each of these masters was asked who has the slots.
-fn slots_asked(cluster: &Cluster, masters: [usize; 2]) -> [u64; 2] {
+/// Asks until each of these masters was asked so many times more who has the slots: those of one that is gone want to
+/// know.
+async fn ask_until_they_are_asked(
+    cluster: &Cluster,
+    masters: [usize; 2],
+    times: u64,
+    ask: impl AsyncFn(&str),
+) {
     // Redis 6.2 counts all of `CLUSTER` as one.
     let names = ["cluster", "cluster|slots"];
     let calls = |position: usize| names.map(|name| cluster.masters[position].calls(name));
-    masters.map(|position| calls(position).iter().sum())
+    let asked = || masters.map(|position| calls(position).iter().sum::<u64>());
+    let before = asked();
+    let started = Instant::now();
+    while asked()
+        .iter()
+        .zip(before)
+        .any(|(now, before)| *now < before + times)
+    {
+        assert!(started.elapsed() < GENEROUS, "{before:?} and {:?}", asked());
+        for subject in SUBJECTS {
+            ask(subject).await;
+        }
+    }
 }
 
 /// Any of them may be cut off from the others, and not know it.
@@ -217,20 +235,10 @@ async fn masters_are_asked_by_turns_who_has_the_slots() {
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);
     cluster.masters[1].kill();
-    let asked = || slots_asked(&cluster, [0, 2]);
-    let before = asked();
-    let started = Instant::now();
-    while asked()
-        .iter()
-        .zip(before)
-        .any(|(now, before)| *now == before)
-    {
-        assert!(started.elapsed() < GENEROUS, "{before:?} and {:?}", asked());
-        // Those of the one that is gone want to know.
-        for subject in SUBJECTS {
-            let _ = limiter.check("api", subject).await.unwrap();
-        }
-    }
+    ask_until_they_are_asked(&cluster, [0, 2], 1, async |subject| {
+        let _ = limiter.check("api", subject).await.unwrap();
+    })
+    .await;
 }
 
 /// As for a moment when a master steps down.
@@ -250,24 +258,14 @@ async fn subjects_of_a_master_that_another_one_knows_nothing_of_are_decided_all_
     }
     cluster.forget(known, forgetful);
     cluster.masters[gone].kill();
-    let asked = || slots_asked(&cluster, [known, forgetful]);
-    let before = asked();
-    let started = Instant::now();
-    while asked()
-        .iter()
-        .zip(before)
-        .any(|(now, before)| *now < before + 2)
-    {
-        assert!(started.elapsed() < GENEROUS, "{before:?} and {:?}", asked());
-        // Those of the one that is gone want to know.
-        for subject in SUBJECTS {
-            let decision = limiter.check("api", subject).await.unwrap();
-            assert!(
-                !of_known.contains(&subject) || decision.store_failure().is_none(),
-                "{decision:?}"
-            );
-        }
-    }
+    ask_until_they_are_asked(&cluster, [known, forgetful], 2, async |subject| {
+        let decision = limiter.check("api", subject).await.unwrap();
+        assert!(
+            !of_known.contains(&subject) || decision.store_failure().is_none(),
+            "{decision:?}"
+        );
+    })
+    .await;
 }
 
 /// Each is waited for two seconds.

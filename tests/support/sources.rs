@@ -1,0 +1,22 @@
+//! The files of the crate's own code, for tests that read it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) fn src() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// All files of code in this directory and those within.
+pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    let files = entries.flat_map(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files_in(&path),
+            false => vec![path],
+        }
+    });
+    let is_code = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "rs");
+    files.filter(is_code).collect()
+}
