@@ -26,19 +26,24 @@ pub(super) fn read(
     };
     let client = proxies.client_addr(&field)?;
     let mut ranges = Vec::new();
-    for item in field.items().ok_or_else(|| field.expected(EXPECTED))? {
+    for item in field.items().ok_or_else(|| unreadable(&field))? {
         if item.is_table() {
             list = list.keys(keys(&item, policies)?);
             continue;
         }
-        let text = item.text(EXPECTED)?;
-        let range = read_range(field.name(), text).map_err(|_| item.expected(EXPECTED))?;
+        let text = item.as_text().ok_or_else(|| unreadable(&item))?;
+        let range = read_range(field.name(), text).map_err(|_| unreadable(&item))?;
         // Its text names the field.
         let range = of_clients(field.name(), &client, text, range);
         ranges.push(range.map_err(|error| item.here(error))?);
     }
     // All at once, so that the address of a request is read once, however long the list.
     Ok(list.clients(client, ranges.into_iter().collect()))
+}
+
+/// Not shown, whatever it is: a value that is not in a table may be somebody's API key.
+fn unreadable(field: &Field<'_>) -> FileError {
+    field.refuse(format_args!("expected {EXPECTED}"))
 }
 
 /// `{ key = "header:x-user", values = ["mallory"] }`.

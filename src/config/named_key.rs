@@ -1,5 +1,7 @@
 //! `NamedKey`: a key whose values a file can name, as `deny`, `allow` and `tiers` do.
 
+use http::HeaderValue;
+
 use super::FileError;
 use super::field::Field;
 use super::key::UserId;
@@ -25,19 +27,22 @@ impl<'t> NamedKey<'t> {
 
     /// `values = ["mallory"]`, as keys.
     pub(super) fn values(self, values: &Field<'_>) -> Result<Vec<Key>, FileError> {
-        let one = |value: &Field<'_>| {
-            // Not shown, whatever it is: it may be somebody's API key.
-            let text = value.as_text().ok_or_else(|| {
-                value.refuse("a value is no text, expected a list of texts, as [\"mallory\"]")
-            })?;
-            if text.is_empty() || text.trim() != text {
-                return Err(
-                    value.refuse("a value is empty or has blanks around it, no key is like that")
-                );
-            }
-            Ok(self.of(text))
+        values.one_or_more(|one| self.value(one), "it is about nobody; leave it out")
+    }
+
+    // A value is not shown, whatever it is: it may be somebody's API key.
+    fn value(self, value: &Field<'_>) -> Result<Key, FileError> {
+        let refuse = |problem| Err(value.refuse(problem));
+        let Some(text) = value.as_text() else {
+            return refuse("a value is no text, expected a list of texts, as [\"mallory\"]");
         };
-        values.one_or_more(one, "it is about nobody; leave it out")
+        if text.is_empty() || text.trim() != text {
+            return refuse("a value is empty or has blanks around it, no key is like that");
+        }
+        if matches!(self, Self::Header(_)) && HeaderValue::from_bytes(text.as_bytes()).is_err() {
+            return refuse("a value has a character that no header can carry");
+        }
+        Ok(self.of(text))
     }
 
     fn of(self, value: &str) -> Key {
