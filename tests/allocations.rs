@@ -9,16 +9,19 @@ use std::hint::black_box;
 
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    Answer, Check, DAY, DenyCache, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Policy, QuotaLease, SECOND, Store, StoreError, StoreErrorKind, Subject,
+    Answer, Check, DAY, DenyCache, FailureMode, HOUR, Limit, Limiter, MINUTE, ManualClock,
+    MemoryStore, Policy, QuotaLease, SECOND, Store, StoreError, StoreErrorKind,
 };
 #[cfg(feature = "metrics")]
 use tower_throttle::{Metrics, TopDenied};
 
 use self::asking::{Asked, ask};
+use self::same_for_all::SameForAll;
 
 #[path = "memory_store/asking.rs"]
 mod asking;
+#[path = "support/same_for_all.rs"]
+mod same_for_all;
 
 /// The system's allocator, counting for each thread by itself what it is asked for.
 struct Counting;
@@ -208,21 +211,6 @@ fn three_policies_asked_at_once_allocate_nothing_either() {
     second();
     assert_eq!(allocations(|| (0..100).for_each(|_| second())), 0);
     assert_eq!(admitted, 101 * 10);
-}
-
-/// Everybody is one and the same subject, and answered by a trip.
-struct SameForAll(MemoryStore);
-
-impl Store for SameForAll {
-    fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let subject = Subject::from(&Key::everybody());
-        let mut checks = checks.to_vec();
-        checks.iter_mut().for_each(|check| check.subject = subject);
-        let Answer::Ready(answer) = self.0.ask(&checks) else {
-            panic!("a memory store answers at once");
-        };
-        Answer::Pending(Box::pin(std::future::ready(answer)))
-    }
 }
 
 #[tokio::test]

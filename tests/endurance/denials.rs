@@ -5,27 +5,12 @@ use std::convert::Infallible;
 use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
-    Answer, Check, DAY, DenyCache, Header, Key, Limit, Limiter, MemoryStore, Policy,
-    RateLimitLayer, SECOND, Store, Subject, TopDenied,
+    DAY, DenyCache, Header, Limit, Limiter, MemoryStore, Policy, RateLimitLayer, SECOND, TopDenied,
 };
 
 use super::flood::{Grown, keys};
+use super::same_for_all::SameForAll;
 use super::support::memory::alone;
-
-/// Whoever asks is the same subject, and answered by a trip.
-struct SameForAll(MemoryStore);
-
-impl Store for SameForAll {
-    fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let subject = Subject::from(&Key::everybody());
-        let mut checks = checks.to_vec();
-        checks.iter_mut().for_each(|check| check.subject = subject);
-        let Answer::Ready(answer) = self.0.ask(&checks) else {
-            panic!("a memory store answers at once");
-        };
-        Answer::Pending(Box::pin(std::future::ready(answer)))
-    }
-}
 
 /// On the list, each with about 100 bytes.
 const LISTED: usize = 1_000;

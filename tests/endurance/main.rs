@@ -12,5 +12,7 @@ mod denials;
 mod flood;
 mod memory_store;
 mod redis_store;
+#[path = "../support/same_for_all.rs"]
+mod same_for_all;
 #[path = "../support/mod.rs"]
 mod support;
