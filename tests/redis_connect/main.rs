@@ -7,6 +7,7 @@ mod far;
 mod groups;
 mod histories;
 mod load;
+mod nameless;
 mod pools;
 mod self_test;
 mod sentinel;

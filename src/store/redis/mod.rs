@@ -114,6 +114,9 @@ pub use reply::fuzzing::redis_reply;
 /// moves, requests about it go on, unless they have several policies: scripts do not reach keys of
 /// which some have moved, so those wait until all have, as far as their deadline lets them.
 ///
+/// Nodes are found by what the cluster calls them, addresses or host names. One without the host name that it
+/// should have is found by its address, once the slots that move there have.
+///
 /// # Keys
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm

@@ -109,7 +109,7 @@ impl Cluster {
                     self.0.refresh();
                 }
                 route
-            } else if is_demoted(&error) {
+            } else if is_demoted(&error) || is_moved(&error) {
                 self.0.refreshed().await;
                 Route::Master
             } else {
@@ -201,6 +201,11 @@ fn redirection(error: &RedisError, by: &Node) -> Option<Route> {
         Some("ASK") => Route::Asking(node),
         _ => Route::To(node),
     })
+}
+
+/// Whether another node has the slot: the slot map tells where it is, also where this answer does not.
+fn is_moved(error: &RedisError) -> bool {
+    error.code() == Some("MOVED")
 }
 
 fn is_about_the_node(kind: StoreErrorKind) -> bool {

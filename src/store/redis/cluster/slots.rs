@@ -41,6 +41,9 @@ const REMAINDERS: [u16; 256] = {
     remainders
 };
 
+/// Stands for the host of a node that has no name, where a cluster is told to call its nodes by their names.
+const NO_NAME: &str = "?";
+
 /// Where a node listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
@@ -61,9 +64,12 @@ impl Node {
     }
 
     /// As a redirection names it: `host:port`, and no host where it is that of the node which
-    /// redirects.
+    /// redirects; `None` where it has not the name that it should be called by.
     pub(super) fn parse(text: &str, redirected_by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
+        if host == NO_NAME {
+            return None;
+        }
         let host = if host.is_empty() {
             &redirected_by.host
         } else {
@@ -165,14 +171,17 @@ impl Range {
         else {
             return None;
         };
-        let [host, Value::Int(port), ..] = &master[..] else {
+        let [host, Value::Int(port), others @ ..] = &master[..] else {
             return None;
         };
+        let host = match text_of(host)? {
+            NO_NAME => address_in(others).unwrap_or(NO_NAME),
+            host => host,
+        };
         let host = match host {
-            Value::BulkString(host) if !host.is_empty() => std::str::from_utf8(host).ok()?,
-            Value::SimpleString(host) if !host.is_empty() => host,
             // The one that the question was sent to.
-            _ => &by.host,
+            "" => &by.host,
+            host => host,
         };
         Some(Self {
             first: u16::try_from(*first).ok()?,
@@ -180,6 +189,26 @@ impl Range {
             master: Node::new(host, u16::try_from(*port).ok()?),
         })
     }
+}
+
+fn text_of(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(text) => std::str::from_utf8(text).ok(),
+        Value::SimpleString(text) => Some(text),
+        Value::Nil => Some(""),
+        _ => None,
+    }
+}
+
+/// The address of a node, where it is called by something else: what stands behind the host and the port is its number
+/// and a list of where else it is found.
+fn address_in(others: &[Value]) -> Option<&str> {
+    let [_, Value::Array(places), ..] = others else {
+        return None;
+    };
+    let mut places = places.chunks_exact(2);
+    let address = places.find(|place| text_of(&place[0]) == Some("ip"))?;
+    text_of(&address[1])
 }
 
 #[cfg(test)]
@@ -222,6 +251,31 @@ mod tests {
         assert_eq!(Node::parse(":9", &asked), Some(Node::new("seed", 9)));
         assert_eq!(Node::parse("::1:9", &asked), Some(Node::new("::1", 9)));
         assert_eq!(Node::parse("nothing", &asked), None);
+    }
+
+    #[test]
+    fn a_node_without_the_name_that_it_should_be_called_by_is_at_its_address() {
+        let asked = Node::new("seed", 1);
+        let with = |places: &[&str]| {
+            let places = places.iter().map(|place| bulk(place)).collect();
+            let master = [
+                bulk("?"),
+                Value::Int(7),
+                bulk("its id"),
+                Value::Array(places),
+            ];
+            let range = [Value::Int(0), Value::Int(1), Value::Array(master.into())];
+            let answer = Value::Array(vec![Value::Array(range.into())]);
+            let map = SlotMap::read(&answer, &asked).unwrap();
+            map.master_of(Slot(0)).unwrap().host.to_string()
+        };
+        assert_eq!(with(&["ip", "10.0.0.7"]), "10.0.0.7");
+        assert_eq!(with(&["other", "ip", "ip", "10.0.0.7"]), "10.0.0.7");
+        // Which a node alone does not know of itself.
+        assert_eq!(with(&["ip", ""]), "seed");
+        // The slots of all others are known all the same.
+        assert_eq!(with(&[]), "?");
+        assert_eq!(Node::parse("?:9", &asked), None);
     }
 
     /// Of these slots each.

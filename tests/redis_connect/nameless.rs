@@ -1,0 +1,51 @@
+//! Nodes of a cluster that calls its nodes by host names, and that have none.
+
+use tower_throttle::RedisStore;
+
+use crate::cluster::SUBJECTS;
+use crate::support::cluster::Cluster;
+use crate::{GENEROUS, limiter};
+
+/// Nobody has told any of them its name; `None` where the server calls nodes by their addresses only, as Redis 6.2.
+fn nameless() -> Option<Cluster> {
+    let cluster = Cluster::start();
+    let told = cluster.masters.iter().all(|master| {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET");
+        config
+            .arg("cluster-preferred-endpoint-type")
+            .arg("hostname");
+        master.try_query::<()>(config).is_ok()
+    });
+    told.then_some(cluster)
+}
+
+#[tokio::test]
+async fn a_node_without_a_name_is_found_by_its_address() {
+    let Some(cluster) = nameless() else { return };
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    for subject in SUBJECTS {
+        let decision = limiter.check("api", subject).await.unwrap();
+        assert_eq!(decision.store_failure(), None, "{subject}");
+    }
+    for master in &cluster.masters {
+        assert!(!master.keys().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_slot_that_has_moved_to_a_node_without_a_name_is_found_there() {
+    let Some(cluster) = nameless() else { return };
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    let _ = limiter.check("api", "alice").await.unwrap();
+    let (from, key) = cluster.master_of(":api");
+    let to = (from + 1) % 3;
+    let slot = cluster.begin_to_move(&key, from, to);
+    cluster.move_key(&key, from, to);
+    cluster.end_move(slot, from, to);
+    let decision = limiter.check("api", "alice").await.unwrap();
+    assert_eq!(decision.store_failure(), None);
+    assert_eq!(cluster.master_of(":api").0, to);
+}
