@@ -97,6 +97,19 @@ async fn all_rights_that_are_missing_are_named_at_once() {
     assert_told(builder, &[&format!("grant it {wanted}")]).await;
 }
 
+/// Without the clock, or a key of its own, nothing else is tried.
+#[tokio::test]
+async fn who_may_only_run_scripts_is_told_where_all_rights_are() {
+    let server = Server::start();
+    for rights in [
+        &["~throttle:*", "+@scripting"][..],
+        &["~throttle:*", "+@scripting", "+time"],
+    ] {
+        let all_rights = ["grant it +", "the documentation of RedisStore"];
+        assert_told(user_with(&server, rights), &all_rights).await;
+    }
+}
+
 #[tokio::test]
 async fn a_prefix_that_the_user_may_not_use_is_a_right_that_is_missing() {
     let server = Server::start();

@@ -40,7 +40,8 @@ impl SelfTest {
         Err(StoreError::with_source(
             StoreErrorKind::Configuration,
             format!(
-                "the server's user may not call {}: grant it {}",
+                "the server's user may not call {}: grant it {}, and what else the documentation of \
+                 RedisStore says that it needs",
                 denied.join(", "),
                 rights.join(" ")
             ),
