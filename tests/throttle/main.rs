@@ -9,6 +9,7 @@ mod outage;
 mod pace;
 mod permits;
 mod replaced;
+mod runtimes;
 mod sharing;
 mod stack;
 mod store;

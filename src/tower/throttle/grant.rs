@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id};
+
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
@@ -89,25 +91,20 @@ impl Source {
 pub(super) enum Grant {
     /// Not asked for yet.
     None,
-    /// On their way. The lock is never taken: it makes the service one that can be shared, which
-    /// this future is not.
-    Coming(Mutex<Coming>),
+    /// On their way.
+    Coming(Coming),
     /// There.
     Here(Box<Held>),
 }
-
-type Coming = Pin<Box<dyn Future<Output = Held> + Send>>;
 
 impl Grant {
     /// Asks for the permits, and is ready when they are there.
     pub(super) fn poll_here(&mut self, source: &Arc<Source>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             *self = match self {
-                Self::None => Self::Coming(Mutex::new(Box::pin(Arc::clone(source).grant()))),
-                Self::Coming(coming) => {
-                    let coming = coming.get_mut().unwrap_or_else(PoisonError::into_inner);
-                    Self::Here(Box::new(ready!(coming.as_mut().poll(cx))))
-                }
+                Self::None => Self::Coming(Coming::from(source)),
+                Self::Coming(coming) if coming.is_left_behind() => Self::None,
+                Self::Coming(coming) => Self::Here(Box::new(ready!(coming.poll(cx)))),
                 Self::Here(_) => return Poll::Ready(()),
             };
         }
@@ -123,4 +120,38 @@ impl Grant {
             _ => false,
         }
     }
+}
+
+/// Permits on their way.
+pub(super) struct Coming {
+    /// The lock is never taken: it makes the service one that can be shared, which this future is not.
+    held: Mutex<Pin<Box<dyn Future<Output = Held> + Send>>>,
+    /// Whose clock they are waited for on.
+    runtime: Option<Id>,
+}
+
+impl Coming {
+    fn from(source: &Arc<Source>) -> Self {
+        Self {
+            held: Mutex::new(Box::pin(Arc::clone(source).grant())),
+            runtime: runtime_here(),
+        }
+    }
+
+    /// Whether somebody gave up waiting on another runtime. It may be gone, or driven no more: then its clock
+    /// wakes nobody.
+    fn is_left_behind(&self) -> bool {
+        let here = runtime_here();
+        here.is_some() && here != self.runtime
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Held> {
+        let held = self.held.get_mut();
+        let held = held.unwrap_or_else(PoisonError::into_inner);
+        held.as_mut().poll(cx)
+    }
+}
+
+fn runtime_here() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }

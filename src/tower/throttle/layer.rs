@@ -72,6 +72,9 @@ use crate::limiter::Limiter;
 /// timeout around it unless it has a [`max_wait`](Self::max_wait) of a small part of that, which bounds what
 /// is left behind; or let `try_acquire` refuse at once, without taking anything, what would take too long.
 ///
+/// Who waits on another runtime of tokio than who gave up, with the same service, asks anew: the clock of the
+/// first one may have stopped.
+///
 /// # What if the key is banned?
 ///
 /// By a [`Penalty`](crate::Penalty), for denials of those who ask in other ways. Then nothing is sent

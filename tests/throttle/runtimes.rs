@@ -1,0 +1,62 @@
+//! One service used from several runtimes, of which one ends or stands still.
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_throttle::{HOUR, Limit, Limiter, ManualClock, MemoryStore, Policy};
+
+use super::support::virtual_time::timed;
+use super::{Partner, Watched, is_ready, layer};
+
+fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
+/// How long a request waits on another runtime than one before it, which gave up, when this has become of that one.
+fn waits_after<T>(left: impl FnOnce(Runtime) -> T) -> Duration {
+    // The store's clock stands still: of each request it says how long it is after the first.
+    let store = MemoryStore::builder().clock(ManualClock::new()).build();
+    let policy = Policy::new("partner", Limit::gcra(1, HOUR));
+    let limiter = Limiter::new(store, [policy]).unwrap();
+    let partner = service_fn(async |()| Ok::<_, &str>(()));
+    let mut service = layer(&limiter).layer(partner);
+
+    let first = runtime();
+    first.block_on(async {
+        service.ready().await.unwrap().call(()).await.unwrap();
+        assert!(timeout(HOUR / 2, service.ready()).await.is_err());
+    });
+    let _left = left(first);
+    runtime().block_on(async {
+        let (ready, waited) = timed(timeout(3 * HOUR, service.ready())).await;
+        let ready = ready.expect("somebody wakes who waits").unwrap();
+        ready.call(()).await.unwrap();
+        waited
+    })
+}
+
+#[test]
+fn who_gave_up_on_a_runtime_that_is_gone_keeps_nobody_waiting_on_another() {
+    assert_eq!(waits_after(drop), HOUR);
+}
+
+#[test]
+fn who_gave_up_on_a_runtime_that_nobody_drives_keeps_nobody_waiting_on_another() {
+    assert_eq!(waits_after(|idle| idle), HOUR);
+}
+
+#[test]
+fn who_waits_outside_of_any_runtime_keeps_the_place_that_was_taken_on_one() {
+    let (store, runtime) = (Watched::new(), runtime());
+    let mut service = layer(&store.limiter(Limit::gcra(1, HOUR))).layer(Partner::new());
+    let mut clone = service.clone();
+    runtime.block_on(async {
+        assert!(is_ready(&mut service));
+        assert!(!is_ready(&mut clone));
+    });
+    assert!(!is_ready(&mut clone));
+    assert_eq!(store.asked().len(), 2);
+}
