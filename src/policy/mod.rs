@@ -163,6 +163,12 @@ impl Policy {
     /// Holds up a request that does not fit yet instead of denying it, for at most so long (1 ms to
     /// 24 h): until it would have been allowed. One that would wait for longer is denied at once.
     ///
+    /// Let it be shorter than clients wait, by their own timeout, a proxy's, or the deadline of a call over
+    /// gRPC. Who gives up gives back what was taken only where nobody has queued behind, so that while more is
+    /// asked for than the limit gives all come to wait for places that nobody uses: of 40 clients under a limit of
+    /// 20 a second, who each give up after half a second and come again, all 20 a second are answered where the
+    /// longest wait is 400 ms, and none is after the first second where it is a second or more.
+    ///
     /// Meanwhile it holds what the other policies have given it, as a place under a
     /// [concurrency](Limit::concurrency) limit, but no place in the service behind the layer: for
     /// that to be ready it waits when its time has come. Its quota headers tell what was left when it
