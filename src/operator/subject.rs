@@ -23,6 +23,7 @@ enum Part {
     User(Id),
     Text(String),
     Number(Number),
+    Hash(String),
 }
 
 #[derive(Deserialize)]
@@ -59,10 +60,7 @@ impl From<Number> for Key {
 
 /// Reads a subject of a policy; see [`Operator`](super::Operator) for how they are written.
 pub(super) fn read(limiter: &Limiter, policy: &str, json: Value) -> Result<Subject, Problem> {
-    if let Some(hash) = hash(&json) {
-        return Ok(hash.parse()?);
-    }
-    let part = |json| part(limiter, policy, json);
+    let part = |part| key_of(limiter, policy, part);
     let key = match json {
         Value::Array(parts) if parts.is_empty() => {
             return Err(Problem::bad_request(
@@ -70,24 +68,23 @@ pub(super) fn read(limiter: &Limiter, policy: &str, json: Value) -> Result<Subje
             ));
         }
         Value::Array(parts) => {
-            let parts = parts.into_iter().map(part);
+            let parts = parts.into_iter().map(|json| part(parsed(json)?));
             Key::all(parts.collect::<Result<Vec<_>, _>>()?)
         }
-        whole => part(whole)?,
+        whole => match parsed(whole)? {
+            Part::Hash(hash) => return Ok(hash.parse()?),
+            whole => part(whole)?,
+        },
     };
     Ok(limiter.subject_of(key))
 }
 
-/// The value of an object that has a hash and nothing else.
-fn hash(json: &Value) -> Option<&str> {
-    let fields = json.as_object().filter(|fields| fields.len() == 1)?;
-    fields.get("hash")?.as_str()
+fn parsed(json: Value) -> Result<Part, Problem> {
+    Part::deserialize(json).map_err(|error| Problem::bad_request(format!("subject: {error}")))
 }
 
-fn part(limiter: &Limiter, policy: &str, json: Value) -> Result<Key, Problem> {
+fn key_of(limiter: &Limiter, policy: &str, part: Part) -> Result<Key, Problem> {
     let address = |text: &str| address(limiter, policy, text);
-    let part = Part::deserialize(json)
-        .map_err(|error| Problem::bad_request(format!("subject: {error}")))?;
     Ok(match part {
         Part::Everybody => Key::everybody(),
         Part::Missing => Key::missing(),
@@ -106,6 +103,11 @@ fn part(limiter: &Limiter, policy: &str, json: Value) -> Result<Key, Problem> {
         Part::User(Id::Number(id)) => Key::user(id),
         Part::Text(text) => Key::from(text),
         Part::Number(number) => Key::from(number),
+        Part::Hash(_) => {
+            return Err(Problem::bad_request(
+                "subject: a hash is that of a whole subject, and no part of a list",
+            ));
+        }
     })
 }
 

@@ -26,7 +26,7 @@ async fn what_makes_no_sense_is_answered_with_what_would() {
         (json!({ "hash": "9d15" }), "32 hexadecimal digits"),
         (
             json!([{ "hash": "0".repeat(32) }]),
-            "unknown variant `hash`",
+            "a hash is that of a whole subject",
         ),
         (
             json!({ "header": { "name": "x user", "value": "" } }),
@@ -40,6 +40,7 @@ async fn what_makes_no_sense_is_answered_with_what_would() {
         (json!([]), "at least one part"),
         (json!(null), "subject: "),
         (json!("everyone"), "unknown variant `everyone`"),
+        (json!({ "subject": "0".repeat(32) }), "`number`, `hash`"),
     ] {
         let body = json!({ "policy": "api", "subject": subject });
         let (status, detail) = site.refused("peek", body).await;
