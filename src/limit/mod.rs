@@ -28,7 +28,7 @@ pub(crate) use self::words::Words;
 /// |---|---|---|
 /// | [`Limit::gcra`] | a steady rate with a burst | one instant |
 /// | [`Limit::token_bucket`] | the same, said as a bucket and the rate that fills it | one instant |
-/// | [`Limit::leaky_bucket`] | one after the other at a constant rate, up to `capacity` waiting | one instant |
+/// | [`Limit::leaky_bucket`] | one after the other at a constant rate, up to `capacity - 1` waiting | one instant |
 /// | [`Limit::fixed_window`] | `limit` in each window, up to twice that around a boundary | a count and two instants |
 /// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two times |
 /// | [`Limit::sliding_window`] | never more than `limit` in any window, a slice of it late at most | a count for each slice in use |
@@ -93,7 +93,8 @@ impl Limit {
     ///
     /// It is a queue: a request that fits is held up until the water before it has run out, so
     /// that requests leave one after the other at the rate, never two at once, unless another policy of the
-    /// same limiter holds them up for longer: see [`Policy::max_wait`](crate::Policy::max_wait). See
+    /// same limiter holds them up for longer: see [`Policy::max_wait`](crate::Policy::max_wait). The one that
+    /// leaves at once is in the bucket too, so that `capacity - 1` of a cost of 1 wait behind it. See
     /// [`without_delay`](Self::without_delay) for the bucket as a meter.
     ///
     /// ```
