@@ -105,7 +105,28 @@
 //! # Tests of your own
 //!
 //! [`ManualClock`] makes a `MemoryStore` wait for you; [`AlwaysAllow`] and [`AlwaysDeny`] are stores
-//! that always say the same.
+//! that always say the same. One that fails is a [`Store`] of a line:
+//!
+//! ```
+//! use tower_throttle::{Answer, Check, FailureMode, Limit, Limiter, MINUTE, Policy, Store};
+//! use tower_throttle::{StoreError, StoreErrorKind};
+//!
+//! struct Down;
+//!
+//! impl Store for Down {
+//!     fn ask(&self, _: &[Check<'_>]) -> Answer {
+//!         Answer::Ready(Err(StoreError::new(StoreErrorKind::Unreachable)))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policy = Policy::new("login", Limit::gcra(5, MINUTE)).on_store_failure(FailureMode::Deny);
+//! let limiter = Limiter::new(Down, [policy])?;
+//! assert!(!limiter.check("login", "alice").await?.is_allowed());
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Features
 //!
