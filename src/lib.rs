@@ -256,6 +256,8 @@ mod pages {
     struct Grpc;
     #[doc = include_str!("../docs/headers.md")]
     struct Headers;
+    #[doc = include_str!("../docs/migrating.md")]
+    struct Migrating;
     #[doc = include_str!("../docs/operations.md")]
     struct Operations;
     #[doc = include_str!("../docs/proxies.md")]
