@@ -15,7 +15,12 @@ fn nameless() -> Option<Cluster> {
         config
             .arg("cluster-preferred-endpoint-type")
             .arg("hostname");
-        master.try_query::<()>(config).is_ok()
+        let told = master.try_query::<()>(config);
+        if let Err(error) = &told {
+            let unknown = "Unsupported CONFIG parameter";
+            assert!(error.to_string().contains(unknown), "{error}");
+        }
+        told.is_ok()
     });
     told.then_some(cluster)
 }
