@@ -284,3 +284,22 @@ fn the_servers_of_the_tests_are_reached_through_no_proxy() {
         assert_eq!(stdout, format!("{expected} {expected}\n"), "{variable}");
     }
 }
+
+#[test]
+fn two_tests_run_at_a_time_for_each_processor_unless_told_otherwise() {
+    let machine = Machine::with_everything();
+    machine.has("cargo", "echo \"$RUST_TEST_THREADS\"");
+    let threads = |change: &dyn Fn(&mut Command)| {
+        let mut command = machine.command();
+        change(command.env_remove("RUST_TEST_THREADS"));
+        printed(&command.output().unwrap()).0
+    };
+    // Nothing tells here how many there are.
+    assert_eq!(threads(&|_| ()), "2\n");
+    assert_eq!(
+        threads(&|command| _ = command.env("RUST_TEST_THREADS", "7")),
+        "7\n"
+    );
+    machine.has("getconf", "[ \"$1\" = _NPROCESSORS_ONLN ] && echo 12");
+    assert_eq!(threads(&|_| ()), "24\n");
+}
