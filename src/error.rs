@@ -5,6 +5,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::labels::labels;
+
 /// A description of policies that makes no sense; carries the bad input and says what is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -306,58 +308,23 @@ impl StoreError {
     }
 }
 
-/// The list of all variants of an enum, in which each is found by its place, `variant as usize`:
-/// one that is left out, or stands elsewhere, does not compile.
-macro_rules! each_in_its_place {
-    ($($variant:ident),+ $(,)?) => {{
-        let each = [$(Self::$variant),+];
-        let mut place = 0;
-        while place < each.len() {
-            // Exhaustive, so that none is left out.
-            match each[place] {
-                $(Self::$variant)|+ => assert!(each[place] as usize == place),
-            }
-            place += 1;
-        }
-        each
-    }};
+labels! {
+    /// The word for it, as a label of metrics; `Display` says it in a sentence.
+    StoreErrorKind {
+        Configuration = "configuration",
+        Unreachable = "unreachable",
+        Interrupted = "interrupted",
+        TimedOut = "timed_out",
+        Busy = "busy",
+        Full = "full",
+        Overloaded = "overloaded",
+        BreakerOpen = "breaker_open",
+        ForeignValue = "foreign_value",
+        BadReply = "bad_reply",
+    }
 }
-pub(crate) use each_in_its_place;
 
 impl StoreErrorKind {
-    /// All of them; later versions may have more.
-    pub const ALL: &'static [Self] = &Self::EACH;
-
-    /// The same with their number, for what is kept of each.
-    pub(crate) const EACH: [Self; Self::BadReply as usize + 1] = each_in_its_place![
-        Configuration,
-        Unreachable,
-        Interrupted,
-        TimedOut,
-        Busy,
-        Full,
-        Overloaded,
-        BreakerOpen,
-        ForeignValue,
-        BadReply,
-    ];
-
-    /// The word for it, as a label of metrics; `Display` says it in a sentence.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Configuration => "configuration",
-            Self::Unreachable => "unreachable",
-            Self::Interrupted => "interrupted",
-            Self::TimedOut => "timed_out",
-            Self::Busy => "busy",
-            Self::Full => "full",
-            Self::Overloaded => "overloaded",
-            Self::BreakerOpen => "breaker_open",
-            Self::ForeignValue => "foreign_value",
-            Self::BadReply => "bad_reply",
-        }
-    }
-
     /// Whether the question may have been counted all the same.
     pub(crate) fn may_have_counted(self) -> bool {
         matches!(self, Self::Interrupted | Self::TimedOut | Self::BadReply)

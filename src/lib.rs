@@ -154,6 +154,7 @@
 mod decision;
 mod error;
 mod key;
+mod labels;
 mod limit;
 mod mode;
 mod per_thread;

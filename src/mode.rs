@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::ConfigError;
+use crate::labels::labels;
 
 /// Whether a policy limits, only counts, or does nothing.
 ///
@@ -26,17 +27,12 @@ pub enum Mode {
     Off,
 }
 
-impl Mode {
-    /// All of them; later versions may have more.
-    pub const ALL: &'static [Self] = &[Self::Enforce, Self::Shadow, Self::Off];
-
+labels! {
     /// The word for it in configuration files, metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforce => "enforce",
-            Self::Shadow => "shadow",
-            Self::Off => "off",
-        }
+    Mode {
+        Enforce = "enforce",
+        Shadow = "shadow",
+        Off = "off",
     }
 }
 

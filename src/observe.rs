@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decision::{Decision, Outcome};
-use crate::error::{StoreErrorKind, each_in_its_place};
+use crate::error::StoreErrorKind;
 use crate::key::Subject;
+use crate::labels::labels;
 use crate::mode::Mode;
 
 /// Is told what a limiter decides and how its store fares: metrics, logs, whatever you need.
@@ -137,36 +138,18 @@ pub enum DecisionResult {
     FailedClosed,
 }
 
-impl DecisionResult {
-    /// All of them; later versions may have more.
-    pub const ALL: &'static [Self] = &Self::EACH;
-
-    /// The same with their number, for what is kept of each.
-    pub(crate) const EACH: [Self; Self::FailedClosed as usize + 1] = each_in_its_place![
-        Allowed,
-        NearLimit,
-        Waited,
-        Denied,
-        DeniedFromMemory,
-        NotAsked,
-        ShadowDenied,
-        FailedOpen,
-        FailedClosed,
-    ];
-
+labels! {
     /// The word for it, as a label of metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::NearLimit => "near_limit",
-            Self::Waited => "waited",
-            Self::Denied => "denied",
-            Self::DeniedFromMemory => "denied_from_memory",
-            Self::NotAsked => "not_asked",
-            Self::ShadowDenied => "shadow_denied",
-            Self::FailedOpen => "failed_open",
-            Self::FailedClosed => "failed_closed",
-        }
+    DecisionResult {
+        Allowed = "allowed",
+        NearLimit = "near_limit",
+        Waited = "waited",
+        Denied = "denied",
+        DeniedFromMemory = "denied_from_memory",
+        NotAsked = "not_asked",
+        ShadowDenied = "shadow_denied",
+        FailedOpen = "failed_open",
+        FailedClosed = "failed_closed",
     }
 }
 
@@ -205,23 +188,14 @@ pub enum RefusalReason {
     Misconfigured,
 }
 
-impl RefusalReason {
-    /// All of them; later versions may have more.
-    pub const ALL: &'static [Self] = &Self::EACH;
-
-    /// The same with their number, for what is kept of each.
-    pub(crate) const EACH: [Self; Self::Misconfigured as usize + 1] =
-        each_in_its_place![Listed, BadAddress, MissingKey, BadCost, Misconfigured];
-
+labels! {
     /// The word for it, as a label of metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Listed => "listed",
-            Self::BadAddress => "bad_address",
-            Self::MissingKey => "missing_key",
-            Self::BadCost => "bad_cost",
-            Self::Misconfigured => "misconfigured",
-        }
+    RefusalReason {
+        Listed = "listed",
+        BadAddress = "bad_address",
+        MissingKey = "missing_key",
+        BadCost = "bad_cost",
+        Misconfigured = "misconfigured",
     }
 }
 
@@ -245,21 +219,12 @@ pub enum BreakerState {
     HalfOpen,
 }
 
-impl BreakerState {
-    /// All of them; later versions may have more.
-    pub const ALL: &'static [Self] = &Self::EACH;
-
-    /// The same with their number, for what is kept of each.
-    pub(crate) const EACH: [Self; Self::HalfOpen as usize + 1] =
-        each_in_its_place![Closed, Open, HalfOpen];
-
+labels! {
     /// The word for it, as a label of metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
+    BreakerState {
+        Closed = "closed",
+        Open = "open",
+        HalfOpen = "half_open",
     }
 }
 

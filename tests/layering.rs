@@ -15,6 +15,7 @@ const FLOORS: [&[&str]; 7] = [
         "time",
         "limit",
         "key",
+        "labels",
         "mode",
         "decision",
         "error",
