@@ -1,7 +1,8 @@
 //! `Refusal`: why a request was not judged, and not let through.
 
 use crate::observe::RefusalReason;
-use crate::policy::{ReadyPolicy, Unreadable};
+use crate::policy::ReadyPolicy;
+pub(crate) use crate::policy::Unjudged;
 
 /// A request that no policy was asked about, and is not let through: because of which policy, when
 /// it is one, and why.
@@ -9,23 +10,6 @@ use crate::policy::{ReadyPolicy, Unreadable};
 pub(crate) struct Refusal {
     pub(crate) policy: Option<String>,
     pub(crate) reason: Unjudged,
-}
-
-/// Why no policy was asked about a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unjudged {
-    /// The client is on the list of those who are refused.
-    Listed,
-    /// What says where it comes from cannot be read, and there are those who are refused by that.
-    BadAddress,
-    /// It does not say whose it is, and the policy insists.
-    NoKey,
-    /// What says whose it is cannot be read, and there are those who are refused by that.
-    BadKey,
-    /// It states a cost that cannot be read.
-    BadCost(String),
-    /// The server does not provide what it takes.
-    Misconfigured(String),
 }
 
 impl Refusal {
@@ -57,17 +41,6 @@ impl Unjudged {
             Self::NoKey | Self::BadKey => RefusalReason::MissingKey,
             Self::BadCost(_) => RefusalReason::BadCost,
             Self::Misconfigured(_) => RefusalReason::Misconfigured,
-        }
-    }
-}
-
-impl From<Unreadable> for Unjudged {
-    fn from(reason: Unreadable) -> Self {
-        match reason {
-            Unreadable::NoKey => Self::NoKey,
-            Unreadable::BadKey => Self::BadKey,
-            Unreadable::BadCost(text) => Self::BadCost(text),
-            Unreadable::Misconfigured(text) => Self::Misconfigured(text),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
-use crate::policy::{Judges, Policy, Read, ReadyPolicy};
+use crate::policy::{Judges, Policy, ReadyPolicy};
 use crate::request::{RequestHead, RequestMatcher};
 use crate::store::FailureMode;
 
@@ -188,11 +188,10 @@ impl ReadyRules {
                 })
             }
         };
-        let Read { judges, cost } = policy.read(request, &whose.key)?;
         Ok(Some(ReadRequest {
+            cost: policy.cost(request)?,
+            judges: policy.judges(request, &whose.key)?,
             subject: whose.subject,
-            judges,
-            cost,
         }))
     }
 
@@ -207,7 +206,7 @@ impl ReadyRules {
             let reason = match policy.key(request, true) {
                 Ok(Some(key)) => self.denied.has_key(&key).then_some(Unjudged::Listed),
                 Ok(None) => None,
-                Err(reason) => Some(Unjudged::from(reason)).filter(Unjudged::is_by_list),
+                Err(reason) => Some(reason).filter(Unjudged::is_by_list),
             };
             Some(Refusal::by(policy, reason?))
         })

@@ -19,7 +19,7 @@ mod ready;
 mod sound;
 
 pub(crate) use self::rates::Judges;
-pub(crate) use self::read::{Read, Unreadable};
+pub(crate) use self::read::Unjudged;
 pub(crate) use self::ready::ReadyPolicy;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.

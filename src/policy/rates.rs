@@ -32,16 +32,12 @@ impl Judges {
         })
     }
 
+    /// Those of the policy's own limit.
     pub(super) fn own(policy: &ReadyPolicy) -> Self {
         Self {
             first: policy.algorithm,
             further: None,
         }
-    }
-
-    /// How many further rates there are, when they are not the policy's own.
-    pub(super) fn count_further(&self) -> Option<usize> {
-        self.further.as_ref().map(|further| further.len())
     }
 
     /// Each with what its state is stored under. The rates of a chosen limit stand for those of the

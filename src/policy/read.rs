@@ -21,16 +21,16 @@ impl ReadyPolicy {
         &self,
         request: &RequestHead<'_>,
         are_keys_denied: bool,
-    ) -> Result<Option<Key>, Unreadable> {
+    ) -> Result<Option<Key>, Unjudged> {
         match self.policy.key.extract(request) {
             Ok(key) => Ok(Some(key)),
-            Err(KeyError::Malformed) if are_keys_denied => Err(Unreadable::BadKey),
+            Err(KeyError::Malformed) if are_keys_denied => Err(Unjudged::BadKey),
             Err(KeyError::Missing | KeyError::Malformed) => match self.policy.on_missing_key {
                 OnMissingKey::Shared => Ok(Some(Key::missing())),
                 OnMissingKey::Skip => Ok(None),
-                OnMissingKey::Reject => Err(Unreadable::NoKey),
+                OnMissingKey::Reject => Err(Unjudged::NoKey),
             },
-            Err(KeyError::Misconfigured(text)) => Err(Unreadable::Misconfigured(text.into_owned())),
+            Err(KeyError::Misconfigured(text)) => Err(Unjudged::Misconfigured(text.into_owned())),
         }
     }
 
@@ -46,38 +46,36 @@ impl ReadyPolicy {
         self.policy.key.canonical_address(address)
     }
 
-    /// What else it asks about a request with this key.
-    pub(crate) fn read(&self, request: &RequestHead<'_>, key: &Key) -> Result<Read, Unreadable> {
-        let cost = match &self.policy.cost {
-            Cost::Fixed(cost) => *cost,
+    /// The permits that a request costs.
+    pub(crate) fn cost(&self, request: &RequestHead<'_>) -> Result<u32, Unjudged> {
+        match &self.policy.cost {
+            Cost::Fixed(cost) => Ok(*cost),
             Cost::Read(cost) => cost
                 .cost(request)
-                .map_err(|error| Unreadable::BadCost(error.to_string()))?,
-        };
-        let judges = self.judges_for(request, key)?;
-        Ok(Read { judges, cost })
+                .map_err(|error| Unjudged::BadCost(error.to_string())),
+        }
     }
 
-    fn judges_for(&self, request: &RequestHead<'_>, key: &Key) -> Result<Judges, Unreadable> {
+    /// The algorithms that judge a request with this key.
+    pub(crate) fn judges(&self, request: &RequestHead<'_>, key: &Key) -> Result<Judges, Unjudged> {
         let chosen = self.policy.limit_by.as_ref();
         let Some(limit) = chosen.and_then(|choose| choose.limit(request, key)) else {
-            return Ok(self.judges());
+            return Ok(Judges::own(self));
         };
         if limit == self.policy.limit {
-            return Ok(self.judges());
+            return Ok(Judges::own(self));
         }
         let judges = Judges::of(&limit)
-            .map_err(|error| Unreadable::Misconfigured(format!("limit_by: {error}")))?;
+            .map_err(|error| Unjudged::Misconfigured(format!("limit_by: {error}")))?;
         // What was found sound for the policy's own limit holds for all limits of its kind.
         let (own, chosen) = (self.algorithm.name(), judges.first.name());
         if chosen != own {
-            return Err(Unreadable::Misconfigured(format!(
+            return Err(Unjudged::Misconfigured(format!(
                 "limit_by: got a limit of {chosen}, expected one of {own} as the policy's own"
             )));
         }
-        let (own, chosen) = (self.further_rates.len(), judges.count_further());
-        if chosen.is_some_and(|chosen| chosen != own) {
-            return Err(Unreadable::Misconfigured(format!(
+        if limit.rates().count() != self.count_rates() {
+            return Err(Unjudged::Misconfigured(format!(
                 "limit_by: got {limit}, expected as many rates as the policy's own limit has: {}",
                 self.policy.limit
             )));
@@ -86,21 +84,19 @@ impl ReadyPolicy {
     }
 }
 
-/// What a policy has read of a request.
-pub(crate) struct Read {
-    pub(crate) judges: Judges,
-    pub(crate) cost: u32,
-}
-
-/// Why a request cannot be judged at all.
+/// Why no policy was asked about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
+pub(crate) enum Unjudged {
+    /// The client is on the list of those who are refused.
+    Listed,
+    /// What says where it comes from cannot be read, and there are those who are refused by that.
+    BadAddress,
     /// It does not say whose it is, and the policy insists.
     NoKey,
     /// What says whose it is cannot be read, and there are those who are refused by that.
     BadKey,
     /// It states a cost that cannot be read.
     BadCost(String),
-    /// The server does not provide what the key needs.
+    /// The server does not provide what it takes.
     Misconfigured(String),
 }

@@ -53,11 +53,6 @@ impl ReadyPolicy {
         least_capacity(&self.algorithm, &self.further_rates)
     }
 
-    /// The algorithms of its own limit.
-    pub(crate) fn judges(&self) -> Judges {
-        Judges::own(self)
-    }
-
     /// The mode that is in force.
     pub(crate) fn mode(&self) -> Mode {
         self.mode.get()
@@ -166,8 +161,8 @@ impl ReadyPolicy {
         action: Action,
         mode: Mode,
     ) -> SmallVec<[Check<'_>; 4]> {
-        let judges = self.judges();
-        self.checks(subject, &judges, action, mode).collect()
+        self.checks(subject, &Judges::own(self), action, mode)
+            .collect()
     }
 
     /// The policy's decision, of the decisions on its checks, which come next.
