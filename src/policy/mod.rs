@@ -12,7 +12,7 @@ use crate::request::{CostExtractor, KeyExtractor, LimitExtractor, RequestHead, R
 use crate::response::ResponseHead;
 use crate::store::{FailureMode, QuotaLease};
 
-mod mutable;
+mod atomic_mode;
 mod rates;
 mod read;
 mod ready;

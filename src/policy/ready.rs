@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::mutable::Mutable;
+use super::atomic_mode::AtomicMode;
 use super::rates::{FurtherRate, Judges};
 use super::sound::least_capacity;
 use super::{Cost, Policy};
@@ -28,7 +28,7 @@ pub(crate) struct ReadyPolicy {
     pub(crate) penalty: Option<Algorithm>,
     pub(crate) on_store_failure: FailureMode,
     /// The one that is in force.
-    pub(super) mode: Mutable,
+    pub(super) mode: AtomicMode,
     pub(super) policy: Policy,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::mutable::Mutable;
+use super::atomic_mode::AtomicMode;
 use super::rates::{self, FurtherRate};
 use super::ready::ReadyPolicy;
 use super::{Cost, Policy};
@@ -70,7 +70,7 @@ impl Policy {
             patience,
             penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
-            mode: Mutable::new(self.mode),
+            mode: AtomicMode::new(self.mode),
             policy: self,
         })
     }

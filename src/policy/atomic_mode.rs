@@ -1,13 +1,13 @@
-//! `Mutable`: a mode that can be changed while others read it.
+//! `AtomicMode`: a mode that can be changed while others read it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::mode::Mode;
 
 /// A mode that can be changed while others read it, each request once.
-pub(super) struct Mutable(AtomicU8);
+pub(super) struct AtomicMode(AtomicU8);
 
-impl Mutable {
+impl AtomicMode {
     pub(super) fn new(mode: Mode) -> Self {
         Self(AtomicU8::new(mode as u8))
     }
