@@ -7,9 +7,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::place::line_of;
 use super::rejection::RejectionChoice;
 use super::store::{StoreChoice, redis};
-use super::{FileError, file, text};
+use super::{FileError, file};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
 use crate::limiter::{Limiter, Rules};
@@ -38,11 +39,7 @@ impl Config {
     /// When the file cannot be read, or names the line, the policy and the field that is wrong,
     /// and what would be right.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
-        let path = path.as_ref();
-        let bytes = std::fs::read(path);
-        let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
-        let config = text::of(&bytes).and_then(Self::from_toml);
-        config.map_err(|error| error.in_file(path))
+        Ok(Self::with_bytes(path.as_ref())?.0)
     }
 
     /// Checks a text; the same as `parse`.
@@ -54,9 +51,25 @@ impl Config {
         file::read(text, &variable_of_this_process, None)
     }
 
-    /// As [`from_toml`](Self::from_toml), to take the place of another in a running service.
-    pub(super) fn succeeding(in_force: &Self, text: &str) -> Result<Self, FileError> {
-        file::read(text, &variable_of_this_process, Some(in_force))
+    /// As [`from_file`](Self::from_file), with what was in the file.
+    pub(super) fn with_bytes(path: &Path) -> Result<(Self, Vec<u8>), FileError> {
+        let bytes = std::fs::read(path);
+        let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
+        Ok((Self::of_bytes(&bytes, path, None)?, bytes))
+    }
+
+    /// What is in this file; `in_force` is what it is to take the place of in a running service.
+    pub(super) fn of_bytes(
+        bytes: &[u8],
+        path: &Path,
+        in_force: Option<&Self>,
+    ) -> Result<Self, FileError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let line = line_of(bytes, error.valid_up_to());
+            FileError::at(line, "the text is no UTF-8, save the file as UTF-8")
+        });
+        let config = text.and_then(|text| file::read(text, &variable_of_this_process, in_force));
+        config.map_err(|error| error.in_file(path))
     }
 
     /// Tells somebody what is decided and how the store fares, see

@@ -75,10 +75,6 @@ impl<'t> Field<'t> {
         self.value.as_bool()
     }
 
-    pub(super) fn is_false(&self) -> bool {
-        self.value.as_bool() == Some(false)
-    }
-
     /// The value of one that is a text.
     pub(super) fn as_text(&self) -> Option<&'t str> {
         self.value.as_str()

@@ -46,8 +46,7 @@ impl<'t> Fields<'t> {
         table: &'t DeTable<'t>,
         known: Known,
     ) -> Result<Self, FileError> {
-        let place = Place::of_file(text);
-        Self::new(place, table, known).all_known(&[])
+        Self::of_table(Place::of_file(text), table, known)
     }
 
     /// Each policy, named by its field `name`, or else by its number.
@@ -69,7 +68,7 @@ impl<'t> Fields<'t> {
             let name = table.get("name").and_then(|name| name.get_ref().as_str());
             let policy = name.map_or(PolicyPlace::Nameless(index + 1), PolicyPlace::Named);
             let place = self.place.at(item.span()).in_policy(policy);
-            Self::new(place, table, known).all_known(self.known)
+            Self::all_known(place, table, known, self.known)
         };
         tables.iter().enumerate().map(read).collect()
     }
@@ -80,35 +79,34 @@ impl<'t> Fields<'t> {
         table: &'t DeTable<'t>,
         known: Known,
     ) -> Result<Self, FileError> {
-        Self::new(place, table, known).all_known(&[])
-    }
-
-    fn new(place: Place<'t>, table: &'t DeTable<'t>, known: Known) -> Self {
-        Self {
-            place,
-            table,
-            known,
-        }
+        Self::all_known(place, table, known, &[])
     }
 
     /// `of_file` are the fields of the file around it: whoever adds one at the end of the file adds
     /// it to the last policy.
-    fn all_known(self, of_file: Known) -> Result<Self, FileError> {
-        for name in self.table.keys() {
-            let place = self.place.at(name.span());
-            let name = name.get_ref().as_ref();
-            if self.known.contains(&name) {
-                continue;
-            }
-            if of_file.contains(&name) {
-                let problem = "is a field of the whole file, write it above the first [[policy]]";
-                return Err(place.refuse_field(name, problem));
-            }
-            let names = self.known.join(", ");
-            let problem = format!("is no field here, expected one of {names}");
+    fn all_known(
+        place: Place<'t>,
+        table: &'t DeTable<'t>,
+        known: Known,
+        of_file: Known,
+    ) -> Result<Self, FileError> {
+        let mut names = table.keys();
+        let unknown = names.find(|name| !known.contains(&name.get_ref().as_ref()));
+        let Some(unknown) = unknown else {
+            return Ok(Self {
+                place,
+                table,
+                known,
+            });
+        };
+        let (place, name) = (place.at(unknown.span()), unknown.get_ref().as_ref());
+        if of_file.contains(&name) {
+            let problem = "is a field of the whole file, write it above the first [[policy]]";
             return Err(place.refuse_field(name, problem));
         }
-        Ok(self)
+        let names = known.join(", ");
+        let problem = format!("is no field here, expected one of {names}");
+        Err(place.refuse_field(name, problem))
     }
 
     pub(super) fn get(&self, name: &'static str) -> Option<Field<'t>> {

@@ -72,7 +72,7 @@ fn refuse_options_of_others(fields: &Fields<'_>, algorithm: &str) -> Result<(), 
             continue;
         };
         // What is switched off is what the other algorithms do anyway.
-        let is_off = SWITCHES.contains(&option) && field.is_false();
+        let is_off = SWITCHES.contains(&option) && field.as_boolean() == Some(false);
         if !algorithms.contains(&algorithm) && !is_off {
             let algorithms = algorithms.join(" and ");
             return Err(field.refuse(format_args!("is an option of {algorithms}")));
@@ -179,14 +179,10 @@ fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32
 /// A limit whose `limit` is a rate, and that holds as many permits as come with it in its time
 /// unless the file says how many.
 fn bucket(words: &Words<'_, '_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, FileError> {
-    let (permits, period) = stated_rate(words)?;
+    let (permits, period) = rate(&words.amounts.need("limit", A_RATE)?)?;
     let capacity = match words.amounts.get("capacity") {
         Some(capacity) => capacity.number(PERMITS)?,
         None => permits,
     };
     Ok(make(capacity, Rate::new(permits, period)))
-}
-
-fn stated_rate(words: &Words<'_, '_>) -> Result<(u32, Duration), FileError> {
-    rate(&words.amounts.need("limit", A_RATE)?)
 }

@@ -219,7 +219,6 @@ mod rate;
 mod rejection;
 mod routes;
 mod store;
-mod text;
 mod tiers;
 mod unsound;
 mod value;

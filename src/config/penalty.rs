@@ -19,6 +19,6 @@ pub(super) fn read(field: &Field<'_>) -> Result<Penalty, FileError> {
         penalty = penalty.doubling_up_to(time(&longest)?);
     }
     // The limiter's own check, so that what it refuses is refused with its place.
-    Algorithm::try_from(&penalty).map_err(|error| unsound::penalty(&fields, error))?;
+    Algorithm::try_from(&penalty).map_err(|error| unsound::table(&fields, error))?;
     Ok(penalty)
 }

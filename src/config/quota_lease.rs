@@ -24,6 +24,6 @@ pub(super) fn read(field: &Field<'_>) -> Result<Option<QuotaLease>, FileError> {
     }
     // The limiter's own check, so that what it refuses is refused with its place.
     let sound = lease.sound();
-    let sound = sound.map_err(|error| unsound::quota_lease(&fields, error))?;
+    let sound = sound.map_err(|error| unsound::table(&fields, error))?;
     Ok(Some(sound))
 }

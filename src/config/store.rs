@@ -43,9 +43,7 @@ impl StoreChoice {
             prefix: prefix.to_owned(),
         })
     }
-}
 
-impl StoreChoice {
     /// `None` of the memory of this process.
     pub(super) fn address(&self) -> Option<&str> {
         match self {

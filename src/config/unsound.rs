@@ -78,24 +78,15 @@ fn in_the_files_words(field: &'static str, expected: &str) -> (&'static str, Str
     }
 }
 
-/// What is refused of a policy's penalty.
-pub(super) fn penalty(fields: &Fields<'_>, error: ConfigError) -> FileError {
-    in_table(fields, "penalty.", error)
-}
-
-/// What is refused of a policy's leases of quota.
-pub(super) fn quota_lease(fields: &Fields<'_>, error: ConfigError) -> FileError {
-    in_table(fields, "quota_lease.", error)
-}
-
-fn in_table(fields: &Fields<'_>, table: &str, error: ConfigError) -> FileError {
+/// What is refused of a policy's field that is a table, as `penalty`; the error names both.
+pub(super) fn table(fields: &Fields<'_>, error: ConfigError) -> FileError {
     let ConfigError::OutOfRange {
         field, expected, ..
     } = &error
     else {
         return fields.refuse(error);
     };
-    let name = field.strip_prefix(table).unwrap_or(field);
+    let (_, name) = field.split_once('.').unwrap_or(("", field));
     out_of_range(fields, name, expected, &error)
 }
 

@@ -1,7 +1,6 @@
 //! `ConfigFile`: a file that is read again whenever it changes.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use self::changes::Watching;
 use self::reload::{Reloader, Say};
 use self::shown::Shown;
-use super::{Config, FileError, text};
+use super::{Config, FileError};
 use crate::limiter::Limiter;
 use crate::observe::Observer;
 use crate::tower::RateLimitLayer;
@@ -109,10 +108,7 @@ impl ConfigFile {
     }
 
     fn read(&self) -> Result<(Vec<u8>, Config), FileError> {
-        let bytes = fs::read(&self.path);
-        let bytes = bytes.map_err(|source| FileError::unreadable(&self.path, source))?;
-        let config = text::of(&bytes).and_then(Config::from_toml);
-        let config = config.map_err(|error| error.in_file(&self.path))?;
+        let (config, bytes) = Config::with_bytes(&self.path)?;
         let observers = self.observers.iter().cloned();
         Ok((bytes, observers.fold(config, Config::observe)))
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwapOption;
 
 use super::shown::Shown;
-use super::{Config, FileError, Hook, text};
+use super::{Config, FileError, Hook};
 use crate::limiter::Limiter;
 use crate::trace;
 
@@ -70,10 +70,10 @@ impl Reloader {
 
     /// `None` when it has no say any more.
     fn take(&mut self, bytes: &[u8]) -> Option<Result<(), FileError>> {
-        let config = text::of(bytes).and_then(|text| Config::succeeding(&self.in_force, text));
+        let config = Config::of_bytes(bytes, &self.path, Some(&self.in_force));
         let say = self.say.clone();
         let has_a_say = say.lock();
-        has_a_say.then(|| self.put_in_force(config.map_err(|error| error.in_file(&self.path))?))
+        has_a_say.then(|| self.put_in_force(config?))
     }
 
     fn put_in_force(&mut self, config: Config) -> Result<(), FileError> {
