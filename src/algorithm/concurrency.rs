@@ -178,11 +178,8 @@ impl Twin for Concurrency {
             .map_or(Micros::ZERO, |(lapses, _)| *lapses)
     }
 
-    fn scaled(&self, share: Share) -> Self {
-        Self {
-            limit: share.of(self.limit),
-            ..*self
-        }
+    fn scale(&mut self, share: Share) {
+        self.limit = share.of(self.limit);
     }
 
     fn quota(&self) -> (u32, Micros) {

@@ -32,7 +32,7 @@ impl Known {
             reading: Reading {
                 fits,
                 wait,
-                level: twin!(algorithm, twin => twin.level(decision)),
+                level: twin!(&algorithm.0, twin => twin.level(decision)),
                 at: decision.receipt.at,
             },
         })
@@ -50,7 +50,7 @@ impl Known {
             return None;
         }
         let (reading, cost) = (&self.reading, self.cost);
-        twin!(algorithm, twin => twin.later(reading, cost, elapsed, take))
+        twin!(&algorithm.0, twin => twin.later(reading, cost, elapsed, take))
     }
 
     /// Whether the wait that it tells of this take is all that there is to wait.

@@ -173,19 +173,19 @@ impl Algorithm {
     /// Turns what was read into the answer; `committed` tells whether the action was carried out,
     /// which it is only when every check of the request fits.
     pub(crate) fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
-        twin!(self, twin => twin.decide(reading, action, committed))
+        twin!(&self.0, twin => twin.decide(reading, action, committed))
     }
 
     /// What is read behind so many permits that were taken at the same instant, of a take that fits at once
     /// then as it did before, and is not the first.
     #[cfg(feature = "redis")]
     pub(crate) fn behind(&self, reading: &Reading, permits: u32) -> Reading {
-        twin!(self, twin => twin.behind(reading, permits))
+        twin!(&self.0, twin => twin.behind(reading, permits))
     }
 
     /// Whether waiting does not help, whatever the state.
     pub(crate) fn never_fits(&self, take: &Take) -> bool {
-        twin!(self, twin => decide::never_fits(twin, take))
+        twin!(&self.0, twin => decide::never_fits(twin, take))
     }
 
     /// Whether it counts the denials of the check before it.
@@ -193,18 +193,18 @@ impl Algorithm {
         const fn is_penalty<T: Twin>(_: &T) -> bool {
             T::IS_PENALTY
         }
-        twin!(self, twin => is_penalty(twin))
+        twin!(&self.0, twin => is_penalty(twin))
     }
 
     /// The permits given in each window, and the window's length; no length for an algorithm that
     /// knows no window.
     pub fn quota(&self) -> (u32, Micros) {
-        twin!(self, twin => twin.quota())
+        twin!(&self.0, twin => twin.quota())
     }
 
     /// The most permits that there ever are at once; a higher cost never fits.
     pub fn capacity(&self) -> u32 {
-        twin!(self, twin => twin.capacity())
+        twin!(&self.0, twin => twin.capacity())
     }
 
     /// The name that the algorithm's file, its script and its place in stored keys bear.
@@ -242,7 +242,7 @@ impl Algorithm {
         const fn can_wait<T: Twin>(_: &T) -> bool {
             T::CAN_WAIT
         }
-        twin!(self, twin => can_wait(twin))
+        twin!(&self.0, twin => can_wait(twin))
     }
 
     /// Whether its state is a text, which a store may keep beside others in one place.
@@ -252,7 +252,7 @@ impl Algorithm {
 
     /// Whether it holds up what it allows, though nobody asked to wait.
     pub(crate) fn queues(&self) -> bool {
-        twin!(self, twin => twin.queues())
+        twin!(&self.0, twin => twin.queues())
     }
 
     /// Whether who asks this would rather be held up than denied.
@@ -308,7 +308,7 @@ impl Algorithm {
         expect(dead_code, reason = "scripts take them")
     )]
     pub(crate) fn arguments(&self, action: &Action) -> Arguments {
-        twin!(self, twin => twin.arguments(action))
+        twin!(&self.0, twin => twin.arguments(action))
     }
 }
 

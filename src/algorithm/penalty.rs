@@ -188,9 +188,7 @@ impl Twin for PenaltyBox {
     }
 
     /// It counts denials, not permits.
-    fn scaled(&self, _: Share) -> Self {
-        *self
-    }
+    fn scale(&mut self, _: Share) {}
 
     fn quota(&self) -> (u32, Micros) {
         (self.denials, self.within)

@@ -1,6 +1,6 @@
 //! A share of a limit: what one process judges by itself while the store of all of them is away.
 
-use super::{Algorithm, Twin as _, Which};
+use super::{Algorithm, Twin as _, Which, twin};
 
 /// A part of every number of permits.
 #[derive(Clone, Copy)]
@@ -36,18 +36,9 @@ impl Algorithm {
     /// ```
     #[must_use]
     pub fn scaled(&self, share: f64) -> Self {
-        let share = Share(share);
-        Self(match &self.0 {
-            Which::Gcra(debt) => Which::Gcra(debt.scaled(share)),
-            Which::TokenBucket(debt) => Which::TokenBucket(debt.scaled(share)),
-            Which::LeakyBucket(debt) => Which::LeakyBucket(debt.scaled(share)),
-            Which::FixedWindow(window) => Which::FixedWindow(window.scaled(share)),
-            Which::SlidingLog(log) => Which::SlidingLog(log.scaled(share)),
-            Which::SlidingWindow(window) => Which::SlidingWindow(window.scaled(share)),
-            Which::SlidingCounter(counter) => Which::SlidingCounter(counter.scaled(share)),
-            Which::Concurrency(concurrency) => Which::Concurrency(concurrency.scaled(share)),
-            Which::Penalty(penalty) => Which::Penalty(penalty.scaled(share)),
-        })
+        let mut scaled = *self;
+        twin!(&mut scaled.0, twin => twin.scale(Share(share)));
+        scaled
     }
 
     /// This share of what there ever is at once, rounded down, to 1 at least.

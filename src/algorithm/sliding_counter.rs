@@ -235,11 +235,8 @@ impl Twin for SlidingCounter {
         state.rolled(state.opened).gone()
     }
 
-    fn scaled(&self, share: Share) -> Self {
-        Self {
-            limit: share.of(self.limit),
-            ..*self
-        }
+    fn scale(&mut self, share: Share) {
+        self.limit = share.of(self.limit);
     }
 
     fn quota(&self) -> (u32, Micros) {

@@ -55,8 +55,8 @@ pub(super) trait Twin: Sized {
     fn queues(&self) -> bool {
         false
     }
-    /// The same with a share of its permits.
-    fn scaled(&self, share: Share) -> Self;
+    /// Leaves it a share of its permits.
+    fn scale(&mut self, share: Share);
     fn quota(&self) -> (u32, Micros);
     /// What is left once `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> Left;
@@ -125,10 +125,10 @@ impl Left {
     }
 }
 
-/// Calls a method of the [`Twin`] that this algorithm is.
+/// Calls a method of the [`Twin`] that an algorithm is.
 macro_rules! twin {
-    ($algorithm:expr, $twin:ident => $call:expr) => {
-        match &$algorithm.0 {
+    ($which:expr, $twin:ident => $call:expr) => {
+        match $which {
             Which::Gcra($twin) | Which::TokenBucket($twin) | Which::LeakyBucket($twin) => $call,
             Which::FixedWindow($twin) => $call,
             Which::SlidingLog($twin) => $call,

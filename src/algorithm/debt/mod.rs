@@ -34,6 +34,7 @@ pub(super) struct State {
 }
 
 impl State {
+    #[inline]
     fn paid_at(&self) -> Span {
         Span {
             us: self.us,
@@ -86,10 +87,7 @@ impl Debt {
     #[inline]
     fn debt(&self, state: &State, now: Micros) -> Span {
         let paid_at = if state.part == 0 || state.scale == self.interval.scale() {
-            Span {
-                us: state.us,
-                part: state.part,
-            }
+            state.paid_at()
         } else {
             // The rate was changed: the old fraction, rounded up, so that nothing is forgiven.
             Span::whole(state.us.saturating_add(1))
@@ -163,10 +161,7 @@ impl Debt {
 
     /// How many whole permits come back in this time.
     pub(super) fn permits_in(&self, time: Micros) -> u32 {
-        self.interval.fit_into(Span {
-            us: time.get(),
-            part: 0,
-        })
+        self.interval.fit_into(Span::whole(time.get()))
     }
 
     /// Whether somebody may wait for permits that are taken already. Nobody does while no more is owed than the
@@ -325,16 +320,16 @@ impl Twin for Debt {
         self.queues
     }
 
-    fn scaled(&self, share: Share) -> Self {
+    fn scale(&mut self, share: Share) {
         let limit = share.of(self.limit);
         // The rate may have been rounded down by more than the capacity.
         let capacity = share
             .of(self.capacity)
             .min(most_capacity(limit, self.period));
-        Self {
+        *self = Self {
             queues: self.queues,
             ..Self::of(limit, self.period, capacity)
-        }
+        };
     }
 
     fn quota(&self) -> (u32, Micros) {
