@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::FailureMode;
 #[cfg(feature = "memory")]
 use super::local::Local;
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
-use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::{Check, Store};
 
 pub(super) struct Fallback {
@@ -45,22 +42,5 @@ impl Fallback {
             FailureMode::Local { .. } => local.next().unwrap_or_else(|| check.failed(why)),
         };
         checks.iter().map(decide).collect()
-    }
-}
-
-/// The checks of a question on its way, kept for the case that it gets no answer.
-pub(super) struct Kept(SmallVec<[OwnedCheck; 1]>);
-
-impl Kept {
-    pub(super) fn of(checks: &[Check<'_>]) -> Self {
-        Self(of_each(checks, OwnedCheck::of))
-    }
-
-    pub(super) fn checks(&self) -> SmallVec<[Check<'_>; 4]> {
-        question(&self.0)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use self::breaker::{Admission, Breaker};
 use self::circuit::Pass;
-use self::fallback::{Fallback, Kept};
+use self::fallback::Fallback;
 use self::watch::Watch;
+use super::owned::{OwnedCheck, of_each};
 use super::{Answer, Check, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
@@ -148,7 +149,7 @@ impl Failover {
     ) -> Pin<Box<Trip>> {
         Box::pin(Trip {
             answer,
-            checks: Kept::of(checks),
+            checks: of_each(checks, OwnedCheck::of),
             fallback: self.fallback.hold(),
             ticket: Breaker::sent(&self.breaker, admission, self.deadline),
             timeout: self.deadline,

@@ -6,21 +6,24 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::breaker::Ticket;
-use super::fallback::{Fallback, Kept};
+use super::fallback::Fallback;
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::per_thread::SpreadRef;
 use crate::store::PendingAnswer;
 use crate::store::deadline::Deadline;
+use crate::store::owned::{OwnedCheck, question};
 
 pin_project! {
     /// A question on its way. It never fails: an error becomes each check's own failure mode.
     pub(crate) struct Trip {
         pub(super) answer: PendingAnswer,
-        pub(super) checks: Kept,
+        // Kept for the case that it gets no answer.
+        pub(super) checks: SmallVec<[OwnedCheck; 1]>,
         pub(super) fallback: SpreadRef<Fallback>,
         pub(super) ticket: Ticket,
         pub(super) timeout: Duration,
@@ -65,7 +68,7 @@ impl Trip {
             true => this.ticket.overslept(asked),
             false => this.ticket.failed(asked, &error),
         }
-        let checks = this.checks.checks();
+        let checks = question(this.checks);
         Poll::Ready(read(&this.fallback.decide(&checks, error.kind())))
     }
 }

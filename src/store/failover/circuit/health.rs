@@ -15,14 +15,11 @@ impl Health {
     pub(in crate::store::failover) fn of_failure(failure: &StoreError) -> Self {
         match failure.is_of_this_process() {
             true => Self::Unknown,
-            false => Self::of(Some(failure.kind())),
+            false => Self::of(failure.kind()),
         }
     }
 
-    pub(in crate::store::failover) fn of(failure: Option<StoreErrorKind>) -> Self {
-        let Some(kind) = failure else {
-            return Self::Works;
-        };
+    pub(in crate::store::failover) fn of(kind: StoreErrorKind) -> Self {
         match kind {
             // The server is well: only this key is somebody else's, or there is no room for what is let in,
             // while those who are denied still are.
