@@ -17,7 +17,7 @@ use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
-use crate::store::{Answer, Failover, InAdvance, Store, UnderWay};
+use crate::store::{Answer, Failover, Store, UnderWay};
 
 mod builder;
 mod control;
@@ -92,8 +92,8 @@ pub struct Limiter(Arc<Shared>);
 
 struct Shared {
     store: Failover,
-    /// What the store's innermost wrapper holds.
-    in_advance: Arc<dyn InAdvance>,
+    /// Lets go of the permits that are held in advance.
+    let_go: Box<dyn Fn() + Send + Sync>,
     /// Those in force. A request is judged by those it finds, to its end.
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,

@@ -39,7 +39,7 @@ impl Limiter {
     /// on which it was begun. A store that failed is asked again about places, for as long as their
     /// lease lives and the runtime runs, but not waited for.
     pub async fn given_back(&self) {
-        self.0.in_advance.let_go();
+        (self.0.let_go)();
         let under_way = &self.0.under_way;
         // Where no question takes a trip, there may be no clock.
         if under_way.is_anything() {

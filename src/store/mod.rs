@@ -34,8 +34,8 @@ pub use failover::FailureMode;
 pub(crate) use failover::{Failover, Trip};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub use policy_id::PolicyId;
+pub(crate) use quota::Leased;
 pub use quota::QuotaLease;
-pub(crate) use quota::{InAdvance, Leased};
 #[cfg(feature = "config")]
 pub(crate) use redis::DEFAULT_PREFIX;
 #[cfg(feature = "redis")]

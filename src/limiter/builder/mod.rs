@@ -158,8 +158,7 @@ impl<S: Store> LimiterBuilder<S> {
         }
         let observers = Observers::new(self.observers);
         let under_way = UnderWay::default();
-        let leased = Leased::new(self.store, self.timeout, under_way.clone());
-        let leased = Arc::new(leased);
+        let leased = Arc::new(Leased::new(self.store, self.timeout, under_way.clone()));
         let store = Failover::new(Arc::clone(&leased) as _, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
             rules: ArcSwap::from_pointee(self.rules.ready()?),
@@ -167,7 +166,7 @@ impl<S: Store> LimiterBuilder<S> {
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
             store,
-            in_advance: leased,
+            let_go: Box::new(move || leased.let_go()),
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),

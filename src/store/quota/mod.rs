@@ -44,6 +44,11 @@ impl<S: Store> Leased<S> {
         Self(Arc::new(Shared::new(inner, deadline, under_way, clock)))
     }
 
+    /// Gives back all that is held in advance, also what is on its way. Who asks from then on may have more taken.
+    pub(crate) fn let_go(&self) {
+        self.0.let_go();
+    }
+
     // Out of line, as all that a policy without leases has no use for.
     #[inline(never)]
     fn ask_leased(&self, checks: &[Check<'_>]) -> Answer {
@@ -119,18 +124,6 @@ impl<S: Store> Leased<S> {
             }
             (answer, _) => answer,
         }
-    }
-}
-
-/// What is held in advance, whatever the store.
-pub(crate) trait InAdvance: Send + Sync {
-    /// Gives back all of it, also what is on its way. Who asks from then on may have more taken.
-    fn let_go(&self);
-}
-
-impl<S: Store> InAdvance for Leased<S> {
-    fn let_go(&self) {
-        self.0.let_go();
     }
 }
 

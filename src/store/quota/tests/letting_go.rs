@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use super::fleet::{DEADLINE, Fleet, Subject, ask_at_once, in_hand};
 use super::{QuotaLease, warm_up};
 use crate::limit::Limit;
-use crate::store::InAdvance;
 use crate::time::MINUTE;
 
 fn hot() -> Subject {
