@@ -7,7 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::noted::Noted;
-use super::table::{Moment, Recalled, Refresh, Table};
+use super::table::{Moment, Recalled, Table};
 
 use crate::algorithm::{Action, Algorithm, Reading};
 use crate::decision::{Decision, Decisions, Outcome};
@@ -95,7 +95,7 @@ impl Denials {
         }
         let at = Moment {
             now: this.now(),
-            refresh: Refresh::WhenDue,
+            may_ask: true,
         };
         match checks {
             [check] => {
@@ -117,7 +117,7 @@ impl Denials {
     pub(in crate::store) fn recall(&self, checks: &[Check<'_>]) -> Option<Decisions> {
         let at = Moment {
             now: self.now(),
-            refresh: Refresh::Never,
+            may_ask: false,
         };
         match checks {
             [check] => self.recall_alone(check, at).map(Decisions::from),
@@ -166,7 +166,7 @@ impl Denials {
         let is_known = deciding.clone().any(is_denied) && deciding.clone().all(changes_nothing);
         let mut bans =
             deciding.filter(|&position| is_penalty(&checks[position]) && is_denied(position));
-        let is_to_be_asked = |ban| self.is_guarded_to_be_asked(ban, checks, &readings, at);
+        let is_to_be_asked = |ban| self.take_turn_for_guarded(ban, checks, &readings, at);
         (is_known && !bans.any(is_to_be_asked)).then(|| {
             self.table.hit();
             let each = readings.iter().zip(checks);
@@ -178,12 +178,12 @@ impl Denials {
         })
     }
 
-    /// Whether the store has to say how long it denies what the ban at this position guards: the wait
-    /// that is told is the longer of the two, and whoever comes back too soon is banned anew.
+    /// Whether it is this question's turn to have the store say how long it denies what the ban at this position
+    /// guards: the wait that is told is the longer of the two, and whoever comes back too soon is banned anew.
     ///
     /// It is asked only so often for one ban, or who chooses another cost each time could make it work.
     /// Never about what is held, of which nothing is ever known.
-    fn is_guarded_to_be_asked(
+    fn take_turn_for_guarded(
         &self,
         ban: usize,
         checks: &[Check<'_>],
@@ -195,14 +195,10 @@ impl Denials {
         let (Some(guarded), Action::Take(take)) = (ban.checked_sub(1), &checks[ban].action) else {
             return false;
         };
-        if at.refresh == Refresh::Never {
-            return false;
-        }
         let (key, penalty) = (checks[ban].place_fingerprint(), &checks[ban].algorithm);
-        limit_of(guarded, checks).any(is_unknown)
-            && self
-                .table
-                .is_guarded_to_be_asked(key, penalty, take, at.now)
+        at.may_ask
+            && limit_of(guarded, checks).any(is_unknown)
+            && self.table.take_turn_for_guarded(key, penalty, take, at.now)
     }
 
     /// What is known of one check, which may be nothing. `None` when the store has to be asked

@@ -15,10 +15,11 @@ pub(super) struct Entry {
     pub(super) sent: Micros,
     /// When its answer was there: it has decided no later.
     pub(super) received: Micros,
-    /// From then on one question goes to the store, in microseconds.
-    asked_again_us: AtomicU64,
-    /// The same of one of which this tells too short a wait: for a larger cost, or, of a ban, about what it guards.
-    more_asked_us: AtomicU64,
+    /// When the next question is to go to the store, in microseconds.
+    again_us: AtomicU64,
+    /// The same for questions of which this tells too short a wait: for a larger cost, or, of a ban, about
+    /// what it guards.
+    more_us: AtomicU64,
 }
 
 impl Entry {
@@ -27,21 +28,21 @@ impl Entry {
         known: Known,
         sent: Micros,
         received: Micros,
-        asked_again: Micros,
+        again: Micros,
     ) -> Self {
         Self {
             key: halves(key),
             known,
             sent,
             received,
-            asked_again_us: AtomicU64::new(asked_again.get()),
-            more_asked_us: AtomicU64::default(),
+            again_us: AtomicU64::new(again.get()),
+            more_us: AtomicU64::default(),
         }
     }
 
-    /// The key has been asked about for this one. Where there are some for other costs already, so often is it asked
-    /// about for one more.
-    pub(super) fn was_asked_beside(
+    /// Takes the turns over that the other entries of its key have given. Where some of them stay beside it, the
+    /// question that brought this one was such a turn itself: else who asks at another cost each time had one for each.
+    pub(super) fn take_over_turns(
         &self,
         others: impl Iterator<Item: Deref<Target = Self>>,
         each: Micros,
@@ -50,25 +51,20 @@ impl Entry {
         // Beside them may stand a ban.
         for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
             has_others |= !other.is_superseded_by(self);
-            later(&self.more_asked_us, &other.more_asked_us);
+            put_off(&self.more_us, &other.more_us);
         }
         if has_others {
-            let _ = is_time(
-                &self.more_asked_us,
-                self.received,
-                each,
-                Micros::new(u64::MAX),
-            );
+            let _ = take_turn(&self.more_us, self.received, each, Micros::new(u64::MAX));
         }
     }
 
-    /// The store is asked about the key for this one, or has just been. What it denies then it denies to who takes
-    /// more, too, so that those are not asked about so soon.
-    pub(super) fn is_asked_for(&self, others: impl Iterator<Item: Deref<Target = Self>>) {
+    /// Puts off the questions for which the other entries of its key would have turns: the store is asked for this
+    /// one, or has just been. What it denies to this cost it denies to larger ones, too.
+    pub(super) fn put_off_others(&self, others: impl Iterator<Item: Deref<Target = Self>>) {
         for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
-            later(&other.more_asked_us, &self.more_asked_us);
+            put_off(&other.more_us, &self.more_us);
             if self.known.denies_for(&other.known) {
-                later(&other.asked_again_us, &self.asked_again_us);
+                put_off(&other.again_us, &self.again_us);
             }
         }
     }
@@ -105,14 +101,15 @@ impl Entry {
         (reading.fits || reading.wait > trip).then_some(reading)
     }
 
-    /// Whether it is time to ask the store again. Says so to one, and to another one after so long.
-    pub(super) fn is_to_be_asked_again(&self, now: Micros, wait: Micros) -> bool {
-        is_time(&self.asked_again_us, now, wait, Micros::ZERO)
+    /// Whether it is this question's turn to go to the store. The next one's is `pause` later.
+    pub(super) fn take_turn(&self, now: Micros, pause: Micros) -> bool {
+        take_turn(&self.again_us, now, pause, Micros::ZERO)
     }
 
-    /// The same of who may have to wait for longer than this tells, so much ahead of time at most.
-    pub(super) fn is_more_to_be_asked(&self, now: Micros, wait: Micros, ahead: Micros) -> bool {
-        is_time(&self.more_asked_us, now, wait, ahead)
+    /// The same for a question that may have to wait for longer than this tells. Turns are given up to `ahead`
+    /// early, so that a few may come at once.
+    pub(super) fn take_turn_for_more(&self, now: Micros, pause: Micros, ahead: Micros) -> bool {
+        take_turn(&self.more_us, now, pause, ahead)
     }
 
     /// Whether this take has to wait no longer than this tells.
@@ -125,18 +122,17 @@ fn halves(key: u128) -> [u64; 2] {
     [(key >> u64::BITS) as u64, key as u64]
 }
 
-/// Puts one off until the other, unless it is later.
-fn later(one_us: &AtomicU64, other_us: &AtomicU64) {
+/// Has the next turn at one come no earlier than that at the other.
+fn put_off(one_us: &AtomicU64, other_us: &AtomicU64) {
     one_us.fetch_max(other_us.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Whether it is time, or as near to it as may be. Says so to one, and puts others off for so long.
-fn is_time(again_us: &AtomicU64, now: Micros, wait: Micros, ahead: Micros) -> bool {
+/// Takes the turn that is due at this time, or so much ahead of it at most; the next one is `pause` later. `false`
+/// when it is too early, or another thread was quicker.
+fn take_turn(turn_us: &AtomicU64, now: Micros, pause: Micros, ahead: Micros) -> bool {
     let relaxed = Ordering::Relaxed;
-    let at = again_us.load(relaxed);
-    let next = now.max(Micros::new(at)).saturating_add(wait).get();
+    let at = turn_us.load(relaxed);
+    let next = now.max(Micros::new(at)).saturating_add(pause).get();
     at <= now.saturating_add(ahead).get()
-        && again_us
-            .compare_exchange(at, next, relaxed, relaxed)
-            .is_ok()
+        && turn_us.compare_exchange(at, next, relaxed, relaxed).is_ok()
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::denials::Denials;
-use super::table::Ticket;
+use super::table::Version;
 use crate::algorithm::{Action, Algorithm, Known};
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
@@ -21,7 +21,7 @@ pub(in crate::store) struct Noted {
 
 struct NotedCheck {
     key: u128,
-    ticket: Ticket,
+    version: Version,
     algorithm: Algorithm,
     action: Action,
     is_shadow: bool,
@@ -37,7 +37,7 @@ impl Noted {
             }
             NotedCheck {
                 key,
-                ticket: denials.table.ticket(key),
+                version: denials.table.version(key),
                 algorithm: check.algorithm,
                 action: check.action,
                 is_shadow: check.is_shadow,
@@ -55,7 +55,7 @@ impl Noted {
     pub(in crate::store) fn is_sent_now(&mut self) {
         self.sent = self.denials.now();
         for check in &mut self.checks {
-            check.ticket = self.denials.table.ticket(check.key);
+            check.version = self.denials.table.version(check.key);
         }
     }
 
@@ -63,7 +63,7 @@ impl Noted {
     #[cfg(feature = "redis")]
     pub(in crate::store) fn is_behind(&mut self, changes: u32) {
         for check in &mut self.checks {
-            check.ticket = check.ticket.after(changes);
+            check.version = check.version.after(changes);
         }
     }
 
@@ -94,7 +94,7 @@ impl Noted {
                 table.forget(check.key);
             } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
                 let received = self.denials.now();
-                table.remember(check.key, check.ticket, known, self.sent, received);
+                table.remember(check.key, check.version, known, self.sent, received);
             }
         }
     }

@@ -31,18 +31,18 @@ struct Way {
 }
 
 /// An entry that nobody takes away while it is looked at.
-pub(super) struct Held(Guard<Option<Arc<Entry>>>);
+pub(super) struct Pinned(Guard<Option<Arc<Entry>>>);
 
 impl Set {
     /// The entries of a key.
-    pub(super) fn of(&self, key: u128) -> impl Iterator<Item = Held> {
+    pub(super) fn of(&self, key: u128) -> impl Iterator<Item = Pinned> {
         self.ways.iter().filter_map(move |way| way.of(key))
     }
 
     /// Puts the entry in place of one that it supersedes; else where there is none, or of one that is
     /// over, or of the oldest.
     pub(super) fn remember(&self, entry: Entry, max_age: Micros) {
-        let rank = |way: &&Way| match way.held() {
+        let rank = |way: &&Way| match way.pinned() {
             Some(old) if old.is_superseded_by(&entry) => (0, Micros::ZERO),
             None => (1, Micros::ZERO),
             Some(old) if old.is_over(entry.received, max_age) => (2, Micros::ZERO),
@@ -50,8 +50,8 @@ impl Set {
         };
         let way = self.ways.iter().min_by_key(rank);
         let each = Micros::new(max_age.get() / MORE_ASKED_AFTER);
-        entry.was_asked_beside(self.of(entry.key()), each);
-        entry.is_asked_for(self.of(entry.key()));
+        entry.take_over_turns(self.of(entry.key()), each);
+        entry.put_off_others(self.of(entry.key()));
         if let Some(way) = way {
             way.put(Some(entry));
         }
@@ -67,16 +67,16 @@ impl Set {
 }
 
 impl Way {
-    fn of(&self, key: u128) -> Option<Held> {
+    fn of(&self, key: u128) -> Option<Pinned> {
         if self.tag.load(Ordering::Acquire) != tag_of(key) {
             return None;
         }
-        self.held().filter(|entry| entry.key() == key)
+        self.pinned().filter(|entry| entry.key() == key)
     }
 
-    fn held(&self) -> Option<Held> {
+    fn pinned(&self) -> Option<Pinned> {
         let entry = self.entry.load();
-        entry.is_some().then(|| Held(entry))
+        entry.is_some().then(|| Pinned(entry))
     }
 
     fn put(&self, entry: Option<Entry>) {
@@ -91,10 +91,10 @@ fn tag_of(key: u128) -> u64 {
     (key >> 32) as u64
 }
 
-impl Deref for Held {
+impl Deref for Pinned {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
-        self.0.as_deref().expect("only an entry is held")
+        self.0.as_deref().expect("only an entry is pinned")
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{array, iter};
 
 use super::entry::Entry;
-use super::set::{Held, MORE_ASKED_AFTER, Set};
+use super::set::{MORE_ASKED_AFTER, Pinned, Set};
 use crate::algorithm::{Algorithm, Known, Reading, Take};
 use crate::per_thread::Count;
 use crate::time::Micros;
@@ -45,12 +45,12 @@ struct Shard {
     writing: Mutex<()>,
 }
 
-/// How many changes a set had seen when the store was asked.
+/// The version of a set: how many changes it had seen when the store was asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket(u32);
+pub(super) struct Version(u32);
 
 #[cfg(feature = "redis")]
-impl Ticket {
+impl Version {
     /// When so many changes are known of since.
     pub(super) fn after(self, changes: u32) -> Self {
         Self(self.0.wrapping_add(changes))
@@ -61,15 +61,8 @@ impl Ticket {
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Micros,
-    pub(super) refresh: Refresh,
-}
-
-/// Whether one question is to go to the store now and then about what is known.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refresh {
-    WhenDue,
-    /// It was there, or cannot be asked.
-    Never,
+    /// Whether the question may still go to the store, as one does now and then about what is known.
+    pub(super) may_ask: bool,
 }
 
 /// What is known of a check.
@@ -110,15 +103,14 @@ impl Table {
         key: u128,
         algorithm: &Algorithm,
         take: &Take,
-        Moment { now, refresh }: Moment,
+        Moment { now, may_ask }: Moment,
     ) -> Recalled {
         let Some((entry, reading)) = self.find(key, algorithm, take, now) else {
             return Recalled::Nothing;
         };
-        let may_be_due = !reading.fits && refresh == Refresh::WhenDue;
-        if may_be_due && self.is_due(&entry, take, now) {
+        if may_ask && !reading.fits && self.take_turn(&entry, take, now) {
             if let Some(sets) = self.shard(key).sets.get() {
-                entry.is_asked_for(sets[set_of(key)].of(key));
+                entry.put_off_others(sets[set_of(key)].of(key));
             }
             Recalled::TimeToAsk
         } else {
@@ -126,30 +118,30 @@ impl Table {
         }
     }
 
-    /// Whether it is time to ask the store again about what this entry tells, or about a take that may have to wait
-    /// for longer. Whoever chooses another cost each time cannot make it work by that.
-    fn is_due(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
+    /// Whether it is this take's turn to go to the store: about what this entry tells, or about how much longer it
+    /// has to wait. Whoever chooses another cost each time cannot make the store work by that.
+    fn take_turn(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
         let again = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
         let more = Micros::new(self.max_age.get() / MORE_ASKED_AFTER);
         let ahead = Micros::new(more.get().saturating_mul(MORE_AT_ONCE));
         if entry.tells_all_of(take) {
-            entry.is_to_be_asked_again(now, again)
+            entry.take_turn(now, again)
         } else {
-            entry.is_more_to_be_asked(now, more, ahead)
+            entry.take_turn_for_more(now, more, ahead)
         }
     }
 
-    /// Whether it is time to ask the store about what this ban guards, of which nothing is known.
-    pub(super) fn is_guarded_to_be_asked(
+    /// Whether it is this take's turn to go to the store about what this ban guards, of which nothing is known.
+    pub(super) fn take_turn_for_guarded(
         &self,
         key: u128,
         penalty: &Algorithm,
         take: &Take,
         now: Micros,
     ) -> bool {
-        let wait = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
+        let pause = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
         self.find(key, penalty, take, now)
-            .is_none_or(|(ban, _)| ban.is_more_to_be_asked(now, wait, Micros::ZERO))
+            .is_none_or(|(ban, _)| ban.take_turn_for_more(now, pause, Micros::ZERO))
     }
 
     /// The entry that tells of this check, and what it tells: where none tells all, the longest denial of a smaller cost.
@@ -159,9 +151,9 @@ impl Table {
         algorithm: &Algorithm,
         take: &Take,
         now: Micros,
-    ) -> Option<(Held, Reading)> {
+    ) -> Option<(Pinned, Reading)> {
         let sets = self.shard(key).sets.get()?;
-        let mut longest: Option<(Held, Reading)> = None;
+        let mut longest: Option<(Pinned, Reading)> = None;
         let entries = sets[set_of(key)].of(key);
         for entry in entries.filter(|entry| !entry.is_over(now, self.max_age)) {
             let Some(reading) = entry.reading(algorithm, take, now) else {
@@ -181,9 +173,9 @@ impl Table {
         longest
     }
 
-    /// What the answer to a question that is about to be sent is remembered by.
-    pub(super) fn ticket(&self, key: u128) -> Ticket {
-        Ticket(self.shard(key).changes[set_of(key)].load(Ordering::SeqCst))
+    /// The version of the set of a key, for a question about it that is about to be sent.
+    pub(super) fn version(&self, key: u128) -> Version {
+        Version(self.shard(key).changes[set_of(key)].load(Ordering::SeqCst))
     }
 
     /// Forgets what is known of a key, and what will be answered to questions on their way.
@@ -204,7 +196,7 @@ impl Table {
     pub(super) fn remember(
         &self,
         key: u128,
-        ticket: Ticket,
+        version: Version,
         known: Known,
         sent: Micros,
         received: Micros,
@@ -213,7 +205,7 @@ impl Table {
         let _writing = shard.write();
         let sets = shard.sets.get_or_init(no_sets);
         shard.is_used.store(true, Ordering::SeqCst);
-        if self.ticket(key) != ticket {
+        if self.version(key) != version {
             return;
         }
         let again = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);

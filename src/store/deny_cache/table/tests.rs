@@ -10,8 +10,7 @@ use crate::time::SECOND;
 const NOW: Micros = Micros::new(1_800_000_000_000_000);
 
 fn asked(now: Micros) -> Moment {
-    let refresh = Refresh::WhenDue;
-    Moment { now, refresh }
+    Moment { now, may_ask: true }
 }
 
 fn denied() -> (Algorithm, Take, Known) {
@@ -42,18 +41,18 @@ fn recalls(table: &Table, key: u128) -> bool {
     )
 }
 
-fn remember(table: &Table, key: u128, ticket: Ticket) {
-    table.remember(key, ticket, denied().2, NOW, NOW);
+fn remember(table: &Table, key: u128, version: Version) {
+    table.remember(key, version, denied().2, NOW, NOW);
 }
 
 #[test]
-fn what_has_changed_since_the_ticket_is_not_remembered_be_it_the_first_of_all() {
+fn what_has_changed_since_that_version_is_not_remembered_be_it_the_first_of_all() {
     let table = Table::new(SECOND.into());
-    let ticket = table.ticket(7);
+    let version = table.version(7);
     table.forget(7);
-    remember(&table, 7, ticket);
+    remember(&table, 7, version);
     assert!(!recalls(&table, 7));
-    remember(&table, 7, table.ticket(7));
+    remember(&table, 7, table.version(7));
     assert!(recalls(&table, 7));
     table.forget(7);
     assert!(!recalls(&table, 7));
@@ -63,11 +62,11 @@ fn what_has_changed_since_the_ticket_is_not_remembered_be_it_the_first_of_all() 
 fn who_forgets_while_another_remembers_is_never_missed() {
     for _ in 0..2_000 {
         let (table, both) = (Table::new(SECOND.into()), Barrier::new(2));
-        let ticket = table.ticket(7);
+        let version = table.version(7);
         thread::scope(|scope| {
             scope.spawn(|| {
                 both.wait();
-                remember(&table, 7, ticket);
+                remember(&table, 7, version);
             });
             both.wait();
             table.forget(7);
@@ -88,7 +87,7 @@ fn the_whole_table_takes_no_more_than_is_documented() {
 #[test]
 fn of_all_who_ask_at_once_one_is_told_that_it_is_time_to_ask_again() {
     let (table, key) = (Table::new(SECOND.into()), 7);
-    remember(&table, key, table.ticket(key));
+    remember(&table, key, table.version(key));
     let (algorithm, take, _) = denied();
     let half = NOW.saturating_add(Micros::new(500_000));
     let asks = || {
