@@ -98,9 +98,9 @@ impl State {
         Self {
             on: limiter.is_on(),
             uptime_ms: millis(tally.uptime()),
-            decisions: Counts(tally.total().collect()),
-            refusals: Counts(tally.refusals().collect()),
-            shadow_refusals: Counts(tally.shadow_refusals().collect()),
+            decisions: Counts(tally.total.each()),
+            refusals: Counts(tally.refusals.each()),
+            shadow_refusals: Counts(tally.shadow_refusals.each()),
             store: StoreState {
                 breaker: limiter.breaker().as_str(),
                 answers,

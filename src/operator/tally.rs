@@ -12,10 +12,12 @@ use crate::observe::{DecisionResult, RefusalReason};
 /// What an operator has been told, as numbers since the start.
 pub(super) struct Tally {
     since: Instant,
-    total: ByResult,
+    /// All decisions, also those of policies that are no more.
+    pub(super) total: ByResult,
     policies: ByPolicy<OfPolicy>,
-    refusals: ByReason,
-    shadow_refusals: ByReason,
+    pub(super) refusals: ByReason,
+    /// What policies in shadow mode would have refused.
+    pub(super) shadow_refusals: ByReason,
     answers: AtomicU64,
     failures: AtomicU64,
     answering_us: AtomicU64,
@@ -31,31 +33,31 @@ struct OfPolicy {
 
 /// Decisions by how they came out, in the order of [`DecisionResult::EACH`].
 #[derive(Default)]
-struct ByResult([AtomicU64; DecisionResult::EACH.len()]);
+pub(super) struct ByResult([AtomicU64; DecisionResult::EACH.len()]);
 
 impl ByResult {
     fn count(&self, result: DecisionResult) {
         self.0[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(super) fn each(&self) -> Vec<(&'static str, u64)> {
         let names = DecisionResult::EACH.map(DecisionResult::as_str);
-        names.into_iter().zip(self.0.iter().map(read))
+        names.into_iter().zip(self.0.iter().map(read)).collect()
     }
 }
 
 /// Refusals by their reason, in the order of [`RefusalReason::EACH`].
 #[derive(Default)]
-struct ByReason([AtomicU64; RefusalReason::EACH.len()]);
+pub(super) struct ByReason([AtomicU64; RefusalReason::EACH.len()]);
 
 impl ByReason {
     fn count(&self, reason: RefusalReason) {
         self.0[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(super) fn each(&self) -> Vec<(&'static str, u64)> {
         let names = RefusalReason::EACH.map(RefusalReason::as_str);
-        names.into_iter().zip(self.0.iter().map(read))
+        names.into_iter().zip(self.0.iter().map(read)).collect()
     }
 }
 
@@ -106,25 +108,11 @@ impl Tally {
         self.since.elapsed()
     }
 
-    /// All decisions, also those of policies that are no more.
-    pub(super) fn total(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.total.each()
-    }
-
     /// Of one policy: all decisions, and how many of them were taken from a batch of permits.
     pub(super) fn of(&self, policy: &str) -> (Vec<(&'static str, u64)>, u64) {
         self.policies.with(policy, OfPolicy::default, |policy| {
-            (policy.results.each().collect(), read(&policy.leased))
+            (policy.results.each(), read(&policy.leased))
         })
-    }
-
-    pub(super) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.refusals.each()
-    }
-
-    /// What policies in shadow mode would have refused.
-    pub(super) fn shadow_refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.shadow_refusals.each()
     }
 
     /// How many questions the store has answered or failed to, and how many of them it failed to.
@@ -157,9 +145,9 @@ fn read(number: &AtomicU64) -> u64 {
 mod tests {
     use super::*;
 
-    fn counted(all: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<(&'static str, u64)> {
-        let all = all.into_iter();
-        all.filter(|(_, count)| *count > 0).collect()
+    fn counted(mut all: Vec<(&'static str, u64)>) -> Vec<(&'static str, u64)> {
+        all.retain(|(_, count)| *count > 0);
+        all
     }
 
     #[test]
@@ -167,19 +155,22 @@ mod tests {
         for result in DecisionResult::EACH {
             let tally = Tally::new();
             tally.count("api", result, false);
-            assert_eq!(counted(tally.total()), [(result.as_str(), 1)]);
+            assert_eq!(counted(tally.total.each()), [(result.as_str(), 1)]);
             assert_eq!(counted(tally.of("api").0), [(result.as_str(), 1)]);
             assert_eq!(counted(tally.of("other").0), []);
         }
         for reason in RefusalReason::EACH {
             let tally = Tally::new();
             tally.count_refusal(Mode::Enforce, reason);
-            assert_eq!(counted(tally.refusals()), [(reason.as_str(), 1)]);
-            assert_eq!(counted(tally.shadow_refusals()), []);
+            assert_eq!(counted(tally.refusals.each()), [(reason.as_str(), 1)]);
+            assert_eq!(counted(tally.shadow_refusals.each()), []);
             let tally = Tally::new();
             tally.count_refusal(Mode::Shadow, reason);
-            assert_eq!(counted(tally.refusals()), []);
-            assert_eq!(counted(tally.shadow_refusals()), [(reason.as_str(), 1)]);
+            assert_eq!(counted(tally.refusals.each()), []);
+            assert_eq!(
+                counted(tally.shadow_refusals.each()),
+                [(reason.as_str(), 1)]
+            );
         }
     }
 
@@ -190,7 +181,7 @@ mod tests {
             tally.count("hot", DecisionResult::Allowed, is_leased);
             tally.count("api", DecisionResult::Allowed, false);
         }
-        assert_eq!(counted(tally.total()), [("allowed", 6)]);
+        assert_eq!(counted(tally.total.each()), [("allowed", 6)]);
         for (policy, leased) in [("hot", 2), ("api", 0), ("other", 0)] {
             assert_eq!(tally.of(policy).1, leased, "{policy}");
         }
