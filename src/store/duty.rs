@@ -19,13 +19,6 @@ pub(super) struct Duty {
 pub(super) struct Turn(u64);
 
 impl Duty {
-    fn new() -> Self {
-        Self {
-            since: Instant::now(),
-            until_us: AtomicU64::new(0),
-        }
-    }
-
     /// A turn of this length, if nobody has one.
     pub(super) fn begin(&self, length: Duration) -> Option<Turn> {
         let (now_us, until_us) = (self.now_us(), self.until_us.load(Ordering::Relaxed));
@@ -68,7 +61,10 @@ impl Duty {
 
 impl Default for Duty {
     fn default() -> Self {
-        Self::new()
+        Self {
+            since: Instant::now(),
+            until_us: AtomicU64::new(0),
+        }
     }
 }
 
