@@ -10,19 +10,19 @@ use crate::algorithm::Algorithm;
 use crate::limit::{Limit, Rate};
 
 type Make = fn(u32, Duration) -> Limit;
-type Read = fn(&Words<'_, '_>) -> Result<Limit, FileError>;
+type Read = fn(&LimitFields<'_, '_>) -> Result<Limit, FileError>;
 
 /// Algorithms by the names that the file has for them.
 const ALGORITHMS: [(&str, Read); 8] = [
     ("gcra", gcra),
-    ("token-bucket", |words| bucket(words, Limit::token_bucket)),
+    ("token-bucket", |fields| bucket(fields, Limit::token_bucket)),
     ("leaky-bucket", leaky_bucket),
     ("fixed-window", fixed_window),
-    ("sliding-counter", |words| {
-        in_time(words, Limit::sliding_counter)
+    ("sliding-counter", |fields| {
+        in_time(fields, Limit::sliding_counter)
     }),
     ("sliding-window", sliding_window),
-    ("sliding-log", |words| in_time(words, Limit::sliding_log)),
+    ("sliding-log", |fields| in_time(fields, Limit::sliding_log)),
     ("concurrency", concurrency),
 ];
 
@@ -43,7 +43,7 @@ const PERMITS: &str = "1 to 4294967295";
 pub(super) const A_RATE: &str = "limit = \"100/min\"";
 
 /// The fields that say a limit.
-struct Words<'a, 't> {
+struct LimitFields<'a, 't> {
     /// Those that say how much: of a tier, or of the policy.
     amounts: &'a Fields<'t>,
     /// Those that say how it is counted: of the policy, as no tier has ways of its own.
@@ -60,7 +60,7 @@ pub(super) fn of_tier(tier: &Fields<'_>, policy: &Fields<'_>) -> Result<Limit, F
     let algorithm = policy.need("algorithm", "algorithm = \"gcra\"")?;
     let read = algorithm.choice(&ALGORITHMS)?;
     refuse_options_of_others(tier, algorithm.text("a text")?)?;
-    read(&Words {
+    read(&LimitFields {
         amounts: tier,
         ways: policy,
     })
@@ -81,11 +81,11 @@ fn refuse_options_of_others(fields: &Fields<'_>, algorithm: &str) -> Result<(), 
     Ok(())
 }
 
-fn gcra(words: &Words<'_, '_>) -> Result<Limit, FileError> {
-    let Some(burst) = words.amounts.get("burst") else {
-        return in_time(words, Limit::gcra);
+fn gcra(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
+    let Some(burst) = fields.amounts.get("burst") else {
+        return in_time(fields, Limit::gcra);
     };
-    let limit = words.amounts.need("limit", A_RATE)?;
+    let limit = fields.amounts.need("limit", A_RATE)?;
     let rates = one_or_more_rates(&limit, Limit::gcra)?;
     let expected = match rates.len() {
         1 => PERMITS.to_owned(),
@@ -105,43 +105,43 @@ fn gcra(words: &Words<'_, '_>) -> Result<Limit, FileError> {
     Ok(all_of(Limit::gcra, each))
 }
 
-fn leaky_bucket(words: &Words<'_, '_>) -> Result<Limit, FileError> {
-    let limit = bucket(words, Limit::leaky_bucket)?;
-    Ok(match words.ways.get("delay") {
+fn leaky_bucket(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
+    let limit = bucket(fields, Limit::leaky_bucket)?;
+    Ok(match fields.ways.get("delay") {
         Some(delay) if !delay.boolean()? => limit.without_delay(),
         _ => limit,
     })
 }
 
-fn fixed_window(words: &Words<'_, '_>) -> Result<Limit, FileError> {
-    let limit = in_time(words, Limit::fixed_window)?;
-    Ok(match words.ways.get("aligned") {
+fn fixed_window(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
+    let limit = in_time(fields, Limit::fixed_window)?;
+    Ok(match fields.ways.get("aligned") {
         Some(aligned) if aligned.boolean()? => limit.aligned(),
         _ => limit,
     })
 }
 
-fn sliding_window(words: &Words<'_, '_>) -> Result<Limit, FileError> {
-    let limit = in_time(words, Limit::sliding_window)?;
-    Ok(match words.ways.get("slices") {
+fn sliding_window(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
+    let limit = in_time(fields, Limit::sliding_window)?;
+    Ok(match fields.ways.get("slices") {
         Some(slices) => limit.slices(slices.number("1 to 1000")?),
         None => limit,
     })
 }
 
-fn concurrency(words: &Words<'_, '_>) -> Result<Limit, FileError> {
-    let at_once = words.amounts.need("limit", "limit = 20")?;
+fn concurrency(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
+    let at_once = fields.amounts.need("limit", "limit = 20")?;
     let at_once = at_once.number("1 to 4294967295 requests at the same time, as 20")?;
     let limit = Limit::concurrency(at_once);
-    Ok(match words.ways.get("lease") {
+    Ok(match fields.ways.get("lease") {
         Some(lease) => limit.lease(time(&lease)?),
         None => limit,
     })
 }
 
 /// A limit of so many permits in so much time, or of several such rates.
-fn in_time(words: &Words<'_, '_>, make: Make) -> Result<Limit, FileError> {
-    let rates = one_or_more_rates(&words.amounts.need("limit", A_RATE)?, make)?;
+fn in_time(fields: &LimitFields<'_, '_>, make: Make) -> Result<Limit, FileError> {
+    let rates = one_or_more_rates(&fields.amounts.need("limit", A_RATE)?, make)?;
     let each = rates.into_iter();
     Ok(all_of(
         make,
@@ -178,9 +178,9 @@ fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32
 
 /// A limit whose `limit` is a rate, and that holds as many permits as come with it in its time
 /// unless the file says how many.
-fn bucket(words: &Words<'_, '_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, FileError> {
-    let (permits, period) = rate(&words.amounts.need("limit", A_RATE)?)?;
-    let capacity = match words.amounts.get("capacity") {
+fn bucket(fields: &LimitFields<'_, '_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, FileError> {
+    let (permits, period) = rate(&fields.amounts.need("limit", A_RATE)?)?;
+    let capacity = match fields.amounts.get("capacity") {
         Some(capacity) => capacity.number(PERMITS)?,
         None => permits,
     };

@@ -5,7 +5,7 @@ use http::HeaderMap;
 use crate::error::ConfigError;
 use crate::request::{CostError, CostExtractor, RequestHead};
 
-use super::field::{Field, Reading};
+use super::field::{Field, FieldValue};
 
 /// Reads a request's cost from a header; 1 when the header is absent.
 ///
@@ -42,10 +42,10 @@ impl HeaderCost {
 
     fn read(&self, headers: &HeaderMap) -> Result<u32, CostError> {
         let digits = match self.0.read(headers) {
-            Reading::Absent => return Ok(1),
-            Reading::Once(b"") => return Err(self.refusal("is empty")),
-            Reading::Once(value) => value,
-            Reading::Repeated => return Err(self.refusal("was sent more than once")),
+            FieldValue::Absent => return Ok(1),
+            FieldValue::Once(b"") => return Err(self.refusal("is empty")),
+            FieldValue::Once(value) => value,
+            FieldValue::Repeated => return Err(self.refusal("was sent more than once")),
         };
         // Checked by hand because the standard parser takes a plus sign too.
         if !digits.iter().all(u8::is_ascii_digit) {

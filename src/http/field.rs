@@ -11,7 +11,7 @@ pub(crate) struct Field(Result<HeaderName, ConfigError>);
 
 /// What a request says in a [`Field`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading<'a> {
+pub(crate) enum FieldValue<'a> {
     Absent,
     /// The value without the blanks around it.
     Once(&'a [u8]),
@@ -46,15 +46,15 @@ impl Field {
         lines.into_iter().flatten().map(|line| line.as_bytes())
     }
 
-    pub(crate) fn read<'a>(&self, headers: &'a HeaderMap) -> Reading<'a> {
+    pub(crate) fn read<'a>(&self, headers: &'a HeaderMap) -> FieldValue<'a> {
         let Ok(name) = &self.0 else {
-            return Reading::Absent;
+            return FieldValue::Absent;
         };
         let mut lines = headers.get_all(name).iter();
         match (lines.next(), lines.next()) {
-            (None, _) => Reading::Absent,
-            (Some(value), None) => Reading::Once(value.as_bytes().trim_ascii()),
-            (Some(_), Some(_)) => Reading::Repeated,
+            (None, _) => FieldValue::Absent,
+            (Some(value), None) => FieldValue::Once(value.as_bytes().trim_ascii()),
+            (Some(_), Some(_)) => FieldValue::Repeated,
         }
     }
 }

@@ -3,7 +3,7 @@
 use http::header::{COOKIE, HOST};
 
 use crate::error::ConfigError;
-use crate::http::field::{Field, Reading};
+use crate::http::field::{Field, FieldValue};
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
@@ -53,9 +53,9 @@ impl Header {
 impl KeyExtractor for Header {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         match self.field.read(request.headers) {
-            Reading::Absent | Reading::Once(b"") => Err(KeyError::Missing),
-            Reading::Repeated => Err(KeyError::Malformed),
-            Reading::Once(value) => Ok(Key::header_of(&self.encoded_name, value)),
+            FieldValue::Absent | FieldValue::Once(b"") => Err(KeyError::Missing),
+            FieldValue::Repeated => Err(KeyError::Malformed),
+            FieldValue::Once(value) => Ok(Key::header_of(&self.encoded_name, value)),
         }
     }
 
