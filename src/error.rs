@@ -329,9 +329,11 @@ impl StoreErrorKind {
     pub(crate) fn may_have_counted(self) -> bool {
         matches!(self, Self::Interrupted | Self::TimedOut | Self::BadReply)
     }
+}
 
-    fn text(self) -> &'static str {
-        match self {
+impl fmt::Display for StoreErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Configuration => "the store is configured wrongly",
             Self::Unreachable => "the store cannot be reached",
             Self::Interrupted => "the connection to the store broke before the answer",
@@ -342,19 +344,13 @@ impl StoreErrorKind {
             Self::BreakerOpen => "the store failed too often and is left alone for a while",
             Self::ForeignValue => "the key holds a value that is not ours",
             Self::BadReply => "the store's answer has an unknown shape",
-        }
-    }
-}
-
-impl fmt::Display for StoreErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
+        })
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.text())
+        self.kind.fmt(f)
     }
 }
 
