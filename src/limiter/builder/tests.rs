@@ -86,7 +86,7 @@ fn the_documentation_names_the_time_that_a_decision_has_unless_said() {
     for (page, says) in [
         (
             include_str!("../../../README.md"),
-            format!("A decision has {ms} ms, unless"),
+            format!("A decision may take {ms} ms, unless"),
         ),
         (
             include_str!("../../lib.rs"),
