@@ -1,5 +1,5 @@
-//! A tower layer that limits requests across a whole fleet: the verdict is taken atomically in
-//! Redis by a Lua script, or in process by the same algorithm in Rust.
+//! A tower layer that limits requests across a whole fleet. A Lua script decides atomically in Redis,
+//! or the same algorithm in Rust decides in process.
 //!
 //! ```
 //! use axum::body::Body;
@@ -29,83 +29,88 @@
 //! # }
 //! ```
 //!
-//! A [`Policy`] is a named [`Limit`] for a key, on certain requests. A [`Limiter`] is policies over
-//! a store; all that apply to a request are decided together, all or nothing. A [`RateLimitLayer`]
-//! puts a limiter in front of a service: axum, tonic, plain hyper, or whatever else is a tower
-//! service over `http` types. [`Limiter::check`] asks outside of HTTP. A [`ThrottleLayer`] is for
-//! the other side: it lets those who send through any tower service wait until the whole fleet may
-//! send more.
+//! A [`Policy`] applies a named [`Limit`] to each key, on certain requests. A [`Limiter`] is a set of
+//! policies over a store. All policies that apply to a request are decided together: if one denies,
+//! none is charged. A [`RateLimitLayer`] puts a limiter in front of a service: axum, tonic, plain
+//! hyper, or any other tower service over `http` types. [`Limiter::check`] is for use outside HTTP. A
+//! [`ThrottleLayer`] is for the sending side: callers of any tower service wait until the whole fleet
+//! may send more.
 //!
 //! # Which limit
 //!
 //! | you want | take |
 //! |---|---|
-//! | a steady rate with some slack for bursts; or you do not know | [`Limit::gcra`] |
-//! | the same, said as a bucket and a rate that fills it | [`Limit::token_bucket`] |
+//! | a steady rate with some slack for bursts; the default choice | [`Limit::gcra`] |
+//! | the same, expressed as a bucket and its refill rate | [`Limit::token_bucket`] |
 //! | requests that leave one after the other at a steady rate | [`Limit::leaky_bucket`] |
-//! | "100 a day", counted as people count: all of it back at a certain time | [`Limit::fixed_window`] |
-//! | about so many in any such time, for large numbers, where an estimate will do | [`Limit::sliding_counter`] |
-//! | never more than so many in *any* such time: logins, text messages | [`Limit::sliding_log`] |
-//! | the same for large numbers, a slice of the time late at most | [`Limit::sliding_window`] |
-//! | never more than so many *at the same time* | [`Limit::concurrency`] |
+//! | "100 a day", as people count: all of it is back at a certain time | [`Limit::fixed_window`] |
+//! | about `n` in any period, for large numbers where an estimate will do | [`Limit::sliding_counter`] |
+//! | never more than `n` in *any* period: logins, text messages | [`Limit::sliding_log`] |
+//! | the same for large numbers; permits come back up to one slice late | [`Limit::sliding_window`] |
+//! | never more than `n` *at the same time* | [`Limit::concurrency`] |
 //!
 //! # Which store
 //!
-//! `MemoryStore` counts in one process: nothing to install, no trip. `RedisStore` counts for all
-//! processes that use the same Redis or Valkey server, or cluster, and prefix: one script call decides a request,
-//! on the server's clock, and none is made about a subject that is known to be denied ([`DenyCache`]). The
-//! policies are the same, and so are the answers. [`Store`] is the trait
+//! `MemoryStore` counts in one process, with nothing to install and no round trip. `RedisStore` counts
+//! for all processes that share a prefix on the same Redis or Valkey server or cluster. One script call
+//! decides a request, on the server's clock; no call is made about a subject that is known to be denied
+//! ([`DenyCache`]). Both take the same policies and give the same answers. [`Store`] is the trait
 //! behind both.
 //!
 //! # What if the store fails
 //!
 //! A decision has 50 ms ([`LimiterBuilder::timeout`]). After that, or when the store answers with
 //! an error, the [`FailureMode`] of each policy decides:
-//! [`Allow`](FailureMode::Allow) lets the request pass uncounted, which is the default, since an
-//! outage of the store is not one of the service. [`Deny`](FailureMode::Deny) answers 503 (gRPC:
-//! `UNAVAILABLE`), never 429, for limits that protect something which must not be reached
-//! unlimited. `Local` lets this process judge by itself, with a share of the limit. A question that
-//! may have been counted is not asked again.
 //!
-//! A store that fails again and again is left alone: after 5 failures in a row, or when half of at
-//! least 20 answers within a second are failures, a circuit breaker opens, and the failure modes
-//! decide at once, without a trip. After 250 ms one request asks the store again, while the others
-//! go on without it: an answer closes the breaker, a failure doubles the pause, to 5 s at most (each
-//! give or take a fifth; to 0.8 s where the store answers that it refuses; at once to 5 s where a
-//! password, a right or a certificate is wrong). A store that can tell when it is back is asked within a second of
-//! that, if there are requests, whatever is left of the pause: see [`Store::recovered`]. Keys that hold
-//! something else and a full memory are no failures of that kind; nor is what fails on some nodes of a
-//! cluster, as long as others have answered within a second, unless half of at least 20 questions
-//! within a second wait for the deadline in vain. [`Limiter::breaker`] tells the state.
+//! - [`Allow`](FailureMode::Allow), the default, lets the request pass uncounted: an outage of the
+//!   store is not one of the service.
+//! - [`Deny`](FailureMode::Deny) answers 503 (gRPC: `UNAVAILABLE`), never 429. It is for what must not
+//!   be reached without a limit.
+//! - `Local` judges in this process, with a share of the limit.
+//!
+//! A question that may have been counted is not asked again.
+//!
+//! A circuit breaker spares a store that keeps failing. It opens after 5 failures in a row, or when
+//! half of at least 20 answers within a second are failures; then the failure modes decide at once,
+//! without a round trip. After 250 ms one request asks the store again, while the others go on without
+//! it. An answer closes the breaker; a failure doubles the pause, up to 5 s (to 0.8 s if the store
+//! answers that it refuses; a wrong password, a missing right or a bad certificate makes it 5 s at
+//! once). Each pause is longer or shorter by up to a fifth. A store that can tell when it is back is asked
+//! within a second of that, if there are requests, whatever is left of the pause: see
+//! [`Store::recovered`].
+//!
+//! Keys of a foreign type and a full memory do not count towards the breaker. Nor do failures on
+//! some nodes of a cluster, as long as others have answered within a second, unless half of at least
+//! 20 questions within a second time out. [`Limiter::breaker`] tells the state.
 //!
 //! # What if there are proxies
 //!
 //! Then the peer's address is the proxy's, and [`PeerAddr`] puts all clients into one bucket.
-//! [`ClientAddr`] reads the client's address from the one header that your proxies write, and from
-//! it only what they have written: nothing that a client puts into `X-Forwarded-For` changes whose
-//! quota it uses. In `Forwarded`, a quote that a client leaves open makes the line unreadable, and
-//! its request one of those without an address. It has to be told who the proxies are. Headers that
-//! clients choose freely, as [`Header`] reads them, belong behind authentication or beside a policy by
-//! address. So does the [`Host`], where nothing in front checks it.
+//! [`ClientAddr`] reads the client's address from the one header that your proxies write; you have to
+//! tell it who they are. It trusts only what they have written, so nothing that a client puts into
+//! `X-Forwarded-For` changes whose quota it uses. In `Forwarded`, a quote that a client leaves open
+//! makes the line unreadable, and the request counts as one without an address.
+//!
+//! Clients choose most headers freely. A policy by such a [`Header`] belongs behind authentication or
+//! beside a policy by address. So does one by [`Host`], unless something in front checks it.
 //!
 //! # What can change while it runs
 //!
-//! Each policy has a [`Mode`]: enforced; in shadow, where it is counted and reported, and denies
-//! nobody; or off. [`Limiter::set_mode`] changes it, [`Limiter::replace`] puts other policies in
-//! the place of those in force without a moment between them, and [`Limiter::turn_off`] lets
-//! everything pass. An [`AccessList`] names clients that are refused, or let through, whatever the
-//! policies say.
+//! Each policy has a [`Mode`]: enforced; in shadow, where it is counted and reported but denies
+//! nobody; or off. [`Limiter::set_mode`] changes it. [`Limiter::replace`] replaces all policies in one
+//! step, with no gap in between, and [`Limiter::turn_off`] lets everything pass. An [`AccessList`]
+//! names clients that are refused, or let through, whatever the policies say.
 //!
 //! # What can be seen
 //!
-//! An [`Observer`] is told of every decision, of how the store fares and of the circuit breaker.
-//! With the feature `tracing`, denials and failures are events. A handler sees what is left in the
-//! [`Verdict`] that [`RateLimitLayer::expose_decisions`] puts into the request's extensions.
+//! An [`Observer`] is told of every decision, of the store's answers and failures, and of the circuit
+//! breaker's state. With the feature `tracing`, denials and failures are events. A handler sees what is
+//! left in the [`Verdict`] that [`RateLimitLayer::expose_decisions`] puts into the request's extensions.
 //!
 //! # Tests of your own
 //!
-//! [`ManualClock`] makes a `MemoryStore` wait for you; [`AlwaysAllow`] and [`AlwaysDeny`] are stores
-//! that always say the same. One that fails is a [`Store`] of a line:
+//! A `MemoryStore` over a [`ManualClock`] moves only when you say so. [`AlwaysAllow`] and
+//! [`AlwaysDeny`] are stores with one answer. A store that fails takes a few lines:
 //!
 //! ```
 //! use tower_throttle::{Answer, Check, FailureMode, Limit, Limiter, MINUTE, Policy, Store};
@@ -136,9 +141,9 @@
 //! | `redis` | yes | `RedisStore`: a Redis or Valkey server, one that Sentinel names, or a cluster |
 //! | `redis-tls` | | TLS to Redis |
 //! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool` |
-//! | `axum` | | reads the peer's address and the matched route as axum tells them; extractors for handlers, and a `Rejection` is their response; `Operator`, a page for whoever is on call |
-//! | `tonic` | | reads the peer's address as tonic tells it; a single service can be limited; a `Rejection` becomes a `Status` |
-//! | `tonic-tls` | | the same for a server that accepts TLS connections with tokio-rustls itself |
+//! | `axum` | | the peer's address and the matched route as axum provides them; extractors for handlers, which may return a `Rejection` as their response; `Operator`, a page for whoever is on call |
+//! | `tonic` | | the peer's address as tonic provides it; limits for a single service; a `Rejection` becomes a `Status` |
+//! | `tonic-tls` | | the peer's address for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a file, which is read again when it changes; takes `memory` and `redis` along |
