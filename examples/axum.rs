@@ -20,7 +20,7 @@ struct User {
     id: u64,
 }
 
-/// Stands for real authentication: whoever names a number is that user.
+/// A stand-in for real authentication: the token is the user's number.
 async fn authenticate(mut request: Request, next: Next) -> Result<Response, StatusCode> {
     let token = request.headers().get("authorization");
     let id = token.and_then(|token| token.to_str().ok()?.strip_prefix("Bearer ")?.parse().ok());
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         )
         .route("/exports/{name}", get(async || "a large file\n"))
         .route("/profile", post(async || "saved\n"))
-        // The first is the outermost: who the user is must be known before the limit asks.
+        // The first layer is the outermost: it authenticates the user before the limit needs the user's id.
         .layer(
             ServiceBuilder::new()
                 .layer(from_fn(authenticate))

@@ -1,11 +1,11 @@
-//! At most so many requests at the same time: `cargo run --example concurrency`.
+//! A bound on the requests that run at the same time: `cargo run --example concurrency`.
 //!
-//! `GET /slow/{lines}` answers with so many lines, ten a second, and holds one of three places
-//! until the last of them or until the client is gone. `LIMIT=5` makes it five places, `PORT=3001`
-//! another port.
+//! `GET /slow/{lines}` answers with that many lines, ten a second, and holds one of three places
+//! until the last line is sent or the client is gone. `LIMIT=5` makes it five places, `PORT=3001`
+//! sets another port.
 //!
-//! With `REDIS_URL=redis://127.0.0.1:6379` all processes that count there share the places. Those
-//! of a process that is killed are free again after 30 s, or `LEASE_MS=2000`.
+//! With `REDIS_URL=redis://127.0.0.1:6379` all processes that use this Redis share the places. If a
+//! process is killed, its places are free after 30 s; `LEASE_MS=2000` makes it two.
 
 use std::convert::Infallible;
 use std::env;
@@ -27,7 +27,7 @@ use tower_throttle::{
 async fn main() -> Result<(), Box<dyn Error>> {
     let life = Duration::from_millis(setting("LEASE_MS", 30_000)?.into());
     let limit = Limit::concurrency(setting("LIMIT", 3)?).lease(life);
-    // While Redis does not answer nobody is let in, rather than more than three.
+    // While Redis does not answer, no request is let in, so that never more than three run.
     let policy = Policy::new("slow", limit).on_store_failure(FailureMode::Deny);
     let limiter = match env::var("REDIS_URL") {
         Ok(url) => {
@@ -62,7 +62,7 @@ async fn slow(Path(lines): Path<u32>) -> Body {
     Body::from_stream(lines)
 }
 
-/// Tells when a request has ended, however it did. The layer gives its place back after that.
+/// Prints when a request has ended, in whatever way. The layer gives its place back after that.
 struct Running;
 
 impl Drop for Running {

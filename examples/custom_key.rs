@@ -13,8 +13,8 @@ use tower_throttle::{
     RateLimitLayer, RequestHead,
 };
 
-/// The tenant, who is the first label of the host: `acme` of `acme.example.com`. A client can write
-/// any host: something in front has to check it.
+/// The tenant is the first label of the host: `acme` in `acme.example.com`. A client can send any
+/// host, so something in front has to check it.
 #[derive(Clone)]
 struct Tenant {
     domain: &'static str,
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 .on_missing_key(OnMissingKey::Reject),
             // Two parts: user 7 of one tenant is not user 7 of another.
             Policy::new("user", Limit::gcra(2, MINUTE)).by((tenant, Header::new("x-user"))),
-            // A closure: `None` means that the request does not say whose it is.
+            // A closure: `None` means that the request has no key.
             Policy::new("language", Limit::gcra(1_000, MINUTE)).by(|request: &RequestHead<'_>| {
                 let language = request.headers.get("accept-language")?;
                 language.to_str().ok().map(str::to_ascii_lowercase)

@@ -1,8 +1,8 @@
-//! A fleet that calls somebody else's API, and together holds to what that allows:
+//! A fleet that calls somebody else's API, and together keeps to the API's limit:
 //! `cargo run --example fleet`, with a Redis server at `REDIS_URL` or on its usual port.
 //!
-//! This process is the server of that API. It starts four more, which send it orders as fast as
-//! they may, and prints when each order comes.
+//! This process is the server of that API. It starts four workers, which send orders as fast as they
+//! may, and prints when each order arrives.
 
 use std::env;
 use std::error::Error;
@@ -18,7 +18,7 @@ use tokio::process::Command;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_throttle::{FailureMode, Limit, Limiter, Policy, RedisStore, ThrottleLayer, per_second};
 
-/// What all of them together may send each second.
+/// How many orders the workers together may send per second.
 const RATE: u32 = 20;
 const TIME: Duration = Duration::from_secs(3);
 
@@ -30,10 +30,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// One process of the fleet.
+/// A process of the fleet.
 async fn work(api: &str, worker: &str) -> Result<(), Box<dyn Error>> {
     let redis = env::var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".to_owned());
-    // While Redis is down no order is sent: the API would get more of them than it allows.
+    // Without Redis no order is sent, as together the workers could exceed the API's limit.
     let policy = Policy::new("orders", Limit::token_bucket(1, per_second(RATE)))
         .on_store_failure(FailureMode::Deny);
     let limiter = Limiter::new(RedisStore::connect(&redis).await?, [policy])?;
@@ -54,7 +54,7 @@ async fn work(api: &str, worker: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The API, and those who call it.
+/// The API, and the processes that call it.
 async fn serve() -> Result<(), Box<dyn Error>> {
     static START: OnceLock<Instant> = OnceLock::new();
     static ORDERS: Mutex<Vec<Duration>> = Mutex::new(Vec::new());

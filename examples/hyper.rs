@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         MemoryStore::new(),
         [Policy::new("client", Limit::gcra(60, MINUTE).burst(5)).by(PeerAddr)],
     )?;
-    // One service for all connections; each gets a clone, and clones share the counts.
+    // Each connection gets a clone of the service; clones share the counts.
     let service = RateLimitLayer::new(limiter).layer(service_fn(hello));
 
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("  for i in 1 2 3 4 5 6; do curl -i http://127.0.0.1:3000/; done");
     loop {
         let (stream, address) = listener.accept().await?;
-        // Hyper does not say who the peer is.
+        // Hyper does not provide the peer's address.
         let service = service
             .clone()
             .map_request(move |mut request: Request<Incoming>| {

@@ -1,6 +1,6 @@
 //! What an operator sees: `cargo run --features metrics,tracing --example observability`.
 //!
-//! `/metrics` is for Prometheus, `/top` says who is denied most, and the log tells why. It counts in
+//! `/metrics` is for Prometheus, `/top` lists who is denied most, and the log says why. It counts in
 //! this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`.
 
 use std::env;
@@ -21,7 +21,7 @@ use tower_throttle::{
 fn policies() -> [Policy; 4] {
     [
         Policy::new("client", Limit::sliding_log(10, HOUR)).by(PeerAddr),
-        // What would half of that do? It is counted, and nobody is denied.
+        // Shows what half of that limit would do: it is counted, but denies nobody.
         Policy::new("client-half", Limit::sliding_log(5, HOUR))
             .by(PeerAddr)
             .mode(Mode::Shadow),
@@ -29,14 +29,14 @@ fn policies() -> [Policy; 4] {
             .by(Header::new("x-user"))
             .on(Route::post("/login"))
             .on_store_failure(FailureMode::Deny),
-        // One every two seconds; who comes sooner is held up.
+        // One every two seconds; requests that come sooner are delayed.
         Policy::new("report", Limit::gcra(30, MINUTE).burst(1))
             .on(Route::get("/report"))
             .max_wait(MINUTE),
     ]
 }
 
-/// Those who are denied most, a line each.
+/// The subjects that are denied most, one a line.
 fn lines(top: &TopDenied) -> String {
     top.list().iter().fold(String::new(), |mut lines, entry| {
         let (subject, policy) = (entry.subject, &entry.policy);
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_max_level(tracing::Level::DEBUG)
         .with_writer(std::io::stderr)
         .init();
-    // First of all: what is made before the recorder goes nowhere.
+    // Installed first: a metric that is created before the recorder is lost.
     let seconds = Matcher::Suffix("_seconds".into());
     let buckets = [
         0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0, 10.0,
@@ -85,7 +85,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/login", post(async || "welcome\n"))
         .route("/report", get(async || "42\n"))
         .layer(RateLimitLayer::new(limiter))
-        // Added after the layer, so that they are not limited. Keep them from strangers.
+        // Added after the layer, so that they are not limited. Do not expose them to the public.
         .route("/metrics", get(scrape))
         .route("/top", get(move || std::future::ready(lines(&top))))
         .into_make_service_with_connect_info::<SocketAddr>();

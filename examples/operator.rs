@@ -1,8 +1,8 @@
-//! An application behind limits, and the operators' page about them, on a listener of its own that
-//! asks for a password: `OPERATOR_PASSWORD=... cargo run --example operator -- --traffic`.
+//! An application behind limits, and a page for operators on a listener of its own that asks for a
+//! password: `OPERATOR_PASSWORD=... cargo run --example operator -- --traffic`.
 //!
-//! It counts in this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`. `--traffic` lets a
-//! few clients run into the limits, so that the page has something to show.
+//! It counts in this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`. `--traffic`
+//! starts a few clients that run into the limits, so that the page has something to show.
 
 use std::env;
 use std::error::Error;
@@ -22,7 +22,7 @@ use tower_throttle::{
     RateLimitLayer, RedisStore, Route, SECOND, Store, TopDenied, per_second,
 };
 
-/// Lets operators in. In production: whatever guards your other internal pages.
+/// Lets operators in. In production, use what guards your other internal pages.
 async fn guard(State(right): State<HeaderValue>, request: Request, next: Next) -> Response {
     if request.headers().get(header::AUTHORIZATION) == Some(&right) {
         return next.run(request).await;
@@ -39,11 +39,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .by(user())
             .on(Route::get("/search"))
             .group("client"),
-        // Everybody reads them: most of these decisions need no trip to Redis.
+        // The busiest route: with a lease, most of its decisions need no round trip to Redis.
         Policy::new("pages", Limit::gcra(500, SECOND))
             .on(Route::get("/"))
             .quota_lease(QuotaLease::new()),
-        // Not in force yet: first it is seen whom it would hit.
+        // Not enforced yet: the page shows whom it would deny.
         Policy::new("search", Limit::token_bucket(5, per_second(2)))
             .by(user())
             .on(Route::get("/search"))
@@ -100,13 +100,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(internal.await??)
 }
 
-/// As long as the server is there.
+/// Sends the request repeatedly until the server is gone.
 async fn again_and_again(visit: RequestBuilder, pause: Duration) {
     let began = Instant::now();
     while let Some(visit) = visit.try_clone()
         && visit.send().await.is_ok()
     {
-        // They come in waves.
+        // Twelve busy seconds, then eight calm ones.
         let is_calm = began.elapsed().as_secs() % 20 >= 12;
         tokio::time::sleep(if is_calm { 2 * pause } else { pause }).await;
     }

@@ -1,7 +1,7 @@
 //! Two limits in front of an axum service: `cargo run --example quickstart`.
 //!
 //! It counts in this process. With `REDIS_URL=redis://127.0.0.1:6379` it counts in Redis, together
-//! with every other process that does; `PORT=3001` starts a second one beside the first.
+//! with every other process that does so; `PORT=3001` lets a second one run beside the first.
 //!
 //! In a project of your own: `cargo add tower-throttle --features axum`.
 
@@ -20,9 +20,9 @@ use tower_throttle::{
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let policies = [
-        // Every request counts for its client, who has 60 a minute and may send 10 at once.
+        // Every request counts for its client, which may send 60 a minute, and 10 at once.
         Policy::new("client", Limit::gcra(60, MINUTE).burst(10)).by(PeerAddr),
-        // A login also counts for its user, who has three in any minute, whatever the address.
+        // A login also counts for its user: three in any minute, whatever the address.
         Policy::new("login", Limit::sliding_log(3, MINUTE))
             .by(Header::new("x-user"))
             .on(Route::post("/login")),
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/", get(async || "hello\n"))
         .route("/login", post(async || "welcome\n"))
         .layer(RateLimitLayer::new(limiter))
-        // The limit by client reads the peer's address that this makes known.
+        // This provides the peer's address, by which the first policy counts.
         .into_make_service_with_connect_info::<SocketAddr>();
 
     let port = env::var("PORT").map_or(Ok(3000), |port| port.parse())?;

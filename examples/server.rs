@@ -4,12 +4,12 @@
 //! cargo run --all-features --example server -- --config limits.toml --listen 127.0.0.1:3000
 //! ```
 //!
-//! The file is read again whenever it changes, and what becomes of it is told on the standard error
-//! stream. It answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
-//! code, `GET /slow/{ms}` after that time. It speaks HTTP/1.1 and cleartext HTTP/2, prints the
-//! address that it listens on (`--listen 127.0.0.1:0` picks a port) and stops on SIGTERM, once the
-//! requests under way are answered. It waits for them for 30 seconds at most, since a client may never
-//! send the rest of its own.
+//! The file is read again whenever it changes, and the outcome is written to standard error. The server
+//! answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
+//! code, and `GET /slow/{ms}` after that time. It speaks HTTP/1.1 and cleartext HTTP/2, and prints the
+//! address that it listens on (`--listen 127.0.0.1:0` picks a port). On SIGTERM it stops when the
+//! requests in flight are answered, after 30 seconds at the latest: a client may never send the rest
+//! of its request.
 
 use std::env;
 use std::error::Error;
@@ -31,8 +31,8 @@ use tower_throttle::{ConfigFile, FileError};
 
 const USAGE: &str = "usage: server --config <file> --listen <address>:<port>";
 
-/// What is under way when the signal comes has so long.
-const LONGEST: Duration = Duration::from_secs(30);
+/// How long requests may still take after the signal.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -47,12 +47,12 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::read(env::args_os().skip(1))?;
-    // Kept until the end: the file is watched for as long.
+    // Kept until the end, since dropping it ends the watch on the file.
     let limits = ConfigFile::new(arguments.config)
         .on_reload(tell)
         .open()
         .await?;
-    // One handler instead of routes, so that the policies' own routes see every path as it came.
+    // One handler instead of routes, so that the routes of policies match the path that was sent.
     let app = Router::new()
         .fallback(answer)
         .layer(limits.layer())
@@ -61,14 +61,14 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(&arguments.listen).await;
     let listener = listener.map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
     let stopped = stop_signal()?.shared();
-    let too_long = stopped.clone().then(|()| tokio::time::sleep(LONGEST));
+    let too_long = stopped.clone().then(|()| tokio::time::sleep(DRAIN_TIMEOUT));
     println!("listening on {}", listener.local_addr()?);
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped);
     tokio::select! {
         served = server.into_future() => served?,
         () = too_long => eprintln!("server: what is still under way is cut off"),
     }
-    // What the last responses held is on its way to the store, on this runtime; so is then what is held in advance.
+    // Tasks of this runtime give back what the last responses held, and the permits that are leased in advance.
     limits.limiter().given_back().await;
     Ok(())
 }
@@ -94,7 +94,7 @@ async fn answer(request: Request) -> Response {
     let (first, second) = (segments.next(), segments.next());
     match (request.method(), first, second, segments.next()) {
         (&Method::GET, Some("status"), Some(code), None) => match status(code) {
-            // These have no body.
+            // Responses without a body.
             Some(
                 code @ (StatusCode::NO_CONTENT
                 | StatusCode::RESET_CONTENT
@@ -122,7 +122,7 @@ async fn answer(request: Request) -> Response {
     }
 }
 
-/// A status that ends a response; one below 200 does not.
+/// A final status: one below 200 is not.
 fn status(code: &str) -> Option<StatusCode> {
     let code = code.parse().ok().filter(|code| (200..600).contains(code))?;
     StatusCode::from_u16(code).ok()
@@ -180,12 +180,12 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// An error and what lies beneath it, in one line.
+/// An error and its sources, in one line.
 fn with_reasons(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut beneath = error.source();
     while let Some(reason) = beneath {
-        // Some errors say again what those beneath them say.
+        // Some errors repeat their source's message.
         let said = reason.to_string();
         if !text.contains(&said) {
             text = format!("{text}: {said}");

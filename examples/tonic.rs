@@ -19,8 +19,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         MemoryStore::new(),
         [
             Policy::new("client", Limit::gcra(600, MINUTE)).by(PeerAddr),
-            // A method is a path; a route for `POST` would miss calls by other methods of HTTP,
-            // which tonic serves too.
+            // A gRPC method is a path. `Route::post` would miss calls by other HTTP methods, which
+            // tonic serves too.
             Policy::new("health", Limit::gcra(60, MINUTE).burst(3))
                 .by(PeerAddr)
                 .on(Route::any("/grpc.health.v1.Health/Check")),

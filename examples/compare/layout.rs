@@ -1,22 +1,22 @@
-//! Where things stand in the picture, in pixels.
+//! The layout of the picture, in pixels.
 
 use std::time::Duration;
 
 use crate::svg::Area;
 
-/// What GitHub gives a README: nothing is scaled.
+/// The width that GitHub has for a README, so that nothing is scaled.
 pub(crate) const WIDTH: u32 = 830;
 pub(crate) const MARGIN: u32 = 16;
 
-/// Where time begins, and what a second of it takes.
+/// The left end of the time axis, and the width of a second.
 pub(crate) const LEFT: u32 = 186;
 pub(crate) const SECOND: u32 = 80;
 
-/// Where the columns of numbers end.
+/// The right edges of the columns of numbers.
 pub(crate) const ADMITTED: u32 = 736;
 pub(crate) const MOST: u32 = WIDTH - MARGIN;
 
-/// The base of the first row, and what a row takes.
+/// The base of the first row, and the height of a row.
 pub(crate) const FIRST: u32 = 128;
 pub(crate) const ROW: u32 = 52;
 

@@ -1,13 +1,13 @@
-//! The limits that are compared: ten requests a second, as each algorithm says it.
+//! The limits that are compared: ten requests a second by each algorithm.
 
 use std::time::Duration;
 
 use tower_throttle::{Limit, SECOND, per_second};
 
-/// What every second may have, where the algorithm knows seconds.
+/// The requests that a second may have.
 pub(crate) const PERMITS: u32 = 10;
 
-/// How long a request is under way, for the one algorithm that minds.
+/// The duration of a request, which matters for `concurrency` only.
 pub(crate) const UNDER_WAY: Duration = Duration::from_millis(500);
 
 pub(crate) struct Named {

@@ -2,7 +2,7 @@
 //! `cargo run --example compare`.
 //!
 //! The clock is moved by hand, so that the picture is the same on every machine, byte for byte. An
-//! argument names another file to write it to.
+//! argument names another file for the picture.
 
 use std::env;
 use std::error::Error;

@@ -36,7 +36,7 @@ fn head(svg: &mut Svg) {
     svg.text("note", Anchor::End, (MOST, line), "any second");
 }
 
-/// The boundaries of the windows, from the captions to below the last row.
+/// The boundaries of the windows: lines from the captions to below the last row.
 fn axis(svg: &mut Svg, last: u32) {
     let (top, bottom) = (FIRST - 34, last + 10);
     for second in 0..=LENGTH.as_secs() as u32 {

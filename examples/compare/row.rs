@@ -1,4 +1,4 @@
-//! A row of the picture: what of the traffic was admitted and what was denied, over time.
+//! A row of the picture: admitted and denied requests over time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::run::{Run, busiest_second};
 use crate::svg::{Anchor, Svg};
 use crate::traffic::LENGTH;
 
-/// What became of the traffic under one algorithm.
+/// The traffic under one algorithm.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) setting: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Row {
 
 const BIN_MS: u32 = 50;
 const BIN: u32 = SECOND * BIN_MS / 1_000;
-/// What is left of a bin is the gap to the next one, in which the lines of the windows stand.
+/// The rest of a bin is the gap to the next one, where the lines of the windows are.
 const BAR: u32 = BIN - 1;
 /// The height of one request.
 const REQUEST: u32 = 5;
@@ -54,7 +54,7 @@ fn label(svg: &mut Svg, base: u32, name: &str, setting: &str) {
     svg.areas("line", [area(LEFT, base, x_of(LENGTH) - LEFT, 1)]);
 }
 
-/// How many there are in each bin, the first of the parts at the bottom.
+/// The counts in each bin; the first part is at the bottom.
 fn bars(svg: &mut Svg, base: u32, parts: &[(&str, &[Duration])]) {
     let bins = LENGTH.as_millis() as usize / BIN_MS as usize;
     let mut tops = vec![base; bins];

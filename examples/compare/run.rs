@@ -11,22 +11,22 @@ use tower_throttle::{
 
 use crate::limits::{Named, UNDER_WAY};
 
-/// What became of the traffic, in time from its start, the earliest first.
+/// The outcome of each request, by time since the start, in ascending order.
 pub(crate) struct Run {
-    /// When requests were let through, those that were held up after their delay.
+    /// When requests were let through: delayed ones after their delay.
     pub(crate) admitted: Vec<Duration>,
     pub(crate) denied: Vec<Duration>,
 }
 
-/// Of all intervals of one second that which holds the most of these instants, which are in order:
-/// its start, and how many.
+/// The interval of one second that holds the most of these sorted instants: its start, and their
+/// number.
 pub(crate) fn busiest_second(instants: &[Duration]) -> (Duration, usize) {
     let within = |(position, &start): (usize, &Duration)| {
         let end = instants.partition_point(|&instant| instant < start + SECOND);
         (start, end - position)
     };
     let seconds = instants.iter().enumerate().map(within);
-    // Of equals `max_by_key` takes the last.
+    // Among equals `max_by_key` takes the last.
     seconds
         .rev()
         .max_by_key(|(_, most)| *most)
@@ -62,7 +62,7 @@ pub(crate) async fn through(
     Ok(Run { admitted, denied })
 }
 
-/// The one who sends it all.
+/// The client of all requests.
 struct Client {
     store: MemoryStore,
     clock: ManualClock,
@@ -73,7 +73,7 @@ struct Client {
 
 impl Client {
     fn new(limit: &Named) -> Result<Self, tower_throttle::ConfigError> {
-        // A new one stands at a full second, where aligned windows begin.
+        // A new clock is at a full second, where aligned windows begin.
         let clock = ManualClock::new();
         Ok(Self {
             store: MemoryStore::builder().clock(clock.clone()).build(),

@@ -1,5 +1,5 @@
-//! As much of SVG as the picture needs, in whole pixels, so that nothing depends on how a machine
-//! rounds.
+//! The part of SVG that the picture needs, in whole pixels, so that the result does not depend on
+//! rounding.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ pub(crate) struct Svg {
     body: String,
 }
 
-/// Where a text's x is.
+/// Which end of a text its `x` is.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -35,7 +35,7 @@ impl Svg {
         }
     }
 
-    /// Rectangles of one class, as one element.
+    /// Draws rectangles of one class as one element.
     pub(crate) fn areas(&mut self, class: &str, areas: impl IntoIterator<Item = Area>) {
         let mut path = String::new();
         for Area {
@@ -66,7 +66,7 @@ impl Svg {
         );
     }
 
-    /// The file, with what it is called where it cannot be seen.
+    /// The file, with a title for readers who cannot see it.
     pub(crate) fn finish(self, title: &str, style: &str) -> String {
         let Self {
             width,

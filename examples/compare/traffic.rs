@@ -1,11 +1,11 @@
-//! The traffic: what every algorithm is asked, in milliseconds from the start.
+//! The traffic that every algorithm gets, in milliseconds from the start.
 
 use std::time::Duration;
 
-/// How long all of it takes.
+/// The duration of the traffic.
 pub(crate) const LENGTH: Duration = Duration::from_secs(6);
 
-/// What is said of the traffic above it, and where.
+/// The captions above the traffic, and their places.
 pub(crate) const CAPTIONS: [(Duration, &str); 4] = [
     (Duration::from_millis(500), "5 a second"),
     (Duration::from_millis(2_000), "12, then 12"),
@@ -28,16 +28,16 @@ const fn phase(from_ms: u64, every_ms: u64, requests: u64) -> Phase {
 }
 
 const PHASES: [Phase; 4] = [
-    // Less than the limit.
+    // Below the limit.
     phase(25, 200, 5),
-    // A burst on either side of a window's boundary, each of more than a window's limit.
+    // A burst on each side of a window's boundary, both larger than the limit of a window.
     phase(1_854, 8, 12),
     phase(2_054, 8, 12),
-    // A client that does not take no for an answer.
+    // A client that keeps retrying while it is denied.
     phase(2_612, 25, 80),
 ];
 
-/// When requests come, the earliest first.
+/// The arrivals in ascending order.
 pub(crate) fn offered() -> Vec<Duration> {
     let instants = PHASES.iter().flat_map(|phase| {
         let instant = |number| phase.from_ms + number * phase.every_ms;

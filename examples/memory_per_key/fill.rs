@@ -1,4 +1,4 @@
-//! Uses the permits of many keys, through whatever store.
+//! Uses permits of many keys, through any store.
 
 use std::error::Error;
 use std::num::NonZeroU64;
@@ -10,7 +10,7 @@ use tower_throttle::{
 
 use crate::limits::{Measured, Use, WINDOW};
 
-/// How many keys share a question.
+/// The number of keys in one question.
 const AT_ONCE: usize = 50;
 
 /// Takes permits of each key, spread evenly over the window before the clock's new time.
@@ -25,7 +25,7 @@ pub(crate) async fn fill(
         if time > 0 {
             clock.advance(WINDOW / used.times);
         }
-        // The largest numbers there are, which have the most digits; a process begins anywhere.
+        // The largest numbers have the most digits; those of a process begin at random.
         let number = NonZeroU64::MAX.get() - u64::from(time);
         let mut take = Take::new(used.cost);
         take.lease = NonZeroU64::new(number).map(LeaseId::from);
@@ -34,7 +34,7 @@ pub(crate) async fn fill(
     Ok(())
 }
 
-/// Does the same with each key.
+/// Asks the same about each key.
 pub(crate) async fn act(
     store: &impl Store,
     limit: &Measured,

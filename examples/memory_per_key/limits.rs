@@ -1,4 +1,4 @@
-//! The limits whose keys are measured: a thousand an hour, as each algorithm says it.
+//! The limits whose keys are measured: a thousand an hour by each algorithm.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use tower_throttle::{HOUR, Limit, per_hour};
 
 const PERMITS: u32 = 1_000;
 
-/// The time over which permits are taken, and in which none of them comes back.
+/// The time in which permits are taken, and in which none of them comes back.
 pub(crate) const WINDOW: Duration = HOUR;
 
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
     pub(crate) limit: Limit,
-    /// Whether a key takes more the more of its permits are in use.
+    /// Whether a key takes more memory when more of its permits are in use.
     grows: bool,
 }
 
@@ -36,7 +36,7 @@ const GROWING: [Use; 4] = [
     used("1000", 1_000, 1),
 ];
 
-/// All of them, so that a count has as many digits as it gets.
+/// All permits, so that counts have as many digits as they can have.
 const ANY: [Use; 1] = [used("any", 10, PERMITS / 10)];
 
 impl Measured {
@@ -64,7 +64,7 @@ impl Measured {
 
 pub(crate) const LIMITS: [Measured; 9] = [
     Measured::constant("gcra", Limit::gcra(PERMITS, WINDOW)),
-    // The interval of one permit is no whole number of microseconds: its fraction is kept as well.
+    // The interval of a permit is not a whole number of microseconds, so its fraction is stored, too.
     Measured::constant("gcra, with a fraction", Limit::gcra(7 * PERMITS, WINDOW)),
     Measured::constant(
         "token_bucket",

@@ -1,12 +1,12 @@
-//! What a key takes, in Redis and in the process: the table of `docs/memory.md`.
+//! The memory of a key, in Redis and in the process: the table of `docs/memory.md`.
 //!
 //! ```sh
 //! cargo run --release --example memory_per_key
 //! ```
 //!
-//! It needs a Redis or Valkey server without keys, which nobody else uses meanwhile: the one at
-//! `REDIS_URL`, or at redis://127.0.0.1:6379. It removes what it writes. An argument says how many
-//! keys it fills, a thousand unless said.
+//! It needs a Redis or Valkey server without keys that nobody else uses meanwhile: the one at
+//! `REDIS_URL`, or at redis://127.0.0.1:6379. It removes what it writes. An argument sets the number
+//! of keys, a thousand by default.
 // Counting is the job of a global allocator, and that trait is unsafe to implement.
 #![allow(unsafe_code)]
 

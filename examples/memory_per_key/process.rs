@@ -1,4 +1,4 @@
-//! What a key takes in the process, by an allocator that counts.
+//! The memory of a key in the process, measured by a counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
@@ -9,13 +9,13 @@ use tower_throttle::{ManualClock, MemoryStore};
 use crate::fill::fill;
 use crate::limits::{Measured, Use};
 
-/// The system's allocator, counting the bytes that it has given out.
+/// The system's allocator, with a count of the allocated bytes.
 struct Counting;
 
-/// Wraps around rather than fails, were more given back than was counted.
+/// Wraps around instead of failing if more is freed than was counted.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call is handed on to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The bytes that each key of a memory store takes, its share of the table included.
+/// The bytes per key of a memory store, including its share of the table.
 pub(crate) async fn bytes_per_key(
     limit: &Measured,
     used: Use,

@@ -1,5 +1,5 @@
-//! What a key takes in Redis: by the server's own account of the key, and by all that the server
-//! has allocated since it had none.
+//! The memory of a key in Redis: what the server reports for the key, and what it has allocated since
+//! it had no keys.
 
 use std::env;
 use std::error::Error;
@@ -12,17 +12,17 @@ use tower_throttle::{Clock as _, ManualClock, Micros, RedisStore, SystemClock};
 use crate::fill::{act, fill};
 use crate::limits::{LIMITS, Measured, Use, WINDOW};
 
-/// As long as the one that stores have by themselves.
+/// As long as the prefix that stores have by default.
 const PREFIX: &str = "measured";
 
 pub(crate) struct Server {
     url: String,
     connection: Connection,
-    /// What it has allocated while it holds no key.
+    /// The bytes allocated without any keys.
     empty: u64,
 }
 
-/// The bytes that each key takes.
+/// The bytes per key.
 pub(crate) struct Bytes {
     /// `MEMORY USAGE`: its name, its value and its entry in the dictionary of keys.
     pub(crate) usage: u64,
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Lets the server allocate what it needs for each script and each command only once.
+    /// Makes the server allocate beforehand what it needs once for each script and command.
     pub(crate) async fn warm_up(&mut self) -> Result<(), Box<dyn Error>> {
         for limit in LIMITS {
             for used in limit.uses() {
@@ -86,7 +86,7 @@ impl Server {
         Ok(Bytes { usage, all })
     }
 
-    /// What the numbers are those of.
+    /// The server's name and version.
     pub(crate) fn version(&mut self) -> Result<String, Box<dyn Error>> {
         let info: String = self.query(&cmd("INFO"))?;
         let version = match field(info.lines(), "valkey_version:") {
@@ -102,7 +102,7 @@ impl Server {
         Ok(store.clock_for_tests(clock.clone()).connect().await?)
     }
 
-    /// Closes the store's connection: what the server holds for a client is not the keys'.
+    /// Closes the store's connection, as the memory of a client is not that of keys.
     async fn close(&mut self, store: RedisStore) -> Result<(), Box<dyn Error>> {
         drop(store);
         for _ in 0..1_000 {
@@ -119,7 +119,7 @@ impl Server {
         self.query(&cmd("DBSIZE"))
     }
 
-    /// What the server has allocated, but for this connection, whose buffers come and go.
+    /// The bytes allocated by the server, without this connection, whose buffers come and go.
     fn used(&mut self) -> Result<u64, Box<dyn Error>> {
         // The log of slow commands grows whenever this machine is busy.
         self.query::<()>(cmd("SLOWLOG").arg("RESET"))?;
@@ -135,15 +135,15 @@ impl Server {
     }
 }
 
-/// What stands behind a name, in what the server says of itself.
+/// The value of a field that the server reports.
 fn field<'a>(mut fields: impl Iterator<Item = &'a str>, name: &str) -> Result<&'a str, String> {
     let value = fields.find_map(|field| field.strip_prefix(name));
     value.ok_or_else(|| format!("the server does not say {name}"))
 }
 
-/// One that is ahead of the server's, by so little that keys expire today also when this program is
-/// stopped. It stands in the middle of an hour and of a slice, so that the permits of an hour lie
-/// in as many windows and slices as they can.
+/// A clock ahead of the server's, by so little that keys expire today even if this program is
+/// stopped. It is in the middle of an hour and of a slice, so that the permits of an hour are spread
+/// over as many windows and slices as possible.
 fn clock() -> ManualClock {
     let now = SystemClock.now().get();
     let window = Micros::from(WINDOW).get();
