@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::ranges::{AddressRanges, embedded, embedded_range, read_range};
 use crate::request::{AddressExtractor, KeyError, RequestHead};
 
-const OF_NOBODY: &str = "lies within the trusted proxies, so no client has it";
+const OF_NOBODY: &str = "lies within the trusted proxies, so it is never a client's";
 
 /// Clients, by address or by key: those that are refused ([`Rules::deny`](crate::Rules::deny)), or
 /// those that are let through uncounted ([`Rules::allow`](crate::Rules::allow)).

@@ -69,8 +69,8 @@ pub struct NoDecision;
 impl fmt::Display for NoDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no layer tells this handler what was decided about the request: call \
-             `expose_decisions` on the `RateLimitLayer` that it is behind",
+            "no layer exposes its decisions to this handler: call `expose_decisions` on the \
+             `RateLimitLayer` in front of it",
         )
     }
 }

@@ -79,7 +79,7 @@ async fn a_policy_can_reject_whoever_leaves_the_header_out() {
             (StatusCode::BAD_REQUEST, StatusCode::BAD_REQUEST)
         );
         assert!(
-            rejected.2.contains("does not say whose it is"),
+            rejected.2.contains("does not identify its sender"),
             "{}",
             rejected.2
         );

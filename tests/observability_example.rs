@@ -254,7 +254,7 @@ async fn over_redis_an_outage_is_told_from_denials() {
     let log = example.log();
     for text in [
         "let through uncounted",
-        "refused for want of an answer",
+        "refused for lack of an answer",
         "it is left alone",
     ] {
         assert!(log.contains(text), "{text}: {log}");

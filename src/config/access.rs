@@ -11,8 +11,9 @@ use crate::ranges::read_range;
 
 const FIELDS: Known = &["key", "values"];
 
-const EXPECTED: &str = "a list of addresses, ranges and values of keys, as [\"203.0.113.0/24\", \
-                        \"2001:db8::1\", { key = \"header:x-user\", values = [\"mallory\"] }]";
+const EXPECTED: &str = "a list of addresses, ranges and values of keys, such as \
+                        [\"203.0.113.0/24\", \"2001:db8::1\", { key = \"header:x-user\", values = \
+                        [\"mallory\"] }]";
 
 /// Reads a list; `policies` are those whose keys the list's values are compared with.
 pub(super) fn read(
@@ -62,7 +63,7 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
         key.is_some_and(|key| key.eq_ignore_ascii_case(kind))
     };
     if !policies.iter().any(is_key_of) {
-        let problem = format!("no policy has the key {kind:?}, so the list is about nobody");
+        let problem = format!("no policy has the key {kind:?}, so the list would match nobody");
         return Err(key.refuse(problem));
     }
     named.values(&fields.need("values", "values = [\"mallory\"]")?)

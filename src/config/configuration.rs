@@ -66,7 +66,7 @@ impl Config {
     ) -> Result<Self, FileError> {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let line = line_of(bytes, error.valid_up_to());
-            FileError::at(line, "the text is no UTF-8, save the file as UTF-8")
+            FileError::at(line, "the text is not UTF-8, save the file as UTF-8")
         });
         let config = text.and_then(|text| file::read(text, &variable_of_this_process, in_force));
         config.map_err(|error| error.in_file(path))

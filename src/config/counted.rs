@@ -45,7 +45,7 @@ fn one_or_more<T>(
 }
 
 fn status(field: &Field<'_>) -> Result<StatusCode, FileError> {
-    let expected = "a status from 100 to 599, as 401, or a list of statuses";
+    let expected = "a status from 100 to 599, such as 401, or a list of statuses";
     let status = u16::try_from(field.number(expected)?).ok();
     let status = status.filter(|status| (100..600).contains(status));
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -54,7 +54,8 @@ fn status(field: &Field<'_>) -> Result<StatusCode, FileError> {
 
 /// Not 0: a call that goes well mostly says so in its trailers, which come too late.
 fn grpc_status(field: &Field<'_>) -> Result<u32, FileError> {
-    let expected = "a gRPC status from 1 to 16, as 16 for UNAUTHENTICATED, or a list of statuses";
+    let expected = "a gRPC status from 1 to 16, such as 16 for UNAUTHENTICATED, or a list of \
+                    statuses";
     let status = Some(field.number(expected)?).filter(|status| (1..=16).contains(status));
     status.ok_or_else(|| field.expected(expected))
 }

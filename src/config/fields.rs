@@ -105,7 +105,7 @@ impl<'t> Fields<'t> {
             return Err(place.refuse_field(name, problem));
         }
         let names = known.join(", ");
-        let problem = format!("is no field here, expected one of {names}");
+        let problem = format!("is not a field here, expected one of {names}");
         Err(place.refuse_field(name, problem))
     }
 

@@ -63,14 +63,14 @@ fn secret(fields: &Fields<'_>, environment: Environment<'_>) -> Result<Option<St
     let Some(field) = fields.get("secret") else {
         return Ok(None);
     };
-    let variable = "a variable that holds it, as { env = \"LIMITS_SECRET\" }";
+    let variable = "a variable that holds it, such as { env = \"LIMITS_SECRET\" }";
     // What stands there is not shown, and not taken either: files are copied, mailed and committed.
     if !field.is_table() {
         return Err(field.refuse(format_args!(
-            "a secret has no place in a file, name {variable}"
+            "a secret does not belong in a file, name {variable}"
         )));
     }
-    let expected = "what the whole fleet shares, as 32 random characters";
+    let expected = "a value that the whole fleet shares, such as 32 random characters";
     let secret = Hidden::of_variable(field, environment, expected)?;
     Ok(Some(secret.into_text()))
 }
@@ -112,7 +112,7 @@ fn policies(tables: &[Fields<'_>], proxies: &Proxies) -> Result<Vec<Policy>, Fil
     for table in tables {
         policies.push(policy::read(table, proxies)?);
         if let Some(name) = table.get("name")
-            && !names.insert(name.text("a text")?)
+            && !names.insert(name.text("a string")?)
         {
             return Err(name.refuse("is used twice, give each policy its own"));
         }

@@ -15,7 +15,7 @@ pub(super) fn hold(fields: &Fields<'_>, before: &Config, after: &Config) -> Resu
     for (name, is_same) in same {
         if !is_same {
             let problem = format!(
-                "{name}: cannot change while the service runs, restart it, or put back what was there"
+                "{name}: cannot change while the service runs, restart it or restore the old value"
             );
             return Err(fields.refuse_at(name, problem));
         }

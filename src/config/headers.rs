@@ -43,7 +43,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<QuotaHeaders, FileError> {
     };
     let words = field.one_or_more(
         |item| item.choice(&WORDS),
-        "it says nothing; write \"none\" for no quota headers",
+        "it names none; write \"none\" for no quota headers",
     )?;
     if let Some(items) = field.items() {
         agree(&items, &words)?;
@@ -70,7 +70,7 @@ fn agree(items: &[Field<'_>], words: &[Word]) -> Result<(), FileError> {
                     return Err(item.refuse(format_args!("{word:?} is named twice, leave one out")));
                 }
                 (Word::None, _) | (_, Word::None) => {
-                    return Err(item.refuse("\"none\" stands alone, leave it or the others out"));
+                    return Err(item.refuse("\"none\" excludes the others, leave it or them out"));
                 }
                 (Word::XRateLimitDelta, Word::XRateLimitEpoch)
                 | (Word::XRateLimitEpoch, Word::XRateLimitDelta) => {

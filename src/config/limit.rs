@@ -59,7 +59,7 @@ pub(super) fn read(policy: &Fields<'_>) -> Result<Limit, FileError> {
 pub(super) fn of_tier(tier: &Fields<'_>, policy: &Fields<'_>) -> Result<Limit, FileError> {
     let algorithm = policy.need("algorithm", "algorithm = \"gcra\"")?;
     let read = algorithm.choice(&ALGORITHMS)?;
-    refuse_options_of_others(tier, algorithm.text("a text")?)?;
+    refuse_options_of_others(tier, algorithm.text("a string")?)?;
     read(&LimitFields {
         amounts: tier,
         ways: policy,
@@ -131,7 +131,7 @@ fn sliding_window(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
 
 fn concurrency(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
     let at_once = fields.amounts.need("limit", "limit = 20")?;
-    let at_once = at_once.number("1 to 4294967295 requests at the same time, as 20")?;
+    let at_once = at_once.number("1 to 4294967295 requests at the same time, such as 20")?;
     let limit = Limit::concurrency(at_once);
     Ok(match fields.ways.get("lease") {
         Some(lease) => limit.lease(time(&lease)?),

@@ -88,7 +88,7 @@
 //! |---|---|---|
 //! | `name` | its name in headers, answers and stored keys | an error |
 //! | `algorithm` | `"gcra"`, `"token-bucket"`, `"leaky-bucket"`, `"fixed-window"`, `"sliding-counter"`, `"sliding-window"`, `"sliding-log"`, `"concurrency"`: see [`Limit`](crate::Limit) | an error |
-//! | `limit` | permits in a time: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; concurrency: requests at the same time, as `20`; the others: also a list of up to four rates, as `["10/s", "1000/h"]`, see [`Limit::and`] | an error |
+//! | `limit` | permits in a period: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; concurrency: requests at the same time, as `20`; the others: also a list of up to four rates, as `["10/s", "1000/h"]`, see [`Limit::and`] | an error |
 //! | `burst` | gcra: permits that can be taken at once; a list of them, when `limit` is one | as many as the limit |
 //! | `capacity` | token-bucket, leaky-bucket: permits that the bucket holds | as many as the limit |
 //! | `delay` | leaky-bucket: requests leave one after the other; `false`: each that fits passes at once | `true` |

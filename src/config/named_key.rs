@@ -27,20 +27,20 @@ impl<'t> NamedKey<'t> {
 
     /// `values = ["mallory"]`, as keys.
     pub(super) fn values(self, values: &Field<'_>) -> Result<Vec<Key>, FileError> {
-        values.one_or_more(|one| self.value(one), "it is about nobody; leave it out")
+        values.one_or_more(|one| self.value(one), "it matches nobody; leave it out")
     }
 
     // A value is not shown, whatever it is: it may be somebody's API key.
     fn value(self, value: &Field<'_>) -> Result<Key, FileError> {
         let refuse = |problem| Err(value.refuse(problem));
         let Some(text) = value.as_text() else {
-            return refuse("a value is no text, expected a list of texts, as [\"mallory\"]");
+            return refuse("expected a list of strings, such as [\"mallory\"]");
         };
         if text.is_empty() || text.trim() != text {
-            return refuse("a value is empty or has blanks around it, no key is like that");
+            return refuse("a value is empty or has spaces around it, which no key has");
         }
         if matches!(self, Self::Header(_)) && HeaderValue::from_bytes(text.as_bytes()).is_err() {
-            return refuse("a value has a character that no header can carry");
+            return refuse("a value contains a character that no header can carry");
         }
         Ok(self.of(text))
     }

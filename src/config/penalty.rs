@@ -9,7 +9,7 @@ use crate::algorithm::{Algorithm, Penalty};
 const FIELDS: Known = &["denials", "within", "ban", "longest"];
 
 pub(super) fn read(field: &Field<'_>) -> Result<Penalty, FileError> {
-    let expected = "a table, as { denials = 10, within = \"15min\", ban = \"1h\" }";
+    let expected = "a table, such as { denials = 10, within = \"15min\", ban = \"1h\" }";
     let fields = field.table(FIELDS, expected)?;
     let denials = fields.need("denials", "denials = 10")?;
     let within = fields.need("within", "within = \"15min\"")?;

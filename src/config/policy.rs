@@ -53,7 +53,7 @@ const LOCAL_FIELDS: Known = &["local"];
 
 pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, FileError> {
     let name = fields.need("name", "name = \"client\"")?;
-    let name = name.text("a text, as \"client\"")?;
+    let name = name.text("a string, such as \"client\"")?;
     let policy = Policy::new(name, limit::read(fields)?);
     let on = fields.get("on");
     let mut policy = match on.filter(routes::are_none) {
@@ -74,7 +74,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         policy = policy.max_wait(rate::time(&field)?);
     }
     if let Some(field) = fields.get("group") {
-        policy = policy.group(field.text("a text, as \"client\"")?);
+        policy = policy.group(field.text("a string, such as \"client\"")?);
     }
     if let Some(field) = fields.get("penalty") {
         policy = policy.penalty(penalty::read(&field)?);
@@ -128,7 +128,8 @@ fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileErro
     let by_header = || fields.get("cost").filter(|cost| cost.as_text().is_some());
     match of_requests.or_else(by_header) {
         Some(field) => Err(field.refuse(
-            "speaks of requests that a layer judges, and with on = \"none\" there are none; leave it out",
+            "applies to requests that a layer judges, and with on = \"none\" there are none; \
+             leave it out",
         )),
         None => Ok(policy.on(NoRequest)),
     }
@@ -148,7 +149,7 @@ fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
 /// `on_store_failure`, of a policy or of the whole file.
 pub(super) fn failure_mode(field: &Field<'_>) -> Result<FailureMode, FileError> {
     let expected =
-        "\"allow\", \"deny\", or a share of the limit for this process, as { local = 0.25 }";
+        "\"allow\", \"deny\", or a share of the limit for this process, such as { local = 0.25 }";
     if field.is_table() {
         let fields = field.table(LOCAL_FIELDS, expected)?;
         return local(&fields.need("local", "local = 0.25")?);

@@ -11,9 +11,10 @@ use crate::request::KeyExtractor;
 
 const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
 
-const UNBELIEVED: &str = "says nothing without trusted_proxies, as no header is believed then but that of a proxy on \
-     a Unix socket: name your proxies, [] where there is none but that, or where their addresses are unknown, as \
-     with trusted_hops, [\"0.0.0.0/0\", \"::/0\"]";
+const UNBELIEVED: &str = "has no effect without trusted_proxies, as only a proxy on a Unix socket \
+                          is trusted then: list your proxies, [] if that is the only one, or \
+                          [\"0.0.0.0/0\", \"::/0\"] if their addresses are unknown, as with \
+                          trusted_hops";
 
 /// The proxies in front, as far as the file names them.
 pub(super) struct Proxies {
@@ -100,7 +101,7 @@ fn number<N: TryFrom<u32>>(
 }
 
 fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {
-    let expected = "a list of addresses and ranges, as [\"10.0.0.0/8\", \"::1\"]";
+    let expected = "a list of addresses and ranges, such as [\"10.0.0.0/8\", \"::1\"]";
     let items = field.items().ok_or_else(|| field.expected(expected))?;
     let range = |item: &Field<'_>| {
         let range = item.text(expected)?;

@@ -13,7 +13,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Option<QuotaLease>, FileError> {
     if let Some(is_on) = field.as_boolean() {
         return Ok(is_on.then(QuotaLease::new));
     }
-    let expected = "true, or a table, as { share = 0.1, max_age = \"1s\" }";
+    let expected = "true, or a table, such as { share = 0.1, max_age = \"1s\" }";
     let fields = field.table(FIELDS, expected)?;
     let mut lease = QuotaLease::new();
     if let Some(share) = fields.get("share") {

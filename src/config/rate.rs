@@ -16,7 +16,7 @@ const UNITS: [(&str, Duration); 5] = [
 
 /// So many permits in so much time.
 pub(super) fn rate(field: &Field<'_>) -> Result<(u32, Duration), FileError> {
-    let expected = "permits in a time, as \"100/min\" or \"5/15min\", \
+    let expected = "permits in a period, such as \"100/min\" or \"5/15min\", \
                     with 1 to 4294967295 permits and ms, s, min, h or day";
     let parse = |text: &str| {
         let (permits, time) = text.split_once('/')?;
@@ -32,7 +32,7 @@ pub(super) fn rate(field: &Field<'_>) -> Result<(u32, Duration), FileError> {
 
 /// A time with its unit.
 pub(super) fn time(field: &Field<'_>) -> Result<Duration, FileError> {
-    let expected = "a time, as \"50ms\" or \"2s\"";
+    let expected = "a time, such as \"50ms\" or \"2s\"";
     read(field.text(expected)?).ok_or_else(|| field.expected(expected))
 }
 

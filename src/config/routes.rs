@@ -5,7 +5,7 @@ use super::field::Field;
 use crate::error::ConfigError;
 use crate::http::Route;
 
-const EXPECTED: &str = "a route, as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
+const EXPECTED: &str = "a route, such as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
 
 /// The requests that no policy is about.
 pub(super) fn exempt(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
@@ -14,9 +14,9 @@ pub(super) fn exempt(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
 
 /// The requests that a policy is about.
 pub(super) fn of_policy(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
-    let expected = format!("{EXPECTED}, or \"none\" where only handlers ask by it");
-    let nothing = "the policy would be about nothing; leave the field out for every request, or write \"none\" \
-                   where only handlers ask by it";
+    let expected = format!("{EXPECTED}, or \"none\" if only handlers ask it");
+    let nothing = "the policy would apply to no request; leave the field out for every request, \
+                   or write \"none\" if only handlers ask it";
     read(field, &expected, nothing)
 }
 

@@ -8,7 +8,7 @@ use super::variable::{Environment, Hidden};
 use crate::error::StoreError;
 use crate::store::{DEFAULT_PREFIX, RedisStore, RedisStoreBuilder};
 
-const EXPECTED: &str = "\"memory\", or the address of a server, as \"redis://127.0.0.1:6379\"";
+const EXPECTED: &str = "\"memory\", or the address of a server, such as \"redis://127.0.0.1:6379\"";
 
 /// The store that a file names.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ impl StoreChoice {
             return Ok(Self::Memory);
         }
         if !address.text().contains("://") {
-            return Err(address.expected("no store is named so", EXPECTED));
+            return Err(address.expected("no store has this name", EXPECTED));
         }
         // What servers there are, and how they are written, is the store's to say.
         if let Err(error) = redis(address.text(), prefix).connect_lazy() {
@@ -65,7 +65,7 @@ fn prefix<'t>(fields: &Fields<'t>) -> Result<&'t str, FileError> {
     let Some(field) = fields.get("prefix") else {
         return Ok(DEFAULT_PREFIX);
     };
-    let prefix = field.text("a text")?;
+    let prefix = field.text("a string")?;
     match redis("redis://localhost", prefix).connect_lazy() {
         Ok(_) => Ok(prefix),
         Err(error) => Err(field.here(reason(&error))),

@@ -17,7 +17,7 @@ use crate::store::AlwaysAllow;
 
 const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
 
-const EXPECTED: &str = "a list of tables, as [{ key = \"header:x-plan\", values = [\"gold\"], \
+const EXPECTED: &str = "a list of tables, such as [{ key = \"header:x-plan\", values = [\"gold\"], \
                         limit = \"1000/min\" }]";
 
 /// The tiers of a policy. The first that a request belongs to has its limit.
@@ -46,7 +46,7 @@ impl Tiers {
     ) -> Result<Self, FileError> {
         let items = field.items().ok_or_else(|| no_table(field))?;
         if items.is_empty() {
-            return Err(field.refuse("the list is empty, so there are none; leave it out"));
+            return Err(field.refuse("the list is empty, so there are no tiers; leave it out"));
         }
         let mut tiers = Self::default();
         for item in items {
@@ -77,9 +77,7 @@ impl Tiers {
                 Entry::Vacant(entry) => entry.insert(number),
                 // Not shown: it may be somebody's API key.
                 Entry::Occupied(_) => {
-                    return Err(
-                        values.refuse("one of them is said twice, leave one of the two out")
-                    );
+                    return Err(values.refuse("a value is listed twice, leave one of the two out"));
                 }
             };
         }

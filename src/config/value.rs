@@ -24,7 +24,7 @@ impl Table {
         let mut table = toml::Table::new();
         for (name, value) in self.0 {
             if table.contains_key(&name) {
-                return Err(format!("{name}: is there twice"));
+                return Err(format!("{name}: is given twice"));
             }
             if let Some(value) = value.into_toml(&name)? {
                 table.insert(name, value);
@@ -70,7 +70,7 @@ impl Value {
             return Ok(toml::Value::Table(table));
         }
         // Whoever reads a list knows neither what was meant nor that there was more.
-        let missing = || format!("{field}: null is no item of a list, leave it out");
+        let missing = || format!("{field}: null cannot be an item of a list, leave it out");
         self.into_toml(field)?.ok_or_else(missing)
     }
 }
@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for AnyValue {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true, false, null, a list or a table")
+        f.write_str("a string, a number, true, false, null, a list or a table")
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {

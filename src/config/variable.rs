@@ -39,7 +39,7 @@ fn called(name: &str) -> Cow<'_, str> {
 
 /// What would be right in the file, where this would be right in a variable.
 fn or_a_variable(expected: &str) -> String {
-    format!("{expected}, or a variable that holds one, as {{ env = \"REDIS_URL\" }}")
+    format!("{expected}, or a variable that holds one, such as {{ env = \"REDIS_URL\" }}")
 }
 
 impl<'t> Hidden<'t> {
@@ -67,18 +67,18 @@ impl<'t> Hidden<'t> {
     ) -> Result<Self, FileError> {
         let fields = field.table(FIELDS, expected)?;
         let field = fields.need("env", "env = \"THE_VARIABLE\"")?;
-        let name = field.text("the name of a variable, as \"REDIS_URL\"")?;
+        let name = field.text("the name of a variable, such as \"REDIS_URL\"")?;
         let refuse = |problem: &str| {
             let remedy = format!("set it to {expected}");
             field.refuse(format_args!("{} {problem}, {remedy}", called(name)))
         };
         if !is_name(name) {
             // Not shown: it may be what the variable holds, put here by a template.
-            return Err(field.refuse("expected the name of a variable, as \"REDIS_URL\""));
+            return Err(field.refuse("expected the name of a variable, such as \"REDIS_URL\""));
         }
         let text = environment(name).ok_or_else(|| refuse("is not set"))?;
         let text = text.into_string();
-        let text = text.map_err(|_not_shown| refuse("is no UTF-8"))?;
+        let text = text.map_err(|_not_shown| refuse("is not UTF-8"))?;
         if text.is_empty() {
             return Err(refuse("is empty"));
         }
@@ -146,14 +146,14 @@ mod tests {
         {
             use std::os::unix::ffi::OsStringExt as _;
             let no_text = OsString::from_vec(b"hunter2\xff".to_vec());
-            values.push((Some(no_text), "is no UTF-8"));
+            values.push((Some(no_text), "is not UTF-8"));
         }
         for (value, problem) in values {
             assert_eq!(
                 refusal(SECRET, value.clone()),
                 format!(
-                    "line 2: secret.env: the variable \"LIMITS_SECRET\" {problem}, set it to what \
-                     the whole fleet shares, as 32 random characters"
+                    "line 2: secret.env: the variable \"LIMITS_SECRET\" {problem}, set it to a \
+                     value that the whole fleet shares, such as 32 random characters"
                 )
             );
             let refused = refusal(STORE, value);
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn what_a_variable_holds_is_never_shown() {
         let refused = refusal(STORE, Some("hunter2".into()));
-        let start = "line 1: store.env: the variable \"REDIS_URL\": no store is named so";
+        let start = "line 1: store.env: the variable \"REDIS_URL\": no store has this name";
         assert!(refused.starts_with(start), "{refused}");
         assert!(!refused.contains("hunter2"), "{refused}");
         for store in ["redsi://:hunter2@h", "redis://:hunter2@h:nope"] {

@@ -35,7 +35,7 @@ impl HeaderCost {
 
     fn refusal(&self, what: &str) -> CostError {
         CostError::new(format!(
-            "the header {} {what}; right is one whole number from 1 to 4294967295",
+            "the header {} {what}; expected one whole number from 1 to 4294967295",
             self.0.name()
         ))
     }
@@ -108,9 +108,11 @@ mod tests {
     fn a_refusal_names_the_header_and_says_what_is_wrong_and_what_is_right() {
         assert_eq!(
             cost(&[b"-1"]),
-            Err("the header x-cost is not a number in decimal digits; \
-                 right is one whole number from 1 to 4294967295"
-                .to_owned())
+            Err(
+                "the header x-cost is not a number in decimal digits; expected one whole number \
+                 from 1 to 4294967295"
+                    .to_owned()
+            )
         );
         for (values, wrong) in [
             (&[&b""[..]][..], "is empty"),

@@ -196,7 +196,7 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
     // wait for ever.
     if pattern.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace() || c.is_control()) {
         return Err(refusal(
-            "a pattern is a path, without a query, a fragment or blanks".to_owned(),
+            "a pattern is a path, without a query, a fragment or spaces".to_owned(),
         ));
     }
     if pattern.contains("/:") || pattern.contains("/*") {
@@ -207,7 +207,7 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
     let sent = as_sent(pattern);
     if sent != pattern {
         return Err(refusal(format!(
-            "a path comes percent-encoded, right is {sent}"
+            "a path arrives percent-encoded, expected {sent}"
         )));
     }
     let mut router = matchit::Router::new();
@@ -304,7 +304,7 @@ fn named_method(text: &str, name: &str) -> Result<Method, ConfigError> {
         ConfigError::malformed(
             "route",
             text,
-            "right is a method in capitals, a blank and a pattern, as in \"POST /login\", \
+            "expected a method in capitals, a space and a pattern, as in \"POST /login\", \
              or a pattern alone",
         )
     })

@@ -107,7 +107,7 @@ fn log(event: &DecisionEvent<'_>) {
                 policy = event.policy,
                 result = %result,
                 failure = failure_of(event),
-                "refused for want of an answer"
+                "refused for lack of an answer"
             );
         }
         DecisionResult::FailedOpen => {

@@ -153,18 +153,18 @@ pub(super) fn describe() {
     describe_counter!(DECISIONS, "Decisions of policies about requests.");
     describe_counter!(
         LEASED,
-        "Decisions that were taken from a batch of permits, without a trip."
+        "Decisions that were made from a batch of permits, without a round trip."
     );
     describe_counter!(
         UNANSWERED,
-        "Decisions that were taken without an answer from the store."
+        "Decisions that were made without an answer from the store."
     );
     describe_counter!(REFUSALS, "Requests refused without asking any policy.");
     describe_counter!(
         SHADOW_REFUSALS,
         "Requests that policies in shadow mode would have refused without asking."
     );
-    describe_histogram!(DELAY, Unit::Seconds, "How long requests were held up.");
+    describe_histogram!(DELAY, Unit::Seconds, "How long requests were delayed.");
     describe_histogram!(
         STORE_DURATION,
         Unit::Seconds,

@@ -35,7 +35,7 @@ struct Header {
 
 /// A number and its digits are different users.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a text or a whole number")]
+#[serde(untagged, expecting = "a string or a whole number")]
 enum Id {
     Text(String),
     Number(Number),
@@ -105,7 +105,7 @@ fn key_of(limiter: &Limiter, policy: &str, part: Part) -> Result<Key, Problem> {
         Part::Number(number) => Key::from(number),
         Part::Hash(_) => {
             return Err(Problem::bad_request(
-                "subject: a hash is that of a whole subject, and no part of a list",
+                "subject: a hash is that of a whole subject, and cannot be part of a list",
             ));
         }
     })
@@ -118,8 +118,8 @@ fn address(limiter: &Limiter, policy: &str, text: &str) -> Result<IpAddr, Proble
         wrong(
             "address",
             text,
-            "an address as 203.0.113.9 or 2001:db8::7, or an IPv6 one with the 32 to 128 bits that \
-             the policy tells clients apart by, as 2001:db8::7/56",
+            "an address such as 203.0.113.9 or 2001:db8::7, or an IPv6 one with the 32 to 128 \
+             bits that the policy tells clients apart by, such as 2001:db8::7/56",
         )
     };
     let Some((network, bits)) = text.split_once('/') else {
@@ -130,8 +130,8 @@ fn address(limiter: &Limiter, policy: &str, text: &str) -> Result<IpAddr, Proble
             wrong(
                 "address",
                 text,
-                "the bits too that stand in the policy's keys, as 2001:db8::7/64, or 2001:db8::7/128 \
-                 for the whole address: its extractor does not tell how many they are",
+                "also how many bits the policy's keys have, such as 2001:db8::7/64, or \
+                 2001:db8::7/128 for the whole address: its extractor does not tell",
             )
         });
     };

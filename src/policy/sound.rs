@@ -56,7 +56,7 @@ impl Policy {
                 return Err(ConfigError::out_of_range(
                     "cost",
                     cost,
-                    "no more than there ever are at once: the limit, or its burst or capacity",
+                    "at most what there ever is at once: the limit, or its burst or capacity",
                 ));
             }
             Cost::Fixed(_) => {}

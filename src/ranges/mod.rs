@@ -108,7 +108,7 @@ pub(crate) fn read_range(
             ConfigError::malformed(
                 field,
                 text,
-                "right is a range as 10.0.0.0/8 or 2001:db8::/32, or one address",
+                "expected a range such as 10.0.0.0/8 or 2001:db8::/32, or one address",
             )
         })
 }

@@ -56,7 +56,7 @@ fn a_range_that_cannot_be_read_is_named() {
         assert_eq!(
             refusal.to_string(),
             format!(
-                "trusted_proxies: got {range:?}: right is a range as 10.0.0.0/8 or \
+                "trusted_proxies: got {range:?}: expected a range such as 10.0.0.0/8 or \
                  2001:db8::/32, or one address"
             )
         );

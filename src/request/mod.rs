@@ -45,7 +45,7 @@ impl<'a> RequestHead<'a> {
 
 /// Reads from a request whose quota it uses.
 ///
-/// Closures are extractors too: `None` means that the request does not say whose it is.
+/// Closures are extractors too: `None` means that the request does not identify its sender.
 ///
 /// ```
 /// use tower_throttle::{Key, Limit, Policy, RequestHead, MINUTE};
@@ -60,7 +60,7 @@ pub trait KeyExtractor: Any + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`KeyError::Missing`] when the request does not say whose it is: the policy's
+    /// [`KeyError::Missing`] when the request does not identify its sender: the policy's
     /// [`OnMissingKey`](crate::OnMissingKey) decides. [`KeyError::Misconfigured`] when the server
     /// does not provide what the extractor needs: such a request is answered with 500.
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError>;
@@ -190,8 +190,8 @@ pub enum KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("the request does not say whose it is"),
-            Self::Malformed => f.write_str("what says whose the request is cannot be read"),
+            Self::Missing => f.write_str("the request does not identify its sender"),
+            Self::Malformed => f.write_str("the sender of the request cannot be read"),
             Self::Misconfigured(text) => f.write_str(text),
         }
     }

@@ -55,7 +55,7 @@ async fn no_more_requests_run_than_there_are_places(places: &Places) {
         let denied = stage.get(&client).await.unwrap();
         assert_eq!(denied.status(), 429);
         assert_eq!(denied.headers()["retry-after"], "1");
-        let why = "as many requests as may be at the same time are under way, retry after 1 s";
+        let why = "the limit of concurrent requests is reached, retry after 1 s";
         let told = denied.text().await.unwrap();
         assert!(told.contains(why), "{told}");
         assert_eq!(places.taken().await, PLACES);

@@ -253,7 +253,7 @@ fn an_option_that_makes_no_sense_is_refused_in_its_line() {
         );
     }
     for (lease, refused) in [
-        ("30", "got 30, expected a time, as \"50ms\" or \"2s\""),
+        ("30", "got 30, expected a time, such as \"50ms\" or \"2s\""),
         (
             "\"0ms\"",
             "got \"0ms\", expected 1 ms to 366 days, in whole microseconds",
@@ -276,12 +276,12 @@ fn concurrency_has_a_number_where_the_others_have_a_rate() {
     for (limit, refused) in [
         (
             "\"20/s\"",
-            "limit: got \"20/s\", expected 1 to 4294967295 requests at the same time, as 20",
+            "limit: got \"20/s\", expected 1 to 4294967295 requests at the same time, such as 20",
         ),
         ("0", "limit: got 0, expected 1 to 4294967295 permits"),
         (
             "-1",
-            "limit: got -1, expected 1 to 4294967295 requests at the same time, as 20",
+            "limit: got -1, expected 1 to 4294967295 requests at the same time, such as 20",
         ),
     ] {
         let text = with_limit("concurrency", &format!("limit = {limit}"));
@@ -296,7 +296,7 @@ fn concurrency_has_a_number_where_the_others_have_a_rate() {
     );
     for (algorithm, _) in TWO.iter().filter(|(name, _)| *name != "concurrency") {
         let refused = refusal(&with_limit(algorithm, "limit = 20"));
-        let expected = "line 7: policy \"client\": limit: got 20, expected permits in a time, ";
+        let expected = "line 7: policy \"client\": limit: got 20, expected permits in a period, ";
         assert!(refused.starts_with(expected), "{refused}");
     }
 }
@@ -328,8 +328,8 @@ fn a_rate_out_of_range_is_refused_in_the_line_of_the_limit() {
 
 #[test]
 fn rates_that_make_no_sense_are_refused_in_their_line() {
-    let rate = "permits in a time, as \"100/min\" or \"5/15min\", with 1 to 4294967295 permits and ms, \
-                s, min, h or day";
+    let rate = "permits in a period, such as \"100/min\" or \"5/15min\", with 1 to 4294967295 \
+                permits and ms, s, min, h or day";
     for (algorithm, fields, refused) in [
         (
             "sliding-log",
@@ -363,8 +363,8 @@ fn rates_that_make_no_sense_are_refused_in_their_line() {
         (
             "gcra",
             "limit = [\"100/s\", \"50/h\"]",
-            "line 7: policy \"client\": limit: 100 in 1 s: so many never fit in its time beside 50 in \
-             a longer one; a shorter time needs fewer permits"
+            "line 7: policy \"client\": limit: 100 in 1 s: this many never fit beside 50 in a \
+             longer period; a shorter period needs fewer permits"
                 .to_owned(),
         ),
         (

@@ -41,14 +41,14 @@ fn a_wrong_word_is_refused_with_the_right_ones() {
 fn a_field_that_does_not_exist_is_refused_with_those_that_do() {
     assert_eq!(
         refusal("store = \"memory\"\n\n[[policies]]\nname = \"client\"\n"),
-        "line 3: policies: is no field here, expected one of store, prefix, secret, headers, \
+        "line 3: policies: is not a field here, expected one of store, prefix, secret, headers, \
          rejection, timeout, on_store_failure, trusted_proxies, client_address, trusted_hops, \
          ipv6_prefix, exempt, skip_preflights, deny, allow, policy"
     );
     let refusal = refusal_of("burts = 20");
     assert!(
         refusal.starts_with(
-            "line 4: policy \"client\": burts: is no field here, expected one of name,"
+            "line 4: policy \"client\": burts: is not a field here, expected one of name,"
         ),
         "{refusal}"
     );

@@ -102,7 +102,7 @@ fn a_refusal_names_the_policy_the_field_and_what_would_be_right() {
         (
             "\"burst\": 20",
             "\"burts\": 20",
-            "policy \"api\": burts: is no field here, expected one of name, ",
+            "policy \"api\": burts: is not a field here, expected one of name, ",
         ),
         (
             "\"name\": \"api\", ",
@@ -149,7 +149,7 @@ async fn a_field_that_is_null_is_left_out() {
 
 #[test]
 fn what_toml_does_not_have_is_refused_with_the_policy_and_the_field() {
-    let in_list = "null is no item of a list, leave it out";
+    let in_list = "null cannot be an item of a list, leave it out";
     for (right, wrong, refused) in [
         (
             "\"burst\": 20",
@@ -179,7 +179,7 @@ fn what_toml_does_not_have_is_refused_with_the_policy_and_the_field() {
         (
             "\"store\": \"memory\"",
             "\"store\": \"memory\", \"store\": \"memory\"",
-            "store: is there twice",
+            "store: is given twice",
         ),
     ] {
         let refusal = of_json(&JSON.replace(right, wrong)).unwrap_err();

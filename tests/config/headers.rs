@@ -71,7 +71,7 @@ fn words_that_make_no_sense_are_refused_in_their_line() {
                  \"denials\", \"none\"";
     let same =
         "\"x-ratelimit-delta\" and \"x-ratelimit-epoch\" are the same headers, leave one out";
-    let alone = "\"none\" stands alone, leave it or the others out";
+    let alone = "\"none\" excludes the others, leave it or them out";
     for (headers, line, refused) in [
         (
             r#""draft-7""#,
@@ -92,7 +92,7 @@ fn words_that_make_no_sense_are_refused_in_their_line() {
         (
             "[]",
             2,
-            "the list is empty, so it says nothing; write \"none\" for no quota headers".to_owned(),
+            "the list is empty, so it names none; write \"none\" for no quota headers".to_owned(),
         ),
         (
             "[\n\"draft-6\",\n\"denials\",\n\"draft-6\"]",

@@ -14,7 +14,7 @@ fn a_wait_of_up_to_a_day_is_taken() {
     for (wait, refused) in [
         ("\"0s\"", "got \"0s\", expected 1 ms to 24 h"),
         ("\"25h\"", "got \"25h\", expected 1 ms to 24 h"),
-        ("2", "got 2, expected a time, as \"50ms\" or \"2s\""),
+        ("2", "got 2, expected a time, such as \"50ms\" or \"2s\""),
     ] {
         assert_eq!(
             refusal_of(&format!("max_wait = {wait}")),
@@ -31,7 +31,7 @@ fn a_group_is_taken_of_all_limits_that_can_be_in_one() {
             "\"\"",
             "got \"\", expected 1 to 64 printable ASCII characters",
         ),
-        ("true", "got true, expected a text, as \"client\""),
+        ("true", "got true, expected a string, such as \"client\""),
     ] {
         assert_eq!(
             refusal_of(&format!("group = {group}")),
@@ -82,7 +82,7 @@ fn a_penalty_that_makes_no_sense_is_refused_in_its_line() {
         ),
         (
             "{ denials = 10, within = 15, ban = \"1h\" }",
-            "penalty.within: got 15, expected a time, as \"50ms\" or \"2s\"",
+            "penalty.within: got 15, expected a time, such as \"50ms\" or \"2s\"",
         ),
         (
             "{ denials = 10, within = \"15min\", ban = \"367day\" }",
@@ -103,12 +103,12 @@ fn a_penalty_that_makes_no_sense_is_refused_in_its_line() {
         ("{}", "penalty.denials: is missing, write denials = 10"),
         (
             "{ denials = 10, within = \"15min\", ban = \"1h\", doubling = true }",
-            "penalty.doubling: is no field here, expected one of denials, within, ban, longest",
+            "penalty.doubling: is not a field here, expected one of denials, within, ban, longest",
         ),
         (
             "\"1h\"",
-            "penalty: got \"1h\", expected a table, as { denials = 10, within = \"15min\", ban = \
-             \"1h\" }",
+            "penalty: got \"1h\", expected a table, such as { denials = 10, within = \"15min\", \
+             ban = \"1h\" }",
         ),
     ] {
         assert_eq!(
@@ -130,8 +130,8 @@ fn a_penalty_of_several_lines_is_refused_in_the_line_that_is_wrong() {
         ),
         (
             "denials = 10\nwithin = \"15min\"\nbann = \"1h\"",
-            "line 12: policy \"client\": penalty.bann: is no field here, expected one of denials, \
-             within, ban, longest",
+            "line 12: policy \"client\": penalty.bann: is not a field here, expected one of \
+             denials, within, ban, longest",
         ),
         (
             "denials = 10\nwithin = \"15min\"",
@@ -151,7 +151,8 @@ fn leases_of_quota_that_make_no_sense_are_refused() {
     for (lease, refused) in [
         (
             "1",
-            "quota_lease: got 1, expected true, or a table, as { share = 0.1, max_age = \"1s\" }"
+            "quota_lease: got 1, expected true, or a table, such as { share = 0.1, max_age = \
+             \"1s\" }"
                 .to_owned(),
         ),
         (
@@ -168,7 +169,7 @@ fn leases_of_quota_that_make_no_sense_are_refused() {
         ),
         (
             "{ maxage = \"1s\" }",
-            "quota_lease.maxage: is no field here, expected one of share, max_age".to_owned(),
+            "quota_lease.maxage: is not a field here, expected one of share, max_age".to_owned(),
         ),
     ] {
         assert_eq!(
@@ -206,7 +207,7 @@ fn leases_of_quota_that_make_no_sense_are_refused() {
 fn statuses_that_count_are_one_or_a_list() {
     is_taken("count_status = 401");
     is_taken("count_status = [100, 599]");
-    let expected = "expected a status from 100 to 599, as 401, or a list of statuses";
+    let expected = "expected a status from 100 to 599, such as 401, or a list of statuses";
     for (given, text) in [
         ("99", "99"),
         ("600", "600"),
@@ -237,8 +238,8 @@ fn grpc_statuses_that_count_are_one_or_a_list() {
     is_taken("count_grpc_status = 1");
     is_taken("count_grpc_status = [7, 16]");
     is_taken("count_status = 401\ncount_grpc_status = 16");
-    let expected =
-        "expected a gRPC status from 1 to 16, as 16 for UNAUTHENTICATED, or a list of statuses";
+    let expected = "expected a gRPC status from 1 to 16, such as 16 for UNAUTHENTICATED, or a list of \
+         statuses";
     for (given, text) in [
         ("0", "0"),
         ("17", "17"),
@@ -317,8 +318,8 @@ async fn a_policy_without_a_store_does_what_it_says_or_else_what_the_file_says()
 #[test]
 fn a_failure_mode_that_makes_no_sense_is_refused() {
     let share = "expected a share of the limit, above 0 and at most 1";
-    let word = "expected \"allow\", \"deny\", or a share of the limit for this process, as { local = \
-                0.25 }";
+    let word = "expected \"allow\", \"deny\", or a share of the limit for this process, such as { \
+                local = 0.25 }";
     for (mode, refused) in [
         ("true", format!("on_store_failure: got true, {word}")),
         (
@@ -351,7 +352,7 @@ fn a_failure_mode_that_makes_no_sense_is_refused() {
         ),
         (
             "{ share = 0.25 }",
-            "on_store_failure.share: is no field here, expected one of local".to_owned(),
+            "on_store_failure.share: is not a field here, expected one of local".to_owned(),
         ),
     ] {
         assert_eq!(

@@ -43,8 +43,8 @@ fn a_limit_that_cannot_be_read_is_refused() {
         "1/s/s",
     ] {
         let expected = format!(
-            "line 4: policy \"client\": limit: got {limit:?}, expected permits in a time, as \
-             \"100/min\" or \"5/15min\", with 1 to 4294967295 permits and ms, s, min, h or day"
+            "line 4: policy \"client\": limit: got {limit:?}, expected permits in a period, such \
+             as \"100/min\" or \"5/15min\", with 1 to 4294967295 permits and ms, s, min, h or day"
         );
         assert_eq!(refusal_of(&format!("limit = {limit:?}")), expected);
     }
@@ -96,15 +96,15 @@ fn a_time_that_makes_no_sense_is_refused() {
         ("\"61s\"", "timeout: got \"61s\", expected 1 ms to 60 s"),
         (
             "\"ms\"",
-            "timeout: got \"ms\", expected a time, as \"50ms\" or \"2s\"",
+            "timeout: got \"ms\", expected a time, such as \"50ms\" or \"2s\"",
         ),
         (
             "\"50\"",
-            "timeout: got \"50\", expected a time, as \"50ms\" or \"2s\"",
+            "timeout: got \"50\", expected a time, such as \"50ms\" or \"2s\"",
         ),
         (
             "50",
-            "timeout: got 50, expected a time, as \"50ms\" or \"2s\"",
+            "timeout: got 50, expected a time, such as \"50ms\" or \"2s\"",
         ),
     ] {
         let text = format!("store = \"memory\"\ntimeout = {timeout}\n");

@@ -61,7 +61,7 @@ fn a_file_that_is_no_utf_8_is_refused_in_the_line_that_is_none() {
     assert_eq!(
         refused.to_string(),
         format!(
-            "{}: line 2: the text is no UTF-8, save the file as UTF-8",
+            "{}: line 2: the text is not UTF-8, save the file as UTF-8",
             file.path().display()
         )
     );

@@ -99,7 +99,7 @@ fn what_is_said_of_proxies_is_refused_where_none_is_trusted() {
         let file = format!("store = \"memory\"\n{field}\n");
         let refused = refusal(&file);
         assert!(
-            refused.contains("says nothing without trusted_proxies"),
+            refused.contains("has no effect without trusted_proxies"),
             "{refused}"
         );
         let trusting = format!("{file}trusted_proxies = [\"10.0.0.0/8\"]\n");
@@ -162,7 +162,7 @@ fn what_speaks_of_requests_is_refused_of_a_policy_on_none() {
         let text = with_policy(&format!("{ASKED_BY_HANDLERS}\n{field}"));
         let (name, _) = field.split_once(' ').unwrap();
         let refused = refusal(&text);
-        let expected = format!("line 8: policy \"sms\": {name}: speaks of requests");
+        let expected = format!("line 8: policy \"sms\": {name}: applies to requests");
         assert!(refused.starts_with(&expected), "{refused}");
         assert!(!allows(&text), "{field}");
     }

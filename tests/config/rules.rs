@@ -117,8 +117,8 @@ fn an_address_on_a_list_that_is_always_taken_for_a_proxy_is_refused_in_its_line(
             assert_eq!(
                 refusal(&file(&lists, "everybody")),
                 format!(
-                    "line 5: {list}: got {range:?}: lies within the trusted proxies, so no client \
-                     has it"
+                    "line 5: {list}: got {range:?}: lies within the trusted proxies, so it is \
+                     never a client's"
                 )
             );
             read(&file(&format!("{lists}\ntrusted_hops = 1"), "everybody"));
@@ -271,7 +271,7 @@ async fn values_of_a_key_are_refused_or_let_through() {
 
 #[test]
 fn a_list_that_makes_no_sense_is_refused_in_its_line() {
-    let expected = "expected a list of addresses, ranges and values of keys, as ";
+    let expected = "expected a list of addresses, ranges and values of keys, such as ";
     for (list, refused) in [
         ("\"10.0.0.1\"", format!("line 2: deny: {expected}")),
         (
@@ -293,31 +293,29 @@ fn a_list_that_makes_no_sense_is_refused_in_its_line() {
         ),
         (
             "[{ key = \"user\", values = [\"mallory\"] }]",
-            "line 2: deny.key: no policy has the key \"user\", so the list is about nobody"
+            "line 2: deny.key: no policy has the key \"user\", so the list would match nobody"
                 .to_owned(),
         ),
         (
             "[{ key = \"header:x-user\", values = [] }]",
-            "line 2: deny.values: the list is empty, so it is about nobody; leave it out"
-                .to_owned(),
+            "line 2: deny.values: the list is empty, so it matches nobody; leave it out".to_owned(),
         ),
         (
             "[{ key = \"header:x-user\", values = [\"hunter2 \"] }]",
-            "line 2: deny.values: a value is empty or has blanks around it, no key is like that"
+            "line 2: deny.values: a value is empty or has spaces around it, which no key has"
                 .to_owned(),
         ),
         (
             "[{ key = \"header:x-user\", values = [\"hunter\\u00002\"] }]",
-            "line 2: deny.values: a value has a character that no header can carry".to_owned(),
+            "line 2: deny.values: a value contains a character that no header can carry".to_owned(),
         ),
         (
             "[{ key = \"header:x-user\", values = [8271936451] }]",
-            "line 2: deny.values: a value is no text, expected a list of texts, as [\"mallory\"]"
-                .to_owned(),
+            "line 2: deny.values: expected a list of strings, such as [\"mallory\"]".to_owned(),
         ),
         (
             "[{ header = \"x-user\" }]",
-            "line 2: deny.header: is no field here, expected one of key, values".to_owned(),
+            "line 2: deny.header: is not a field here, expected one of key, values".to_owned(),
         ),
     ] {
         let refusal = refusal(&file(&format!("deny = {list}"), "header:x-user"));
@@ -368,7 +366,7 @@ fn words_that_do_not_exist_are_refused() {
             "exempt = []",
             "exempt: the list is empty, so nothing is exempt; leave the field out",
         ),
-        ("exempt = 5", "exempt: got 5, expected a route, as "),
+        ("exempt = 5", "exempt: got 5, expected a route, such as "),
     ] {
         let refusal = refusal(&file(field, "everybody"));
         assert!(

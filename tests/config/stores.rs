@@ -60,11 +60,11 @@ fn a_store_over_tls_is_refused_with_the_feature_that_it_needs() {
 fn an_address_that_makes_no_sense_is_refused_with_what_is_wrong() {
     for (store, reason) in [
         ("redis-sentinel://:hunter2@h:1", "name of the master"),
-        ("redis-cluster://:hunter2@h:1/1", "no database but 0"),
+        ("redis-cluster://:hunter2@h:1/1", "only database 0"),
         ("redis-cluster://:hunter2@h:1,i:nope", "did not parse"),
         ("redis://:hunter2#@h", "%23"),
-        ("http://:hunter2@h", "no store is named so"),
-        ("memoyr", "no store is named so"),
+        ("http://:hunter2@h", "its scheme is unknown"),
+        ("memoyr", "no store has this name"),
     ] {
         let refused = refusal(&file(store));
         assert!(refused.starts_with("line 1: store: "), "{refused}");

@@ -175,17 +175,17 @@ fn tiers_that_make_no_sense_are_refused() {
     for (tiers, refused) in [
         (
             "\"hunter2\"",
-            "tiers: expected a list of tables, as [{ key = \"header:x-plan\", values = [\"gold\"], \
-             limit = \"1000/min\" }]",
+            "tiers: expected a list of tables, such as [{ key = \"header:x-plan\", values = \
+             [\"gold\"], limit = \"1000/min\" }]",
         ),
         (
             "[{ key = \"user\", values = [\"a\"], limit = \"1/s\" }, \"hunter2\"]",
-            "tiers: expected a list of tables, as [{ key = \"header:x-plan\", values = [\"gold\"], \
-             limit = \"1000/min\" }]",
+            "tiers: expected a list of tables, such as [{ key = \"header:x-plan\", values = \
+             [\"gold\"], limit = \"1000/min\" }]",
         ),
         (
             "[]",
-            "tiers: the list is empty, so there are none; leave it out",
+            "tiers: the list is empty, so there are no tiers; leave it out",
         ),
         ("[{ values = [\"a\"], limit = \"1/s\" }]", missing_key),
         (
@@ -198,15 +198,15 @@ fn tiers_that_make_no_sense_are_refused() {
         ),
         (
             "[{ key = \"user\", values = [], limit = \"1/s\" }]",
-            "tiers.values: the list is empty, so it is about nobody; leave it out",
+            "tiers.values: the list is empty, so it matches nobody; leave it out",
         ),
         (
             "[{ key = \"user\", values = [\"hunter2 \"], limit = \"1/s\" }]",
-            "tiers.values: a value is empty or has blanks around it, no key is like that",
+            "tiers.values: a value is empty or has spaces around it, which no key has",
         ),
         (
             "[{ key = \"user\", values = [\"hunter2\", \"hunter2\"], limit = \"1/s\" }]",
-            "tiers.values: one of them is said twice, leave one of the two out",
+            "tiers.values: a value is listed twice, leave one of the two out",
         ),
         (
             "[{ key = \"user\", values = [\"a\"] }]",
@@ -230,7 +230,8 @@ fn tiers_that_make_no_sense_are_refused() {
         ),
         (
             "[{ key = \"user\", values = [\"a\"], limit = \"1/s\", slices = 5 }]",
-            "tiers.slices: is no field here, expected one of key, values, limit, burst, capacity",
+            "tiers.slices: is not a field here, expected one of key, values, limit, burst, \
+             capacity",
         ),
     ] {
         assert_eq!(
@@ -247,7 +248,7 @@ fn a_tier_that_never_has_what_a_request_costs_is_refused_in_its_line() {
                  { key = \"user\", values = [\"b\"], limit = \"29/s\" }]";
     assert_eq!(
         refusal(&format!("{}tiers = {tiers}\n", with_field("cost = 30"))),
-        "line 11: policy \"client\": cost: got 30, expected no more than there ever are at once: \
+        "line 11: policy \"client\": cost: got 30, expected at most what there ever is at once: \
          the limit, or its burst or capacity"
     );
 }
@@ -258,6 +259,6 @@ fn a_value_of_the_same_key_belongs_to_one_tier() {
                  { key = \"header:X-Api-Key\", values = [\"hunter2\"], limit = \"2/s\" }]";
     assert_eq!(
         refusal(&by_api_key(tiers)),
-        "line 9: policy \"client\": tiers.values: one of them is said twice, leave one of the two out"
+        "line 9: policy \"client\": tiers.values: a value is listed twice, leave one of the two out"
     );
 }

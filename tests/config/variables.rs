@@ -36,8 +36,8 @@ fn a_secret_in_the_file_is_refused_and_not_shown() {
     for secret in ["\"hunter2\"", "8271936451029384", "0xfeed", "[\"hunter2\"]"] {
         assert_eq!(
             refusal(&format!("store = \"memory\"\nsecret = {secret}\n")),
-            "line 2: secret: a secret has no place in a file, name a variable that holds it, as \
-             { env = \"LIMITS_SECRET\" }"
+            "line 2: secret: a secret does not belong in a file, name a variable that holds it, \
+             such as { env = \"LIMITS_SECRET\" }"
         );
     }
 }
@@ -47,7 +47,7 @@ fn a_variable_that_is_not_set_is_refused_by_its_name() {
     assert_eq!(
         refusal("\nstore = { env = \"NO_SUCH_VARIABLE_HERE\" }\n"),
         "line 2: store.env: the variable \"NO_SUCH_VARIABLE_HERE\" is not set, set it to \"memory\", \
-         or the address of a server, as \"redis://127.0.0.1:6379\""
+         or the address of a server, such as \"redis://127.0.0.1:6379\""
     );
 }
 
@@ -55,19 +55,19 @@ fn a_variable_that_is_not_set_is_refused_by_its_name() {
 fn a_variable_that_names_no_store_is_refused_without_its_value() {
     assert_eq!(
         refusal("store = { env = \"CARGO_PKG_NAME\" }\n"),
-        "line 1: store.env: the variable \"CARGO_PKG_NAME\": no store is named so, expected \
-         \"memory\", or the address of a server, as \"redis://127.0.0.1:6379\""
+        "line 1: store.env: the variable \"CARGO_PKG_NAME\": no store has this name, expected \
+         \"memory\", or the address of a server, such as \"redis://127.0.0.1:6379\""
     );
 }
 
 #[test]
 fn a_store_that_makes_no_sense_is_refused_with_the_variable_that_may_hold_it() {
-    for (store, problem) in [("5", "got 5"), ("\"memoyr\"", "no store is named so")] {
+    for (store, problem) in [("5", "got 5"), ("\"memoyr\"", "no store has this name")] {
         assert_eq!(
             refusal(&format!("store = {store}\n")),
             format!(
-                "line 1: store: {problem}, expected \"memory\", or the address of a server, as \
-                 \"redis://127.0.0.1:6379\", or a variable that holds one, as {{ env = \
+                "line 1: store: {problem}, expected \"memory\", or the address of a server, such \
+                 as \"redis://127.0.0.1:6379\", or a variable that holds one, such as {{ env = \
                  \"REDIS_URL\" }}"
             )
         );
@@ -84,7 +84,7 @@ fn a_table_that_names_no_variable_is_refused() {
         ),
         (
             "{ file = \"x\" }",
-            "store.file: is no field here, expected one of env",
+            "store.file: is not a field here, expected one of env",
         ),
     ] {
         let refused = refusal(&format!("store = {store}\n"));
@@ -109,7 +109,7 @@ fn what_is_no_name_of_a_variable_is_refused_without_being_shown() {
         let refused = refusal(&format!("store = {{ env = \"{text}\" }}\n"));
         assert_eq!(
             refused,
-            "line 1: store.env: expected the name of a variable, as \"REDIS_URL\""
+            "line 1: store.env: expected the name of a variable, such as \"REDIS_URL\""
         );
     }
     // It could be a name, but those that look like one are in capitals.

@@ -145,7 +145,7 @@ async fn each_other_reason_why_a_file_cannot_be_taken_is_told() {
     for (bytes, line) in [(&b"\xff"[..], 1), (b"\n\xff", 2)] {
         file.replace(bytes);
         let refused = limits.outcome().await.unwrap_err();
-        let end = format!(": line {line}: the text is no UTF-8, save the file as UTF-8");
+        let end = format!(": line {line}: the text is not UTF-8, save the file as UTF-8");
         assert!(refused.ends_with(&end), "{refused}");
     }
 

@@ -11,7 +11,7 @@ async fn a_wrong_file_leaves_the_limits_in_force_and_is_told_with_its_line() {
     file.replace(&limit("5/week"));
     let refused = limits.outcome().await.unwrap_err();
     let start = format!(
-        "{}: line 6: policy \"client\": limit: got \"5/week\", expected permits in a time",
+        "{}: line 6: policy \"client\": limit: got \"5/week\", expected permits in a period",
         file.path().display()
     );
     assert!(refused.starts_with(&start), "{refused}");
@@ -43,8 +43,8 @@ async fn what_cannot_change_is_refused_in_its_line_and_nothing_else_changes() {
         file.replace(&with(after, "9/day", ""));
         let refused = limits.outcome().await.unwrap_err();
         let end = format!(
-            ": line {line}: {field}: cannot change while the service runs, restart it, or put back \
-             what was there"
+            ": line {line}: {field}: cannot change while the service runs, restart it or restore \
+             the old value"
         );
         assert!(refused.ends_with(&end), "{refused}");
         assert_eq!(limits.remaining("client").await, 3);

@@ -15,11 +15,11 @@ async fn what_makes_no_sense_is_answered_with_what_would() {
         ),
         (
             json!({ "address": "10.0.0" }),
-            r#"address: got "10.0.0", expected an address as"#,
+            r#"address: got "10.0.0", expected an address such as"#,
         ),
         (
             json!({ "address": "10.0.0.1/24" }),
-            "expected an address as",
+            "expected an address such as",
         ),
         (json!({ "address": "2001:db8::/31" }), "32 to 128 bits"),
         (json!({ "address": 7 }), "invalid type"),
@@ -36,7 +36,7 @@ async fn what_makes_no_sense_is_answered_with_what_would() {
             json!({ "header": { "name": "x-user" } }),
             "missing field `value`",
         ),
-        (json!({ "user": 7.5 }), "a text or a whole number"),
+        (json!({ "user": 7.5 }), "a string or a whole number"),
         (json!([]), "at least one part"),
         (json!(null), "subject: "),
         (json!("everyone"), "unknown variant `everyone`"),

@@ -344,7 +344,8 @@ async fn addresses_that_are_always_taken_for_proxies_are_refused_in_a_list() {
         assert_eq!(
             refused.unwrap_err().to_string(),
             format!(
-                "addresses: got {range:?}: lies within the trusted proxies, so no client has it"
+                "addresses: got {range:?}: lies within the trusted proxies, so it is never a \
+                 client's"
             )
         );
     }
@@ -472,7 +473,7 @@ async fn a_refusal_for_an_address_that_cannot_be_read_says_so() {
             "type": "about:blank",
             "title": "Bad Request",
             "status": 400,
-            "detail": "the address that the request comes from cannot be read",
+            "detail": "the address of the client cannot be read",
         })
     );
 }

@@ -87,7 +87,7 @@ fn a_range_that_makes_no_sense_is_refused() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "addresses: got \"203.0.113.0/33\": right is a range as 10.0.0.0/8 or 2001:db8::/32, or \
-         one address"
+        "addresses: got \"203.0.113.0/33\": expected a range such as 10.0.0.0/8 or 2001:db8::/32, \
+         or one address"
     );
 }

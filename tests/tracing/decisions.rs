@@ -80,7 +80,7 @@ async fn a_store_that_fails_is_told_with_what_was_made_of_it() {
         (FailureMode::Allow, "let through uncounted", "failed_open"),
         (
             FailureMode::Deny,
-            "refused for want of an answer",
+            "refused for lack of an answer",
             "failed_closed",
         ),
     ] {

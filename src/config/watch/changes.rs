@@ -95,7 +95,7 @@ impl Places {
         if let Err(error) = &watcher {
             trace::warn!(
                 error = %error,
-                "the system tells no changes of the file, it is looked at every ten seconds"
+                "the system does not report changes of the file, so it is checked every ten seconds"
             );
         }
         Self {

@@ -105,7 +105,7 @@ impl Reloader {
                 trace::error!(
                     error = %error,
                     reason = %reason,
-                    "the file is refused, the limits that were in force stay"
+                    "the file is refused, the limits in force stay"
                 );
             }
         }

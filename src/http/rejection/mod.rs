@@ -217,7 +217,7 @@ fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
         _ if counts_in_time(decision) => (RejectionKind::QuotaExceeded, "the quota is used up"),
         _ => (
             RejectionKind::QuotaExceeded,
-            "as many requests as may be at the same time are under way",
+            "the limit of concurrent requests is reached",
         ),
     }
 }
@@ -239,15 +239,15 @@ impl From<Refusal> for Rejection {
             Unjudged::Listed => (RejectionKind::Refused, LISTED.into()),
             Unjudged::BadAddress => (
                 RejectionKind::BadAddress,
-                "the address that the request comes from cannot be read".into(),
+                "the address of the client cannot be read".into(),
             ),
             Unjudged::NoKey => (
                 RejectionKind::MissingKey,
-                "the request does not say whose it is".into(),
+                "the request does not identify its sender".into(),
             ),
             Unjudged::BadKey => (
                 RejectionKind::MissingKey,
-                "what says whose the request is cannot be read".into(),
+                "the sender of the request cannot be read".into(),
             ),
             Unjudged::BadCost(text) => (RejectionKind::BadCost, text.into()),
             Unjudged::Misconfigured(text) => (RejectionKind::Misconfigured, text.into()),

@@ -31,8 +31,8 @@ impl Limit {
                 for (idle, other) in [(rate, other), (other, rate)] {
                     if idle.is_idle_beside(other) {
                         let reason = format!(
-                            "so many never fit in its time beside {} in a longer one; a shorter \
-                             time needs fewer permits",
+                            "this many never fit beside {} in a longer period; a shorter period \
+                             needs fewer permits",
                             other.permits
                         );
                         return refuse(idle, reason);
@@ -146,8 +146,8 @@ mod tests {
         ] {
             assert_eq!(
                 refusal(limit),
-                "and: got \"100 in 1 s\": so many never fit in its time beside 50 in a longer one; \
-                 a shorter time needs fewer permits"
+                "and: got \"100 in 1 s\": this many never fit beside 50 in a longer period; a \
+                 shorter period needs fewer permits"
             );
         }
     }

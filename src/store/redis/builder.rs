@@ -51,8 +51,8 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// What all keys begin with; `throttle` unless said. 1 to 64 printable ASCII characters
-    /// without blanks and braces. Applications with different prefixes count apart.
+    /// What all keys begin with; `throttle` unless said. 1 to 64 printable ASCII characters without
+    /// spaces and braces. Applications with different prefixes count apart.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = Some(prefix.to_owned());
         self

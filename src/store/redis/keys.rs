@@ -39,7 +39,7 @@ impl Prefix {
             return Err(ConfigError::out_of_range(
                 "prefix",
                 format_args!("{prefix:?}"),
-                "1 to 64 printable ASCII characters without blanks and braces",
+                "1 to 64 printable ASCII characters without spaces and braces",
             ));
         }
         Ok(Self(prefix.to_owned()))

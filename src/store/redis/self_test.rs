@@ -40,8 +40,8 @@ impl SelfTest {
         Err(StoreError::with_source(
             StoreErrorKind::Configuration,
             format!(
-                "the server's user may not call {}: grant it {}, and what else the documentation of \
-                 RedisStore says that it needs",
+                "the server's user may not call {}: grant it {} and the other rights that the \
+                 documentation of RedisStore lists",
                 denied.join(", "),
                 rights.join(" ")
             ),

@@ -110,8 +110,8 @@ impl Breaker {
             trace::warn!(
                 reason = %error,
                 error = causes.as_deref(),
-                "the store refuses this process: the failure modes decide until its address, password and \
-                 rights are right"
+                "the store refuses this process: the failure modes decide until its address, \
+                 password and rights are mended"
             );
         }
     }

@@ -40,7 +40,7 @@ impl Address {
     fn read(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
         if url.contains('#') {
-            return Err("it holds a #, which is written %23 in a password".to_owned());
+            return Err("it contains a #, which is written %23 in a password".to_owned());
         }
         // The same protocol by another name.
         let scheme = match scheme.strip_prefix("valkey") {
@@ -56,7 +56,7 @@ impl Address {
         match scheme {
             "redis" | "rediss" => {
                 let server = connection(url)?;
-                let only = "its only option is protocol, and the database is written /3";
+                let only = "its only option is protocol, and a database is given as /3";
                 only_options(rest, &["protocol"], only)?;
                 Ok(Self::Server(server))
             }
@@ -68,7 +68,7 @@ impl Address {
             }
             "redis-cluster" | "rediss-cluster" => Several::split(rest)?.cluster(is_tls),
             "redis-sentinel" | "rediss-sentinel" => Several::split(rest)?.sentinels(is_tls),
-            _ => Err("no store is named so".to_owned()),
+            _ => Err("its scheme is unknown".to_owned()),
         }
     }
 }
@@ -111,7 +111,7 @@ impl<'a> Several<'a> {
         // Otherwise a part of a password would be taken for a server, or for the master's name.
         if path.contains('@') || login.is_some_and(|login| login.contains('@')) {
             return Err(
-                "user:password@ stands once, before all servers, with %40 for an @ and %2F for a /"
+                "user:password@ is given once, before all servers, with %40 for @ and %2F for /"
                     .to_owned(),
             );
         }
@@ -125,7 +125,7 @@ impl<'a> Several<'a> {
 
     fn cluster(&self, is_tls: bool) -> Result<Address, String> {
         if !matches!(self.path, "" | "0") {
-            return Err("a cluster has no database but 0".to_owned());
+            return Err("a cluster has only database 0".to_owned());
         }
         if self.options.is_some() {
             return Err("a cluster's URL has no options".to_owned());
@@ -260,9 +260,9 @@ mod tests {
     fn a_url_that_is_wrong_is_refused_without_its_secret() {
         for (url, why) in [
             ("hunter2", "no scheme"),
-            ("http://:hunter2@host", "no store is named so"),
+            ("http://:hunter2@host", "its scheme is unknown"),
             ("redis://:hunter2#x@host", "%23"),
-            ("redis-cluster://:hunter2@host/1", "no database but 0"),
+            ("redis-cluster://:hunter2@host/1", "only database 0"),
             ("redis-cluster://:hunter2@host,", "host"),
             ("redis-sentinel://:hunter2@host", "name of the master"),
             ("redis-sentinel://me:1/hunter2@host/main", "%2F"),
@@ -271,8 +271,8 @@ mod tests {
                 "redis-sentinel://host/main?password=hunter2",
                 "sentinel_password",
             ),
-            ("redis://:hunter2@host?db=3", "the database is written /3"),
-            ("redis://host/?database=3", "the database is written /3"),
+            ("redis://:hunter2@host?db=3", "a database is given as /3"),
+            ("redis://host/?database=3", "a database is given as /3"),
             ("redis://host/5?protocol=3&timeout=2s", "is protocol"),
             ("redis://host?hunter2", "is protocol"),
             ("redis+unix:///s?db=3&passwd=hunter2", "db, user, pass and"),

@@ -52,12 +52,13 @@ const ADVICE: [(&str, &str); 20] = [
     ),
     (
         "DB index is out of range",
-        "the server has no database of this number: see its configuration, databases; or it is part of a \
-         cluster, as Valkey 9 does not say: use redis-cluster://",
+        "the server has no database of this number: see databases in its configuration; or it is \
+         part of a cluster, which Valkey 9 does not tell: use redis-cluster://",
     ),
     (
         "OOM",
-        "the server is out of memory: raise its maxmemory, or use one of its own, with maxmemory-policy noeviction",
+        "the server is out of memory: raise its maxmemory, or use a server of its own, with \
+         maxmemory-policy noeviction",
     ),
     (
         "READONLY",
@@ -70,8 +71,8 @@ const ADVICE: [(&str, &str); 20] = [
     ),
 ];
 
-const NAME_PASSWORD: &str = "the server wants a password: put user:password@ or :password@ into the URL; that of a \
-     socket ends in ?user=u&pass=p or ?pass=p";
+const NAME_PASSWORD: &str = "the server wants a password: put user:password@ or :password@ into \
+                             the URL; the URL of a socket ends in ?user=u&pass=p or ?pass=p";
 const GRANT_RIGHTS: &str =
     "the server's user lacks a right, see the documentation of RedisStore for those it needs";
 const GRANT_KEYS: &str =
@@ -92,23 +93,24 @@ const OF_SENTINELS: [(&str, &str); 3] = [
     ),
     (
         "unknown command",
-        "the server is no Sentinel: name Sentinels, which listen on port 26379 unless told otherwise, or \
-         use redis:// for one server, redis-cluster:// for a cluster",
+        "the server is not a Sentinel: name Sentinels, which listen on port 26379 unless told \
+         otherwise, or use redis:// for one server, redis-cluster:// for a cluster",
     ),
 ];
 
 // A server that speaks TLS may do any of these to who does not, and the other way round. Each has other
 // causes, too, which the client cannot tell apart.
 
-pub(super) const SILENT: &str = "nothing was heard of the server in time: see that it is up, does not \
-     hang and can be reached from here; begin the URL with rediss if it speaks TLS, with redis if it \
-     does not";
+pub(super) const SILENT: &str = "the server did not answer in time: check that it is up, does not \
+                                 hang and can be reached from here; begin the URL with rediss if \
+                                 it speaks TLS, with redis if it does not";
 const CLOSED: &str = "the server closed the connection before it could be used: begin the URL with \
-     rediss if it speaks TLS, with redis if it does not; see whether it refuses clients from here, so \
-     many or without a certificate (protected-mode, maxclients, tls-auth-clients), and whether a proxy \
-     in between has lost it";
-const FOREIGN: &str = "what answers does not speak as a Redis server does: see the host and the port; \
-     begin the URL with rediss if the server speaks TLS, with redis if it does not";
+     rediss if it speaks TLS, with redis if it does not; check whether it refuses clients from here, \
+     too many clients or clients without a certificate (protected-mode, maxclients, tls-auth-clients), \
+     and whether a proxy in between has lost it";
+const FOREIGN: &str = "what answers does not speak the protocol of Redis: check the host and the \
+                       port; begin the URL with rediss if the server speaks TLS, with redis if it \
+                       does not";
 
 /// What to do, with the error itself as its source.
 #[derive(Debug)]
