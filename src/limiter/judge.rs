@@ -88,7 +88,7 @@ impl Limiter {
             let subject = asks.subject;
             let take = Take {
                 cost: asks.cost,
-                patience: policy.patience,
+                patience: policy.patience(request, &asks.judges.first),
                 lease: asks.judges.first.lease().map(|_| LeaseId::new()),
                 is_final: true,
             };

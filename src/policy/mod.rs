@@ -169,6 +169,10 @@ impl Policy {
     /// 20 a second, who each give up after half a second and come again, all 20 a second are answered where the
     /// longest wait is 400 ms, and none is after the first second where it is a second or more.
     ///
+    /// A call over gRPC that states its deadline (`grpc-timeout`) waits for no longer than that: if it would
+    /// have to, it is denied at once and takes nothing. So it is under a [leaky bucket](Limit::leaky_bucket)
+    /// without this option, too.
+    ///
     /// Meanwhile it holds what the other policies have given it, as a place under a
     /// [concurrency](Limit::concurrency) limit, but no place in the service behind the layer: for
     /// that to be ready it waits when its time has come. Its quota headers tell what was left when it

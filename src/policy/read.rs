@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::rates::Judges;
 use super::ready::ReadyPolicy;
 use super::{Cost, OnMissingKey};
+use crate::algorithm::{Algorithm, Patience};
 use crate::key::Key;
 use crate::request::{KeyError, RequestHead};
 
@@ -53,6 +54,21 @@ impl ReadyPolicy {
             Cost::Read(cost) => cost
                 .cost(request)
                 .map_err(|error| Unjudged::BadCost(error.to_string())),
+        }
+    }
+
+    /// How long a request may be held up: no longer than its caller waits, if that is known.
+    #[inline]
+    pub(crate) fn patience(&self, request: &RequestHead<'_>, algorithm: &Algorithm) -> Patience {
+        if self.patience == Patience::None && !algorithm.queues() {
+            return Patience::None;
+        }
+        match (request.grpc_timeout(), self.patience) {
+            (None, own) => own,
+            (Some(timeout), Patience::UntilItFits(longest)) => {
+                Patience::UntilItFits(longest.min(timeout))
+            }
+            (Some(timeout), _) => Patience::UntilItFits(timeout),
         }
     }
 

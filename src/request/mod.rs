@@ -13,6 +13,7 @@ use crate::key::Key;
 use crate::limit::Limit;
 
 mod boxed;
+mod deadline;
 mod host;
 mod several;
 

@@ -1,6 +1,7 @@
 //! The layer over gRPC: real servers and clients, and bytes on a socket for what clients do not
 //! show.
 
+mod deadlines;
 mod failures;
 #[cfg(unix)]
 mod grpcio;
@@ -14,3 +15,5 @@ mod wire;
 
 #[path = "../support/http_store.rs"]
 mod http_store;
+#[path = "../support/mod.rs"]
+mod support;

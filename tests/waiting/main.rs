@@ -5,6 +5,7 @@
 mod support;
 
 mod acquire;
+mod deadlines;
 mod giving_up;
 mod held_up;
 mod in_turn;

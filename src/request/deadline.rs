@@ -1,0 +1,84 @@
+//! The deadline of a call over gRPC.
+
+use http::HeaderName;
+
+use super::RequestHead;
+use crate::time::Micros;
+
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+impl RequestHead<'_> {
+    /// How long the caller waits for the answer, if it says so as calls over gRPC do. `None` if the
+    /// value is malformed, which is no reason to refuse a call.
+    pub(crate) fn grpc_timeout(&self) -> Option<Micros> {
+        self.headers.get(GRPC_TIMEOUT)?.to_str().ok().and_then(read)
+    }
+}
+
+/// Up to eight digits and a unit:
+/// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests>
+fn read(value: &str) -> Option<Micros> {
+    let unit = value.bytes().last()?;
+    let digits = value.get(..value.len() - 1)?;
+    if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    let us = match unit {
+        b'H' => number * 3_600_000_000,
+        b'M' => number * 60_000_000,
+        b'S' => number * 1_000_000,
+        b'm' => number * 1_000,
+        b'u' => number,
+        b'n' => number / 1_000,
+        _ => return None,
+    };
+    Some(Micros::new(us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use crate::time::Micros;
+
+    #[test]
+    fn a_timeout_is_up_to_eight_digits_and_a_unit() {
+        for (value, us) in [
+            ("1H", 3_600_000_000),
+            ("2M", 120_000_000),
+            ("3S", 3_000_000),
+            ("250m", 250_000),
+            ("7u", 7),
+            ("1999n", 1),
+            ("0S", 0),
+            ("00000010m", 10_000),
+            ("99999999H", 359_999_996_400_000_000),
+        ] {
+            assert_eq!(read(value), Some(Micros::new(us)), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_timeout_is_none() {
+        for value in [
+            "",
+            "S",
+            "1",
+            "100000000S",
+            "1s",
+            "1h",
+            "+1S",
+            "-1S",
+            " 1S",
+            "1 S",
+            "1S ",
+            "1.5S",
+            "1SS",
+            "0x1S",
+            "1µ",
+            "1é",
+        ] {
+            assert_eq!(read(value), None, "{value:?}");
+        }
+    }
+}
