@@ -1,4 +1,4 @@
-//! `Limit`: an algorithm with its parameters, as the user says it.
+//! `Limit`: an algorithm with its parameters, as the user specifies it.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use self::rates::Rates;
 pub(crate) use self::sound::{SoundLimit, most_capacity, sound_time};
 pub(crate) use self::words::Words;
 
-/// An algorithm with its parameters: how many permits, in what time, judged how.
+/// An algorithm with its parameters.
 ///
 /// A `Limit` is only a description; [`Limiter::new`](crate::Limiter::new) checks it and refuses
-/// what makes no sense, naming the field. The ranges:
+/// what makes no sense, naming the field. The ranges are:
 ///
 /// | field | range |
 /// |---|---|
@@ -27,11 +27,11 @@ pub(crate) use self::words::Words;
 /// | constructor | admits | state for each key |
 /// |---|---|---|
 /// | [`Limit::gcra`] | a steady rate with a burst | one instant |
-/// | [`Limit::token_bucket`] | the same, said as a bucket and the rate that fills it | one instant |
+/// | [`Limit::token_bucket`] | the same, expressed as a bucket and its refill rate | one instant |
 /// | [`Limit::leaky_bucket`] | one after the other at a constant rate, up to `capacity - 1` waiting | one instant |
 /// | [`Limit::fixed_window`] | `limit` in each window, up to twice that around a boundary | a count and two instants |
 /// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two times |
-/// | [`Limit::sliding_window`] | never more than `limit` in any window, a slice of it late at most | a count for each slice in use |
+/// | [`Limit::sliding_window`] | never more than `limit` in any window; permits come back up to one slice late | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
 /// | [`Limit::concurrency`] | never more than `limit` at the same time | one entry for each request in flight |
 ///
@@ -47,7 +47,7 @@ pub struct Limit {
     lease: Option<Duration>,
 }
 
-/// Which algorithm; public in the crate so that floor 1 can build its arithmetic from it.
+/// The algorithm. Visible in the crate so that the algorithms (floor 1) can be built from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gcra,
@@ -64,8 +64,8 @@ impl Limit {
     /// The generic cell rate algorithm (ITU-T I.371): `limit` permits in each `period`, evenly
     /// spread, with a burst of up to `limit` permits after idling (see [`burst`](Self::burst)).
     ///
-    /// The same admissions as a token bucket, in the smallest state and the cheapest script. The
-    /// default choice.
+    /// It admits the same requests as a token bucket, with the smallest state and the cheapest
+    /// script, and is the default choice.
     ///
     /// ```
     /// use tower_throttle::{Limit, MINUTE};
@@ -75,7 +75,7 @@ impl Limit {
         Self::of(Kind::Gcra, limit, period)
     }
 
-    /// A bucket of `capacity` tokens, full at first, refilled continuously at `rate`; a request
+    /// A bucket of `capacity` tokens, initially full and refilled continuously at `rate`. A request
     /// takes as many tokens as it costs.
     ///
     /// ```
@@ -88,14 +88,15 @@ impl Limit {
         limit
     }
 
-    /// A bucket into which each request pours what it costs, which runs out at constant `rate`,
-    /// and which must not overflow its `capacity`.
+    /// A bucket that drains at a constant `rate`. Each request pours its cost into it, and it must
+    /// not overflow its `capacity`.
     ///
-    /// It is a queue: a request that fits is held up until the water before it has run out, so
-    /// that requests leave one after the other at the rate, never two at once, unless another policy of the
-    /// same limiter holds them up for longer: see [`Policy::max_wait`](crate::Policy::max_wait). The one that
-    /// leaves at once is in the bucket too, so that `capacity - 1` of a cost of 1 wait behind it. See
-    /// [`without_delay`](Self::without_delay) for the bucket as a meter.
+    /// It is a queue: a request that fits is delayed until what was poured in before it has
+    /// drained. So requests leave one after the other at the rate, never two at once, unless
+    /// another policy of the same limiter delays them for longer (see
+    /// [`Policy::max_wait`](crate::Policy::max_wait)). The request that leaves at once is in the
+    /// bucket, too, so that `capacity - 1` requests of cost 1 can wait behind it.
+    /// [`without_delay`](Self::without_delay) makes the bucket a meter.
     ///
     /// ```
     /// use tower_throttle::{Limit, per_second};
@@ -110,32 +111,32 @@ impl Limit {
     /// At most `limit` permits in each window. A window opens with the first permitted request
     /// (or see [`aligned`](Self::aligned)) and ends `window` later.
     ///
-    /// The cheapest to understand. Around the boundary of two windows up to `2 * limit` permits
-    /// can be had within one window's length.
+    /// It is the easiest to understand. Around the boundary of two windows, up to `2 * limit`
+    /// permits can be taken within the length of one window.
     pub const fn fixed_window(limit: u32, window: Duration) -> Self {
         Self::of(Kind::FixedWindow, limit, window)
     }
 
-    /// At most `limit` permits in *any* interval of length `window`: exact, for one stored entry
-    /// (about 15 bytes in Redis) for each admitted request.
+    /// At most `limit` permits in *any* interval of length `window`. It is exact, and stores one
+    /// entry (about 15 bytes in Redis) for each admitted request.
     ///
-    /// What is [given back](crate::Policy::count_if) is as if it had never been taken. Where more than 31
-    /// requests were let in since, the oldest permits are given back in its place: by that nobody is let in
-    /// too early.
+    /// Permits that are [given back](crate::Policy::count_if) leave no trace. If more than 31
+    /// requests were admitted since, the oldest permits are given back instead, which never admits
+    /// anybody too early.
     pub const fn sliding_log(limit: u32, window: Duration) -> Self {
         Self::of(Kind::SlidingLog, limit, window)
     }
 
-    /// About `limit` permits in any interval of length `window`, estimated from two counts: the
-    /// current window's, and of the previous window's the share that the interval still overlaps.
+    /// About `limit` permits in any interval of length `window`, estimated from two counts: that of
+    /// the current window, and the share of the previous window's that the interval still overlaps.
     ///
-    /// Windows are cut at multiples of `window` since the Unix epoch. The estimate takes the
-    /// previous window's permits for evenly spread, and is as good as that is. At worst, all of
-    /// them taken in its last moment, `2 * limit - 1` permits are had within one window's length.
+    /// Windows begin at multiples of `window` since the Unix epoch. The estimate assumes that the
+    /// permits of the previous window were spread evenly. At worst, when all of them were taken in
+    /// its last moment, `2 * limit - 1` permits can be taken within the length of one window.
     ///
-    /// When `window` is changed, nobody knows how the permits that were taken are spread over windows of the
-    /// new length. Until the next one is taken they come back by the old length, also for who is denied;
-    /// then those that still count are counted in the current window.
+    /// When `window` changes, it is unknown how the permits taken so far are spread over windows of
+    /// the new length. They keep coming back by the old length until the next permit is taken; a
+    /// denial does not change that. Then those that still count are counted in the current window.
     pub const fn sliding_counter(limit: u32, window: Duration) -> Self {
         Self::of(Kind::SlidingCounter, limit, window)
     }
@@ -143,28 +144,29 @@ impl Limit {
     /// At most `limit` permits in any interval of length `window`, counted in slices of it (10, or
     /// see [`slices`](Self::slices)).
     ///
-    /// A slice counts whole for as long as the last `window` still overlaps it: the limit is never
-    /// passed, and a permit may come back up to one slice late.
+    /// A slice counts in full as long as the last `window` overlaps it, so the limit is never
+    /// exceeded, and a permit may come back up to one slice late.
     pub const fn sliding_window(limit: u32, window: Duration) -> Self {
         Self::of(Kind::SlidingWindow, limit, window)
     }
 
-    /// At most `limit` requests at the same time, in all processes together.
+    /// At most `limit` requests at the same time, over all processes together.
     ///
-    /// Each holds a lease, which is renewed while the request runs and ended when the response's
-    /// body has ended, the service has failed, the request was cancelled or its connection broke.
-    /// The leases of a process that was killed lapse by themselves (after 30 s, or see
+    /// Each request holds a lease, which is renewed while the request runs. It ends when the
+    /// response's body has ended, the service has failed, the request was cancelled or its
+    /// connection broke. The leases of a killed process lapse by themselves (after 30 s, or see
     /// [`lease`](Self::lease)).
     ///
-    /// # What if it does not hold?
+    /// # When the limit can be exceeded
     ///
-    /// A process that stands still for longer than a lease lives, or does not reach the store for
-    /// so long, loses its leases while its requests still run, and so does everybody when the store
-    /// forgets them, or when the store's clock, which the memory store takes from the
-    /// system, is set ahead by as much. Others are let in then, and the limit is passed until those
-    /// requests have ended: a lease that has lapsed is not taken again.
+    /// A process loses its leases, while its requests still run, if it stands still or cannot reach
+    /// the store for longer than a lease lives. All processes do if the store loses its data, or if
+    /// its clock is set ahead by as much (the memory store uses the system's clock). Other requests
+    /// are then admitted, and the limit is exceeded until the old requests have ended: a lease that
+    /// has lapsed is not taken again.
     ///
-    /// A body of one piece has ended when the server has it, which may still be sending it.
+    /// A body of a single chunk has ended when the server has taken that chunk, which it may still
+    /// be sending.
     ///
     /// ```
     /// use tower_throttle::{Limit, SECOND};
@@ -173,12 +175,12 @@ impl Limit {
     ///
     /// # WebSockets
     ///
-    /// What an upgraded connection carries is no response any more: a place that the layer took for
-    /// the request is free when the 101 has ended, and taken until then. So a policy that counts
-    /// connections is to be about no request, or each would stand in its own way, and is held by the
-    /// handler, while it can still refuse, for the task that serves the connection. Over HTTP/2, where
-    /// a WebSocket is a `CONNECT` answered with 200, it is the same; a
-    /// [`Route::get`](crate::Route::get) is about those too.
+    /// What an upgraded connection carries is no longer a response: a place that the layer took for
+    /// the request is held until the 101 has been sent, and free then. So a policy that counts
+    /// connections should apply to no request, or each request would also take a place of its own.
+    /// The handler holds the place for the task that serves the connection, while it can still
+    /// refuse. The same holds over HTTP/2, where a WebSocket is a `CONNECT` answered with 200; a
+    /// [`Route::get`](crate::Route::get) matches that, too.
     ///
     /// ```
     /// use axum::extract::{Request, State};
@@ -241,8 +243,8 @@ impl Limit {
         }
     }
 
-    /// How many permits can be taken at once after idling; as many as the limit, unless said.
-    /// For [`gcra`](Self::gcra). Of several rates, that of the one said last:
+    /// Sets how many permits can be taken at once after idling: by default as many as the limit.
+    /// For [`gcra`](Self::gcra). With several rates, it applies to the last one:
     ///
     /// ```
     /// use tower_throttle::{HOUR, Limit, SECOND};
@@ -255,23 +257,23 @@ impl Limit {
         self
     }
 
-    /// Cuts the windows at multiples of `window` since the Unix epoch (full minutes, full hours,
-    /// days in UTC) instead of at a key's first request. For [`fixed_window`](Self::fixed_window).
+    /// Begins windows at multiples of `window` since the Unix epoch (full minutes, full hours, days
+    /// in UTC) instead of at a key's first request. For [`fixed_window`](Self::fixed_window).
     #[must_use]
     pub const fn aligned(mut self) -> Self {
         self.aligned = true;
         self
     }
 
-    /// Counts in so many slices of the window, 1 to 1000; 10 unless said. More slices are more
-    /// exact, and more to store. For [`sliding_window`](Self::sliding_window).
+    /// Sets the number of slices of the window: 1 to 1000, by default 10. More slices are more
+    /// exact, and take more memory. For [`sliding_window`](Self::sliding_window).
     #[must_use]
     pub const fn slices(mut self, slices: u32) -> Self {
         self.slices = Some(slices);
         self
     }
 
-    /// Lets a request that fits pass at once: the bucket only measures. For
+    /// Lets a request that fits pass at once, so that the bucket only measures. For
     /// [`leaky_bucket`](Self::leaky_bucket).
     #[must_use]
     pub const fn without_delay(mut self) -> Self {
@@ -279,15 +281,15 @@ impl Limit {
         self
     }
 
-    /// How long a lease lives unless it is renewed, which happens every third of it; 30 s unless
-    /// said. For [`concurrency`](Self::concurrency).
+    /// Sets how long a lease lives unless it is renewed, which happens every third of that time: by
+    /// default 30 s. For [`concurrency`](Self::concurrency).
     ///
-    /// What is shorter frees the places of a killed process earlier; it should be several times as
-    /// long as a decision may take, and longer than a process may ever stand still. It should also be
-    /// twice as long as an outage of the store that it is to outlast: two thirds of it are left when
-    /// it is renewed, and a renewal that fails is tried again every twelfth. An outage is over when
-    /// the store is asked again: within a second of its return, or in 6 s after a wrong password or a
-    /// missing right.
+    /// A shorter lease frees the places of a killed process earlier. It should be several times as
+    /// long as a decision may take, and longer than a process may ever stand still. It should also
+    /// be twice as long as an outage of the store that it is to survive: two thirds of it are left
+    /// when it is renewed, and a renewal that fails is tried again every twelfth of it. An outage
+    /// ends when the store is asked again: within a second of its return, or within 6 s after a
+    /// wrong password or a missing right.
     #[must_use]
     pub const fn lease(mut self, life: Duration) -> Self {
         self.lease = Some(life);

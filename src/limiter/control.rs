@@ -1,5 +1,5 @@
-//! What can be changed while a limiter is at work: its rules, the modes of its policies, its lists,
-//! and whether it limits at all. And how its store fares.
+//! What can change while a limiter is in use: its rules, the modes of its policies, its lists, and
+//! whether it limits at all. Also the state of its store.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -12,23 +12,23 @@ use crate::mode::Mode;
 use crate::observe::BreakerState;
 
 impl Limiter {
-    /// Puts other rules in the place of those in force, all at once: a request is judged by the old
-    /// ones or by the new ones, and there is no moment without limits.
+    /// Replaces all rules in one step: a request is judged by the old rules or by the new ones, and
+    /// there is no moment without limits.
     ///
-    /// What was used stays used: the store knows it by the policy's name and the limit's algorithm.
+    /// What was used stays used: it is stored by the policy's name and the limit's algorithm.
     /// [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket) and
-    /// [`leaky_bucket`](crate::Limit::leaky_bucket) keep it as the time until all of it is back. So at
-    /// a higher rate with the same burst or capacity whoever has used all waits longer, by about
-    /// capacity × (1/old rate − 1/new rate): raise both by the same factor, or
-    /// [`reset`](Self::reset) whoever is to go on at once.
+    /// [`leaky_bucket`](crate::Limit::leaky_bucket) store it as the time until all of it is back.
+    /// So when the rate is raised and the burst or capacity is not, a key that has used everything
+    /// waits longer, by about capacity × (1/old rate − 1/new rate). Raise both by the same factor,
+    /// or [`reset`](Self::reset) the keys that should go on at once.
     ///
-    /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy itself says
-    /// another than it did before. Lists do not: those of the new rules hold, whatever
-    /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have said before.
+    /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy's own mode
+    /// differs from what it was before. Lists do not stay: those of the new rules replace what
+    /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have set.
     ///
     /// # Errors
     ///
-    /// Names the policy and the field that make no sense; then the old rules stay in force.
+    /// Names the policy and the field that make no sense; the old rules then stay in force.
     pub fn replace(&self, rules: Rules) -> Result<(), ConfigError> {
         let rules = rules.ready()?;
         let _one_at_a_time = self.0.lock_rules();
@@ -77,16 +77,16 @@ impl Limiter {
     }
 
     /// The kill switch: every request passes uncounted, and the store is not asked, until limiting
-    /// is [turned on](Self::turn_on) again. For this process; what was used stays used.
+    /// is [turned on](Self::turn_on) again. It applies to this process; what was used stays used.
     ///
-    /// Who is held up goes on at once, too: requests, those who [acquire](Self::acquire) permits, and
+    /// Delayed callers go on at once: requests, callers who [acquire](Self::acquire) permits, and
     /// services behind a [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn turn_off(&self) {
         self.0.is_off.store(true, Ordering::Relaxed);
         self.0.turned_off.notify_waiters();
     }
 
-    /// Limits again.
+    /// Turns limiting on again.
     pub fn turn_on(&self) {
         self.0.is_off.store(false, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ impl Limiter {
         self.0.store.breaker().state()
     }
 
-    /// Whether requests are limited: unless [turned off](Self::turn_off).
+    /// Whether requests are limited, that is, not [turned off](Self::turn_off).
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.0.is_off.load(Ordering::Relaxed)
@@ -105,7 +105,7 @@ impl Limiter {
 }
 
 impl Shared {
-    /// Held by whoever changes the rules, so that no change is lost to another.
+    /// Held while rules change, so that concurrent changes do not overwrite each other.
     fn lock_rules(&self) -> MutexGuard<'_, ()> {
         // There is nothing under the lock that could be half done.
         let lock = self.changing_rules.lock();

@@ -13,11 +13,12 @@ use super::taken::Taken;
 use crate::decision::Decision;
 use crate::time::SECOND;
 
-/// The answer to [`Limiter::hold`](crate::Limiter::hold), and the permits that it has taken, if it
-/// has.
+/// The answer to [`Limiter::hold`](crate::Limiter::hold), with the permits that it has taken, if
+/// any.
 ///
-/// Dropping it gives permits back that are held while something runs; before a process ends, see
-/// [`Limiter::given_back`](crate::Limiter::given_back). Permits that come back with time stay taken.
+/// Dropping it gives back permits that are held while something runs; see
+/// [`Limiter::given_back`](crate::Limiter::given_back) for what to do before a process ends.
+/// Permits that come back with time stay taken.
 #[must_use = "dropping it gives the permits back"]
 pub struct Held {
     decision: Decision,
@@ -29,18 +30,19 @@ impl Held {
         Self { decision, taken }
     }
 
-    /// Whether what they were asked for may go on.
+    /// Whether the permits were granted.
     pub fn is_allowed(&self) -> bool {
         self.decision.is_allowed()
     }
 
-    /// The answer.
+    /// The decision.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// Waits until the permits are there, and holds them then; dropped before, it gives them back. Those
-    /// that this process gave for want of an answer are asked for anew when the store answers by then.
+    /// Waits until the permits are available, and then holds them; if dropped before, gives them
+    /// back. Permits that this process granted for lack of an answer are asked for again once the
+    /// store answers.
     pub(super) async fn once_there(mut self, ask_anew: impl Fn() -> Reserving + Sync) -> Self {
         while let Some(anew) = self.until_there(&ask_anew).await {
             self = anew;
@@ -48,8 +50,8 @@ impl Held {
         self
     }
 
-    /// Waits until the permits are there, or the store has decided anew. Of a small share they may take so
-    /// long that all who come after the store's return would overtake who waits.
+    /// Waits until the permits are available, or until the store has decided again. A small share
+    /// may take so long that callers who come after the store's return would overtake this one.
     async fn until_there(&self, ask_anew: &(impl Fn() -> Reserving + Sync)) -> Option<Self> {
         if !self.decision.is_allowed() || self.decision.delay.is_zero() {
             return None;
@@ -79,8 +81,9 @@ impl Held {
         .await
     }
 
-    /// Looks for the store's return every second. It may be that all who would ask wait here, so that
-    /// nobody else finds out; and a part of a store comes back without a word of the circuit breaker.
+    /// Checks every second whether the store is back. Perhaps all callers wait here, so that nobody
+    /// else would find out; and part of a store can come back without a change of the circuit
+    /// breaker.
     async fn until_store_answers(&self) {
         loop {
             sleep(SECOND).await;
@@ -90,7 +93,7 @@ impl Held {
         }
     }
 
-    /// The permits are there and about to be used.
+    /// Called when the permits are available and about to be used.
     pub(crate) fn go_on(&mut self) {
         self.taken.go_on();
     }

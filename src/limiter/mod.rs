@@ -78,27 +78,28 @@ pub(crate) use self::waiting::Waitable;
 /// # }
 /// ```
 ///
-/// A key is that which the policy's extractor makes of a request: of `Header::new("x-user")` it is
-/// [`Key::header("x-user", b"alice")`](crate::Key::header), not the text alone.
+/// The key has to be the one that the policy's extractor makes of a request: for
+/// `Header::new("x-user")` that is [`Key::header("x-user", b"alice")`](crate::Key::header), not the
+/// text alone.
 ///
-/// Every operation takes one trip to the store at most, and a credit one more where this process has permits of the
-/// key [in advance](crate::QuotaLease). Its only error is a policy that does not exist, or
-/// that the operation is not for: a store that gives no answer is none, the policy's
-/// [`FailureMode`](crate::FailureMode) decides, and [`Decision::store_failure`] tells. An operation
-/// other than asking has then not been carried out, or it is not known whether it has; under
-/// `FailureMode::Local` it has, in this process alone.
+/// Every operation takes at most one round trip to the store; a credit takes one more if this
+/// process has permits of the key [in advance](crate::QuotaLease). The only errors are a policy
+/// that does not exist, or one that does not support the operation. A store that gives no answer is
+/// not an error: the policy's [`FailureMode`](crate::FailureMode) decides, and
+/// [`Decision::store_failure`] tells. An operation other than asking has then not been carried out,
+/// or may not have been; under `FailureMode::Local` it has been carried out in this process alone.
 #[derive(Clone)]
 pub struct Limiter(Arc<Shared>);
 
 struct Shared {
     store: Failover,
-    /// Lets go of the permits that are held in advance.
+    /// Gives back the permits that are held in advance.
     let_go: Box<dyn Fn() + Send + Sync>,
-    /// Those in force. A request is judged by those it finds, to its end.
+    /// The rules in force. A request is judged by the rules it finds, to its end.
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,
     is_off: AtomicBool,
-    /// Tells those who are held up.
+    /// Wakes the callers that are delayed.
     turned_off: Notify,
     observers: Observers,
     subjects: Subjects,
@@ -107,7 +108,7 @@ struct Shared {
 }
 
 impl Limiter {
-    /// Policies over a store, with the defaults of [`builder`](Self::builder).
+    /// A limiter with these policies over a store, and the defaults of [`builder`](Self::builder).
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl Limiter {
         Self::builder(store).policies(policies).build()
     }
 
-    /// For all that [`new`](Self::new) leaves at its default.
+    /// Builds a limiter with other settings than the defaults of [`new`](Self::new).
     pub fn builder<S: Store>(store: S) -> LimiterBuilder<S> {
         LimiterBuilder::over(store)
     }
@@ -128,7 +129,7 @@ impl Limiter {
         self.0.rules.load().named(name).cloned()
     }
 
-    /// The decision about a key that no store is asked about, while the policy is in this mode.
+    /// The decision about a key if the store need not be asked, while the policy is in this mode.
     fn unasked(
         &self,
         rules: &ReadyRules,
@@ -148,7 +149,7 @@ impl Limiter {
         Some(Decision::unasked(outcome, policy.algorithm.quota()))
     }
 
-    /// The same for a key that asks for permits: who observes is told when it is refused.
+    /// The same for a key that asks for permits: observers are told of a refusal.
     #[inline]
     fn taken_unasked(
         &self,
@@ -180,7 +181,7 @@ impl Limiter {
         Some(decision)
     }
 
-    /// Does what is no question, whatever the policy's mode.
+    /// Carries out an action that is no question, whatever the policy's mode.
     async fn carry_out(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
         let store = &self.0.store;
         let answer = store.ask(&policy.own_checks(subject, action, Mode::Enforce));
@@ -192,7 +193,7 @@ impl Limiter {
     }
 }
 
-/// Why the store did not do what it was asked to, when it did not.
+/// Why the store did not carry out an action, if it did not.
 async fn failure(answer: Answer) -> Option<StoreErrorKind> {
     let decisions = decisions(answer).await;
     decisions.iter().find_map(Decision::store_failure)
@@ -205,7 +206,7 @@ async fn decisions(answer: Answer) -> Decisions {
     }
 }
 
-/// `Failover` stands outermost and turns every error into a decision.
+/// `Failover` is the outermost store, and turns every error into a decision.
 fn answered<D, E: fmt::Debug>(answer: Result<D, E>) -> D {
     answer.expect("the failure modes answer when the store does not")
 }

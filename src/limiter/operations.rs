@@ -1,4 +1,4 @@
-//! What a limiter is asked outside of HTTP: `check` and its siblings, none of which waits.
+//! The operations of a limiter outside HTTP: `check` and others, none of which waits.
 
 use super::Limiter;
 use super::reply::{Reply, Terms};
@@ -8,16 +8,17 @@ use crate::error::CheckError;
 use crate::key::Key;
 
 impl Limiter {
-    /// Asks for one request's permits (the policy's cost) of this key.
+    /// Asks for the permits of one request (the policy's cost) for this key.
     ///
-    /// A [layer](crate::RateLimitLayer) of this limiter judges all requests by the same policy, unless it is about
-    /// [none](crate::NoRequest). [`Rejection::by`](crate::Rejection::by) makes a response of a denial.
+    /// A [layer](crate::RateLimitLayer) of this limiter applies the same policy to all requests,
+    /// unless the policy applies to [none](crate::NoRequest).
+    /// [`Rejection::by`](crate::Rejection::by) turns a denial into a response.
     ///
-    /// Does not wait: with a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the caller
-    /// does, for as long as [`Decision::delay`] says. Permits of a
-    /// [concurrency](crate::Limit::concurrency) limit are held in one lease with all that was taken
-    /// so, which lapses a whole life after the last of them: take them by [`hold`](Self::hold),
-    /// which gives each back.
+    /// This does not wait. Under a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the
+    /// caller has to wait for as long as [`Decision::delay`] says. Under a
+    /// [concurrency](crate::Limit::concurrency) limit, permits taken here share one lease, which
+    /// lapses a whole lease after the last of them was taken: use [`hold`](Self::hold), which gives
+    /// each of them back.
     ///
     /// # Errors
     ///
@@ -31,7 +32,7 @@ impl Limiter {
         }
     }
 
-    /// As [`check`](Self::check), for this many permits; 0 only looks.
+    /// Like [`check`](Self::check), for this many permits; 0 only looks.
     ///
     /// # Errors
     ///
@@ -50,13 +51,13 @@ impl Limiter {
         }
     }
 
-    /// Looks at what is left without taking anything. Always allowed, also during a ban, of which
-    /// [`Decision::banned_for`] tells. What is left is told by the policy's own limit, also where
-    /// [`limit_by`](crate::Policy::limit_by) has requests judged by another. The key of a client's address is its
-    /// [`canonical_address`](Self::canonical_address).
+    /// Looks at what is left without taking anything. The decision is always allowed, even during a
+    /// ban, of which [`Decision::banned_for`] tells. What is left is told by the policy's own
+    /// limit, even if [`limit_by`](crate::Policy::limit_by) chooses another for requests. The key
+    /// of a client's address is its [`canonical_address`](Self::canonical_address).
     ///
-    /// The key is the one that the policy's extractor makes of requests, as
-    /// [`reset`](Self::reset) says.
+    /// The key is the one that the policy's extractor makes of requests: see
+    /// [`reset`](Self::reset).
     ///
     /// # Errors
     ///
@@ -65,16 +66,16 @@ impl Limiter {
         self.check_cost(policy, key, 0).await
     }
 
-    /// Takes permits without asking; the limit may be passed, and what is over it has to come back
-    /// before anything is allowed again. The decision tells what is left.
+    /// Takes permits without asking, even beyond the limit; the excess has to come back before
+    /// anything is allowed again. The decision tells what is left.
     ///
-    /// A limit that counts permits in windows counts no more than 2^32 - 1 of them at a time: what is
-    /// charged beyond that, here or by [`settle`](crate::Policy::settle), is not known afterwards, neither
-    /// when a part of it lapses nor when it is given back. Where so much may come together, as of bytes, let
-    /// a permit stand for more of them.
+    /// A limit by windows counts at most 2^32 - 1 permits at a time. What is charged beyond that,
+    /// here or by [`settle`](crate::Policy::settle), is lost: it is missing when a part of it
+    /// lapses or is given back. If counts may get that large, as those of bytes, let one permit
+    /// stand for several.
     ///
-    /// Of a key that is not limited (limiting or the policy is off, or it is on the list of those
-    /// who are let through) nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
+    /// For a key that is not limited (because limiting or the policy is off, or the key is on the
+    /// allow list) nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
     ///
     /// # Errors
     ///
@@ -97,9 +98,9 @@ impl Limiter {
 
     /// Gives permits back, at most as many as are taken. The decision tells what is left.
     ///
-    /// A window that has ended stays ended, and one that is open is not made longer. Of a
-    /// [concurrency](crate::Limit::concurrency) limit those are given back that nobody holds a
-    /// lease on, as [`charge`](Self::charge) and [`check`](Self::check) have taken them.
+    /// A window that has ended stays ended, and an open one does not get longer. Under a
+    /// [concurrency](crate::Limit::concurrency) limit, only permits without a lease of their own
+    /// are given back: those taken by [`charge`](Self::charge) and [`check`](Self::check).
     ///
     /// # Errors
     ///
@@ -119,16 +120,17 @@ impl Limiter {
         Ok(self.carry_out(&policy, subject, action).await)
     }
 
-    /// Forgets all that is known of a key: what it has used, its denials, its ban. Leases of a
-    /// [concurrency](crate::Limit::concurrency) limit are forgotten too, while what they were taken
-    /// for runs on. What a request that began before gives back at its end, as where its response says how,
-    /// may then be taken off what others have used since. The key of a client's address is its [`canonical_address`](Self::canonical_address).
+    /// Forgets everything about a key: what it has used, its denials, its ban. Leases of a
+    /// [concurrency](crate::Limit::concurrency) limit are forgotten, too, while the requests that
+    /// hold them go on. A request that began before may give permits back at its end; they may then
+    /// be taken off what others have used since. The key of a client's address is its
+    /// [`canonical_address`](Self::canonical_address).
     ///
-    /// The key is the one that the policy's extractor makes of requests: for
+    /// The key has to be the one that the policy's extractor makes of requests: for
     /// [`Extension`](crate::Extension) the value that it reads, for [`Header`](crate::Header)
     /// [`Key::header`], for [`PeerAddr`](crate::PeerAddr) and [`ClientAddr`](crate::ClientAddr)
-    /// [`Key::address`]. Another key is another subject, of which there may be nothing to forget,
-    /// and that is no error.
+    /// [`Key::address`]. Any other key is another subject, about which there may be nothing to
+    /// forget; that is no error.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ impl Limiter {
         self.reset_subject(policy, self.subject(&key.into())).await
     }
 
-    /// Asks for this cost, the policy's unless said. No async function, so that nothing of it is
+    /// Asks for this cost, by default the policy's. Not an async function, so that nothing of it is
     /// kept while a trip is awaited.
     fn take(&self, policy: &str, key: &Key, cost: Option<u32>) -> Reply {
         let rules = self.0.rules.load();

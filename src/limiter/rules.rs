@@ -1,4 +1,4 @@
-//! `Rules`: what a limiter holds requests to, which can be replaced while it is at work.
+//! `Rules`: what a limiter enforces, which can be replaced while it is in use.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::policy::{Judges, Policy, ReadyPolicy};
 use crate::request::{RequestHead, RequestMatcher};
 use crate::store::FailureMode;
 
-/// What a limiter holds requests to: its policies, whom it leaves alone and whom it refuses.
+/// What a limiter enforces: its policies, the requests it leaves alone and the clients it refuses.
 ///
-/// [`LimiterBuilder`](crate::LimiterBuilder) has the same words for those that it begins with.
-/// [`Limiter::replace`](crate::Limiter::replace) puts others in their place.
+/// [`LimiterBuilder`](crate::LimiterBuilder) has the same methods for the initial rules;
+/// [`Limiter::replace`](crate::Limiter::replace) replaces them.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Rules {
@@ -29,47 +29,48 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// No policies, nobody refused.
+    /// Rules without policies, under which nobody is refused.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds policies. All that apply to a request are decided together, all or nothing.
+    /// Adds policies. All that apply to a request are decided together: if one denies, none is
+    /// charged.
     pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
         self.policies.extend(policies);
         self
     }
 
-    /// What policies that do not say it themselves decide when the store gives no answer;
-    /// [`FailureMode::Allow`] unless said.
+    /// Sets what policies without a failure mode of their own decide when the store gives no
+    /// answer: by default [`FailureMode::Allow`].
     pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
         self.on_store_failure = mode;
         self
     }
 
-    /// Leaves requests alone, whatever the policies say; called several times, any of them: a
-    /// [`Route`](crate::Route), or a closure.
+    /// Exempts requests from all policies: those of a [`Route`](crate::Route), or of a closure.
+    /// Called several times, all of these are exempt.
     pub fn exempt(mut self, requests: impl RequestMatcher) -> Self {
         self.exempt.push(Arc::new(requests));
         self
     }
 
     /// Refuses these clients with 403, or `PERMISSION_DENIED` over gRPC, before anything is
-    /// counted: by address every request of theirs, exempt ones too; by key those that a policy
-    /// with such keys is about and that is not [off](crate::Mode::Off). Who is on both lists is
-    /// refused.
+    /// counted. By address, every request is refused, even an exempt one. By key, those requests
+    /// are that a policy with such keys applies to, unless it is [off](crate::Mode::Off). A client
+    /// on both lists is refused.
     ///
-    /// Where the list has [addresses](AccessList::addresses), a request whose address cannot be read
+    /// If the list has [addresses](AccessList::addresses), a request whose address cannot be read
     /// ([`KeyError::Malformed`](crate::KeyError::Malformed)) is answered with 400, or
-    /// `INVALID_ARGUMENT`: it may come from one of them. So is, where it has [keys](AccessList::keys), one
-    /// of which a policy cannot read the key, as of a header that is sent twice.
+    /// `INVALID_ARGUMENT`, since it may come from one of them. If it has [keys](AccessList::keys),
+    /// so is a request whose key a policy cannot read, such as a header that is sent twice.
     pub fn deny(mut self, clients: AccessList) -> Self {
         self.denied = clients;
         self
     }
 
-    /// Lets these clients through uncounted: by address past all policies, by key past those with
-    /// such keys, while the others count them and may deny.
+    /// Lets these clients through uncounted: by address past all policies; by key past the policies
+    /// with such keys, while the others still count them and may deny.
     pub fn allow(mut self, clients: AccessList) -> Self {
         self.allowed = clients;
         self
@@ -124,15 +125,15 @@ pub(super) struct ReadyRules {
     pub(super) allowed: Arc<AccessList>,
 }
 
-/// Whose a request is, as the policies that read it so know.
+/// The subject of a request, as read by policies with the same extractor.
 pub(super) struct Whose {
-    /// The first of these policies.
+    /// The position of the first of these policies.
     reader: usize,
     key: Key,
     subject: Subject,
 }
 
-/// What a policy has read of a request that it asks about.
+/// What a policy has read of a request.
 pub(super) struct ReadRequest {
     pub(super) subject: Subject,
     pub(super) judges: Judges,
@@ -158,8 +159,8 @@ impl ReadyRules {
         self.exempt.iter().any(|exempt| exempt.matches(request))
     }
 
-    /// What the policy at this position asks about a request; `None` when that is nothing. `before` is
-    /// what the policies before it have read.
+    /// What the policy at this position asks about a request; `None` if it does not apply. `before`
+    /// is what the policies before it have read.
     pub(super) fn read(
         &self,
         position: usize,
@@ -195,7 +196,7 @@ impl ReadyRules {
         }))
     }
 
-    /// How a request is refused by a policy's key that would be let through by its address.
+    /// How a request that its address lets through is refused by the key of a policy.
     pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<Refusal> {
         if !self.denied.has_keys() {
             return None;
@@ -212,8 +213,8 @@ impl ReadyRules {
         })
     }
 
-    /// Takes the place of others: a mode that was set while they were in force stays, unless the
-    /// policy itself now says another than it did.
+    /// Replaces other rules: a mode that was set while they were in force stays, unless the
+    /// policy's own mode differs from what it was.
     pub(super) fn succeed(&self, before: &Self) {
         for policy in self.policies.iter() {
             if let Ok(before) = before.named(policy.id.name()) {

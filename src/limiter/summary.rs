@@ -1,11 +1,11 @@
-//! `PolicySummary`: what a policy in force says, for people.
+//! `PolicySummary`: a policy in force, described for people.
 
 use super::Limiter;
 use crate::error::CheckError;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
 
-/// What a policy in force says, for people who look after it.
+/// A policy in force, described for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PolicySummary {
@@ -15,11 +15,11 @@ pub struct PolicySummary {
     pub algorithm: &'static str,
     /// The numbers of its limit in words: `100 in 1 min, burst 20`, or `10 in 1 s and 1000 in 1 h`.
     pub limit: String,
-    /// The most permits that there ever are at once.
+    /// The most permits that are ever available at once.
     pub capacity: u32,
     /// The mode that it is in.
     pub mode: Mode,
-    /// The [group](crate::Policy::group) with whose policies it shares stored keys.
+    /// The [group](crate::Policy::group) that it shares stored keys with.
     pub group: Option<String>,
     /// How much of the limit a process may hold in advance, in words, if its permits are
     /// [leased](crate::Policy::quota_lease): `at most 10 % for 1 s`.
@@ -27,7 +27,7 @@ pub struct PolicySummary {
 }
 
 impl Limiter {
-    /// What the policies in force say, in their order.
+    /// Describes the policies in force, in their order.
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};
@@ -43,7 +43,7 @@ impl Limiter {
         policies.map(|policy| PolicySummary::of(policy)).collect()
     }
 
-    /// What this policy says.
+    /// Describes this policy.
     ///
     /// # Errors
     ///

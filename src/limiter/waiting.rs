@@ -23,7 +23,7 @@ use crate::time::Micros;
 #[derive(Clone)]
 pub(crate) struct Waitable(Arc<ReadyPolicy>);
 
-/// What one request asks for.
+/// What a request asks for.
 #[derive(Clone, Copy)]
 struct Wanted {
     cost: u32,
@@ -33,37 +33,38 @@ struct Wanted {
 }
 
 impl Limiter {
-    /// Takes permits as soon as no more is owed than the limit holds at once, and waits until then.
-    /// It does not wait for its own permits, whatever they cost: those who come next do. So one call
-    /// passes a limit that is just used up, as after a burst, and is paid for behind it. A
-    /// [queue](crate::Limit::leaky_bucket) waits until all is back that was taken before. A cost of 0 takes
-    /// nothing, and waits for nobody.
+    /// Takes permits, and waits until no more is owed than the limit holds at once. A call does not
+    /// wait for its own permits, whatever they cost: the next calls do. So one call passes a limit
+    /// that is just used up, as after a burst, and is paid for afterwards. Under a
+    /// [queue](crate::Limit::leaky_bucket), a call waits until everything taken before it is back.
+    /// A cost of 0 takes nothing and does not wait.
     ///
-    /// Where the limit has to hold at every instant, take a [`ThrottleLayer`](crate::ThrottleLayer), or
+    /// If the limit has to hold at every instant, use a [`ThrottleLayer`](crate::ThrottleLayer), or
     /// [`Policy::max_wait`](crate::Policy::max_wait) for requests over HTTP.
     ///
-    /// Callers who wait are let through in the order in which they came. There is no timeout,
-    /// though a wait of more than ten years is denied. Needs a tokio runtime with time enabled.
-    /// Dropping the future while it waits gives the permits back, unless somebody has taken permits
-    /// since; then they stay taken.
+    /// Waiting callers are let through in the order in which they came. There is no timeout, but a
+    /// wait of more than ten years is denied. Needs a tokio runtime with time enabled. Dropping the
+    /// future while it waits gives the permits back, unless somebody has taken permits since; then
+    /// they stay taken.
     ///
-    /// In [shadow](crate::Mode::Shadow) nobody waits. What would have to is not counted then, and is
-    /// [`ShadowDenied`](crate::Outcome::ShadowDenied).
+    /// In [shadow](crate::Mode::Shadow) nobody waits. A call that would have to is
+    /// [`ShadowDenied`](crate::Outcome::ShadowDenied) and not counted.
     ///
     /// # Timeouts
     ///
-    /// Put none around it while more may be asked for than the limit gives, and let nothing else drop it
-    /// then, as a handler is dropped whose client has gone. Somebody has always taken permits since, so
-    /// that those of whoever gives up stay taken: all who come wait for them, though nobody uses them, and
-    /// give up in their turn. The wait grows without end, and nobody gets through. Let
-    /// [`try_acquire`](Self::try_acquire) have the time instead: it takes nothing where it would be too
-    /// long, and what is left behind by those who are dropped is never more than that and one call's cost.
+    /// Do not put a timeout around this call if demand may exceed the limit, and let nothing else
+    /// drop it then, as a handler is dropped when its client disconnects. By the time a caller
+    /// gives up, somebody has taken permits after it, so its permits stay taken. Everybody behind
+    /// waits for permits that nobody uses, and gives up in turn; the wait grows without end, and
+    /// nobody gets through. Give the timeout to [`try_acquire`](Self::try_acquire) instead: it
+    /// takes nothing if the wait would be longer. What dropped callers leave behind is then never
+    /// more than that timeout and the cost of one call.
     ///
     /// # Denials
     ///
-    /// They come at once: for a key that is banned or on the list of those who are refused, and under
-    /// [`FailureMode::Deny`](crate::FailureMode::Deny) while the store gives no answer. Who is denied
-    /// has no permits, and must not go on as if it had.
+    /// A call is denied at once if the key is banned or on the deny list, and under
+    /// [`FailureMode::Deny`](crate::FailureMode::Deny) while the store gives no answer. A denied
+    /// caller has no permits, and must not go on as if it had.
     ///
     /// ```
     /// use tower_throttle::{AlwaysDeny, CheckError, Limit, Limiter, MINUTE, Policy, per_second};
@@ -90,7 +91,7 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// The compiler warns of a decision that nobody looks at, which `?` alone does not:
+    /// The compiler warns of a decision that is not looked at. With `?` alone it is not:
     ///
     /// ```compile_fail
     /// #![deny(unused_must_use)]
@@ -107,7 +108,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name, or its limit is one that nobody can wait for: see
+    /// If there is no policy of this name, or its limit does not support waiting: see
     /// [`Policy::max_wait`](crate::Policy::max_wait).
     pub async fn acquire(
         &self,
@@ -118,8 +119,8 @@ impl Limiter {
         self.try_acquire(policy, key, cost, Duration::MAX).await
     }
 
-    /// As [`acquire`](Self::acquire), if it takes no longer than `timeout`. If it would, it is
-    /// denied at once, without taking anything; [`Decision::delay`] says how long it would have
+    /// Like [`acquire`](Self::acquire), if the wait is no longer than `timeout`. Otherwise it is
+    /// denied at once and takes nothing; [`Decision::delay`] says how long the wait would have
     /// been.
     ///
     /// ```
@@ -226,10 +227,10 @@ impl Limiter {
         Reserving::new(self.clone(), asking)
     }
 
-    /// Asks for one request's permits as [`check`](Self::check) does, and holds them: until the
-    /// guard is dropped when the limit is one of [concurrency](crate::Limit::concurrency). Their
-    /// lease is renewed until then, on the tokio runtime that this is called on: it needs time
-    /// enabled, and somebody who drives it.
+    /// Asks for the permits of one request like [`check`](Self::check), and holds them: under a
+    /// [concurrency](crate::Limit::concurrency) limit until the guard is dropped. Until then the
+    /// lease is renewed on the tokio runtime of this call, which needs time enabled and has to be
+    /// driven.
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};

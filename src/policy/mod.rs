@@ -24,9 +24,9 @@ pub(crate) use self::ready::ReadyPolicy;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///
-/// The name appears in quota headers, rejections and stored keys. Renaming a policy, or changing
-/// its algorithm, starts its counts anew; changing the numbers does not, but for the period of a
-/// [further rate](Limit::and), which is known by it.
+/// The name appears in quota headers, rejections and stored keys. Renaming a policy or changing its
+/// algorithm starts its counts anew; changing its numbers does not, except for the period of a
+/// [further rate](Limit::and), which identifies that rate.
 ///
 /// ```
 /// use tower_throttle::{FailureMode, Header, Limit, MINUTE, Policy, Route};
@@ -54,7 +54,7 @@ pub struct Policy {
     mode: Mode,
 }
 
-/// How the cost is settled when the response is there.
+/// How the cost is settled once the response is known.
 #[derive(Clone)]
 struct Settle {
     /// The option that was set.
@@ -62,7 +62,7 @@ struct Settle {
     cost: Arc<SettledCost>,
 }
 
-/// The cost that a request turns out to have: by its response, and by what it was charged.
+/// Computes the final cost from the response and from what was charged.
 type SettledCost = dyn Fn(&ResponseHead<'_>, u32) -> u32 + Send + Sync;
 
 #[derive(Clone)]
@@ -71,23 +71,23 @@ enum Cost {
     Read(Arc<dyn CostExtractor>),
 }
 
-/// What a policy does with a request that does not say whose it is.
+/// What a policy does with a request that has no key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
-    /// All such requests share one bucket. The default: leaving a header out is no way around the
-    /// limit.
+    /// All such requests share one bucket. This is the default, so that leaving a header out is no
+    /// way around the limit.
     #[default]
     Shared,
     /// Such a request is answered with 400, or INVALID_ARGUMENT over gRPC.
     Reject,
-    /// Such a request is not this policy's business: it passes uncounted.
+    /// The policy ignores such a request: it passes uncounted.
     Skip,
 }
 
 impl Policy {
-    /// A policy about everybody together, on every request, at a cost of 1, that lets requests
-    /// pass when the store gives no answer.
+    /// A policy for all clients together, on every request, at a cost of 1, that lets requests pass
+    /// when the store gives no answer.
     ///
     /// The name is 1 to 64 printable ASCII characters.
     pub fn new(name: impl Into<String>, limit: Limit) -> Self {
@@ -109,80 +109,84 @@ impl Policy {
         }
     }
 
-    /// Whose quota a request uses. A tuple of extractors makes one key of all they read.
+    /// Sets what a request is counted by. A tuple of extractors makes one key of all they read.
     #[must_use]
     pub fn by(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
         self
     }
 
-    /// The requests that the policy is about; called several times, any of them.
+    /// Sets the requests that the policy applies to. Called several times, it applies to all of
+    /// these.
     #[must_use]
     pub fn on(mut self, requests: impl RequestMatcher) -> Self {
         self.on.push(Arc::new(requests));
         self
     }
 
-    /// How many permits each request costs; 1 unless said, at least 1, and no more than the limit
-    /// ever holds.
+    /// Sets how many permits each request costs: 1 by default, at least 1, and at most what the
+    /// limit ever holds.
     #[must_use]
     pub fn cost(mut self, permits: u32) -> Self {
         self.cost = Cost::Fixed(permits);
         self
     }
 
-    /// How many permits a request costs, read from the request.
+    /// Reads from the head of each request how many permits it costs.
     ///
-    /// Of its head, which says what the client wants it to: an upload in chunks has no `content-length`. Where the
-    /// cost is known only when the body has been read, [`settle`](Self::settle) it.
+    /// The client writes the head: an upload in chunks has no `content-length`, for example. If the
+    /// cost is known only once the body has been read, [`settle`](Self::settle) it.
     #[must_use]
     pub fn cost_by(mut self, cost: impl CostExtractor) -> Self {
         self.cost = Cost::Read(Arc::new(cost));
         self
     }
 
-    /// Chooses the limit of each request, as the tier of its user has it.
+    /// Chooses the limit of each request, for example by the tier of its user.
     ///
-    /// What was used of a key stays used when its limit changes: as the permits taken within the
-    /// window, or, where permits come back one by one ([`gcra`](Limit::gcra),
+    /// What a key has used stays used when its limit changes: as the number of permits taken within
+    /// the window or, if permits come back one by one ([`gcra`](Limit::gcra),
     /// [`token_bucket`](Limit::token_bucket), [`leaky_bucket`](Limit::leaky_bucket)), as the time
-    /// until all of them are back: who has used all of 100 a minute has used all of 200 a minute, too.
-    /// So let tiers differ in permits; under a shorter window, what was
-    /// taken before it is over at once. A limit of several rates stands for one of as many, each for
-    /// the one in its place.
+    /// until all of them are back. A key that has used all of 100 a minute has used all of 200 a
+    /// minute, too. So let tiers differ in permits, not in the window: permits taken before count
+    /// no longer than a shorter window lasts. For a policy with several rates, choose limits with
+    /// the same number of rates; each replaces the rate in its place.
     ///
-    /// A request whose [`cost`](Self::cost) is above all that the chosen limit ever holds is
-    /// denied, and is not told to come back. Outside of HTTP, where there is no request, the
-    /// policy's own limit holds, by which [`peek`](crate::Limiter::peek) tells what is left, too.
+    /// A request whose [`cost`](Self::cost) is more than the chosen limit ever holds is denied
+    /// without a time to retry. Outside HTTP, where there is no request, the policy's own limit
+    /// holds; [`peek`](crate::Limiter::peek) goes by that as well.
     #[must_use]
     pub fn limit_by(mut self, limit: impl LimitExtractor) -> Self {
         self.limit_by = Some(Arc::new(limit));
         self
     }
 
-    /// Holds up a request that does not fit yet instead of denying it, for at most so long (1 ms to
-    /// 24 h): until it would have been allowed. One that would wait for longer is denied at once.
+    /// Delays a request that exceeds the limit until it is within the limit, instead of denying it,
+    /// for at most this long (1 ms to 24 h). A request that would have to wait longer is denied at
+    /// once.
     ///
-    /// Let it be shorter than clients wait, by their own timeout, a proxy's, or the deadline of a call over
-    /// gRPC. Who gives up gives back what was taken only where nobody has queued behind, so that while more is
-    /// asked for than the limit gives all come to wait for places that nobody uses: of 40 clients under a limit of
-    /// 20 a second, who each give up after half a second and come again, all 20 a second are answered where the
-    /// longest wait is 400 ms, and none is after the first second where it is a second or more.
+    /// **Keep it shorter than clients wait**, by their own timeout or that of a proxy. A client
+    /// that gives up returns its permits only if nobody has queued behind it. So while demand
+    /// exceeds the limit, all clients come to wait for places that nobody uses. Take 40 clients
+    /// under a limit of 20 a second, each of which gives up after half a second and tries again:
+    /// with a longest wait of 400 ms all 20 a second are answered; with a second or more, none are
+    /// after the first second.
     ///
-    /// A call over gRPC that states its deadline (`grpc-timeout`) waits for no longer than that: if it would
-    /// have to, it is denied at once and takes nothing. So it is under a [leaky bucket](Limit::leaky_bucket)
-    /// without this option, too.
+    /// A gRPC call that states its deadline (`grpc-timeout`) never waits longer than that: if it
+    /// would have to, it is denied at once and takes nothing. The same holds under a
+    /// [leaky bucket](Limit::leaky_bucket) without this option.
     ///
-    /// Meanwhile it holds what the other policies have given it, as a place under a
-    /// [concurrency](Limit::concurrency) limit, but no place in the service behind the layer: for
-    /// that to be ready it waits when its time has come. Its quota headers tell what was left when it
-    /// came.
+    /// While a request waits, it holds what the other policies have granted, such as a place under
+    /// a [concurrency](Limit::concurrency) limit. It does not occupy the service behind the layer:
+    /// only when its time has come does it wait for the service to be ready. Its quota headers tell
+    /// what was left when it arrived.
     ///
-    /// The other policies have counted it when it came. Those whom this one holds up go on when it lets them,
-    /// beside those who come then: so the service may get more at once than the other policies let through
-    /// at a time. What is to hold for what reaches the service belongs in a layer of its own inside of the one
-    /// that waits: it judges each request when that goes on. What the outer one has taken stays taken where
-    /// the inner one denies. [Leaky buckets](Limit::leaky_bucket) hold requests up without being told to.
+    /// The other policies count a request when it arrives. Delayed requests go on together with
+    /// those that arrive later, so the service may receive more at once than the other policies
+    /// allow. A limit on what reaches the service belongs in a layer of its own inside this one,
+    /// which judges each request when it goes on. What the outer layer has taken stays taken if the
+    /// inner one denies. [Leaky buckets](Limit::leaky_bucket) delay requests even without this
+    /// option.
     ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
     /// [`leaky_bucket`](Limit::leaky_bucket).
@@ -192,13 +196,15 @@ impl Policy {
         self
     }
 
-    /// Keeps what is known of a subject in one place with the other policies of this group: a store
-    /// that has such places, as Redis, then decides about all of them for little more than about one.
+    /// Stores the state of a subject in one key together with the other policies of this group. A
+    /// store that has such keys, like Redis, then decides about all of them for little more than
+    /// the price of one.
     ///
-    /// For policies about the same subject that mostly judge the same requests. Policies can join a
-    /// group and leave it, and the others forget nothing; one that joins or leaves starts its own counts
-    /// anew in such a store, and keeps them in one that has no such places, as
-    /// [`MemoryStore`](crate::MemoryStore). Several rates of one limit, [`Limit::and`], are kept so anyway.
+    /// Use it for policies about the same subject that mostly apply to the same requests. Policies
+    /// can join and leave a group without the others losing their counts. A policy that joins or
+    /// leaves starts its own counts anew in such a store, and keeps them in one that has no such
+    /// keys, like [`MemoryStore`](crate::MemoryStore). The rates of one limit, [`Limit::and`],
+    /// always share a key.
     ///
     /// 1 to 64 printable ASCII characters. For all limits but [`sliding_log`](Limit::sliding_log) and
     /// [`concurrency`](Limit::concurrency).
@@ -217,9 +223,10 @@ impl Policy {
         self
     }
 
-    /// Bans a subject that this policy denies too often, in the same step in which it is denied.
+    /// Bans a subject that this policy denies too often. The ban starts in the same step as the
+    /// denial that causes it.
     ///
-    /// [`Decision::banned_for`](crate::Decision::banned_for) tells of a ban;
+    /// [`Decision::banned_for`](crate::Decision::banned_for) tells how long a ban lasts;
     /// [`Limiter::reset`](crate::Limiter::reset) lifts it.
     #[must_use]
     pub fn penalty(mut self, penalty: Penalty) -> Self {
@@ -227,15 +234,15 @@ impl Policy {
         self
     }
 
-    /// Counts only requests whose response is of this kind, as failed logins. Over gRPC every status
-    /// is 200: ask for [`ResponseHead::grpc_status`] there.
+    /// Counts only requests with a certain response, such as failed logins. Over gRPC the HTTP
+    /// status is always 200: use [`ResponseHead::grpc_status`] there.
     ///
-    /// The cost is taken when the request comes, so that no more than the limit can be under way at
-    /// once, and given back when the response says that it does not count. It stays taken when
-    /// there is no response: when the service fails, or the client goes away before. It is settled
-    /// as in [`settle`](Self::settle), with what that says of policies that hold requests up and of
-    /// quota headers: those of a response that does not count tell of the cost as taken. Of the two,
-    /// that which is said last holds.
+    /// The cost is taken when the request arrives, so that no more requests than the limit allows
+    /// can be in flight, and given back if the response does not count. It stays taken if there is
+    /// no response, because the service failed or the client went away. Giving back works as in
+    /// [`settle`](Self::settle), including what is said there about policies that delay requests
+    /// and about quota headers: those of a response that does not count still include the cost.
+    /// `count_if` and `settle` replace each other; the last one called holds.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
@@ -260,21 +267,20 @@ impl Policy {
         self
     }
 
-    /// The cost that a request turns out to have, read from the head of its response. The policy's
-    /// [`cost`](Self::cost) is an estimate, taken when the request comes; the difference is charged
-    /// or given back when the response is there. The estimate stays when there is no response.
+    /// Corrects the cost of a request once its response is known. The policy's [`cost`](Self::cost)
+    /// is an estimate, taken when the request arrives; when the response is there, the difference
+    /// is charged or given back. The estimate stays if there is no response.
     ///
-    /// What is charged may pass the limit; later requests wait until it has come back. What has
-    /// come back by itself in the meantime is not given back once more. The response does not wait
-    /// for any of this, and its quota headers tell what was left once the request had taken the
-    /// estimate: what the response settles is not in them yet. When the store gives no answer then,
-    /// the estimate stays.
+    /// A charge may exceed the limit; later requests then wait until it has come back. Permits that
+    /// have come back by themselves in the meantime are not given back again. The response does not
+    /// wait for any of this, so its quota headers tell what was left after the estimate. If the
+    /// store gives no answer at that time, the estimate stays.
     ///
-    /// A policy that holds requests up, by [`max_wait`](Self::max_wait) or as a
-    /// [`leaky_bucket`](Limit::leaky_bucket) that is a queue, gives back only while nobody has taken
-    /// permits since: those who wait behind a request have been told when to go on, and who comes
-    /// next must not go on beside them. So the estimate stays of a request that another one has
-    /// followed by the time of its response.
+    /// A policy that delays requests, by [`max_wait`](Self::max_wait) or as a
+    /// [`leaky_bucket`](Limit::leaky_bucket) that is a queue, gives back only while nobody has
+    /// taken permits since: the requests queued behind have been told when to go on, and a new one
+    /// must not go on beside them. So the estimate stays if another request has followed by the
+    /// time of the response.
     ///
     /// Not for [`concurrency`](Limit::concurrency), whose permits come back when a request ends.
     ///
@@ -304,14 +310,14 @@ impl Policy {
         self
     }
 
-    /// Takes permits of subjects that are often asked for in batches, and hands them out from memory:
-    /// for a hot policy over a [`RedisStore`](crate::RedisStore). [`QuotaLease`] says what that changes.
+    /// Takes permits of busy subjects in batches and hands them out from memory, for a hot policy
+    /// over a [`RedisStore`](crate::RedisStore). [`QuotaLease`] describes what changes.
     ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket),
     /// [`fixed_window`](Limit::fixed_window) and a [`leaky_bucket`](Limit::leaky_bucket) that is no
-    /// queue: permits of what slides cannot be handed out later than they were taken, and the limit
-    /// hold in every window. Not together with [several rates](Limit::and),
-    /// [`max_wait`](Self::max_wait), [`penalty`](Self::penalty), [`count_if`](Self::count_if) and
+    /// queue. Permits of sliding windows and logs cannot be handed out later than they were taken
+    /// without breaking the limit in some window. Not together with [several rates](Limit::and),
+    /// [`max_wait`](Self::max_wait), [`penalty`](Self::penalty), [`count_if`](Self::count_if) or
     /// [`settle`](Self::settle), which need the store for each request.
     ///
     /// ```
@@ -326,14 +332,14 @@ impl Policy {
         self
     }
 
-    /// What to do with a request that does not say whose it is.
+    /// Sets what to do with a request that has no key.
     #[must_use]
     pub fn on_missing_key(mut self, what: OnMissingKey) -> Self {
         self.on_missing_key = what;
         self
     }
 
-    /// Whether the policy limits, only counts, or is off; [`Mode::Enforce`] unless said.
+    /// Sets whether the policy is enforced, only counts, or is off: by default [`Mode::Enforce`].
     /// [`Limiter::set_mode`](crate::Limiter::set_mode) changes it at run time.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
@@ -341,15 +347,15 @@ impl Policy {
         self
     }
 
-    /// What to decide when the store gives no answer; the limiter's choice unless said, which is
-    /// to let requests pass.
+    /// Sets what to decide when the store gives no answer. By default it is the limiter's choice,
+    /// which by default is to let requests pass.
     #[must_use]
     pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
         self.on_store_failure = Some(mode);
         self
     }
 
-    /// Its own limit, as it was said.
+    /// The limit as the user gave it.
     #[cfg(feature = "config")]
     pub(crate) fn limit(&self) -> &Limit {
         &self.limit

@@ -1,4 +1,4 @@
-//! Where the counting happens: one question, one answer, one trip.
+//! The stores, which count: one question, one answer, one round trip.
 
 use std::fmt;
 use std::future::Future;
@@ -45,42 +45,43 @@ pub(crate) use under_way::{OnItsWay, UnderWay};
 
 /// Counts permits, in one process or for a whole fleet.
 ///
-/// What every store promises. `tests/store_contract.rs` holds those of this crate to it, and
-/// `tests/differential` to the fourth: there they judge the same histories as the algorithms alone do.
+/// These are the promises of every store. `tests/store_contract.rs` holds the stores of this crate
+/// to them, and `tests/differential` to the fourth: there they judge the same histories as the
+/// algorithms alone.
 ///
-/// 1. All checks of one question are decided in one atomic step. Either all of them fit and each
-///    is carried out, or none is; only that a [`Penalty`](crate::Penalty) counts the denial of the
-///    check before it. [Shadow checks](Check::is_shadow) are none of these: each is carried out when
-///    all others fit and it fits itself, with those of all rates of its limit. Where no atomic step reaches all of them, as in a Redis
-///    Cluster, those of one subject are decided in one, and what was taken is given back when those
-///    of another deny.
+/// 1. All checks of one question are decided in one atomic step. Either all of them fit and each is
+///    carried out, or none is, except that a [`Penalty`](crate::Penalty) counts the denial of the
+///    check before it. [Shadow checks](Check::is_shadow) are apart: each is carried out if all
+///    others fit and it fits itself, together with the checks of all rates of its limit. If no
+///    atomic step reaches all checks, as in a Redis Cluster, those of one subject are decided in
+///    one step, and what was taken is given back if those of another subject deny.
 /// 2. The decisions come in the order of the checks.
 /// 3. A question that is answered with a denial leaves no trace but what a penalty counts.
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
 ///    microsecond, on one clock for all who share the store.
 /// 5. Parameters travel with the check: a changed limit judges what was used before.
 /// 6. A policy's name, the period of a further rate of its limit, a subject and the
-///    [name](crate::algorithm::Algorithm::name) of the algorithm make a key of their own; keys never
-///    influence each other. The check of a penalty has the policy and the subject of the limit before it,
-///    and the algorithm alone tells their keys apart. [`Check::fingerprint`] stands for all four.
+///    [name](crate::algorithm::Algorithm::name) of the algorithm make a key; keys never influence
+///    each other. The check of a penalty has the policy and the subject of the limit before it, and
+///    only the algorithm tells their keys apart. [`Check::fingerprint`] stands for all four.
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
 ///    before.
-/// 8. An error means that no decision was taken here; whether the permits were, says its
-///    [kind](crate::StoreErrorKind). Where one of several servers fails, or there is room for some keys
-///    only, the decisions about the keys concerned may say so, as the failure modes of their checks have
-///    it, while the others are decided. A denial that is known stands, whichever servers fail.
+/// 8. An error means that no decision was made here; its [kind](crate::StoreErrorKind) says whether
+///    permits were taken. If one of several servers fails, or there is room for some keys only, the
+///    decisions about the keys concerned may say so, by the failure modes of their checks, while
+///    the others are decided. A known denial stands, whichever servers fail.
 /// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
-///    behind. One that is [pending](Answer::Pending) has asked nothing and taken nothing before it is
-///    first polled: where a request is dropped by then, nobody gives anything back.
-/// 10. No shadow check changes what becomes of another check, whatever stands under its key: where it
-///     cannot be answered, it alone is let through uncounted, as
-///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Only that its key takes room, too.
+///    behind. A [pending](Answer::Pending) one has asked nothing and taken nothing before it is
+///    first polled: if a request is dropped by then, nothing is given back.
+/// 10. No shadow check changes the outcome of another check, whatever is stored under its key: if
+///     it cannot be answered, it alone is let through uncounted, as
+///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Its key takes room, though.
 ///
-/// A store that is chosen at run time is a `Box<dyn Store>`, or an `Arc<dyn Store>`.
+/// A store that is chosen at run time is a `Box<dyn Store>` or an `Arc<dyn Store>`.
 ///
 /// # Examples
 ///
-/// One that keeps all of them but the seventh, as it forgets nothing:
+/// A store that keeps all promises but the seventh, as it forgets nothing:
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -125,40 +126,42 @@ pub trait Store: Send + Sync + 'static {
     /// Asks all checks of one request at once.
     ///
     /// Their keys are distinct, unless all of them renew leases. Actions that give something back
-    /// never stand beside one that asks, so that they are never held up by a denial.
+    /// never share a question with one that asks, so a denial never holds them up.
     fn ask(&self, checks: &[Check<'_>]) -> Answer;
 
-    /// Finds out when the store answers again: the future ends as soon as an answer took no longer
-    /// than `within`, the deadline of a decision. Until then it does what that takes, as connecting,
-    /// at the pace that is good for the store.
+    /// Finds out when the store answers again. The future ends as soon as an answer took no longer
+    /// than `within`, the deadline of a decision. Until then it does what that takes, such as
+    /// connecting, at a pace that is good for the store.
     ///
-    /// Asked for by who leaves the store alone because it gave no answers, and dropped when that is
-    /// over. A store that cannot tell says `None`, and is asked a question now and then instead.
+    /// It is called while the store is left alone because it gave no answers, and dropped when that
+    /// is over. A store that cannot tell returns `None`, and is asked a question now and then
+    /// instead.
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         let _ = within;
         None
     }
 
-    /// What it knows of these checks without asking anybody, where that decides them.
+    /// The decisions that it knows without asking anybody, if that is enough.
     ///
-    /// Asked for when their question got no answer, or the store is left alone: what is known goes before
-    /// the [failure modes](FailureMode). A store that keeps nothing in front of it says `None`.
+    /// It is called when the question got no answer, or the store is left alone: what is known
+    /// takes precedence over the [failure modes](FailureMode). A store that remembers nothing
+    /// returns `None`.
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
         let _ = checks;
         None
     }
 
-    /// Whether several servers stand behind it, each of which answers for some of the keys: then one that
-    /// fails is no reason to leave the others alone, and failures open the circuit breaker only while
-    /// nobody is answered, or where half of those who ask wait for the deadline.
+    /// Whether several servers stand behind it, each of which answers for some of the keys. If so,
+    /// a server that fails is no reason to leave the others alone: failures open the circuit
+    /// breaker only while nobody is answered, or if half of the questions time out.
     fn fails_in_parts(&self) -> bool {
         false
     }
 }
 
-/// An answer that is there, or one that is on its way.
+/// An answer, or the future of one.
 ///
-/// A store that answers from memory does so at once: no allocation, no trip through a future.
+/// A store that answers from memory does so at once, without an allocation or a future.
 #[expect(
     clippy::exhaustive_enums,
     reason = "an answer is there or on its way, and whoever asks a store has to handle both"
@@ -170,8 +173,8 @@ pub trait Store: Send + Sync + 'static {
 pub enum Answer {
     /// The answer.
     Ready(Result<Decisions, StoreError>),
-    /// It takes a trip, which begins when the future is first polled. The future owns all it needs, and
-    /// may be dropped at any time.
+    /// It takes a round trip, which begins when the future is first polled. The future owns all it
+    /// needs, and may be dropped at any time.
     Pending(PendingAnswer),
 }
 

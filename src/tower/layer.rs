@@ -19,12 +19,12 @@ use crate::request::RequestHead;
 use crate::response::ResponseHead;
 use crate::time::SystemClock;
 
-/// Lets requests through to a service as a [`Limiter`] allows it.
+/// Lets requests through to a service as a [`Limiter`] allows.
 ///
-/// Works on axum, tonic and plain hyper alike. All services made by a layer and its clones share
-/// the limiter, and with it the counts: a request that passes two of them is counted twice. Limits that
-/// stand in different places, as outside and inside of an authentication, need a limiter each; these may be
-/// over clones of one store.
+/// Works with axum, tonic and plain hyper. All services made by a layer and its clones share the
+/// limiter, and with it the counts: a request that passes two of them is counted twice. If some
+/// limits belong outside of the authentication and others inside, build two limiters, over clones
+/// of one store if you like.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -42,12 +42,13 @@ use crate::time::SystemClock;
 /// # }
 /// ```
 ///
-/// # Where another body is expected
+/// # When another body type is expected
 ///
-/// Responses have a [`ResponseBody`] around that of the service. `Router::layer` takes any body. Where one of axum's
-/// is expected, it is made one: by `axum::serve`, when the layer stands around a whole `Router`, as it has to for a
-/// path that is rewritten before the router sees it; and by `option_layer`, for a layer that is there or not, though
-/// [`Limiter::turn_off`] may do there:
+/// Responses have a [`ResponseBody`] around the service's body. `Router::layer` accepts any body.
+/// In two places axum's own is expected, and the body has to be converted: in `axum::serve`, when
+/// the layer wraps a whole `Router` (as it must for a path to be rewritten before routing); and in
+/// `option_layer`, for a layer that may be absent. There, [`Limiter::turn_off`] may serve you as
+/// well:
 ///
 /// ```
 /// use axum::{Router, body::Body, http::Response};
@@ -83,22 +84,22 @@ impl RateLimitLayer {
         }
     }
 
-    /// Which quota headers responses carry.
+    /// Sets which quota headers responses carry.
     #[must_use]
     pub fn headers(mut self, headers: QuotaHeaders) -> Self {
         Arc::make_mut(&mut self.settings).headers = Arc::new(ArcSwap::from_pointee(headers));
         self
     }
 
-    /// Which quota headers responses carry, whoever changes it and whenever.
+    /// The same, with headers that may change at any time.
     #[cfg(feature = "config")]
     pub(crate) fn headers_in_force(mut self, headers: Arc<ArcSwap<QuotaHeaders>>) -> Self {
         Arc::make_mut(&mut self.settings).headers = headers;
         self
     }
 
-    /// Who builds the response of a rejection: [`PlainText`](crate::PlainText), or a closure (see
-    /// [`OnRejection`]).
+    /// Sets what builds the response of a rejection: [`PlainText`](crate::PlainText), or a closure
+    /// (see [`OnRejection`]).
     #[must_use]
     pub fn on_rejection(mut self, builder: impl OnRejection) -> Self {
         Arc::make_mut(&mut self.settings).on_rejection = Arc::new(builder);
@@ -108,13 +109,14 @@ impl RateLimitLayer {
     /// Lets CORS preflights through unjudged: requests with the method `OPTIONS` and the headers
     /// `Origin` and `Access-Control-Request-Method`.
     ///
-    /// For a service that answers them itself, or has its CORS layer inside of this one. A browser
-    /// sends them on its own account, and one that is denied fails the request that it asks for.
-    /// They are not limited at all then, and anybody can send them, but for clients that are
-    /// [refused](crate::Rules::deny) by their address: what answers them should be cheap.
+    /// For a service that answers preflights itself, or has its CORS layer inside of this one.
+    /// Browsers send preflights on their own, and a denied one fails the request that it is for.
+    /// Preflights are then not limited at all, except for clients that are
+    /// [refused](crate::Rules::deny) by their address. Anybody can send them, so answering them
+    /// should be cheap.
     ///
-    /// Where the CORS layer can be *outside* of this one, that is better: it answers preflights,
-    /// and browser code can see denials and quota headers (see [`QuotaHeaders`]).
+    /// If the CORS layer can be *outside* of this one, that is better: it answers preflights, and
+    /// code in a browser can see denials and quota headers (see [`QuotaHeaders`]).
     #[must_use]
     pub fn skip_preflights(mut self) -> Self {
         Arc::make_mut(&mut self.settings).skips_preflights = true;
@@ -122,9 +124,9 @@ impl RateLimitLayer {
     }
 
     /// Puts a [`Verdict`] into the extensions of each request that is let through, so that the
-    /// service can see what is left; in axum's handlers, an `Option<Decision>` is an extractor then.
-    /// The verdict is empty where nobody was asked, as while limiting is
-    /// [off](Limiter::turn_off). Off unless said, since it takes an allocation or two for each
+    /// service can see what is left. In axum's handlers, `Option<Decision>` is then an extractor.
+    /// The verdict is empty if no policy was asked, for example while limiting is
+    /// [off](Limiter::turn_off). Off by default, since it takes an allocation or two for each
     /// request.
     #[must_use]
     pub fn expose_decisions(mut self) -> Self {
@@ -141,7 +143,7 @@ impl<S> Layer<S> for RateLimitLayer {
     }
 }
 
-/// What all services of a layer share.
+/// The settings that all services of a layer share.
 #[derive(Clone)]
 pub(super) struct Settings {
     limiter: Limiter,
@@ -159,12 +161,12 @@ impl Settings {
         self.limiter.judge(request, is_exempt, sentence)
     }
 
-    /// Holds a request up for so long.
+    /// Delays a request.
     pub(super) fn delay(&self, delay: Duration) -> Delay {
         self.limiter.delay(delay)
     }
 
-    /// What the decisions mean for their request.
+    /// Turns the decisions into what happens to the request.
     pub(super) fn sentence(&self, judged: &mut Judged<'_>, request: &RequestHead<'_>) -> Sentence {
         let mut fields = self.headers.load().fields(judged, &SystemClock);
         match Rejection::of(judged) {
@@ -193,7 +195,7 @@ impl Settings {
     }
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 pub(super) enum Sentence {
     /// It goes on to the service.
     Pass(Pass),
@@ -201,11 +203,11 @@ pub(super) enum Sentence {
     Reject(Response<Bytes>),
 }
 
-/// What goes with a request to the service.
+/// What accompanies a request to the service.
 pub(super) struct Pass {
-    /// What its response gets.
+    /// The quota headers of its response.
     fields: QuotaFields,
-    /// How long it is held up before.
+    /// How long it is delayed before.
     pub(super) delay: Duration,
     /// What the request carries to the service.
     verdict: Option<Verdict>,

@@ -14,21 +14,21 @@ use crate::request::RequestHead;
 
 /// A service behind a limiter; made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// A denied request is answered with a response and never touches the inner service; the inner
-/// service's errors pass unchanged.
+/// A denied request is answered without calling the inner service. The inner service's errors pass
+/// through unchanged.
 ///
-/// A request that is held up (see [`Policy::max_wait`](crate::Policy::max_wait)) keeps nobody from a
-/// place in the inner service. When its time has come it waits until the service is ready, and if
-/// that fails, it fails with the service's error. While the service is not ready such requests gather,
-/// and then several may go on together, though a queue let them out one after the other.
+/// A delayed request (see [`Policy::max_wait`](crate::Policy::max_wait)) occupies no place in the
+/// inner service. When its delay is over, it waits until the service is ready; if that fails, it
+/// fails with the service's error. While the service is not ready, such requests gather, and
+/// several may go on together even if a queue let them out one after the other.
 ///
-/// Dropping the future at any point is safe. A request that was let through stays charged, one
-/// whose answer was still on its way may be. One that is held up, or would have been, gives back what
-/// it has taken, but for what others have queued behind since. What a
-/// [concurrency](crate::Limit::concurrency) limit holds is given back, and so it is when the
-/// response's body has ended or is dropped.
+/// Dropping the future at any point is safe. A request that was let through stays charged; one
+/// whose answer was still on its way may be charged. A request that is delayed, or would have been,
+/// gives back what it has taken, except for what others have queued behind. What a
+/// [concurrency](crate::Limit::concurrency) limit holds is given back, as it is when the response's
+/// body has ended or is dropped.
 ///
-/// Holding requests up, and giving back over Redis, needs a tokio runtime with time enabled.
+/// Delaying requests, and giving back over Redis, needs a tokio runtime with time enabled.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
@@ -40,30 +40,32 @@ impl<S> RateLimit<S> {
         Self { inner, settings }
     }
 
-    /// The service that is limited. What is asked of it here passes every limit.
+    /// The inner service. Calls made to it directly are not limited.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The same, to be changed.
+    /// The inner service, mutably.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service, limited no more.
+    /// The inner service, without the limits.
     pub fn into_inner(self) -> S {
         self.inner
     }
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// The instance that was polled ready; its clone was not, and stays for the next call.
+    /// Takes the instance that was polled ready, and leaves its clone, which was not, for the next
+    /// call.
     fn take_ready(&mut self) -> S {
         let unready = self.inner.clone();
         std::mem::replace(&mut self.inner, unready)
     }
 
-    /// What the ready instance holds for this request (a permit, a place in a queue) others need.
+    /// Drops the ready instance, as others need what it holds for this request (a permit, a place
+    /// in a queue).
     fn give_up_ready(&mut self) {
         self.inner = self.inner.clone();
     }

@@ -1,4 +1,4 @@
-//! `LimiterBuilder`: the policies, the store, and what holds for all of them.
+//! `LimiterBuilder`: the store, the policies, and the settings that all of them share.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -20,10 +20,10 @@ use crate::policy::Policy;
 use crate::request::RequestMatcher;
 use crate::store::{Failover, FailureMode, Leased, Store, UnderWay};
 
-/// The time that a decision may take unless said otherwise.
+/// How long a decision may take by default.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Builds a [`Limiter`] with more than the defaults.
+/// Builds a [`Limiter`] with settings other than the defaults.
 #[must_use]
 pub struct LimiterBuilder<S> {
     store: S,
@@ -44,13 +44,14 @@ impl<S: Store> LimiterBuilder<S> {
         }
     }
 
-    /// Adds one policy.
+    /// Adds a policy.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.rules = self.rules.policies([policy]);
         self
     }
 
-    /// Adds policies. All that apply to a request are decided together, all or nothing.
+    /// Adds policies. All that apply to a request are decided together: if one denies, none is
+    /// charged.
     pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
         self.rules = self.rules.policies(policies);
         self
@@ -64,8 +65,8 @@ impl<S: Store> LimiterBuilder<S> {
         self
     }
 
-    /// What policies that do not say it themselves decide when the store gives no answer;
-    /// [`FailureMode::Allow`] unless said.
+    /// Sets what policies without a failure mode of their own decide when the store gives no
+    /// answer: by default [`FailureMode::Allow`].
     pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
         self.rules = self.rules.on_store_failure(mode);
         self
@@ -89,22 +90,21 @@ impl<S: Store> LimiterBuilder<S> {
         self
     }
 
-    /// All rules at once, in the place of those that were said before.
+    /// Sets all rules at once, replacing those set before.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Hashes subjects with a secret, so that who reads the store cannot find out by trying
-    /// whether, say, a certain address is in it. At least 1 byte. The whole fleet needs the same
-    /// secret; another one starts all counts anew.
+    /// Hashes subjects with a secret of at least 1 byte. Without it, somebody who can read the
+    /// store could find out by trying whether, say, a certain address is in it. The whole fleet
+    /// needs the same secret; another one starts all counts anew.
     pub fn key_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
         self
     }
 
-    /// Calls this for each decision; see [`observe`](Self::observe) for all else there is to be
-    /// told.
+    /// Calls a closure for each decision. [`observe`](Self::observe) reports more.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,7 +129,7 @@ impl<S: Store> LimiterBuilder<S> {
         self.observe(OnDecision(told))
     }
 
-    /// Tells somebody what is decided and how the store fares; called several times, each of them.
+    /// Adds an observer of decisions and of the store's state. Can be called several times.
     pub fn observe(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self

@@ -11,22 +11,22 @@ use super::grant::{Grant, Source};
 /// A service that is ready when the whole fleet may send the next request; made by
 /// [`ThrottleLayer`](crate::ThrottleLayer).
 ///
-/// Being ready, it holds the permits for one request. They are used by the call, and given back
-/// when the service is dropped before it, unless somebody has taken permits since; so become ready
-/// when there is something to send, and not before, and wait for it
-/// [without a timeout](crate::ThrottleLayer#what-if-callers-give-up). A clone holds none: it waits for its
-/// own, under the same limit. Those who wait are served in the order in which they came, in all processes,
-/// unless there is a [longest wait](crate::ThrottleLayer::max_wait).
+/// When ready, it holds the permits for one request. The call uses them; if the service is dropped
+/// before, they are given back, unless somebody has taken permits since. So make it ready only when
+/// there is something to send, and wait for it
+/// [without a timeout](crate::ThrottleLayer#what-if-callers-give-up). A clone holds no permits: it
+/// waits for its own, under the same limit. Callers are served in the order in which they came,
+/// over all processes, unless there is a [longest wait](crate::ThrottleLayer::max_wait).
 ///
-/// The inner service is ready before the permits are asked for. A place that it keeps for its caller,
-/// as a `Channel` of tonic, a `Buffer` or a `ConcurrencyLimit` does, is held
+/// The inner service is made ready before the permits are asked for. A place that it reserves for
+/// its caller, as tonic's `Channel`, a `Buffer` or a `ConcurrencyLimit` does, is occupied
 /// [while the caller waits](crate::ThrottleLayer#what-if-the-service-keeps-a-place-for-its-caller).
 ///
 /// Responses and errors are those of the inner service. Needs a tokio runtime with time enabled.
 ///
 /// # Panics
 ///
-/// When it is called without having been ready, as tower allows: nothing may be sent that was not
+/// If it is called without having been ready, which tower permits: nothing may be sent that was not
 /// counted.
 pub struct Throttle<S> {
     inner: S,
@@ -43,17 +43,18 @@ impl<S> Throttle<S> {
         }
     }
 
-    /// The service that is limited. What is asked of it here passes every limit.
+    /// The inner service. Calls made to it directly are not limited.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The same, to be changed.
+    /// The inner service, mutably.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service, limited no more. Permits that are there for a request are given back, as when this is dropped.
+    /// The inner service, without the limit. Permits held for a request are given back, as when
+    /// this is dropped.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -64,11 +65,12 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
     type Error = S::Error;
     type Future = S::Future;
 
-    /// Ready when the inner service is and the permits for one request are there.
+    /// Ready when the inner service is, and the permits for one request are available.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // The permits come last. Taken first, they would be kept from the fleet while an inner service
-        // is slow to be ready, and when many are ready at once after a while, all would send on
-        // permits of times gone by. The price is the place that some services keep for their caller.
+        // The permits come last. Taken first, they would be withheld from the fleet while an inner
+        // service is slow to become ready; and when many services become ready at once after a
+        // while, all would send on permits of times gone by. The price is the place that some
+        // services reserve for their caller.
         ready!(self.inner.poll_ready(cx))?;
         self.grant.poll_here(&self.source, cx).map(Ok)
     }
