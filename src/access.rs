@@ -16,9 +16,9 @@ const OF_NOBODY: &str = "lies within the trusted proxies, so it is never a clien
 /// Clients, by address or by key: those that are refused ([`Rules::deny`](crate::Rules::deny)), or
 /// those that are let through uncounted ([`Rules::allow`](crate::Rules::allow)).
 ///
-/// By address that is whatever they ask for; by key only what a policy with such keys is about that is not
-/// [off](crate::Mode::Off), as it is the policies that read keys. A client whose key is to be refused
-/// everywhere needs such a policy that is about every request, at least in
+/// By address, the list applies to every request. By key, it applies only to requests of policies
+/// with such keys that are not [off](crate::Mode::Off), since it is the policies that read keys. To
+/// refuse a client's key everywhere, have such a policy on every request, at least in
 /// [shadow](crate::Mode::Shadow).
 ///
 /// ```
@@ -32,31 +32,32 @@ const OF_NOBODY: &str = "lies within the trusted proxies, so it is never a clien
 /// ```
 #[derive(Clone, Default)]
 pub struct AccessList {
-    /// Each with where the address is read that is looked up in it: in IPv4, on either side, where
-    /// that is embedded in IPv6.
+    /// Each with the extractor of the address to look up. Addresses on both sides are IPv4 if
+    /// embedded in IPv6.
     addresses: Vec<(Arc<dyn AddressExtractor>, AddressRanges)>,
     keys: HashSet<Key>,
 }
 
 impl AccessList {
-    /// A list of nobody.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds clients by their addresses, single ones and ranges, as `by` reads them from requests:
-    /// the address whole, not by the prefix that an IPv6 client's key has. Everybody is `0.0.0.0/0`
-    /// and `::/0`. An IPv4 address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same
-    /// client as without, whichever is listed: `64:ff9b::/96` is everybody who has one of IPv4. A wider
-    /// range that has such addresses among others, as `::/0` or `64:ff9b::/64`, is one of the others alone.
+    /// the full address, not the prefix in an IPv6 client's key. `0.0.0.0/0` and `::/0` together
+    /// are all clients. An IPv4 address embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`)
+    /// is the same client as without, whichever is listed: `64:ff9b::/96` lists all IPv4 clients. A
+    /// wider range that includes such addresses among others, such as `::/0` or `64:ff9b::/64`,
+    /// lists only the others.
     ///
-    /// A long list costs a request little if one call is given all of it: the address is looked up
-    /// by halves, once for each call.
+    /// A long list costs little if it is added with one call: an address is found by binary search,
+    /// once for each call.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read or that lies within the proxies which `by` trusts, so that
-    /// no client has it; or what is wrong with `by`.
+    /// Names the range that cannot be read, or that lies within the proxies that `by` trusts, so
+    /// that it is never a client's; or what is wrong with `by`.
     pub fn addresses(
         self,
         by: impl AddressExtractor,
@@ -72,7 +73,7 @@ impl AccessList {
         Ok(self.clients(by, ranges))
     }
 
-    /// Adds clients, each by a range as [`of_clients`] gives it.
+    /// Adds clients, each by a range from [`of_clients`].
     pub(crate) fn clients(mut self, by: impl AddressExtractor, ranges: AddressRanges) -> Self {
         // Of nobody: no request has to say where it comes from for that.
         if !ranges.are_none() {
@@ -81,22 +82,21 @@ impl AccessList {
         self
     }
 
-    /// Adds keys: those that the policies' extractors make of requests, as
-    /// [`Key::header("x-user", b"mallory")`](Key::header) of `Header::new("x-user")`, and the value
-    /// itself, or whatever else converts into the same key, of an
-    /// [`Extension`](crate::Extension). Every policy's key is looked up.
+    /// Adds keys: those that the policies' extractors make of requests, such as
+    /// [`Key::header("x-user", b"mallory")`](Key::header) for `Header::new("x-user")`, and for an
+    /// [`Extension`](crate::Extension) the value itself, or whatever else converts into the same
+    /// key. Every policy's key is looked up.
     ///
-    /// An address belongs in [`addresses`](Self::addresses). As a key it is compared as it is with
-    /// the keys of policies by address, in which an IPv6 client has its whole network; and a request
-    /// whose address cannot be read has another key, and passes.
+    /// Add addresses with [`addresses`](Self::addresses). As a key, an address would be compared
+    /// with the keys of policies by address, in which an IPv6 client has its whole network; and a
+    /// request whose address cannot be read has another key, and passes.
     #[must_use]
     pub fn keys(mut self, keys: impl IntoIterator<Item = impl Into<Key>>) -> Self {
         self.keys.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// Looks for the address that a request comes from. The error says what the server does not
-    /// provide.
+    /// Looks up the address of a request. The error says what the server does not provide.
     #[inline]
     pub(crate) fn find_address_of(&self, request: &RequestHead<'_>) -> Result<Found, String> {
         let mut found = Found::Nowhere;
@@ -122,8 +122,8 @@ impl AccessList {
     }
 }
 
-/// A range as the addresses that `by` reads are looked up in it, unless those are of proxies. In an
-/// error `field` is what it is called, and `text` what it was read from.
+/// A range in the form in which addresses are looked up, unless it lies within the proxies that
+/// `by` trusts. Errors name `field`, and show `text`, from which it was read.
 pub(crate) fn of_clients(
     field: &'static str,
     by: &impl AddressExtractor,
@@ -136,18 +136,18 @@ pub(crate) fn of_clients(
     Ok(embedded_range(range))
 }
 
-/// What a list says of the address that a request comes from.
+/// The result of looking up the address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It is listed.
     Listed,
-    /// It is not, or nobody said where the request comes from.
+    /// It is not listed, or the request has no address.
     Nowhere,
-    /// What says where the request comes from cannot be read: it may be anybody's.
+    /// The address cannot be read: it may be any.
     Unreadable,
 }
 
-/// Shows nobody.
+/// Shows no client.
 impl fmt::Debug for AccessList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessList").finish_non_exhaustive()

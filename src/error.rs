@@ -1,5 +1,5 @@
-//! What can go wrong: a configuration that makes no sense, a question that cannot be asked, a
-//! store that gives no answer.
+//! Errors: a configuration that makes no sense, a question that cannot be asked, a store that gives
+//! no answer.
 
 use std::error::Error;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::labels::labels;
 
-/// A description of policies that makes no sense; carries the bad input and says what is right.
+/// A configuration that makes no sense. Tells the bad input and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A value lies outside of what the field takes.
+    /// A value is out of range.
     OutOfRange {
         /// The field.
         field: &'static str,
@@ -20,14 +20,14 @@ pub enum ConfigError {
         /// What would be right.
         expected: &'static str,
     },
-    /// An option was set that only another algorithm has.
+    /// An option was set that only other algorithms have.
     NotForThisAlgorithm {
         /// The option.
         field: &'static str,
-        /// The algorithm that has it.
+        /// The algorithms that have it.
         belongs_to: &'static str,
     },
-    /// A text cannot be read as what the field takes.
+    /// A text cannot be read as a value of the field.
     Malformed {
         /// The field.
         field: &'static str,
@@ -41,7 +41,7 @@ pub enum ConfigError {
         /// The name.
         name: String,
     },
-    /// Something is wrong with one policy.
+    /// An error in a policy.
     InPolicy {
         /// The policy's name.
         name: String,
@@ -114,7 +114,7 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// A question that the limiter cannot be asked.
+/// A question that the limiter cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckError {
@@ -123,8 +123,8 @@ pub enum CheckError {
         /// The name asked for.
         name: String,
     },
-    /// The policy's limit is one that nobody can wait for: its algorithm does not hand out permits
-    /// before they are there.
+    /// The policy's limit does not support waiting: its algorithm does not hand out permits before
+    /// they are available.
     CannotWait {
         /// The policy.
         name: String,
@@ -145,11 +145,11 @@ impl fmt::Display for CheckError {
 
 impl Error for CheckError {}
 
-/// Why a store gave no answer: [`kind`](Self::kind) for the program, the source for the operator, who reads it
-/// in the log, too, so that no secret may be in its text. `{error}` tells the kind alone; which server it was,
-/// what it said and what to do about it is the text of the [source](Error::source), which `{error:?}` shows, and
-/// whatever reports errors with their causes. Clones share the source, as of one failure that many
-/// questions met.
+/// Why a store gave no answer. [`kind`](Self::kind) is for the program; the source is for the
+/// operator, who sees it in the log, too, so its text must not contain secrets. `{error}` shows the
+/// kind only. The [source](Error::source) says which server it was, what it answered and what to do
+/// about it; `{error:?}` and error reports with causes show it. Clones share the source, for
+/// example that of one failure that many questions met.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -157,16 +157,16 @@ pub struct StoreError {
     scope: Scope,
 }
 
-/// Of what a failure says that it does not work.
+/// What a failure says about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Store,
-    /// Another part of the store has answered to the same question.
+    /// Another part of the store has answered the same question.
     Part,
     ThisProcess,
 }
 
-/// What a server is said to have done, with its address before it.
+/// An error with the address of the server in front.
 #[cfg(feature = "redis")]
 #[derive(Debug)]
 struct OfServer {
@@ -186,7 +186,7 @@ impl fmt::Display for OfServer {
 
 #[cfg(feature = "redis")]
 impl Error for OfServer {
-    /// What lies beneath the error, which is said with the address.
+    /// The source of the error that is shown with the address.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.error.as_deref().and_then(Error::source)
     }
@@ -210,14 +210,14 @@ pub enum StoreErrorKind {
     Busy,
     /// The server, or the memory store, is at its memory bound. Nothing was counted.
     Full,
-    /// As many questions as allowed are already under way. Nothing was counted.
+    /// As many questions as allowed are already in flight. Nothing was counted.
     Overloaded,
-    /// The store was not asked, since it failed too often just before: the circuit breaker is open.
+    /// The store was not asked, because it had failed too often: the circuit breaker is open.
     /// Nothing was counted.
     BreakerOpen,
-    /// The key holds something that this crate did not write. Nothing was counted.
+    /// The key holds a value that this crate did not write. Nothing was counted.
     ForeignValue,
-    /// An answer of a shape that this crate does not know: it may have been counted.
+    /// The answer has an unknown shape: it may have been counted.
     BadReply,
 }
 
@@ -231,7 +231,7 @@ impl StoreError {
         }
     }
 
-    /// An error that came from this one.
+    /// An error with this source.
     pub fn with_source(
         kind: StoreErrorKind,
         source: impl Into<Box<dyn Error + Send + Sync>>,
@@ -243,7 +243,7 @@ impl StoreError {
         }
     }
 
-    /// The same, where this process is why: it says nothing of the store.
+    /// The same, if the cause is this process: it says nothing about the store.
     #[cfg(feature = "redis")]
     pub(crate) fn of_this_process(self) -> Self {
         Self {
@@ -252,7 +252,7 @@ impl StoreError {
         }
     }
 
-    /// The same, where another part of the store has answered to the same question.
+    /// The same, if another part of the store has answered the same question.
     #[cfg(feature = "redis")]
     pub(crate) fn of_part(self) -> Self {
         Self {
@@ -261,7 +261,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it says nothing of the store.
+    /// Whether it says nothing about the store.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.scope == Scope::ThisProcess
     }
@@ -271,7 +271,7 @@ impl StoreError {
         self.scope == Scope::Part
     }
 
-    /// The same, saying of which server it is.
+    /// The same, naming the server.
     #[cfg(feature = "redis")]
     pub(crate) fn of_server(self, address: impl fmt::Display) -> Self {
         let address = address.to_string();
@@ -285,12 +285,12 @@ impl StoreError {
         }
     }
 
-    /// What kind of failure it was.
+    /// The kind of failure.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// All that lies beneath it, in one text.
+    /// All its sources, in one text.
     pub(crate) fn causes(&self) -> Option<String> {
         let mut causes: Option<String> = None;
         let mut beneath = self.source();
@@ -309,7 +309,7 @@ impl StoreError {
 }
 
 labels! {
-    /// The word for it, as a label of metrics; `Display` says it in a sentence.
+    /// Its name, as a label of metrics; `Display` is a sentence.
     StoreErrorKind {
         Configuration = "configuration",
         Unreachable = "unreachable",

@@ -1,4 +1,4 @@
-//! `Mode`: whether a policy limits, only counts, or is switched off.
+//! `Mode`: whether a policy is enforced, only counts, or is off.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,29 +6,31 @@ use std::str::FromStr;
 use crate::error::ConfigError;
 use crate::labels::labels;
 
-/// Whether a policy limits, only counts, or does nothing.
+/// Whether a policy is enforced, only counts, or is off.
 ///
-/// [`Limiter::set_mode`](crate::Limiter::set_mode) changes it while the limiter is at work.
+/// [`Limiter::set_mode`](crate::Limiter::set_mode) changes it at run time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Requests that do not fit are denied.
+    /// Requests beyond the limit are denied.
     #[default]
     Enforce,
-    /// Requests are counted as if they were limited, and none is ever denied or held up: to see
-    /// what a limit would do before it does. Observers are told, clients are not.
+    /// Requests are counted as if the policy were enforced, but none is denied or delayed: it shows
+    /// what a limit would do. Observers are told, clients are not.
     ///
-    /// What would have to wait, in a queue or by [`Policy::max_wait`](crate::Policy::max_wait), is
-    /// told as what would be [denied](crate::Outcome::ShadowDenied), and not counted: nobody waits for
-    /// it when the policy is enforced, and it brings no ban.
+    /// A request that would have to wait, in a queue or by
+    /// [`Policy::max_wait`](crate::Policy::max_wait), is reported as
+    /// [denied](crate::Outcome::ShadowDenied), and not counted: nobody waits for it when the policy
+    /// is enforced, and it causes no ban.
     Shadow,
-    /// Nothing is counted and nothing is denied. Nor is the key read: who is
-    /// [refused](crate::Rules::deny) by a key passes where only policies that are off have such keys.
+    /// Nothing is counted and nothing is denied. The key is not read, either: a client that is
+    /// [refused](crate::Rules::deny) by its key passes if only policies that are off have such
+    /// keys.
     Off,
 }
 
 labels! {
-    /// The word for it in configuration files, metrics and logs.
+    /// Its name in configuration files, metrics and logs.
     Mode {
         Enforce = "enforce",
         Shadow = "shadow",
@@ -42,7 +44,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Of the word that [`as_str`](Mode::as_str) gives.
+/// From the name that [`as_str`](Mode::as_str) returns.
 impl FromStr for Mode {
     type Err = ConfigError;
 

@@ -1,4 +1,4 @@
-//! `Observer`: who is told what the limiter decides and how its store fares.
+//! `Observer`: learns what the limiter decides, and the state of its store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,34 +10,37 @@ use crate::key::Subject;
 use crate::labels::labels;
 use crate::mode::Mode;
 
-/// Is told what a limiter decides and how its store fares: metrics, logs, whatever you need.
+/// Learns what a limiter decides, and the state of its store: for metrics, logs, or whatever you
+/// need.
 ///
-/// The methods are called on the way of each request, by whichever thread judges it, so they have
-/// to be quick, must not block, and must not panic: a panic is that of the request's handler. What
-/// they cannot do is to change an answer.
+/// The methods are called in the course of each request, on the thread that judges it. So they have
+/// to be quick, must not block, and must not panic: a panic becomes that of the request's handler.
+/// They cannot change an answer.
 pub trait Observer: Send + Sync + 'static {
-    /// A policy has decided about a request, or about what [`Limiter::check`](crate::Limiter::check)
-    /// and its siblings ask. Looking, charging and giving back are no decisions.
+    /// A policy has decided about a request, or about a call of
+    /// [`Limiter::check`](crate::Limiter::check) or a similar operation. Looking, charging and
+    /// giving back are no decisions.
     fn on_decision(&self, event: &DecisionEvent<'_>) {
         let _ = event;
     }
 
-    /// A policy could not be asked about a request, or about a key by
-    /// [`Limiter::check`](crate::Limiter::check) and its siblings. It was refused for that, unless the
-    /// policy is in shadow mode, which the event tells.
+    /// A policy could not be asked about a request, or about the key of a call of
+    /// [`Limiter::check`](crate::Limiter::check) or a similar operation. The request was refused
+    /// for that, unless the policy is in shadow mode, which the event tells.
     fn on_refusal(&self, event: &RefusalEvent<'_>) {
         let _ = event;
     }
 
-    /// The store has answered a question, or failed to, after so long. Many questions may share one trip.
-    /// What was answered from memory is no such question, nor what the store was not asked:
-    /// [`BreakerOpen`](StoreErrorKind::BreakerOpen), [`Overloaded`](StoreErrorKind::Overloaded).
+    /// The store has answered a question, or failed to, after this time. Many questions may share a
+    /// round trip. Questions that were answered from memory, or that the store was not asked
+    /// ([`BreakerOpen`](StoreErrorKind::BreakerOpen), [`Overloaded`](StoreErrorKind::Overloaded)),
+    /// are not included.
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
         let _ = (elapsed, failure);
     }
 
-    /// The circuit breaker in front of the store has changed its state. Told once of each change, in
-    /// their order, also where another observer panics.
+    /// The circuit breaker in front of the store has changed its state. Called once for each
+    /// change, in order, even if another observer panics.
     fn on_breaker(&self, state: BreakerState) {
         let _ = state;
     }
@@ -66,7 +69,7 @@ macro_rules! observer_behind {
 }
 observer_behind!(Arc Box);
 
-/// A closure that is told of decisions alone.
+/// A closure that learns of decisions only.
 pub(crate) struct OnDecision<F>(pub(crate) F);
 
 impl<F> Observer for OnDecision<F>
@@ -86,15 +89,15 @@ pub struct DecisionEvent<'a> {
     pub policy: &'a str,
     /// The mode in which it was asked: [`Mode::Enforce`] or [`Mode::Shadow`].
     pub mode: Mode,
-    /// Whose quota it is, hashed.
+    /// The subject, hashed.
     pub subject: Subject,
-    /// What it decided, by itself: a request that one policy allows may be denied by another, and is
-    /// held up by none then.
+    /// The policy's own decision: a request that this policy allows may be denied by another, and
+    /// is then delayed by none.
     pub decision: &'a Decision,
 }
 
 impl DecisionEvent<'_> {
-    /// How it came out, in one word.
+    /// The outcome, in one word.
     pub fn result(&self) -> DecisionResult {
         let decision = self.decision;
         match decision.outcome() {
@@ -113,24 +116,23 @@ impl DecisionEvent<'_> {
     }
 }
 
-/// How a decision came out, in one word: a label of bounded many values.
+/// The outcome of a decision, in one word: a label with a bounded number of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecisionResult {
-    /// Allowed, with more than a tenth left of what there ever is at once: the limit, its burst or
-    /// capacity.
+    /// Allowed, with more than a tenth of the limit, or of its burst or capacity, left.
     Allowed,
-    /// Allowed, with a tenth of that left or less.
+    /// Allowed, with at most a tenth left.
     NearLimit,
-    /// Allowed, after it was held up.
+    /// Allowed after a delay.
     Waited,
     /// Denied by the store.
     Denied,
-    /// Denied by what this process remembers of an earlier denial, without asking the store.
+    /// Denied from memory because of an earlier denial, without asking the store.
     DeniedFromMemory,
     /// Not asked, since another policy is known to deny the request.
     NotAsked,
-    /// Would have been denied, or held up, if the policy were enforced.
+    /// Would have been denied or delayed if the policy were enforced.
     ShadowDenied,
     /// Let through uncounted, since the store gave no answer.
     FailedOpen,
@@ -159,14 +161,14 @@ impl fmt::Display for DecisionResult {
     }
 }
 
-/// What could not be asked about, as an [`Observer`] sees it.
+/// A request that could not be judged, as an [`Observer`] sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RefusalEvent<'a> {
-    /// The policy's name; `None` when the request is refused whatever the policies say.
+    /// The policy's name; `None` if the request is refused regardless of policies.
     pub policy: Option<&'a str>,
-    /// [`Mode::Shadow`] when it goes on, as the policy only would have refused it, and else
-    /// [`Mode::Enforce`]: also where it is refused by a list, whose keys a policy in shadow mode reads.
+    /// [`Mode::Shadow`] if the request goes on, as the policy would only have refused it; otherwise
+    /// [`Mode::Enforce`], even for a refusal by a list whose keys a policy in shadow mode reads.
     pub mode: Mode,
     /// Why it was refused, or would have been.
     pub reason: RefusalReason,
@@ -176,11 +178,11 @@ pub struct RefusalEvent<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalReason {
-    /// The client is on the list of those who are refused.
+    /// The client is on the deny list.
     Listed,
-    /// What says where the request comes from cannot be read, and addresses are denied.
+    /// The address of the client cannot be read, and addresses are denied.
     BadAddress,
-    /// The request does not say whose it is, and the policy insists.
+    /// The request has no key, and the policy requires one.
     MissingKey,
     /// The request states a cost that cannot be read.
     BadCost,
@@ -214,8 +216,8 @@ pub enum BreakerState {
     Closed,
     /// The store failed too often and is left alone for a while: the failure modes decide at once.
     Open,
-    /// One question is on its way to see whether the store is back; the failure modes decide the
-    /// others.
+    /// One question is on its way to find out whether the store is back; the failure modes decide
+    /// all others.
     HalfOpen,
 }
 
@@ -234,7 +236,7 @@ impl fmt::Display for BreakerState {
     }
 }
 
-/// All who are told; clones share them.
+/// All observers; clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Observers(Arc<[Arc<dyn Observer>]>);
 
@@ -314,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Counts what it is told.
+    /// Counts the events.
     #[derive(Default)]
     struct Told(std::sync::atomic::AtomicU32);
 

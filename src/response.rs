@@ -1,17 +1,16 @@
-//! What a policy reads of a response, when the cost is settled only by it.
+//! What a policy reads of a response to settle the cost.
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
 
-/// The head of a response, borrowed: what a cost can be settled by.
+/// The head of a response, borrowed: all that the cost can depend on.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
-    /// The status of HTTP; of a gRPC call this is 200 however it ends, see
-    /// [`grpc_status`](Self::grpc_status).
+    /// The HTTP status. For a gRPC call it is always 200: see [`grpc_status`](Self::grpc_status).
     pub status: StatusCode,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// What the service has left for others to find.
+    /// The extensions, in which the service can leave values for others.
     pub extensions: &'a Extensions,
 }
 
@@ -25,13 +24,13 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// How a gRPC call ended, as 16 for `UNAUTHENTICATED`, when the headers say so: of a service on
-    /// tonic when the method itself returns the error. `None` when the call goes on, when what the
-    /// header says is no number, and of other responses.
+    /// The gRPC status of a call, such as 16 for `UNAUTHENTICATED`, if it is in the headers: in a
+    /// service on tonic, if the method itself returns the error. `None` if the call goes on, if the
+    /// header is not a number, and for other responses.
     ///
-    /// What comes out of the stream with which a method answers stands in the trailers, also when no
-    /// message was before it, and is too late for this: let a streaming method fail before it returns
-    /// its stream, or count all its calls.
+    /// A status from a response stream is in the trailers, even if no message precedes it, and
+    /// comes too late for this: let a streaming method fail before it returns its stream, or count
+    /// all its calls.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};

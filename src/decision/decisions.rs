@@ -1,4 +1,4 @@
-//! `Decisions`: those on one question, in the order of its checks.
+//! `Decisions`: the decisions on a question, in the order of its checks.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,11 +12,11 @@ use super::Outcome;
 use crate::error::StoreErrorKind;
 use crate::time::Micros;
 
-/// The decisions on one question, in the order of its checks.
+/// The decisions on a question, in the order of its checks.
 pub struct Decisions(Each);
 
-/// Most questions have one check: its decision is made where it is to be, while one that is put
-/// into a list is moved with all the list's room.
+/// Most questions have one check, whose decision is built in place; moving a list moves its whole
+/// capacity.
 #[derive(Clone)]
 #[expect(
     clippy::large_enum_variant,
@@ -33,8 +33,8 @@ impl Decisions {
         self.iter().all(Decision::is_allowed)
     }
 
-    /// The position of the decision that a rejection is about: of those that deny, the one with
-    /// the longest wait, the first of equals; one that never fits outlasts every wait.
+    /// The position of the decision that explains a rejection: among those that deny, the one with
+    /// the longest wait, the first of equals. One that never fits outlasts every wait.
     pub fn denied_by(&self) -> Option<usize> {
         self.iter()
             .enumerate()
@@ -44,8 +44,8 @@ impl Decisions {
             .map(|(position, _)| position)
     }
 
-    /// The same without the waits that a denial among them makes vain: nobody goes on who is denied.
-    /// `None` when there are none, as with almost all requests.
+    /// The same without the waits that a denial makes pointless, since nobody goes on. `None` if
+    /// there are none, as with almost all requests.
     pub(crate) fn without_vain_waits(&self) -> Option<Self> {
         let would_wait = |decision: &Decision| decision.is_allowed() && !decision.delay.is_zero();
         if !self.iter().any(would_wait) || self.all_allow() {
@@ -64,7 +64,7 @@ impl Decisions {
 
 #[cfg(any(feature = "memory", feature = "redis"))]
 impl Decisions {
-    /// Notes that the store could not do what this check asks, and lets it pass.
+    /// Records that the store could not carry out this check, and lets it pass.
     pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
         let each = match &mut self.0 {
             Each::One(decision) => std::slice::from_mut(decision),
@@ -82,7 +82,7 @@ impl Clone for Decisions {
         Self(self.0.clone())
     }
 
-    /// Of a single decision without the room for more.
+    /// A single decision, without capacity for more.
     #[inline]
     fn clone_from(&mut self, source: &Self) {
         match &source.0 {

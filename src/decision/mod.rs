@@ -18,52 +18,52 @@ pub use self::verdict::Verdict;
 #[must_use = "it may be denied, or not have been carried out"]
 pub struct Decision {
     pub(crate) outcome: Outcome,
-    /// Whether it was allowed, and a tenth or less is left of what there ever is at once.
+    /// Whether it was allowed with at most a tenth of the limit, burst or capacity left.
     pub(crate) is_near_limit: bool,
     pub(crate) limit: u32,
     pub(crate) window: Micros,
     pub(crate) remaining: u32,
     pub(crate) retry_after: Micros,
-    /// How long the request is, or would have been, held up.
+    /// How long the request is delayed, or would have been.
     pub(crate) delay: Micros,
     pub(crate) reset_after: Micros,
     /// How long until there are more permits, at the latest.
     pub(crate) renews_after: Micros,
-    /// Whether all are back then, as with a fixed window, not just one more.
+    /// Whether all permits are back then, as with a fixed window, not just one more.
     pub(crate) renews_whole: bool,
-    /// How long the subject is banned for; zero when it is not.
+    /// How long the subject is banned; zero if it is not.
     pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
-    /// Why the store did not judge, when the local share did.
+    /// Why the store did not judge, if the local share did.
     pub(crate) judged_locally: Option<StoreErrorKind>,
-    /// Whether the store was not asked for it.
+    /// Whether it was decided from memory.
     pub(crate) is_remembered: bool,
     /// Whether its permits were taken in advance.
     pub(crate) is_leased: bool,
 }
 
-/// What permits that were taken are known by when they are given back.
+/// Identifies permits that were taken, to give them back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     /// When they were taken, on the store's clock.
     pub(crate) at: Micros,
-    /// For an algorithm that lets callers wait: the state that taking them has left, by which it
-    /// is seen whether anybody has taken permits since. For a fixed window: its end.
+    /// For an algorithm that supports waiting: the state after they were taken, which shows whether
+    /// anybody has taken permits since. For a fixed window: its end.
     pub(crate) mark: [u64; 2],
     pub(crate) taken_of: Origin,
 }
 
-/// Whose permits were taken.
+/// Where the permits were taken.
 // A word wide, where there would be padding: what wraps a decision (`Option`, `Result`, `Poll`) tells
 // itself by a value that is none of these. By one of a single byte, it would be copied in pieces that
 // are not those in which it was written, and the processor waits whenever they differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Origin {
-    /// The store's.
+    /// In the store.
     #[default]
     Store,
-    /// The local share's: the store knows nothing of them.
+    /// In the local share: the store knows nothing of them.
     #[cfg(feature = "memory")]
     LocalShare,
 }
@@ -75,42 +75,42 @@ impl Receipt {
     }
 }
 
-/// How a check came out.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// It fits.
     Allowed,
-    /// It does not fit yet; [`Decision::retry_after`] says when it will.
+    /// It does not fit yet; [`Decision::retry_after`] says when it does.
     Denied,
     /// It costs more than the limit can ever hold: waiting does not help.
     NeverFits,
-    /// The subject was denied too often and is banned; [`Decision::banned_for`] says for how long.
+    /// The subject was denied too often and is banned; [`Decision::banned_for`] says how long.
     Banned,
-    /// The store was not asked, or could not tell, while another policy's denial of the same request
-    /// was known already; whether this one would have denied it too is not known. Nothing was taken.
+    /// The store was not asked, or could not tell, while another policy was known to deny the same
+    /// request. It is not known whether this policy would have denied it, too. Nothing was taken.
     NotAsked,
-    /// It would have been denied if the policy were [enforced](crate::Mode::Enforce), or would have had
-    /// to wait.
+    /// It would have been denied, or would have had to wait, if the policy were
+    /// [enforced](crate::Mode::Enforce).
     ShadowDenied,
-    /// Nobody was asked, and nothing is counted: limiting or the policy is off, or the subject is
-    /// on the list of those who are let through.
+    /// No store was asked, and nothing is counted: limiting or the policy is off, or the subject is
+    /// on the allow list.
     Unlimited,
-    /// The subject is on the list of those who are refused.
+    /// The subject is on the deny list.
     Refused,
-    /// The store gave no answer and the policy's failure mode lets the request pass uncounted; or it
-    /// could not carry out a check in [shadow](crate::Check::is_shadow), which holds up nothing.
+    /// The store gave no answer and the policy's failure mode lets the request pass uncounted; or
+    /// the store could not carry out a check in [shadow](crate::Check::is_shadow), which does not
+    /// affect the request.
     FailedOpen(StoreErrorKind),
     /// The store gave no answer and the policy's failure mode refuses the request.
     FailedClosed(StoreErrorKind),
 }
 
 impl Decision {
-    /// Whether the request may pass, as far as this policy is concerned; also of one that was
-    /// [not asked](Outcome::NotAsked).
+    /// Whether the request may pass, as far as this policy is concerned; true also if the policy
+    /// was [not asked](Outcome::NotAsked).
     ///
-    /// When several policies judge one request, one that denies leaves the others' permits
-    /// untouched.
+    /// If several policies judge a request and one denies, no permits of the others are taken.
     pub fn is_allowed(&self) -> bool {
         matches!(
             self.outcome,
@@ -122,40 +122,40 @@ impl Decision {
         )
     }
 
-    /// How it came out, in full.
+    /// The outcome, in full.
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// The permits that the policy gives in each [`window`](Self::window), or at the same time. Of
-    /// a limit of [several rates](crate::Limit::and) those of one: of the rate that denies for
-    /// longest, or else of the one that leaves the fewest permits now.
+    /// The permits that the policy gives in each [`window`](Self::window), or at the same time. For
+    /// a limit of [several rates](crate::Limit::and), those of one rate: the one that denies for
+    /// longest or, if none denies, the one with the fewest permits left.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The time in which [`limit`](Self::limit) permits are given; zero for a
-    /// [concurrency](crate::Limit::concurrency) limit, which knows none.
+    /// [concurrency](crate::Limit::concurrency) limit, which has none.
     pub fn window(&self) -> Duration {
         self.window.to_duration()
     }
 
-    /// The permits that could be taken right now, after this decision; 0 when the failure mode
+    /// The permits that could be taken right now, after this decision; 0 if the failure mode
     /// decided, or the store was not asked.
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
 
-    /// How long to wait until the same request would be allowed, nobody else asking. `None` when
-    /// it was allowed, when it [never fits](Outcome::NeverFits) and when it is
-    /// [refused](Outcome::Refused). Of a policy in shadow, which [allows](Self::is_allowed) it, how long it
-    /// [would be](Outcome::ShadowDenied), were the policy enforced.
+    /// How long to wait until the same request would be allowed, if nobody else asks. `None` if it
+    /// was allowed, if it [never fits](Outcome::NeverFits) and if it is
+    /// [refused](Outcome::Refused). For a policy in shadow, which [allows](Self::is_allowed) it,
+    /// the wait [that there would be](Outcome::ShadowDenied) if the policy were enforced.
     ///
     /// Exact to the microsecond: earlier it is denied, then it is allowed. Under a
-    /// [concurrency](crate::Limit::concurrency) limit it is when enough leases lapse that are not
-    /// renewed; requests that end bring it sooner, those that go on later. After a store failure it
-    /// is a guess of one second. What is [remembered](Self::is_remembered) is as exact as
-    /// [`DenyCache`](crate::DenyCache#what-is-exact) says.
+    /// [concurrency](crate::Limit::concurrency) limit, it is the time until enough leases lapse
+    /// unless they are renewed: requests that end shorten it, requests that go on prolong it. After
+    /// a store failure it is a guess of one second. A [remembered](Self::is_remembered) one is as
+    /// exact as [`DenyCache`](crate::DenyCache#what-is-exact) describes.
     pub fn retry_after(&self) -> Option<Duration> {
         let helps = match self.outcome {
             Outcome::Denied | Outcome::Banned | Outcome::FailedClosed(_) => true,
@@ -166,48 +166,48 @@ impl Decision {
         helps.then(|| self.retry_after.to_duration())
     }
 
-    /// How long to wait before going on; of a denial, how long that would have been for a caller
-    /// who was ready to wait, though not for so long. Zero for all others, and so of a policy that allows
-    /// a request which another one denies: nobody goes on.
+    /// How long to wait before going on. For a denial of a caller who was ready to wait, but not
+    /// that long: how long the wait would have been. Zero for all others, and if another policy
+    /// denies the same request.
     ///
-    /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) do the waiting. Who asks a
-    /// leaky bucket that is a queue by [`check`](crate::Limiter::check) waits for themselves.
+    /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) wait for you. A caller of
+    /// [`check`](crate::Limiter::check) on a leaky bucket that is a queue has to wait itself.
     pub fn delay(&self) -> Duration {
         self.delay.to_duration()
     }
 
-    /// How long the subject is banned for having been denied too often, from now; `None` when it is
-    /// not. Told also to those who only look, though a look is allowed.
+    /// How long the subject is banned for too many denials, from now; `None` if it is not. Told
+    /// even if the operation only looks and is allowed.
     pub fn banned_for(&self) -> Option<Duration> {
         (!self.ban.is_zero()).then(|| self.ban.to_duration())
     }
 
-    /// By which what this decision has taken can be given back: see
-    /// [`Action::Refund`](crate::algorithm::Action::Refund). Of a limit of several rates, what it has
-    /// taken under the first.
+    /// Identifies what this decision has taken, to give it back: see
+    /// [`Action::Refund`](crate::algorithm::Action::Refund). For a limit of several rates, what it
+    /// has taken under the first.
     pub fn receipt(&self) -> Receipt {
         self.receipt
     }
 
-    /// How long until the key is as if it had never been used, nobody asking; but for the denials
-    /// that a [`Penalty`](crate::Penalty) remembers.
+    /// How long until the key is as if it had never been used, if nobody asks; except for the
+    /// denials that a [`Penalty`](crate::Penalty) remembers.
     pub fn reset_after(&self) -> Duration {
         self.reset_after.to_duration()
     }
 
-    /// Whether the store was not asked, because this process remembers a denial that still holds:
+    /// Whether the store was not asked because this process remembers a denial that still holds:
     /// see [`DenyCache`](crate::DenyCache). Nothing was taken then.
     pub fn is_remembered(&self) -> bool {
         self.is_remembered
     }
 
-    /// Whether its permits come from a batch that this process had taken before, without a trip: see
-    /// [`QuotaLease`](crate::QuotaLease).
+    /// Whether its permits come from a batch that this process had taken before, without a round
+    /// trip: see [`QuotaLease`](crate::QuotaLease).
     pub fn is_leased(&self) -> bool {
         self.is_leased
     }
 
-    /// A decision that no store was asked for: about a limit of so many permits in such a window.
+    /// A decision without asking the store, about a limit of this many permits in this window.
     pub(crate) fn unasked(outcome: Outcome, (limit, window): (u32, Micros)) -> Self {
         Self {
             outcome,
@@ -232,7 +232,7 @@ impl Decision {
         }
     }
 
-    /// The same decision of a policy that only counts: nobody is denied or held up.
+    /// The same decision by a policy that only counts: nobody is denied or delayed.
     pub(crate) fn in_shadow(mut self) -> Self {
         self.outcome = match self.outcome {
             Outcome::Denied | Outcome::NeverFits | Outcome::Banned => Outcome::ShadowDenied,
@@ -243,7 +243,7 @@ impl Decision {
         self
     }
 
-    /// The same decision, under what the penalty behind it says.
+    /// The same decision, combined with that of the penalty that follows it.
     pub(crate) fn under(mut self, penalty: &Self) -> Self {
         // That which is in force, or which this denial has brought.
         let ban = penalty.ban;
@@ -264,7 +264,7 @@ impl Decision {
         self
     }
 
-    /// Why the store gave no answer, when it gave none.
+    /// Why the store gave no answer, if it gave none.
     pub fn store_failure(&self) -> Option<StoreErrorKind> {
         match self.outcome {
             Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind) => Some(kind),
@@ -273,7 +273,7 @@ impl Decision {
     }
 
     /// Whether this process judged by its own share of the limit, as the store gave no answer: see
-    /// `FailureMode::Local`. The limit and what remains are then those of the share.
+    /// `FailureMode::Local`. The limit and the remaining permits are then those of the share.
     pub fn is_local(&self) -> bool {
         self.judged_locally.is_some()
     }

@@ -1,10 +1,10 @@
-//! `Verdict`: what was decided about a request that was let through.
+//! `Verdict`: the decisions about a request that was let through.
 
 use std::sync::Arc;
 
 use super::Decision;
 
-/// What was decided about a request that was let through: each policy's name and decision.
+/// The decisions about a request that was let through, with the names of the policies.
 ///
 /// With [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) it is in the
 /// request's extensions, so that a handler can see what is left. Policies in
@@ -13,7 +13,7 @@ use super::Decision;
 pub struct Verdict(Arc<[(Arc<str>, Decision)]>);
 
 impl Verdict {
-    /// These decisions, behind those of layers further out.
+    /// These decisions, after those of outer layers.
     pub(crate) fn new(
         outer: Option<&Self>,
         each: impl Iterator<Item = (Arc<str>, Decision)>,
@@ -33,10 +33,10 @@ impl Verdict {
         each.find_map(|(name, decision)| (name == policy).then_some(decision))
     }
 
-    /// The decision of the policy that is closest to exhaustion: that which leaves the fewest
-    /// permits, of equals the one that is reset last. One that let the request pass for want of an
-    /// answer from the store only where there is no other: what it leaves is not known. `None` when no
-    /// policy was asked.
+    /// The decision of the policy that is closest to exhaustion: the one with the fewest permits
+    /// left; among equals, the one that is reset last. A policy that let the request pass for lack
+    /// of an answer from the store counts only if there is no other, as it is not known what it has
+    /// left. `None` if no policy was asked.
     pub fn tightest(&self) -> Option<&Decision> {
         let each = self.iter().map(|(_, decision)| decision);
         each.min_by_key(|decision| (!decision.is_judged(), decision.tightest_first()))

@@ -1,4 +1,4 @@
-//! `ResponseBody`: the one body type that leaves the layer, whatever body is inside.
+//! `ResponseBody`: the body type of all responses of the layer.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,17 +11,18 @@ use pin_project_lite::pin_project;
 use crate::limiter::TakenByRequest;
 
 pin_project! {
-    /// The body of every response that leaves the layer: the inner service's, frame by frame with
-    /// its trailers, or that of a rejection.
+    /// The body of every response of the layer: the inner service's, frame by frame with its
+    /// trailers, or that of a rejection.
     ///
-    /// What is held while a request runs, as by a [concurrency](crate::Limit::concurrency) limit,
-    /// ends with it: with its last frame, with an error, or when it is dropped.
+    /// Permits that are held while a request runs, as by a [concurrency](crate::Limit::concurrency)
+    /// limit, are given back at its end: after its last frame, after an error, or when it is
+    /// dropped.
     ///
-    /// It is a [`Body`] where the inner body's data is [`Bytes`], as with axum, tonic and hyper, or
-    /// can be made from [`Bytes`]: those of a rejection leave as data of the inner body's own type.
-    /// A type of ours, for the data of either, would shut out axum and tonic, which take bodies of
-    /// [`Bytes`] only. What has other data is turned into such a body inside of the layer, as by
-    /// `map_frame` of http-body-util.
+    /// It implements [`Body`] if the inner body's data is [`Bytes`], as with axum, tonic and hyper,
+    /// or can be made from [`Bytes`]: the data of a rejection has the inner body's own type. A data
+    /// type of ours that holds either would exclude axum and tonic, which accept bodies of
+    /// [`Bytes`] only. Convert other data inside of the layer, for example with `map_frame` of
+    /// http-body-util.
     pub struct ResponseBody<B> {
         #[pin]
         body: Either<B>,
@@ -104,7 +105,7 @@ where
     }
 
     /// True at once for an empty rejection: only then does hyper end the stream with the headers,
-    /// which is what makes a gRPC answer trailers-only.
+    /// which makes a gRPC response trailers-only.
     fn is_end_stream(&self) -> bool {
         match &self.body {
             Either::Inner { body } => body.is_end_stream(),

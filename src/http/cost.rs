@@ -10,11 +10,10 @@ use super::field::{Field, FieldValue};
 /// Reads a request's cost from a header; 1 when the header is absent.
 ///
 /// The value is a whole number from 1 to 4294967295, in decimal digits. Anything else is answered
-/// with 400, which names the header: a cost that is misread would be worse than one that is
-/// refused.
+/// with 400, naming the header: a misread cost would be worse than a refused one.
 ///
-/// Whoever sets the header sets the price. Let a gateway set it, and remove it from what clients
-/// send; a client that may choose it chooses 1.
+/// Whoever sets the header sets the price. Have a gateway set it, and remove it from client
+/// requests: a client that can choose the cost chooses 1.
 ///
 /// ```
 /// use tower_throttle::{HeaderCost, Limit, MINUTE, Policy};
@@ -26,9 +25,9 @@ use super::field::{Field, FieldValue};
 pub struct HeaderCost(Field);
 
 impl HeaderCost {
-    /// The cost stands in this header; its name in any case.
+    /// Reads the header of this name, in any case.
     ///
-    /// A name that no header can have is refused by [`Limiter::new`](crate::Limiter::new).
+    /// [`Limiter::new`](crate::Limiter::new) refuses a name that no header can have.
     pub fn new(name: impl AsRef<str>) -> Self {
         Self(Field::new(name.as_ref()))
     }

@@ -25,48 +25,49 @@ use crate::request::{RequestHead, RequestMatcher};
 ///
 /// # What is compared
 ///
-/// The path as it came, with no normalisation: `/login/`, `//login` and `/log%69n` are other paths
-/// than `/login`, and `/files/{*rest}` is not about `/files/` itself. As in axum a parameter can be
-/// empty, but for the last one: `/api/{version}/login` is about `/api//login`. Should the server treat
-/// other paths alike, they would be a way around the policy. With axum that cannot happen to a pattern
-/// that is the text of a route there, when the layer stands where the router has matched already
-/// (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on: a pattern is then
-/// tried against the text of the route that matched (`MatchedPath`) as well as against the path,
-/// and either may match. It can happen to a pattern that is narrower than the route: `/users/me`
-/// does not find `/users/m%65` of the route `/users/{id}`.
+/// The path is compared as it arrives, without normalisation: `/login/`, `//login` and `/log%69n`
+/// are other paths than `/login`, and `/files/{*rest}` does not match `/files/` itself. As in axum,
+/// a parameter can be empty, except for the last one: `/api/{version}/login` matches `/api//login`.
 ///
-/// A route for `GET` is also about `HEAD`, which axum answers by the same handler, and about a
-/// `CONNECT` that has a path, by which WebSockets are opened over HTTP/2
-/// ([RFC 8441](https://www.rfc-editor.org/rfc/rfc8441)), while over HTTP/1.1 it is a `GET`. Either
-/// would be a way around the limit otherwise.
+/// If the server treats other paths alike, they are a way around the policy. With axum this cannot
+/// happen to a pattern that is the text of a route there, if the layer is where the router has
+/// already matched (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on:
+/// the pattern is then compared with the text of the matched route (`MatchedPath`) as well as with
+/// the path, and either may match. It can happen to a pattern that is narrower than the route:
+/// `/users/me` does not match `/users/m%65` of the route `/users/{id}`.
 ///
-/// A gRPC method is `Route::any("/package.Service/Method")`. Clients send `POST`, but tonic serves a
-/// call by whatever method it comes: a route for `POST` would be a way around the limit.
+/// A route for `GET` also matches `HEAD`, which axum answers with the same handler, and a `CONNECT`
+/// with a path, which opens a WebSocket over HTTP/2
+/// ([RFC 8441](https://www.rfc-editor.org/rfc/rfc8441)) as a `GET` does over HTTP/1.1. Either would
+/// be a way around the limit otherwise.
 ///
-/// Most clients send text that is not ASCII percent-encoded, and so it stands in a pattern:
-/// `/gr%C3%B6%C3%9Fe`, the digits in capitals, as browsers have them; `%c3%b6` is another path. What
-/// comes as it is, as from curl, is compared in that form.
+/// A gRPC method is `Route::any("/package.Service/Method")`. Clients send `POST`, but tonic serves
+/// a call by any HTTP method: a route for `POST` could be bypassed.
 ///
-/// A pattern that no router could have, or that is not encoded so, is refused by
-/// [`Limiter::new`](crate::Limiter::new).
+/// Most clients percent-encode text that is not ASCII, and a pattern has to be written so:
+/// `/gr%C3%B6%C3%9Fe`, with capital digits, as browsers do; `%c3%b6` is another path. Text that
+/// arrives unencoded, as from curl, is encoded before it is compared.
 ///
-/// # Inside of what is nested
+/// [`Limiter::new`](crate::Limiter::new) refuses a pattern that no router could have, or that is
+/// not encoded so.
 ///
-/// A layer on what axum nests at `/files` (`Router::nest`, `Router::nest_service`) is shown `/a` of
-/// the path `/files/a`. With the feature `axum` a pattern is tried there against the whole path
-/// (`OriginalUri`) too, and `/files/{*rest}` matches. The rest goes on to match, so that a service can
-/// name its own paths wherever it is nested: a layer in there that
-/// [exempts](crate::LimiterBuilder::exempt) `/health` leaves `/files/health` alone. Where that is too
-/// much, as before a proxy to paths of others, put the layer on the router outside, where the whole
-/// path is all there is.
+/// # Nested services
 ///
-/// To a service (`Router::nest_service`) and to a fallback axum shows `/a` of `/files//a`, too, and `/` of
-/// both `/files` and `/files/`. A pattern in there is tried against `/files/a` as well. A layer on the
-/// router outside is not told that there is a service, and `/files//a` is a way around its policies about
-/// `/files/a`: they belong on the service, or have to be about `/files/{*rest}`.
+/// A layer on a service or router that axum nests at `/files` (`Router::nest`,
+/// `Router::nest_service`) sees `/a` of the path `/files/a`. With the feature `axum`, patterns are
+/// also compared with the full path (`OriginalUri`) there, so `/files/{*rest}` matches. The
+/// shortened path still matches as well, so that a service can name its own paths wherever it is
+/// nested: a layer inside that [exempts](crate::LimiterBuilder::exempt) `/health` leaves
+/// `/files/health` alone. If that is too much, as in front of a proxy to paths of others, put the
+/// layer on the outer router, which has only the full path.
 ///
-/// Without the feature, and where something else than axum has shortened the path, there is only what
-/// the layer is shown.
+/// To a service (`Router::nest_service`) and to a fallback, axum also shows `/a` for `/files//a`,
+/// and `/` for both `/files` and `/files/`. Patterns there are compared with `/files/a` as well. A
+/// layer on the outer router does not know that there is a service, so `/files//a` is a way around
+/// its policies for `/files/a`: put these on the service, or use `/files/{*rest}`.
+///
+/// Without the feature, and if something other than axum has shortened the path, only the path that
+/// the layer sees is compared.
 #[derive(Clone)]
 pub struct Route {
     method: Option<Method>,
@@ -134,7 +135,7 @@ impl Route {
         matches(path) || (!path.is_ascii() && matches(&percent_encoded(path)))
     }
 
-    /// Whether it is about what axum's routers have noted of the request.
+    /// Whether it matches what axum's routers have recorded in the request.
     #[cfg(feature = "axum")]
     fn matches_noted(&self, request: &RequestHead<'_>) -> bool {
         self.matches_route(request) || self.matches_whole_path(request)
@@ -156,7 +157,7 @@ impl Route {
             && self.matches_path(matched.as_str())
     }
 
-    /// Of what is nested the text of the matched route says too little: there is none inside of a
+    /// For nested services the text of the matched route is not enough: there is none inside of a
     /// service and in a fallback, and a pattern may be narrower.
     #[cfg(feature = "axum")]
     fn matches_whole_path(&self, request: &RequestHead<'_>) -> bool {
@@ -168,7 +169,7 @@ impl Route {
         whole != own && (self.matches_path(whole) || self.matches_nested_path(whole, own))
     }
 
-    /// axum leaves out a slash behind what a service is nested at: at `/api` it is shown `/login` of
+    /// axum drops a slash after the path of a nested service: at `/api` it shows `/login` for
     /// `/api//login`, too.
     #[cfg(feature = "axum")]
     fn matches_nested_path(&self, whole: &str, own: &str) -> bool {
@@ -182,7 +183,7 @@ impl Route {
     }
 }
 
-/// An ordinary `CONNECT` asks for an authority and has no path that a pattern could fit.
+/// An ordinary `CONNECT` has an authority, and no path that a pattern could match.
 fn is_like_get(method: &Method) -> bool {
     matches!(*method, Method::HEAD | Method::CONNECT)
 }
@@ -242,7 +243,7 @@ fn as_sent(pattern: &str) -> String {
     sent
 }
 
-/// A path as most clients send it, of one that came with characters beyond ASCII.
+/// The path as most clients would send it, if this one has characters beyond ASCII.
 fn percent_encoded(path: &str) -> String {
     let mut encoded = String::with_capacity(2 * path.len());
     for char in path.chars() {
@@ -285,7 +286,7 @@ impl FromStr for Route {
     }
 }
 
-/// Only methods that everybody knows: a misspelt one would wait for ever.
+/// Only well-known methods: a misspelt one would never match.
 fn named_method(text: &str, name: &str) -> Result<Method, ConfigError> {
     [
         Method::GET,
@@ -310,7 +311,8 @@ fn named_method(text: &str, name: &str) -> Result<Method, ConfigError> {
     })
 }
 
-/// By their method and their pattern as it is written: `/users/{id}` and `/users/{name}` match the same, and are two.
+/// Compares methods, and patterns as they are written: `/users/{id}` and `/users/{name}` match the
+/// same paths, but differ.
 impl PartialEq for Route {
     fn eq(&self, other: &Self) -> bool {
         (&self.method, &self.pattern) == (&other.method, &other.pattern)

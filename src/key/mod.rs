@@ -1,5 +1,5 @@
-//! `Key`: whose quota it is. An injective encoding of the subject, and the 128-bit hash of it that
-//! stands in stores, so that no store, log or header ever holds the subject in clear.
+//! `Key`: whose quota it is. An injective encoding of the subject, and its 128-bit hash, by which
+//! stores know it: no store, log or header ever contains the subject in clear text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 
 use crate::error::ConfigError;
 
-/// Whose quota it is: the subject of one check.
+/// Whose quota it is: the subject of a check.
 ///
 /// Made from text, bytes, numbers, addresses, or several keys together. The encoding is injective:
-/// different subjects, also of different kinds with the same text, are different keys. `Debug`
+/// different subjects are different keys, even if they differ only in kind and not in text. `Debug`
 /// shows nothing of the subject.
 ///
 /// ```
@@ -27,11 +27,11 @@ use crate::error::ConfigError;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Encoded);
 
-/// Room for a long API key or two short parts: what fits takes no allocation.
+/// Capacity for a long API key or two short parts, without an allocation.
 type Encoded = SmallVec<[u8; 128]>;
 
-/// The domains that keep subjects of different kinds apart. Part of the layout of stored keys:
-/// a number, once released, never changes its meaning.
+/// Domains keep subjects of different kinds apart. They are part of the layout of stored keys: a
+/// number, once released, never changes its meaning.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Domain {
@@ -48,14 +48,14 @@ enum Domain {
 }
 
 impl Key {
-    /// The one subject that stands for everybody.
+    /// The subject that all requests share.
     pub fn everybody() -> Self {
         Self::encode(Domain::Everybody, &[])
     }
 
-    /// A client's address, as it is: [`ClientAddr`](crate::ClientAddr) and
-    /// [`PeerAddr`](crate::PeerAddr) bring addresses into their canonical form first, which
-    /// [`Limiter::canonical_address`](crate::Limiter::canonical_address) tells.
+    /// A client's address, unchanged. [`ClientAddr`](crate::ClientAddr) and
+    /// [`PeerAddr`](crate::PeerAddr) use the canonical form, which
+    /// [`Limiter::canonical_address`](crate::Limiter::canonical_address) returns.
     pub fn address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(v4) => Self::encode(Domain::Address, &v4.octets()),
@@ -63,8 +63,8 @@ impl Key {
         }
     }
 
-    /// Requests that a trusted proxy handed on without saying for whom; in a name space apart
-    /// from [`address`](Self::address).
+    /// Requests that a trusted proxy passed on without saying for whom; in a name space apart from
+    /// [`address`](Self::address).
     pub fn unattributed(last_hop: IpAddr) -> Self {
         Self::encode(Domain::Unattributed, &Self::address(last_hop).0)
     }
@@ -75,7 +75,7 @@ impl Key {
         Self::header_of(&name, value)
     }
 
-    /// As [`header`](Self::header), of a name that was lowered and encoded before.
+    /// Like [`header`](Self::header), with a name that is already in lower case and encoded.
     pub(crate) fn header_of(encoded_name: &Self, value: &[u8]) -> Self {
         let mut key = Self::open(Domain::Header, encoded_name.0.len() + value.len());
         key.0.extend_from_slice(&encoded_name.0);
@@ -88,7 +88,7 @@ impl Key {
         Self::encode(Domain::User, &id.into().0)
     }
 
-    /// The shared bucket of requests that do not say whose they are; see
+    /// The shared bucket of requests without a key; see
     /// [`OnMissingKey::Shared`](crate::OnMissingKey::Shared).
     pub fn missing() -> Self {
         Self::encode(Domain::Missing, &[])
@@ -210,7 +210,7 @@ impl From<&Key> for Key {
 
 macro_rules! key_from_number {
     ($($wide:ty: $($number:ty)*);*) => {$($(
-        /// As a number of 128 bits: the same number is the same key whatever its type.
+        /// Encoded with 128 bits: the same number is the same key, whatever its type.
         impl From<$number> for Key {
             fn from(number: $number) -> Self {
                 Self::encode(Domain::Number, &<$wide>::from(number).to_le_bytes())
@@ -220,8 +220,8 @@ macro_rules! key_from_number {
 }
 key_from_number!(i128: u8 u16 u32 u64 i8 i16 i32 i64 i128);
 
-/// As the same number of another type, where there is one. What is too large for that takes a byte more, so that it is
-/// no negative one.
+/// The same key as the same number of another type, if there is one. A number too large for that
+/// takes a byte more, so that it is no negative number.
 impl From<u128> for Key {
     fn from(number: u128) -> Self {
         i128::try_from(number).map_or_else(
@@ -258,8 +258,8 @@ impl Subject {
         self.0
     }
 
-    /// The digits that `Display` shows. By hand, as they are part of every stored key: the library takes
-    /// several times as long.
+    /// The digits that `Display` shows. Written by hand, as they are part of every stored key, and
+    /// the library takes several times as long.
     pub(crate) fn digits(self) -> [u8; 32] {
         let digit = |place: usize| b"0123456789abcdef"[(self.0 >> (124 - 4 * place)) as usize & 15];
         std::array::from_fn(digit)
@@ -279,7 +279,7 @@ impl Subject {
     }
 }
 
-/// Without a secret, as a limiter that was given none.
+/// Without a secret, like a limiter that has none.
 impl From<&Key> for Subject {
     fn from(key: &Key) -> Self {
         key.subject(None)
@@ -293,7 +293,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Of the 32 digits that `Display` shows, in either case.
+/// From the 32 digits that `Display` shows, in either case.
 impl FromStr for Subject {
     type Err = ConfigError;
 

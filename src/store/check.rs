@@ -7,10 +7,11 @@ use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::time::{Micros, SECOND};
 
-/// One policy's question about one request; of a limit of several rates, one of them. The checks
-/// of further rates come right behind that of the first.
+/// One policy's question about one request; for a limit of several rates, by one of them. The
+/// checks of further rates follow that of the first directly.
 ///
-/// A limiter makes them. For tests of a [`Store`](super::Store) of your own there is [`new`](Self::new):
+/// Limiters make checks. For tests of a [`Store`](super::Store) of your own, there is
+/// [`new`](Self::new):
 ///
 /// ```
 /// use tower_throttle::algorithm::{Action, Algorithm};
@@ -35,17 +36,18 @@ pub struct Check<'a> {
     pub algorithm: Algorithm,
     /// What to do.
     pub action: Action,
-    /// Whether it only counts: it is carried out when it fits and all checks that are none fit, and
-    /// it holds up nothing if it does not fit. The rates of one limit are all in shadow, or none of
-    /// them is; a [`Penalty`](crate::Penalty) is exactly if the check before it is, and then bans in
-    /// shadow.
+    /// Whether it only counts: it is carried out if it fits and all enforced checks fit, and
+    /// changes nothing for the request if it does not fit. The rates of one limit are all in
+    /// shadow, or none is. A [`Penalty`](crate::Penalty) is in shadow exactly if the check before
+    /// it is, and then bans in shadow.
     pub is_shadow: bool,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
 }
 
 impl<'a> Check<'a> {
-    /// An enforced one, which [lets pass](FailureMode::Allow) where the store gives no answer.
+    /// An enforced check that [lets requests pass](FailureMode::Allow) if the store gives no
+    /// answer.
     pub const fn new(
         policy: &'a PolicyId,
         subject: Subject,
@@ -62,7 +64,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The same with something else to do.
+    /// The same with another action.
     #[must_use]
     pub const fn with_action(mut self, action: Action) -> Self {
         self.action = action;
@@ -76,7 +78,7 @@ impl<'a> Check<'a> {
         self
     }
 
-    /// The same, where something else is decided when the store gives no answer.
+    /// The same with another failure mode.
     #[must_use]
     pub const fn with_failure_mode(mut self, mode: FailureMode) -> Self {
         self.on_store_failure = mode;
@@ -85,25 +87,27 @@ impl<'a> Check<'a> {
 }
 
 impl Check<'_> {
-    /// 128 bits that stand for the state of this check: of its policy, the period of a further rate, its
-    /// subject and its algorithm, as [`Store`](super::Store) promises. Uniformly distributed, as the subject
-    /// is; the same in every process of this version of the crate. Groups are no part of it.
+    /// 128 bits that identify the state of this check: of its policy, the period of a further rate,
+    /// its subject and its algorithm, as [`Store`](super::Store) promises. Uniformly distributed,
+    /// as the subject is; the same in every process of this version of the crate. Groups are not
+    /// part of it.
     pub fn fingerprint(&self) -> u128 {
         self.count_fingerprint() ^ u128::from(self.algorithm.number())
     }
 
-    /// What its policy's count of its subject is known by in this process, whatever the algorithm.
+    /// Identifies its policy's count of its subject in this process, whatever the algorithm.
     pub(crate) fn count_fingerprint(&self) -> u128 {
         self.subject.to_u128() ^ self.policy.fingerprint()
     }
 
-    /// The same of the place of that count: a policy that is put into another group begins anew there.
+    /// Identifies the place of that count: a policy that is put into another group starts anew
+    /// there.
     pub(crate) fn place_fingerprint(&self) -> u128 {
         self.count_fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
     }
 
-    /// The decision where nobody has judged it: let through where its failure mode says so, or where it
-    /// only counts.
+    /// The decision if nobody has judged it: let through if its failure mode says so, or if it only
+    /// counts.
     pub(crate) fn failed(&self, why: StoreErrorKind) -> Decision {
         let outcome = if self.is_shadow || self.on_store_failure == FailureMode::Allow {
             Outcome::FailedOpen(why)

@@ -1,4 +1,4 @@
-//! Stores that always say the same, for tests of services behind a limiter.
+//! Stores with one answer, for tests of services behind a limiter.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::time::Micros;
 
-/// A store that allows everything and counts nothing: for tests in which limits are in the way.
+/// A store that allows everything and counts nothing: for tests in which limits would get in the
+/// way.
 ///
 /// ```
 /// use tower_throttle::{AlwaysAllow, Limit, Limiter, MINUTE, Policy};
@@ -37,7 +38,7 @@ impl Store for AlwaysAllow {
 }
 
 /// A store that denies everything that costs something: for tests of what a client sees then, and
-/// of how it goes on.
+/// how it reacts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,7 +59,7 @@ pub struct AlwaysDeny {
 }
 
 impl AlwaysDeny {
-    /// Every denial says to come back after this time.
+    /// A store whose denials all tell this wait.
     pub fn for_another(retry_after: Duration) -> Self {
         Self {
             retry_after: retry_after.into(),

@@ -3,8 +3,7 @@
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
-/// All requests together use one quota; what a [`Policy`](crate::Policy) does unless said
-/// otherwise.
+/// One quota for all requests together: the default of a [`Policy`](crate::Policy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Everybody;
 

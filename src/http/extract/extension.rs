@@ -1,4 +1,4 @@
-//! `Extension`: a user that authentication has found.
+//! `Extension`: the user that authentication has identified.
 
 use std::any::Any;
 use std::fmt;
@@ -11,11 +11,11 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 
 /// The user that authentication, outside of the layer, has put into the request's extensions.
 ///
-/// A request without one says nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
-/// The layer must stand inside of the one that authenticates, or every request is without one.
+/// A request without one has no key, and the policy's [`OnMissingKey`](crate::OnMissingKey)
+/// decides. The layer has to be inside of the one that authenticates, or no request has a user.
 ///
-/// The key is what the user is converted into, as it is. So the same conversion means the same user
-/// everywhere: in requests, for [`Limiter::reset`](crate::Limiter::reset) and its siblings, and on an
+/// The key is what the user is converted into. So the same conversion identifies the same user
+/// everywhere: in requests, in operations like [`Limiter::reset`](crate::Limiter::reset), and in an
 /// [`AccessList`](crate::AccessList).
 ///
 /// ```
@@ -41,16 +41,16 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 /// }
 /// ```
 ///
-/// [`Key::user`] keeps users apart from whatever else has their numbers or names: a list that
-/// refuses user 7 does not refuse order 7, which another policy may be about.
+/// [`Key::user`] keeps users apart from anything else with the same numbers or names: a list that
+/// refuses user 7 does not refuse order 7 under another policy.
 ///
-/// Policies one behind the other that are given clones of one share its reading of a request.
+/// Consecutive policies that are given clones of one `Extension` read the request once.
 pub struct Extension<T> {
     read: Arc<Read<T>>,
 }
 
 impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
-    /// The key is what the extension itself is converted into.
+    /// Makes the key from the extension itself.
     #[expect(
         clippy::new_without_default,
         reason = "which type is meant has to be said"
@@ -61,8 +61,8 @@ impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
 }
 
 impl<T: Send + Sync + 'static> Extension<T> {
-    /// The key is what this of the extension is converted into: of a number, the key that
-    /// [`Limiter::reset`](crate::Limiter::reset) is given as the same number.
+    /// Makes the key from what the closure returns. A number, for example, makes the same key as
+    /// that number does in [`Limiter::reset`](crate::Limiter::reset).
     pub fn with<K: Into<Key>>(user: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
         Self {
             read: Arc::new(move |extension| user(extension).into()),

@@ -7,17 +7,18 @@ use crate::http::field::{Field, FieldValue};
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
-/// The value of a request header: an API key, a tenant, a user that a gateway has checked.
+/// The value of a request header: an API key, a tenant, or a user that a gateway has authenticated.
 ///
-/// The bytes count as they are, without the blanks around them. A header that is absent, empty or
-/// sent more than once says nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides. Where keys are
-/// [denied](crate::Rules::deny), one that is sent more than once is no way around that, and is refused.
+/// The key is the value's bytes without surrounding whitespace. If the header is absent, empty or
+/// sent more than once, the request has no key, and the policy's
+/// [`OnMissingKey`](crate::OnMissingKey) decides. If keys are [denied](crate::Rules::deny), a
+/// request that sends the header more than once is refused, so that this is no way around the list.
 ///
 /// # Clients that choose their subject
 ///
-/// Whoever may write anything here gets a new quota with each new value. So use it only behind
-/// authentication that refuses wrong values before the layer, or behind a gateway that sets the
-/// header itself, or beside a second policy by address:
+/// A client that can write anything into the header gets a new quota with each new value. So use it
+/// only behind authentication that refuses wrong values before the layer, behind a gateway that
+/// sets the header itself, or beside a second policy by address:
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Header, Limit, MINUTE, Policy};
@@ -36,11 +37,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// The subject stands in this header; its name in any case.
+    /// Reads the header of this name, in any case.
     ///
-    /// A name that no header can have is refused by [`Limiter::new`](crate::Limiter::new), and so are
-    /// `host`, which requests over HTTP/2 have no header of: see [`Host`](crate::Host); and `cookie`, of which
-    /// they may have several: a closure reads the one that says who it is.
+    /// [`Limiter::new`](crate::Limiter::new) refuses a name that no header can have. It also
+    /// refuses `host`, which is not a header over HTTP/2: see [`Host`](crate::Host); and `cookie`,
+    /// which a request over HTTP/2 may have several of: read the cookie that identifies the user
+    /// with a closure.
     pub fn new(name: impl AsRef<str>) -> Self {
         let field = Field::new(name.as_ref());
         Self {

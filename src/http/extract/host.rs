@@ -3,20 +3,20 @@
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
-/// The host that a request is for, as [`RequestHead::host`] reads it: the tenant of a service with
-/// a host for each.
+/// The host that a request is for, as [`RequestHead::host`] reads it: the tenant of a service that
+/// has a host for each.
 ///
-/// The key is the host as a text, in lower case and without the port, so
-/// `limiter.reset("tenant", "acme.example.com")` is about that tenant. A request without a host says
-/// nothing: the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
+/// The key is the host as text, in lower case and without the port, so
+/// `limiter.reset("tenant", "acme.example.com")` is about that tenant. A request without a host has
+/// no key, and the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
 ///
 /// # Clients that choose their subject
 ///
-/// Any client can send any host, and with each new one gets a new quota, or uses up the quota of
-/// somebody else. So this is for services that are reached only through a proxy or a router which
-/// checks the host, refuses those that are nobody's, and hands it on (nginx does so with
-/// `proxy_set_header Host $host`); whether this client may use this tenant's quota is for
-/// authentication to say. Anywhere else, limit by address too:
+/// Any client can send any host. With each new one it gets a new quota, or it uses up somebody
+/// else's. So this extractor is for services that are reached only through a proxy or a router that
+/// checks the host, refuses unknown ones, and passes it on (nginx does so with
+/// `proxy_set_header Host $host`). Whether a client may use a tenant's quota is a question for
+/// authentication. Anywhere else, limit by address, too:
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Host, Limit, MINUTE, Policy};

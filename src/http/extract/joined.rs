@@ -1,4 +1,4 @@
-//! Several extractors as one: a composite key of all that they read.
+//! Several extractors as one, with a composite key.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead};
 
-/// One key of all parts. A part that is missing leaves the whole missing, and one that cannot be read
-/// leaves it so; one that the server is to blame for goes first, whatever the request says.
+/// Makes one key of all parts. If a part is missing or malformed, so is the whole; a part that the
+/// server misconfigures takes precedence, whatever the request contains.
 fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key, KeyError> {
     let mut keys = SmallVec::<[Key; 4]>::new();
     let mut failure = None;
@@ -25,8 +25,8 @@ fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key,
     failure.map_or_else(|| Ok(Key::all(keys)), Err)
 }
 
-/// What all parts agree on that read addresses: of parts that do not, nobody can tell which is asked
-/// about.
+/// The address on which all parts that read addresses agree. If they differ, nobody can tell which
+/// one is meant.
 fn agreed(parts: impl IntoIterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
     let mut told = parts.into_iter().flatten();
     let first = told.next()?;
@@ -35,7 +35,7 @@ fn agreed(parts: impl IntoIterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
 
 macro_rules! extractor_of_tuple {
     ($($part:ident $position:tt),+) => {
-        /// One key of all parts; a request that leaves one out says nothing.
+        /// One key of all parts; a request without one of them has no key.
         impl<$($part: KeyExtractor),+> KeyExtractor for ($($part,)+) {
             fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
                 joined([$(self.$position.extract(request)),+])
@@ -63,7 +63,8 @@ extractor_of_tuple!(A 0, B 1);
 extractor_of_tuple!(A 0, B 1, C 2);
 extractor_of_tuple!(A 0, B 1, C 2, D 3);
 
-/// For parts that are known at run time; as a tuple of the same parts. At least one.
+/// For parts that are known only at run time. Equal to a tuple of the same parts; at least one
+/// part.
 impl<E: KeyExtractor> KeyExtractor for Vec<E> {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         joined(self.iter().map(|part| part.extract(request)))

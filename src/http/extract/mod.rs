@@ -1,4 +1,4 @@
-//! Whose quota a request uses, as it stands in the request.
+//! Extractors: they read from a request whose quota it uses.
 
 mod canonical;
 mod client_addr;

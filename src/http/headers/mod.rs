@@ -1,4 +1,4 @@
-//! Quota headers: what responses tell about the policies that applied.
+//! Quota headers: they tell clients about the policies that applied.
 
 use http::{HeaderName, Response};
 
@@ -13,31 +13,31 @@ mod single;
 
 pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 
-/// Which quota headers responses carry: families of headers, each on every response or on denials
-/// only.
+/// The quota headers of responses: families of headers, each on every response or on denials only.
 ///
 /// ```
 /// use tower_throttle::QuotaHeaders;
 ///
-/// // the newest draft; the older X-RateLimit headers beside it for a client that knows no other,
-/// // when it is denied
+/// // the newest draft; on denials also the older X-RateLimit headers, for a client that knows no
+/// // other
 /// let headers = QuotaHeaders::DRAFT_11.and(QuotaHeaders::X_RATELIMIT_EPOCH.on_denials());
 /// ```
 ///
-/// Of a limit of [several rates](crate::Limit::and) they tell of one: of the rate that denies for
-/// longest, or else of the one that leaves the fewest permits now, so that these can be taken.
+/// For a limit of [several rates](crate::Limit::and) they describe one rate: the one that denies
+/// for longest or, if none denies, the one with the fewest permits left, so that these can be
+/// taken.
 ///
-/// They tell what was left once the request had taken its cost. What its response settles, by
-/// [`count_if`](crate::Policy::count_if) or [`settle`](crate::Policy::settle), is not in it yet: a
-/// limit of one failed login tells of none left on each login that succeeds.
+/// They tell what was left after the request had taken its cost. What its response settles, by
+/// [`count_if`](crate::Policy::count_if) or [`settle`](crate::Policy::settle), is not included yet:
+/// a limit of one failed login shows none left on each successful login.
 ///
-/// They are left out of redirects (status 3xx), and for policies to which the store gave no answer,
-/// or was [not asked](crate::Outcome::NotAsked) for one.
+/// They are omitted from redirects (status 3xx), and for policies to which the store gave no
+/// answer, or about which it was [not asked](crate::Outcome::NotAsked).
 ///
 /// # Draft 11
 ///
-/// [`DRAFT_11`](Self::DRAFT_11), the default, emits the syntax of
-/// [draft-ietf-httpapi-ratelimit-headers-11][11], one item for each policy that applied to the
+/// [`DRAFT_11`](Self::DRAFT_11), the default, has the syntax of
+/// [draft-ietf-httpapi-ratelimit-headers-11][11], with an item for each policy that applied to the
 /// request:
 ///
 /// ```http
@@ -49,16 +49,16 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// |---|---|
 /// | `q` | the permits given in each window |
 /// | `w` | the window, in seconds, rounded up |
-/// | `r` | the permits that could be taken once the request had taken its cost |
-/// | `t` | in seconds, at least 1: who spreads the `r` permits over it keeps within the policy; when `r` is 0, a time after which there are more; never after the `Retry-After` of the policy's denial; with a fixed window, the time to its end |
+/// | `r` | the permits that could still be taken after the request had taken its cost |
+/// | `t` | in seconds, at least 1: a client that spreads the `r` permits over this time keeps within the policy; if `r` is 0, a time after which there are more; never later than the `Retry-After` of the policy's denial; for a fixed window, the time to its end |
 ///
-/// A [concurrency](crate::Limit::concurrency) limit knows no window: it has the parameter
+/// A [concurrency](crate::Limit::concurrency) limit has no window: it has the parameter
 /// `qu="concurrent-requests"` instead of `w`, and no `t`.
 ///
-/// Of many policies as many are told as 1 KiB holds in each field: those closest to exhaustion, by the
-/// rule of the headers of one value. About thirty find room, or six with the longest names.
+/// Each field takes at most 1 KiB. If more policies apply, those closest to exhaustion are listed,
+/// by the same rule as for headers of one value. About thirty fit, or six with the longest names.
 ///
-/// The fields are appended, so that nested layers each tell theirs.
+/// The fields are appended, so that each of several nested layers adds its own.
 ///
 /// # Headers of one value
 ///
@@ -74,26 +74,27 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// | header | meaning |
 /// |---|---|
 /// | `-Limit` | the permits given in each window |
-/// | `-Remaining` | the permits that could be taken once the request had taken its cost, and no more than the limit |
-/// | `-Reset` | when all of them are back, and not before the request would be allowed; rounded up. In seconds from now, or in seconds since the Unix epoch by the clock of this server |
+/// | `-Remaining` | the permits that could still be taken after the request had taken its cost, at most the limit |
+/// | `-Reset` | when all permits are back, but not before the request would be allowed; rounded up. In seconds from now, or in seconds since the Unix epoch by this server's clock |
 ///
-/// They can show one policy only: the one that is closest to exhaustion. Of those that deny it is
-/// the one with the longest wait; when none denies, the one of which the fewest permits remain, and
-/// of equals the one that is reset last. More than the limit may remain of a burst or a capacity:
-/// it counts in full, though it is shown as the limit. A [concurrency](crate::Limit::concurrency)
-/// limit has no reset and is never shown. When no policy denies that can be shown, as on the denial
-/// by such a limit, or for want of an answer from the store, they are left out: what another policy
-/// has left does not tell why.
+/// They can show only one policy, the one closest to exhaustion. Among policies that deny, it is
+/// the one with the longest wait. If none denies, it is the one with the fewest permits left; among
+/// equals, the one that is reset last. With a burst or a capacity, more permits than the limit may
+/// be left: for this comparison they count in full, but at most the limit is shown.
 ///
-/// Where the service, or a layer further in, has written the same three headers as numbers, the
-/// tighter of the two stays, by the same rule on the numbers that are shown. Those of a layer that
-/// denies, or of your own [`OnRejection`](crate::OnRejection), stay in any case, and a layer further
-/// out adds none where it has none. Nested layers should have the same format of resets.
+/// A [concurrency](crate::Limit::concurrency) limit has no reset and is never shown. If no denying
+/// policy can be shown, as on a denial by such a limit, or for lack of an answer from the store,
+/// the headers are omitted: what another policy has left does not explain the denial.
+///
+/// If the service or an inner layer has written the same three headers as numbers, the tighter
+/// values stay, by the same rule on the numbers shown. Headers of a layer that denies, or of your
+/// own [`OnRejection`](crate::OnRejection), always stay, and an outer layer adds none if such a
+/// response has none. Use the same format of resets in nested layers.
 ///
 /// # Browsers
 ///
 /// Code in a browser sees none of these headers, nor `Retry-After`, unless a CORS layer *outside*
-/// of this one exposes them:
+/// of this layer exposes them:
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -114,7 +115,7 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 ///
 /// Outside, it also answers preflights, so that they are not counted, and lets browser code see
 /// that a request was denied. See [`RateLimitLayer::skip_preflights`] for a service that answers
-/// them itself.
+/// preflights itself.
 ///
 /// [11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
 /// [`RateLimitLayer::skip_preflights`]: crate::RateLimitLayer::skip_preflights
@@ -122,7 +123,7 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 pub struct QuotaHeaders {
     draft_11: Option<When>,
     draft_6: Option<When>,
-    /// One place for both formats, as both are the same header.
+    /// Both formats in one field, as they are the same header.
     x_ratelimit: Option<(ResetFormat, When)>,
 }
 
@@ -152,8 +153,8 @@ impl QuotaHeaders {
         ..Self::NONE
     };
 
-    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, in seconds from now: what
-    /// the drafts 3 to 6 have in common.
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, in seconds from now: the
+    /// common part of the drafts 3 to 6.
     pub const DRAFT_6: Self = Self {
         draft_6: Some(When::Always),
         ..Self::NONE
@@ -172,8 +173,8 @@ impl QuotaHeaders {
         ..Self::NONE
     };
 
-    /// These and others. Where both say something about the same header, the others hold: there is
-    /// one `X-RateLimit-Reset`, in one format.
+    /// These headers and others. If both include the same header, the others take precedence: there
+    /// is only one `X-RateLimit-Reset`, in one format.
     #[must_use]
     pub const fn and(mut self, others: Self) -> Self {
         if others.draft_11.is_some() {
@@ -188,7 +189,7 @@ impl QuotaHeaders {
         self
     }
 
-    /// These, but on denials only.
+    /// These headers, but on denials only.
     #[must_use]
     pub const fn on_denials(mut self) -> Self {
         if self.draft_11.is_some() {
@@ -203,7 +204,7 @@ impl QuotaHeaders {
         self
     }
 
-    /// The names of all headers that tell about quotas, `Retry-After` among them: what a CORS
+    /// The names of all headers that tell about quotas, including `Retry-After`: those that a CORS
     /// layer has to expose.
     pub fn names(self) -> Vec<HeaderName> {
         let mut names = vec![http::header::RETRY_AFTER];
@@ -219,13 +220,13 @@ impl QuotaHeaders {
         names
     }
 
-    /// The fields for the response to a request that was judged so.
+    /// The fields for the response to a request with this verdict.
     pub(crate) fn fields(self, judged: &Judged<'_>, clock: &impl Clock) -> QuotaFields {
         self.due(judged.is_allowed())
             .fields_of(judged.each(), clock)
     }
 
-    /// Those that the response gets.
+    /// The families that the response gets.
     fn due(self, is_allowed: bool) -> Self {
         let is_due = |when: &When| *when == When::Always || !is_allowed;
         Self {
@@ -265,19 +266,20 @@ impl Default for QuotaHeaders {
     }
 }
 
-/// The fields of one response; none when there is nothing to tell.
+/// The fields of one response; none if there is nothing to tell.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct QuotaFields {
     lists: Option<draft_11::Lists>,
     draft_6: Option<single::Values>,
     x_ratelimit: Option<single::Values>,
-    /// Whether those of one value are about a policy that denies.
+    /// Whether the headers of one value describe a policy that denies.
     tell_denial: bool,
 }
 
 impl QuotaFields {
-    /// Adds the fields, beside those of layers further in, unless the response is a redirect: what it
-    /// leads to has its own. Once; from where they lie, as moving them moves room for all families.
+    /// Adds the fields to those of inner layers, unless the response is a redirect, whose target
+    /// has its own. Called once. Takes the fields by reference, as moving them would move room for
+    /// all families.
     pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
         if response.status().is_redirection() {
             return;

@@ -1,17 +1,18 @@
-//! Rejections by those who ask a limiter themselves: handlers, of what only they know.
+//! Rejections by handlers that ask a limiter themselves, about what only they know.
 
 use super::{Rejection, reason, retry_after_secs};
 use crate::decision::Decision;
 
 impl Rejection {
-    /// The rejection that a policy's decision asks for; `None` when it lets the request pass.
+    /// The rejection by a policy's decision; `None` if it lets the request pass.
     ///
-    /// For a handler that asks by [`Limiter::check`](crate::Limiter::check) or
-    /// [`hold`](crate::Limiter::hold), as its key stands in the body of the request, which the layer does
-    /// not read. It is answered as the layer answers then: with the feature `axum` a `Rejection` is a
-    /// response, that of [`ProblemJson`](crate::ProblemJson); with `tonic` it is made a `Status` by `into`,
-    /// with all details; for another body, and anywhere else, there is [`response`](Self::response). The
-    /// policy is to be about no request, so that the layer does not judge by it, too.
+    /// For a handler that calls [`Limiter::check`](crate::Limiter::check) or
+    /// [`hold`](crate::Limiter::hold), because the key is in the body of the request, which the
+    /// layer does not read. The request is then answered as the layer would: with the feature
+    /// `axum`, a `Rejection` is a response, that of [`ProblemJson`](crate::ProblemJson); with
+    /// `tonic`, `into` turns it into a `Status` with all details; for another body, and anywhere
+    /// else, use [`response`](Self::response). The policy should apply to no request, so that the
+    /// layer does not apply it, too.
     ///
     /// ```
     /// use axum::{Json, Router, routing::post};
@@ -49,7 +50,7 @@ impl Rejection {
     }
 }
 
-/// As [`ProblemJson`](crate::ProblemJson) has it.
+/// The response of [`ProblemJson`](crate::ProblemJson).
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl axum::response::IntoResponse for Rejection {
@@ -61,7 +62,7 @@ impl axum::response::IntoResponse for Rejection {
     }
 }
 
-/// With the details and the pushback that the layer answers with.
+/// With the details and the pushback of the layer's response.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 impl From<Rejection> for tonic::Status {

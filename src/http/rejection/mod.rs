@@ -25,29 +25,30 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Why a request was not let through.
 ///
-/// Every rejection response has one in its extensions, whichever builder made its body, so that
-/// middleware outside of the layer (logs, metrics) can tell it from a response of the service.
-/// `Display` is one sentence for the client.
+/// Every rejection response has a `Rejection` in its extensions, whatever built its body, so that
+/// outer middleware (logs, metrics) can tell it from a response of the service. `Display` is one
+/// sentence for the client.
 ///
 /// # Over gRPC and gRPC-Web
 ///
-/// A `POST` with the content type of a call is answered trailers-only, in HTTP always 200, with
+/// A `POST` with the content type of a gRPC call is answered trailers-only, always with HTTP status
+/// 200, with
 ///
-/// - `grpc-status`, as each [`RejectionKind`] says, and the sentence as `grpc-message`, which ends
-///   with `...` where it is longer than 256 bytes;
-/// - `grpc-status-details-bin`, less than 1 KiB: a `RetryInfo` where waiting helps, and where the
-///   quota is the reason a `QuotaFailure` with a violation for each policy, as many as there is room
-///   for. Its `quota_id` is the policy's name; it does not say whose quota it is. Where neither says
-///   anything, there are no details;
-/// - `grpc-retry-pushback-ms`, by which clients that retry on their own are told when: after the
-///   wait in milliseconds, rounded up, and up to a tenth of it or 10 ms more, so that they do not
-///   come back together. `-1`, not at all, where the wait is longer than 10 seconds or does not
+/// - `grpc-status`, as documented at each [`RejectionKind`], and the sentence as `grpc-message`,
+///   which ends in `...` if it is longer than 256 bytes;
+/// - `grpc-status-details-bin`, less than 1 KiB: a `RetryInfo` if waiting helps and, if the quota
+///   is the reason, a `QuotaFailure` with a violation for each policy, as many as fit. Its
+///   `quota_id` is the policy's name; it does not say whose quota it is. If there is neither, there
+///   are no details;
+/// - `grpc-retry-pushback-ms`, which tells clients that retry automatically when to do so: after
+///   the wait in milliseconds, rounded up, and up to a tenth of it or 10 ms more, so that they do
+///   not come back together. `-1` (do not retry) if the wait is longer than 10 seconds or does not
 ///   help.
 ///
-/// Over gRPC the wait is [`retry_after`](Self::retry_after), not rounded. Where requests in flight have
-/// to end it is one second, as in [`retry_after_secs`](Self::retry_after_secs).
+/// Over gRPC the wait is [`retry_after`](Self::retry_after), not rounded. If requests in flight
+/// have to end first, it is one second, as in [`retry_after_secs`](Self::retry_after_secs).
 ///
-/// By another method than `POST`, which no gRPC client sends though tonic serves it, a call is
+/// A call by another method than `POST`, which no gRPC client sends though tonic serves it, is
 /// answered as over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
@@ -56,7 +57,7 @@ pub struct Rejection {
     retry_after: Option<Duration>,
     retry_after_secs: Option<u64>,
     has_unasked_policies: bool,
-    /// What is borrowed is ours: [`Part::Plain`].
+    /// Borrowed text is our own: [`Part::Plain`].
     explanation: Cow<'static, str>,
 }
 
@@ -75,14 +76,14 @@ pub enum RejectionKind {
     /// The store gave no answer and the policy's failure mode refuses. HTTP 503, gRPC
     /// `UNAVAILABLE`.
     StoreFailed(StoreErrorKind),
-    /// The client is on the list of those who are refused
-    /// ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)). HTTP 403, gRPC `PERMISSION_DENIED`.
+    /// The client is on the deny list ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)). HTTP
+    /// 403, gRPC `PERMISSION_DENIED`.
     Refused,
-    /// Addresses are denied, and what says where the request comes from cannot be read, so that it
-    /// may come from one of them. HTTP 400, gRPC `INVALID_ARGUMENT`.
+    /// Addresses are denied, and the request's address cannot be read, so that it may be one of
+    /// them. HTTP 400, gRPC `INVALID_ARGUMENT`.
     BadAddress,
-    /// The request does not say whose it is; or keys are denied, and what says so cannot be read. HTTP
-    /// 400, gRPC `INVALID_ARGUMENT`.
+    /// The request has no key; or keys are denied, and its key cannot be read. HTTP 400, gRPC
+    /// `INVALID_ARGUMENT`.
     MissingKey,
     /// The request states a cost that cannot be read. HTTP 400, gRPC `INVALID_ARGUMENT`.
     BadCost,
@@ -91,7 +92,7 @@ pub enum RejectionKind {
 }
 
 impl Rejection {
-    /// The rejection that the decisions ask for; `None` when it lets the request pass.
+    /// The rejection by these decisions; `None` if they let the request pass.
     pub(crate) fn of(judged: &Judged<'_>) -> Option<Self> {
         let (_, worst) = judged.denied_by()?;
         let (kind, explanation) = reason(worst);
@@ -125,27 +126,28 @@ impl Rejection {
         &self.policies
     }
 
-    /// How long to wait until none of the policies that were asked would deny the same request, nobody
-    /// else asking, exactly; `None` when waiting does not help. The longest wait of those that deny. A
-    /// policy that was not asked [may deny for longer](Self::has_unasked_policies), and what is remembered of
-    /// a denial is as exact as [`DenyCache`](crate::DenyCache#what-is-exact) says.
+    /// How long to wait until none of the policies that were asked would deny the same request,
+    /// exactly, if nobody else asks meanwhile: the longest wait of those that deny. `None` if
+    /// waiting does not help. A policy that was not asked
+    /// [may deny for longer](Self::has_unasked_policies), and a remembered denial is as exact as
+    /// [`DenyCache`](crate::DenyCache#what-is-exact) describes.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The same in whole seconds, as in the header `Retry-After`: rounded up, and at least 1. 1 when it is
-    /// requests in flight that have to end.
+    /// The same in whole seconds, as in the header `Retry-After`: rounded up, and at least 1. It is
+    /// 1 if requests in flight have to end first.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after_secs
     }
 
-    /// Whether a policy about this request was [not asked](Outcome::NotAsked), as another one was known
-    /// to deny it. It may deny for longer than is told here.
+    /// Whether a policy for this request was [not asked](Outcome::NotAsked), because another one
+    /// was known to deny it. It may deny for longer than is told here.
     pub fn has_unasked_policies(&self) -> bool {
         self.has_unasked_policies
     }
 
-    /// The HTTP status that says so.
+    /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         match self.kind {
             RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
@@ -160,8 +162,8 @@ impl Rejection {
         }
     }
 
-    /// The response to this request, as the layer gives it but for the quota headers; over gRPC its own
-    /// kind of answer, never the builder's.
+    /// The response to this request, the same as the layer's except for the quota headers. Over
+    /// gRPC it is always a gRPC response, whatever the builder.
     pub fn response(
         self,
         request: &RequestHead<'_>,
@@ -201,7 +203,7 @@ impl Rejection {
     }
 }
 
-/// What a decision denies for.
+/// Why a decision denies.
 fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
     match decision.outcome() {
         Outcome::NeverFits => (
@@ -222,7 +224,7 @@ fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
     }
 }
 
-/// Leaves the body out, and tells its length instead: the answer to `HEAD`. Not every server does so
+/// Removes the body but keeps its length, for the response to `HEAD`. Not every server does so
 /// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
 fn withhold_body(response: &mut Response<Bytes>) {
     let length = std::mem::take(response.body_mut()).len();
@@ -265,17 +267,16 @@ impl From<Refusal> for Rejection {
 
 /// A part of the sentence.
 enum Part<'a> {
-    /// Words of ours, in which no syntax has anything to escape.
+    /// Our own words, which need no escaping.
     Plain(&'a str),
-    /// A policy's name, which stands in quotes.
+    /// A policy's name, which is shown in quotes.
     Name(&'a str),
-    /// What may have anything in it.
+    /// Text that may contain anything.
     Text(&'a str),
 }
 
 impl Rejection {
-    /// Says the sentence part by part. By no means of `fmt`: what that takes shows in the cost of a
-    /// denial.
+    /// Gives the sentence part by part. Not by `fmt`, whose cost shows in that of a denial.
     fn sentence<E>(&self, mut say: impl FnMut(Part<'_>) -> Result<(), E>) -> Result<(), E> {
         let noun = if self.policies.len() == 1 {
             "policy "

@@ -1,5 +1,5 @@
-//! The deny cache: a subject that is known to be denied is answered here. A `Store` around a store
-//! that takes a trip.
+//! The deny cache answers for subjects that are known to be denied. It is a `Store` around a store
+//! that takes a round trip.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,69 +18,77 @@ pub(super) mod noted;
 mod set;
 mod table;
 
-/// Remembers the denials of the store that it is around, and answers a subject from memory that is
-/// known to be denied. [`RedisStore`](crate::RedisStore) has one already; this is for a [`Store`] of
-/// your own that takes a trip. Clones share what is remembered.
+/// Remembers the denials of the store that it wraps, and answers from memory for subjects that are
+/// known to be denied. [`RedisStore`](crate::RedisStore) has one already; this is for a [`Store`]
+/// of your own that takes a round trip. Clones share what is remembered.
 ///
-/// What was used up comes back with time alone, so a denial holds until the wait is over that came
-/// with it, for the same limit. Answered from memory are thus
+/// What was used up comes back only with time, so a denial holds until its wait is over, for the
+/// same limit. So these are answered from memory:
 ///
-/// - denials and bans, until they end, and of costs that never fit, but for at most a second
+/// - denials and bans until they end, and denials of costs that never fit, but for at most a second
 ///   ([`max_age`](Self::max_age));
-/// - of `gcra`, the two buckets and `fixed_window` for any cost that does not fit, of the sliding ones
-///   for the same cost and for any larger one;
+/// - with `gcra`, the two buckets and `fixed_window`, any cost that does not fit; with the sliding
+///   algorithms, the same cost and any larger one;
 /// - never denials of `concurrency`, which end at any time, and denials that a
-///   [`Penalty`](crate::Penalty) has to count; of a ban from such a limit, the ban alone.
+///   [`Penalty`](crate::Penalty) has to count; during a ban from such a limit, only the ban.
 ///
-/// While the store fails they go before the [failure modes](crate::FailureMode): who is known to be denied
-/// is, whatever the mode, also when that was learned while the question waited for its answer.
+/// While the store fails, remembered denials take precedence over the
+/// [failure modes](crate::FailureMode): a subject that is known to be denied is denied in any mode,
+/// even if that became known while the question waited for its answer.
 ///
 /// # What if a key changes?
 ///
-/// What is taken, charged, given back or reset through this cache is seen at once, and so is a limit
-/// that was changed here. What other processes give back or reset is seen within the most age; until
-/// then their subject is denied as before. So it is where the store's clock steps ahead, as time is
-/// measured here; and where a question to a [cluster](crate::RedisStore#clusters) about several subjects
-/// fails, or is not waited for: who was denied one of them because of what it had taken is denied so long,
-/// though that was given back. Where another subject denied it, that is seen with its answer.
+/// Permits that are taken, charged, given back or reset through this cache are seen at once, and so
+/// is a limit that was changed here. What other processes give back or reset is seen within the
+/// maximum age; until then the subject is denied as before. The same holds in two other cases. One
+/// is that the store's clock steps ahead, as time is measured here. The other is that a question to
+/// a [cluster](crate::RedisStore#clusters) about several subjects fails, or is not waited for: a
+/// subject that was denied because of what the question itself had taken is denied for that long,
+/// though it was given back. If another subject denied it, the answer says so.
 ///
 /// # What is exact?
 ///
-/// An answer from memory is the one that the store would give at that moment: denied, with the wait
-/// that the key really has, the time of the trip added. It is too short only if another process has
-/// taken, in the meantime, permits that did not suffice here; or, of a sliding limit, for a larger cost than was
-/// asked about lately: it is denied for as long as the smaller one, and maybe for longer. How long, the store is asked
-/// about a few, and then twice in the most age at most, so that nobody makes it work by another cost each time.
-/// Approximate are, as they were when the store was asked last, what remains of a sliding limit for a cost above 1, and what is left of
-/// policies that did not deny the request. [`Decision::is_remembered`](crate::Decision::is_remembered)
-/// tells such answers apart.
+/// An answer from memory is the one that the store would give at that moment: denied, with the
+/// key's actual wait plus the time of the round trip. The wait is too short in two cases only. One
+/// is that another process has meanwhile taken permits that did not suffice here. The other is a
+/// sliding limit that was asked for a larger cost than lately: it is denied for as long as the
+/// smaller cost, and perhaps for longer. The store is asked how long for a few such costs, and then
+/// at most twice in the maximum age, so that nobody makes it work by choosing another cost each
+/// time.
 ///
-/// A policy of which not even that is known is [not asked](crate::Outcome::NotAsked), so that nobody
-/// gets around the memory by naming another subject to another policy each time. It may deny for longer
-/// than the one that is known to deny: then the wait that the client is told is too short, and when it
-/// is over the store is asked, and tells the rest.
-/// [`Rejection::has_unasked_policies`](crate::Rejection::has_unasked_policies) tells such rejections.
+/// Two figures are approximate, those of the last time that the store was asked: what remains of a
+/// sliding limit for a cost above 1, and what is left of policies that did not deny the request.
+/// [`Decision::is_remembered`](crate::Decision::is_remembered) marks such answers.
 ///
-/// A limit may deny for longer than the ban that its [`Penalty`](crate::Penalty) has brought, and for
-/// how long depends on the cost and on the [limit of the request](crate::Policy::limit_by). Where that is
-/// not known the store is asked in spite of the ban, but at most twice in the most age: so nobody makes it
-/// work by asking for another cost each time. Who does is told the ban alone, which may be too short.
+/// A policy about which not even that is known is [not asked](crate::Outcome::NotAsked), so that
+/// nobody gets around the cache by naming another subject to another policy each time. It may deny
+/// for longer than the policy that is known to deny. Then the wait that the client is told is too
+/// short, and when it is over the store is asked and tells the rest.
+/// [`Rejection::has_unasked_policies`](crate::Rejection::has_unasked_policies) marks such
+/// rejections.
 ///
-/// What is known of checks in [shadow](Check::is_shadow) answers only questions that have no others.
-/// Their penalties do not hear of denials in questions that what is known of an enforced check
-/// answers.
+/// A limit may deny for longer than the ban that its [`Penalty`](crate::Penalty) has caused; how
+/// long depends on the cost and on the [limit of the request](crate::Policy::limit_by). If that is
+/// not known, the store is asked in spite of the ban, but at most twice in the maximum age, so that
+/// nobody makes it work by asking for another cost each time. A client that does is told the ban
+/// only, which may be too short.
+///
+/// What is known about checks in [shadow](Check::is_shadow) answers only questions that have no
+/// others. Their penalties do not learn of denials in questions that are answered by what is known
+/// about an enforced check.
 ///
 /// # Memory
 ///
-/// It holds 65 536 denials, in a table that never grows: under a flood of subjects it forgets some,
-/// which costs a trip each. It takes 14 MB at most, in pieces as denials come.
+/// It holds 65 536 denials, in a table of bounded size: under a flood of subjects it forgets some,
+/// each of which then costs a round trip. It takes 14 MB at most, allocated in pieces as denials
+/// come.
 pub struct DenyCache<S> {
     inner: S,
     denials: Spread<Denials>,
 }
 
 impl<S: Store> DenyCache<S> {
-    /// Around this store.
+    /// Wraps this store.
     pub fn new(inner: S) -> Self {
         Self {
             inner,
@@ -88,7 +96,7 @@ impl<S: Store> DenyCache<S> {
         }
     }
 
-    /// How long a denial is remembered; a second unless said. While a subject goes on asking, the
+    /// Sets how long a denial is remembered: by default a second. While a subject keeps asking, the
     /// store is asked again twice in that time.
     #[must_use]
     pub fn max_age(self, age: Duration) -> Self {
@@ -98,8 +106,8 @@ impl<S: Store> DenyCache<S> {
         }
     }
 
-    /// Measures time by this clock, which is the store's own, instead of one that never steps back.
-    /// For tests.
+    /// Measures time by this clock, the store's own, instead of one that never steps back. For
+    /// tests.
     #[must_use]
     pub fn clock_for_tests(self, clock: impl Clock) -> Self {
         Self {
@@ -108,7 +116,8 @@ impl<S: Store> DenyCache<S> {
         }
     }
 
-    /// How many questions were answered from memory, those among them that the store left unanswered.
+    /// How many questions were answered from memory, including those that the store left
+    /// unanswered.
     pub fn hits(&self) -> u64 {
         self.denials.hits()
     }

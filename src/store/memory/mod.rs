@@ -1,7 +1,7 @@
-//! The embedded store: all counts in this process, in a bounded table that expires on its own.
+//! The embedded store: all counts are in this process, in a bounded table that expires by itself.
 //!
-//! Keys are spread over shards, each a table behind its own lock. No thread works in the
-//! background: every so many questions sweep out what is over.
+//! Keys are spread over shards, each a table behind its own lock. There is no background thread:
+//! every few questions sweep out keys that are over.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,51 +21,50 @@ mod together;
 
 const DEFAULT_CAPACITY: usize = 1_000_000;
 
-/// Below this, chance would fill one shard long before the others.
+/// With fewer keys, chance would fill one shard long before the others.
 const LEAST_KEYS_A_SHARD: usize = 16;
 
-/// After so many questions to one shard, a few buckets of another are swept.
+/// After this many questions to a shard, a few buckets of another are swept.
 const QUESTIONS_A_ROUND: u32 = 64;
 
-/// Counts in this process: nothing to install, no trip, and no allocation for a known key (a
-/// [`Key`](crate::Key) itself takes one when its subject is longer than about 100 bytes). Clones
+/// Counts in this process: nothing to install, no round trip, and no allocation for a known key (a
+/// [`Key`](crate::Key) itself allocates if its subject is longer than about 100 bytes). Clones
 /// share the counts.
 ///
-/// For a service of one process, for tests, and for limits that may be local. Counts are gone when
-/// the process ends.
+/// For a service of one process, for tests, and for limits that may be local. The counts are lost
+/// when the process ends.
 ///
 /// # What if it is full?
 ///
-/// It holds at most [`capacity`](MemoryStoreBuilder::capacity) keys, one for each policy and
-/// subject, one more for each [further rate](crate::Limit::and) of its limit, and one more for the
-/// denials of each whom a [`Penalty`](crate::Penalty) counts. A key
-/// whose quota is whole again is forgotten by itself. When all keys are still needed, a new one
-/// takes the place of one that was not used lately: that subject starts with a fresh quota when it
-/// comes back. So a flood of made-up subjects drives out the idle and, as a rule, not those who
-/// keep asking.
+/// It holds at most [`capacity`](MemoryStoreBuilder::capacity) keys: one for each policy and
+/// subject, one more for each [further rate](crate::Limit::and) of the limit, and one more for the
+/// denials of each subject that a [`Penalty`](crate::Penalty) counts. A key whose quota is whole
+/// again is forgotten by itself. If all keys are still needed, a new one replaces a key that was
+/// not used lately, whose subject starts with a fresh quota when it comes back. So a flood of
+/// made-up subjects evicts idle subjects and, as a rule, not active ones.
 ///
-/// A key whose quota is used up is never driven out before its next request would be allowed, nor
-/// one of which permits are held before they are given back or lapse; but those that only count, of
-/// policies in [shadow](crate::Mode::Shadow), make room for any other. Where nothing but such keys
-/// is found, a *new* key gets no answer but
-/// [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its policy's
-/// [`FailureMode`](crate::FailureMode) decides. Where that lets requests pass, the others that judge
-/// the request do so all the same; else nothing is taken under any of them, and each decides by its
-/// own.
+/// A key whose quota is used up is never evicted before its next request would be allowed, nor a
+/// key whose permits are held before they are given back or lapse. But keys that only count, of
+/// policies in [shadow](crate::Mode::Shadow), make room for any other. If no key can be evicted, a
+/// *new* key gets no answer but [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its
+/// policy's [`FailureMode`](crate::FailureMode) decides. If that lets the request pass, the other
+/// policies still judge it; otherwise nothing is taken under any of them, and each decides by its
+/// own failure mode.
 ///
-/// Which keys are such is judged anew whenever one is asked about, charged or given back to: by what
-/// is left then, and by the limit of that moment.
+/// Whether a key can be evicted is judged anew whenever it is asked about, charged or given back
+/// to: by what is left then, and by the limit at that moment.
 ///
 /// # Memory
 ///
-/// The table grows with the keys that there are at once, however many come and go, to at most 180
-/// bytes for each key of its capacity: 136 MB for the default one. It keeps what it has grown to.
-/// Some keys take more beside it:
+/// The table grows with the number of keys at a time, however many come and go, to at most 180
+/// bytes for each key of its capacity: 136 MB by default. It does not shrink. Some keys take
+/// additional memory:
 ///
-/// - a sliding log 48 bytes, and for each request in it when it was longest 16 to 32, 64 at least;
+/// - a sliding log 48 bytes, and 16 to 32 for each request that it held at its longest, at least
+///   64;
 /// - a sliding window 40, and as much for each slice in use as a log for each request;
-/// - a limit of concurrency about 400, and up to 90 for each lease;
-/// - a penalty, which is a key of its own, 56, and for each denial 8 to 16, 32 at least.
+/// - a concurrency limit about 400, and up to 90 for each lease;
+/// - a penalty, which is a key of its own, 56, and 8 to 16 for each denial, at least 32.
 ///
 /// ```
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};
@@ -89,7 +88,7 @@ impl MemoryStore {
         Self::builder().build()
     }
 
-    /// For another capacity, or another clock.
+    /// Builds a store with another capacity, or another clock.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder {
             clock: Box::new(SystemClock),
@@ -97,7 +96,7 @@ impl MemoryStore {
         }
     }
 
-    /// The keys that it holds, with those that are over and not yet removed. Looks into each shard
+    /// The number of keys, including those that are over and not yet removed. Looks into each shard
     /// in turn.
     pub fn len(&self) -> usize {
         let shards = &self.0.shards;
@@ -109,7 +108,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// The same as [`ask`](Store::ask), for those who know that the answer is there at once.
+    /// The same as [`ask`](Store::ask), with the answer itself, as it is there at once.
     pub(super) fn decide(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
         let now = self.0.clock.now();
         match checks {
@@ -140,8 +139,8 @@ impl MemoryStore {
         decisions
     }
 
-    /// Lets the shards share the work of forgetting, so that traffic on a single key is enough to
-    /// clear all of them. Called with no lock held, and waits for none.
+    /// Spreads the work of forgetting over the shards, so that traffic on a single key is enough to
+    /// clear all of them. Called without a lock held, and waits for none.
     fn tidy(&self, home: usize, count: u32, now: Micros) {
         if count.is_multiple_of(QUESTIONS_A_ROUND) {
             // Counted from the own shard, so that shards in step do not all sweep the same one.
@@ -171,7 +170,7 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-/// Builds a [`MemoryStore`] with more than the defaults.
+/// Builds a [`MemoryStore`] with settings other than the defaults.
 #[must_use]
 pub struct MemoryStoreBuilder {
     clock: Box<dyn Clock>,
@@ -179,23 +178,23 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// The clock; [`SystemClock`] unless said. Tests give a [`ManualClock`](crate::ManualClock).
+    /// Sets the clock: by default [`SystemClock`]. Tests use a [`ManualClock`](crate::ManualClock).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self
     }
 
-    /// The most keys, one for each policy and subject, and rate; a million unless said. Rounded up to a
-    /// multiple of 64, and to 1024 at least.
+    /// Sets the maximum number of keys, one for each policy, subject and rate: by default a
+    /// million. Rounded up to a multiple of 64, and to at least 1024.
     ///
-    /// A 64th of them is for those keys whose hash begins alike, so that a store can be full for a
-    /// key a little before it holds them all.
+    /// A 64th of them is for keys whose hashes begin alike, so a store can be full for a key a
+    /// little before it holds them all.
     pub fn capacity(mut self, keys: usize) -> Self {
         self.capacity = keys;
         self
     }
 
-    /// Builds the store. Memory is taken as keys come.
+    /// Builds the store. Memory is allocated as keys come.
     pub fn build(self) -> MemoryStore {
         let bound = self.capacity.div_ceil(SHARDS).max(LEAST_KEYS_A_SHARD);
         // A clock that has something to find out does so now, and not during the first request.

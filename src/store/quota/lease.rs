@@ -7,51 +7,55 @@ use crate::error::ConfigError;
 use crate::limit::Words;
 use crate::time::Micros;
 
-/// A process that decides often about the same subject takes a batch of permits in one trip, and
-/// hands them out from memory. For [`Policy::quota_lease`](crate::Policy::quota_lease).
+/// A process that often decides about the same subject takes a batch of permits in one round trip,
+/// and hands them out from memory. For [`Policy::quota_lease`](crate::Policy::quota_lease).
 ///
 /// The limit holds over the whole fleet, to the permit and at every instant: a permit is handed out
-/// at most once, and only for as long as it would count, had it been handed out when it was taken.
-/// What leases change is who gets a permit, and when:
+/// at most once, and only as long as it would count if it had been handed out when it was taken.
+/// What changes is who gets a permit, and when:
 ///
 /// - **Unevenly.** A process holds at most a [`share`](Self::share) of what the limit ever has at
-///   once. So `n` processes may hold `n * share` of it while another one is denied: for at most
+///   once. So `n` processes may hold `n * share` of it while another one is denied, for at most
 ///   [`max_age`](Self::max_age).
-/// - **Late.** What is left of a batch is given back when the subject was not asked for in a fifth of
-///   a second, at the most age, and when the limiter is dropped; in the background, a tenth of a
-///   second later at most. Before a process ends, [`given_back`](crate::Limiter::given_back) does it and
-///   waits for it. What cannot be given back comes back with time, as if it had been used:
-///   of a process that was killed, or when the trip fails; of [`gcra`](crate::Limit::gcra) and the
-///   buckets also when somebody else has taken permits since, so that none is there twice.
+/// - **Late.** The rest of a batch is given back when the subject was not asked for during a fifth
+///   of a second, at the maximum age, and when the limiter is dropped; in the background, at most a
+///   tenth of a second later. Before a process ends, await
+///   [`given_back`](crate::Limiter::given_back), which does it at once. What cannot be given back
+///   comes back with time, as if it had been used: if the process was killed or the round trip
+///   fails; for [`gcra`](crate::Limit::gcra) and the buckets also if somebody else has taken
+///   permits since, so that none is handed out twice.
 ///
-/// # When is it taken?
+/// # When batches are taken
 ///
-/// Only for subjects that are asked for so often in this process that a batch saves trips, at least
-/// eight for each; a tenth of a second's worth or so at a time, in the background and before the last
-/// one is used up. All others, and who asks for more than is left in the batch, are asked about as
-/// without leases. So every denial is the store's.
+/// Only for subjects that are asked for often enough in this process that a batch saves round
+/// trips, at least eight each. A batch is about a tenth of a second's worth, taken in the
+/// background before the last one is used up. Other subjects, and requests that need more than is
+/// left of the batch, are asked about as without leases. So every denial is the store's.
 ///
-/// Of `gcra` and the buckets a batch lasts no longer than its permits take to come back. A process
-/// that uses a small part of a high limit gains little; the more of it is used, the more is gained.
+/// For `gcra` and the buckets, a batch lasts no longer than its permits take to come back. A
+/// process that uses a small part of a high limit gains little; the more of it is used, the greater
+/// the gain.
 ///
-/// # What if several policies are about a request?
+/// # Several policies on a request
 ///
-/// Then all are decided in the store, all or nothing, and a batch is not used: a trip is taken
-/// anyway. So it is for policies in [shadow](crate::Mode::Shadow), and for callers who are ready to
-/// wait.
+/// All of them are then decided in the store, all or nothing, and no batch is used, as a round trip
+/// is made anyway. The same holds for policies in [shadow](crate::Mode::Shadow), and for callers
+/// who are ready to wait.
 ///
-/// # What if a subject has several limits?
+/// # Several limits of a subject
 ///
-/// As [`Policy::limit_by`](crate::Policy::limit_by) may give it for different requests. Batches are of one
-/// of them at a time: of one that is asked by often, until no batch of it is left or it was not asked by in
-/// a fifth of a second. Requests under the others are asked about as without leases.
+/// [`Policy::limit_by`](crate::Policy::limit_by) may choose different limits for the requests of a
+/// subject. Batches are taken under one of them at a time, one that is often used, until none of a
+/// batch is left or it was not used during a fifth of a second. Requests under the others are asked
+/// about as without leases.
 ///
-/// # What if the key is changed by hand?
+/// # Changes by hand
 ///
-/// [`reset`](crate::Limiter::reset) and [`credit`](crate::Limiter::credit) let go of what this
-/// process holds. What others hold they hand out for their most age: until then a subject can get as
-/// much more than its limit as was forgotten or credited. When rules are replaced, a batch of the old
-/// limit is not used for the new one, and is given back as one that nobody asks for any more.
+/// [`reset`](crate::Limiter::reset) and [`credit`](crate::Limiter::credit) discard what this
+/// process holds. Other processes hand out what they hold until its maximum age: until then a
+/// subject can get more than its limit, by as much as was forgotten or credited. When rules are
+/// replaced, a batch of the old limit is not used for the new one, and is given back like one that
+/// nobody asks for any more.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,7 +73,7 @@ pub struct QuotaLease {
 }
 
 impl QuotaLease {
-    /// At most a tenth of what the limit ever has at once, for at most a second.
+    /// A lease of at most a tenth of what the limit ever has at once, for at most a second.
     pub const fn new() -> Self {
         Self {
             share: 0.1,
@@ -77,20 +81,21 @@ impl QuotaLease {
         }
     }
 
-    /// The most that one process holds at a time: a part of the limit, of its burst or of its
-    /// capacity, above 0 and at most 1; a tenth unless said. Rounded down, to 1 at least.
+    /// Sets the most that a process holds at a time, as a part of the limit, its burst or its
+    /// capacity: above 0, at most 1, by default a tenth. Rounded down, but at least 1.
     pub const fn share(mut self, share: f64) -> Self {
         self.share = share;
         self
     }
 
-    /// How long permits are handed out after they were taken, 10 ms to 60 s; a second unless said.
+    /// Sets how long permits may be handed out after they were taken: 10 ms to 60 s, by default a
+    /// second.
     pub const fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// The same, if it makes sense.
+    /// Itself, if it makes sense.
     pub(crate) fn sound(self) -> Result<Self, ConfigError> {
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(ConfigError::out_of_range(
@@ -117,7 +122,7 @@ impl QuotaLease {
         self.max_age.into()
     }
 
-    /// How long a batch is meant to last.
+    /// How long a batch should last.
     pub(super) fn horizon(&self) -> Micros {
         const LONGEST: u64 = 100_000;
         Micros::new((self.most_age().get() / 2).min(LONGEST))

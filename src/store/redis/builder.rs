@@ -1,4 +1,4 @@
-//! `RedisStoreBuilder`: all that can be said of a store beside where its server is.
+//! `RedisStoreBuilder`: the settings of a store besides the address of its server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::waits::Waits;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Clock;
 
-/// Builds a [`RedisStore`] with more than the defaults.
+/// Builds a [`RedisStore`] with settings other than the defaults.
 #[must_use]
 pub struct RedisStoreBuilder {
     source: Source,
@@ -51,57 +51,60 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// What all keys begin with; `throttle` unless said. 1 to 64 printable ASCII characters without
-    /// spaces and braces. Applications with different prefixes count apart.
+    /// Sets the prefix of all keys: 1 to 64 printable ASCII characters without spaces and braces,
+    /// by default `throttle`. Applications with different prefixes count separately.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = Some(prefix.to_owned());
         self
     }
 
-    /// How many decisions of this process may be under way at once, to all servers together, those among
-    /// them that wait for a trip; 1024 unless said, 65 536 at most. A further one fails at once, as
-    /// [`StoreErrorKind::Overloaded`]: nothing waits in a queue without bound.
+    /// Sets how many decisions of this process may be in flight at once, to all servers together,
+    /// including those that wait for a trip: by default 1024, at most 65 536. Any further one fails
+    /// at once, as [`StoreErrorKind::Overloaded`]: no queue grows without bound.
     ///
-    /// Decisions a second times the time that each takes are under way on average: 1024 are 20 000 a second
-    /// at 50 ms.
+    /// On average, the number of decisions in flight is the number of decisions a second times the
+    /// time that each takes: 1024 are 20 000 a second at 50 ms.
     pub fn max_in_flight(mut self, decisions: usize) -> Self {
         self.max_in_flight = decisions;
         self
     }
 
-    /// How long a request waits for a trip that others are on, as those about the same key are, before it goes on
-    /// one beside it; 10 ms unless said, 60 s at most. As long as the server keeps up, a decision takes no longer
-    /// than this and a round trip. See [how requests share trips](RedisStore).
+    /// Sets how long a request waits for a trip in flight, as requests about the same key do,
+    /// before it starts a trip of its own: by default 10 ms, at most 60 s. As long as the server
+    /// keeps up, a decision takes at most this time and a round trip. See
+    /// [how requests share trips](RedisStore).
     ///
-    /// About a hot key each process asks a server that is farther away than this once in this time, and one that is
-    /// nearer once in each round trip.
+    /// About a hot key, each process asks a server once in each round trip or, if the server is
+    /// farther away than this time, once in this time.
     pub fn wait_for_trips(mut self, time: Duration) -> Self {
         self.waits.for_trips = time.min(RESPONSE_TIMEOUT);
         self
     }
 
-    /// How much longer than it took itself, what is decided about some subjects of a request waits for the
-    /// nodes of a cluster that have the others; 10 ms unless said, 60 s at most. The store does not know by
-    /// when its limiter decides: this fits the 50 ms that a decision has unless said. See
+    /// In a cluster, a request about several subjects waits for the slower nodes, for as long again
+    /// as the decided part took and this time more: by default 10 ms, at most 60 s. The store does
+    /// not know the limiter's deadline; the default fits a timeout of 50 ms. See
     /// [Clusters](RedisStore#clusters).
     ///
-    /// A node is heard that is farther away than the others by no more than this; or by half of it, where
-    /// nobody has asked it for a second and so its connection is first made sure of, while the others are asked.
+    /// A node is waited for if it is farther away than the others by no more than this; by no more
+    /// than half of it if nobody has asked it for a second, as its connection is then checked
+    /// first, while the others are asked.
     pub fn wait_for_other_nodes(mut self, time: Duration) -> Self {
         self.waits.for_other_nodes = time.min(RESPONSE_TIMEOUT);
         self
     }
 
-    /// The certificate authority, in PEM, that the server's certificate must come from, instead of
-    /// those that the system trusts. One file may hold several. Not for a pool, which has its own.
+    /// Sets the certificate authority, in PEM, that must have signed the server's certificate,
+    /// instead of those that the system trusts. One file may hold several. Not for a pool, which
+    /// has its own.
     #[cfg(feature = "redis-tls")]
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.certificates.authority = Some(pem.into());
         self
     }
 
-    /// The certificate to show to a server that asks for one, with the certificates it depends on,
-    /// and its private key, both in PEM.
+    /// Sets the certificate to show to a server that asks for one, with its chain, and its private
+    /// key, both in PEM.
     #[cfg(feature = "redis-tls")]
     pub fn client_certificate(
         mut self,
@@ -112,16 +115,16 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Takes the time from this clock instead of the server's. For tests only: the processes of a
-    /// fleet do not have the same time. The clock must be ahead of the server's, as a new
+    /// Takes the time from this clock instead of the server's. For tests only, as the clocks of a
+    /// fleet's processes differ. The clock must be ahead of the server's, as a new
     /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
     pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Connects, and tries everything that decisions will do on a key of its own, so that what is
-    /// wrong is found at start-up: see [`RedisStore::connect`].
+    /// Connects, and tries everything that decisions will do on a key of its own, so that faults
+    /// are found at start-up: see [`RedisStore::connect`].
     ///
     /// # Errors
     ///
@@ -137,7 +140,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// When the URL or a certificate cannot be read, or the prefix or a number is out of range.
+    /// If the URL or a certificate cannot be read, or the prefix or a number is out of range.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let wrong = |error| StoreError::with_source(StoreErrorKind::Configuration, error);
         let prefix = self
@@ -161,7 +164,7 @@ impl RedisStoreBuilder {
     }
 }
 
-/// Not where its servers are, as passwords stand in URLs.
+/// Without the addresses of its servers, as URLs contain passwords.
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")

@@ -42,90 +42,96 @@ pub use reply::fuzzing::redis_reply;
 
 /// Counts in Redis or Valkey, for all processes that use the same server and prefix.
 ///
-/// One script call decides a request: read, decide and write in one atomic step, on the server's
-/// clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime with time
-/// and I/O enabled. Clones share the connection.
+/// One script call decides a request: it reads, decides and writes in one atomic step, on the
+/// server's clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime
+/// with time and I/O enabled. Clones share the connection.
 ///
 /// A subject that is known to be denied is answered from memory, without a command to the server,
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
-/// [`without_deny_cache`](Self::without_deny_cache) to have every question asked.
+/// [`without_deny_cache`](Self::without_deny_cache) to ask every question.
 ///
-/// Requests share trips: while a few are on their way, others wait until one of them is back, and then go together,
-/// as one script, first come, first served. They wait 10 ms at most for a trip, or
-/// [what else is said](RedisStoreBuilder::wait_for_trips); then they go on one of their own. So it is for all requests
-/// but those that [`concurrency`](crate::Limit::concurrency) has a say in:
+/// Requests share round trips: while a few trips are in flight, further requests wait until one of
+/// them is back, and then go together, as one script, first come, first served. They wait at most
+/// 10 ms for a trip, or [another time](RedisStoreBuilder::wait_for_trips); then they start one of
+/// their own. This applies to all requests without a [`concurrency`](crate::Limit::concurrency)
+/// limit:
 ///
-/// - Those that `gcra`, `token_bucket` or `leaky_bucket` without delay judges for good, at rates whose permits
-///   take whole microseconds each, go together up to 256, and take the server least: by one rate, by several, or
-///   by several policies, up to 512 verdicts, unless a limit of several rates is in shadow beside other policies.
-///   Those by one rate, or of one [group](crate::Policy::group), go alone up to 8 at once as long as nobody waits,
-///   and on up to 4 trips where 24 go on each.
-/// - All others go together with those that the same algorithms judge: of one rate up to 128 different keys, or 256
-///   where nothing but a fraction of a microsecond keeps them from the first kind; of several rates or policies,
-///   each judged by itself, up to 128 verdicts.
+/// - Requests under `gcra`, `token_bucket` or `leaky_bucket` without delay whose permits are taken
+///   for good, at rates whose permits take whole microseconds each, cost the server least. Up to
+///   256 share a trip, under one rate, several rates or several policies, with up to 512 verdicts,
+///   except a limit of several rates in shadow beside other policies. Under one rate or in one
+///   [group](crate::Policy::group), up to 8 requests go alone as long as nobody waits, and up to 4
+///   trips are in flight if each has 24 requests.
+/// - All others share trips with requests under the same algorithms: with one rate up to 128
+///   different keys, or 256 if only a fraction of a microsecond excludes them from the first kind;
+///   with several rates or policies, each of which is judged by itself, up to 128 verdicts.
 ///
-/// But for the last, those that ask the same of the same key are a few steps of the script, however many they
-/// are: a hot key costs the server little, whatever its load.
+/// Except for the last kind, requests that ask the same of the same key are a few steps of the
+/// script, however many they are: a hot key costs the server little, whatever its load.
 ///
-/// In a cluster only those about the same key, or of the same subject, share scripts, and one is on its way at a time.
+/// In a cluster, only requests about the same key or the same subject share scripts, and one trip
+/// for it is in flight at a time.
 ///
 /// # Servers
 ///
 /// | URL | |
 /// |---|---|
-/// | `redis://[user:password@]host[:port][/database][?protocol=3]` | one server, by RESP3 if so said; `rediss://` over TLS |
+/// | `redis://[user:password@]host[:port][/database][?protocol=3]` | one server, optionally by RESP3; `rediss://` over TLS |
 /// | `redis+unix:///path/to.sock[?db=0&user=u&pass=p&protocol=3]` | one server, over its socket |
 /// | `redis-sentinel://[user:password@]host[:port],.../master[/database]` | the master that Sentinel names; `rediss-sentinel://` over TLS |
 /// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes; `rediss-cluster://` over TLS |
 ///
-/// `valkey` may stand in place of `redis`, as in `valkeys://` over TLS: the two are reached alike.
-/// Characters of a user or password that mean something in a URL are written with percent signs,
-/// as `%40` for `@`. Sentinels are asked one after the other, without a login unless the URL ends in
-/// `?sentinel_user=u&sentinel_password=p`, and anew for every connection: a master that was demoted
-/// is left at its first refusal, and the question it refused is asked once more. A Sentinel that names a
-/// server that is gone or a replica, as one does that is cut off from the others, is passed over.
+/// `valkey` may replace `redis`, as in `valkeys://` over TLS. Characters of a user or password that
+/// have a meaning in a URL are written with percent signs, such as `%40` for `@`. Sentinels are
+/// asked one after the other, without a login unless the URL ends in
+/// `?sentinel_user=u&sentinel_password=p`, and again for every connection. A demoted master is left
+/// at its first refusal, and the question that it refused is asked once more. A Sentinel that names
+/// a server that is gone or a replica, as one does that is cut off from the others, is skipped.
 ///
 /// TLS needs the feature `redis-tls`. It trusts the certificates that the system trusts, or those
-/// of [`ca_certificate`](RedisStoreBuilder). Its cryptography is that of the process,
-/// `rustls::crypto::CryptoProvider`; where the application has installed none before the first connection,
-/// that installs ring's.
+/// of [`ca_certificate`](RedisStoreBuilder). It uses the process's cryptography,
+/// `rustls::crypto::CryptoProvider`; if the application has installed none, the first connection
+/// installs ring's.
 ///
 /// # Clusters
 ///
 /// All checks of one subject are in one slot, and are one script. A request whose policies have
-/// different subjects, as one by address and one for everybody, takes a script for each, in the
-/// order of the policies, and at last, at once, those of the subjects all of whose policies are in shadow.
-/// When a later one denies, what the earlier ones took is given back; for that moment, a trip or two, it is
-/// missing to others. All others are asked what they say to the same request, taking nothing, so that the
-/// longest wait is told and each [`Penalty`](crate::Penalty) counts what its own policy denies.
+/// different subjects, such as one by address and one for everybody, takes a script for each, in
+/// the order of the policies; subjects all of whose policies are in shadow come last, all at once.
+/// If a later script denies, what the earlier ones took is given back; for that moment, a trip or
+/// two, others cannot use it. All other subjects are asked, without taking anything, what they say
+/// to the same request, so that the longest wait is told and each [`Penalty`](crate::Penalty)
+/// counts what its own policy denies.
 ///
-/// A denial waits for those others, and what is enforced for what is in shadow, as long again as it took
-/// itself and 10 ms more, or [what else is said](RedisStoreBuilder::wait_for_other_nodes); then it stands.
-/// Of a subject that was not heard of by then it says [`NotAsked`](crate::Outcome::NotAsked) beside a
-/// denial, and else [`FailedOpen`](crate::Outcome::FailedOpen); its penalties, and what it takes in shadow, may
-/// have counted all the same. A request whose policies are all in shadow has nothing that would wait, and
-/// waits for all of them.
+/// A denial waits for those others, and an enforced decision for what is in shadow: for as long
+/// again as it took itself and 10 ms more, or
+/// [another time](RedisStoreBuilder::wait_for_other_nodes). Then it stands. A subject without an
+/// answer by then is [`NotAsked`](crate::Outcome::NotAsked) beside a denial, and otherwise
+/// [`FailedOpen`](crate::Outcome::FailedOpen); its penalties, and what it takes in shadow, may have
+/// counted nevertheless. A request whose policies are all in shadow waits for all of them.
 ///
-/// A [place](crate::Limit::concurrency) may have been taken though the answer was lost: beside a denial, too,
-/// its policy is told to have failed open then, and the limiter gives it back until the store has done so.
+/// A [place](crate::Limit::concurrency) may have been taken though the answer was lost. Its policy
+/// then reports that it failed open, even beside a denial, and the limiter keeps giving the place
+/// back until the store has done so.
 ///
-/// What was taken is given back, too, when a node gives no answer, unless its policies
-/// [let requests pass](crate::FailureMode::Allow) then: the others are enforced all the same. While a slot
-/// moves, requests about it go on, unless they have several policies: scripts do not reach keys of
-/// which some have moved, so those wait until all have, as far as their deadline lets them.
+/// What was taken is also given back if a node gives no answer, unless its policies then
+/// [let requests pass](crate::FailureMode::Allow): the others are enforced nevertheless. While a
+/// slot moves, requests about it go on, unless they have several policies: scripts cannot use keys
+/// some of which have moved, so such requests wait until all have, as far as their deadline allows.
 ///
-/// Nodes are found by what the cluster calls them, addresses or host names. One without the host name that it
-/// should have is found by its address, once the slots that move there have.
+/// Nodes are found by the addresses or host names that the cluster gives them. A node without the
+/// host name that it should have is found by its address, once the slots that move there have
+/// moved.
 ///
 /// # Keys
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
 /// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
 /// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. The
-/// [further rates](crate::Limit::and) of a limit are in the key of the first, but for those of a sliding
-/// log, whose keys have their periods in the layout: `sliding_log1+3600s`. The policies of a
-/// [group](crate::Policy::group) have one key together, `{prefix}:group1:{<hash of the subject>}:{group}`.
-/// All of them expire by themselves. Use a server of its own with `maxmemory-policy noeviction`: an
+/// [further rates](crate::Limit::and) of a limit are in the key of the first, except for those of a
+/// sliding log, which have their periods in the layout: `sliding_log1+3600s`. The policies of a
+/// [group](crate::Policy::group) share one key, `{prefix}:group1:{<hash of the subject>}:{group}`.
+/// All keys expire by themselves. Use a dedicated server with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
 ///
 /// # Rights
@@ -154,45 +160,45 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Connects to the server or servers of this URL, [see above](Self#servers), and tries what
-    /// decisions will do, on a key of its own that it leaves no trace of.
+    /// decisions will do, on a key of its own that it removes.
     ///
     /// # Errors
     ///
-    /// When the URL cannot be read, when no server can be reached, and when decisions would fail: a
-    /// wrong password, a right that is missing, a replica, a node of a cluster that is not addressed
-    /// as one, a command that the server lacks, and the like. A node of a cluster that gives no answer is none
-    /// of these, as long as others do. The [source](std::error::Error::source) says what to do. Use
+    /// If the URL cannot be read, if no server can be reached, and if decisions would fail: a wrong
+    /// password, a missing right, a replica, a node of a cluster that is not addressed as one, a
+    /// command that the server lacks, and so on. A node of a cluster that gives no answer is no
+    /// error as long as others do. The [source](std::error::Error::source) says what to do. Use
     /// [`RedisStoreBuilder::connect_lazy`] to start without waiting for the server.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
     }
 
-    /// For all that [`connect`](Self::connect) leaves at its default.
+    /// Builds a store with other settings than the defaults of [`connect`](Self::connect).
     pub fn builder(url: &str) -> RedisStoreBuilder {
         RedisStoreBuilder::at(url)
     }
 
-    /// Takes its connections from a pool of yours, whatever it is configured with. The connection in use is
-    /// taken out of the pool for good, so that the pool keeps its size for others. A pool of another version of
-    /// deadpool-redis is another type: the right one is [`tower_throttle::deadpool_redis`](crate::deadpool_redis).
+    /// Takes its connections from a pool of yours, however it is configured. The connection in use
+    /// is removed from the pool for good, so that the pool keeps its size for others. A pool of
+    /// another version of deadpool-redis is another type; the right version is
+    /// [`tower_throttle::deadpool_redis`](crate::deadpool_redis).
     ///
-    /// Connects with the first decision. For another prefix, or to find out at start-up what is wrong, use
+    /// Connects with the first decision. For another prefix, or to detect faults at start-up, use
     /// [`builder_over_pool`](Self::builder_over_pool).
     ///
-    /// There is none for pools to a cluster: their connections send a question again whose answer was lost,
-    /// which may then count twice. Say the nodes in a URL instead.
+    /// Pools to a cluster are not supported: their connections send a question again whose answer
+    /// was lost, which may then count twice. List the nodes in a URL instead.
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
         Self::over_connector(Connector::Pool(pool))
     }
 
-    /// The same from a pool that asks Sentinel. A connection that it kept to a master that was
-    /// demoted is let go of.
+    /// The same from a pool that asks Sentinel. A pooled connection to a demoted master is dropped.
     #[cfg(feature = "deadpool-sentinel")]
     pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
         Self::over_connector(Connector::SentinelPool(pool))
     }
 
-    /// For all that [`from_pool`](Self::from_pool) leaves at its default.
+    /// Builds a store with other settings than the defaults of [`from_pool`](Self::from_pool).
     ///
     /// ```no_run
     /// use tower_throttle::RedisStore;
@@ -209,7 +215,8 @@ impl RedisStore {
         RedisStoreBuilder::over_pool(Connector::Pool(pool))
     }
 
-    /// For all that [`from_sentinel_pool`](Self::from_sentinel_pool) leaves at its default.
+    /// Builds a store with other settings than the defaults of
+    /// [`from_sentinel_pool`](Self::from_sentinel_pool).
     #[cfg(feature = "deadpool-sentinel")]
     pub fn builder_over_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> RedisStoreBuilder {
         RedisStoreBuilder::over_pool(Connector::SentinelPool(pool))
@@ -221,8 +228,8 @@ impl RedisStore {
         Self::over(Server::spread(servers, prefix, None, places, Waits::USUAL))
     }
 
-    /// Asks the server every time, also about a subject that is known to be denied. Of this handle
-    /// and clones made of it afterwards.
+    /// Asks the server every time, even about a subject that is known to be denied. Applies to this
+    /// handle and to clones made of it afterwards.
     #[must_use]
     pub fn without_deny_cache(self) -> Self {
         Self {
@@ -231,8 +238,9 @@ impl RedisStore {
         }
     }
 
-    /// How long a denial is remembered; a second unless said. So long a reset, a credit or a raised
-    /// limit in another process can go unseen. Of this handle and clones made of it afterwards.
+    /// Sets how long a denial is remembered: by default a second. A reset, a credit or a raised
+    /// limit in another process can go unnoticed for that long. Applies to this handle and to
+    /// clones made of it afterwards.
     #[must_use]
     pub fn deny_cache_max_age(self, age: Duration) -> Self {
         let denials = self.denials.as_ref().map_or_else(
@@ -245,8 +253,8 @@ impl RedisStore {
         }
     }
 
-    /// How many questions were answered from memory: without a command to the server, or in place of an
-    /// answer that did not come.
+    /// How many questions were answered from memory: without a command to the server, or in place
+    /// of an answer that did not come.
     pub fn deny_cache_hits(&self) -> u64 {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
@@ -263,7 +271,7 @@ impl RedisStore {
         Server::of(&self.shared)
     }
 
-    /// Does what decisions do, on keys of its own.
+    /// Tries what decisions do, on keys of its own.
     async fn try_out(&self) -> Result<(), StoreError> {
         let server = self.server();
         let prefix = server.prefix();

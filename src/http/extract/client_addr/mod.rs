@@ -18,8 +18,8 @@ mod node;
 
 use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute};
 
-/// The client's address behind proxies: read from the one header that they are known to write,
-/// and from it only what they have written.
+/// The client's address behind proxies, read from the one header that the proxies are known to
+/// write. Only what they have written is trusted.
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Limit, MINUTE, Policy};
@@ -31,27 +31,28 @@ use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute
 ///
 /// # Which header
 ///
-/// The one that the proxy nearest to this server writes; the others may come from the client as
-/// they are. Each proxy must *append* the address of its peer to what it received (nginx:
-/// `$proxy_add_x_forwarded_for`) or set the header anew. One that hands the header on untouched
-/// lets clients choose who they are. A header with a single address
-/// ([`header`](Self::header)) must be set anew by the proxy on every request.
+/// Use the header that the proxy nearest to this server writes; any other may come from the client
+/// unchanged. Each proxy must *append* the address of its peer to what it received (nginx:
+/// `$proxy_add_x_forwarded_for`) or replace the header. A proxy that passes the header on unchanged
+/// lets clients choose who they are. A header with a single address ([`header`](Self::header)) must
+/// be replaced by the proxy on every request.
 ///
 /// # How it is read
 ///
-/// 1. A socket peer outside of the trusted ranges is the client; the header is ignored. (A Unix
-///    socket counts as trusted. See [`Peer`] for where the address comes from.)
+/// 1. A socket peer outside of the trusted ranges is the client; the header is ignored. A Unix
+///    socket counts as trusted. See [`Peer`] for where the peer's address comes from.
 /// 2. Otherwise the header is read from the right, over all its lines. Addresses in the trusted
-///    ranges are proxies; the first other one is the client. What stands left of it was written by
-///    the client or by nobody knows whom, and is never looked at.
-/// 3. Nobody is the client when the header is absent, when it holds only trusted addresses, when the
-///    client is not among its last 64 entries, empty ones among them, or when something that is no
-///    address stands before the client. Such requests are *unattributed*: they share a bucket for
-///    each last trusted proxy, apart from the buckets of addresses. (The last proxy behind a Unix socket counts as `0.0.0.0`.)
+///    ranges are proxies; the first other address is the client. Entries to the left of it were
+///    written by the client or by unknown proxies, and are never looked at.
+/// 3. There is no client if the header is absent, if it has only trusted addresses, if the client is
+///    not among its last 64 entries (empty ones included), or if something that is not an address
+///    precedes the client. Such requests are *unattributed*: they share a bucket for each last
+///    trusted proxy, apart from the buckets of addresses. (The last proxy behind a Unix socket counts
+///    as `0.0.0.0`.)
 ///
-/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), which is
-/// what one subscriber has at least; only link-local and loopback addresses count whole. An IPv4
-/// address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
+/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), the least
+/// that a subscriber has; only link-local and loopback addresses count in full. An IPv4 address
+/// embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
 ///
 /// A request that does not carry its peer's address is answered with 500 and an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub struct ClientAddr {
 }
 
 impl ClientAddr {
-    /// From `X-Forwarded-For`, written by proxies in these ranges (`10.0.0.0/8`, `2001:db8::/32`,
+    /// Reads `X-Forwarded-For`, written by proxies in these ranges (`10.0.0.0/8`, `2001:db8::/32`,
     /// or single addresses).
     ///
     /// # Errors
@@ -76,12 +77,12 @@ impl ClientAddr {
         Self::new("x-forwarded-for", Syntax::List, trusted)
     }
 
-    /// From `Forwarded` (RFC 7239), written by proxies in these ranges.
+    /// Reads `Forwarded` (RFC 7239), written by proxies in these ranges.
     ///
-    /// A header line that leaves a quote open is no list of addresses at all: nobody can tell the
-    /// proxy's part from what the client wrote, so the request is unattributed. It is answered with
-    /// 400 where [addresses](crate::AccessList::addresses) are denied, lest a quote be the way past
-    /// the list.
+    /// A header line with an unclosed quote is no list of addresses: nobody can tell the proxy's
+    /// part from what the client wrote, so the request is unattributed. If
+    /// [addresses](crate::AccessList::addresses) are denied, it is answered with 400, so that a
+    /// quote is no way around the list.
     ///
     /// # Errors
     ///
@@ -92,13 +93,13 @@ impl ClientAddr {
         Self::new("forwarded", Syntax::Forwarded, trusted)
     }
 
-    /// From a header that holds one address (`CF-Connecting-IP`, `Fly-Client-IP`), set by proxies
-    /// in these ranges. Sent more than once, it says nothing, and the request is answered with 400
-    /// where addresses are denied.
+    /// Reads a header with a single address (`CF-Connecting-IP`, `Fly-Client-IP`), set by proxies
+    /// in these ranges. If it is sent more than once, the request is unattributed, and answered
+    /// with 400 if addresses are denied.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or the header's name when no header can have it.
+    /// Names the range that cannot be read, or the header's name if no header can have it.
     pub fn header(
         name: impl AsRef<str>,
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
@@ -122,14 +123,14 @@ impl ClientAddr {
         })
     }
 
-    /// Takes the `hops`-th address from the right for the client, whatever stands right of it: for
-    /// proxies whose number is known and whose addresses are not. 1 to 64; 1 when a header holds
-    /// one address.
+    /// Takes the `hops`-th address from the right for the client, whatever is to the right of it.
+    /// It is for proxies whose number is known but whose addresses are not. 1 to 64; 1 for a header
+    /// with a single address.
     ///
-    /// The number includes the socket's peer: behind a single proxy it is 1. Too few addresses
-    /// leave a request unattributed. A peer outside of the trusted ranges still is the client, so
-    /// trust every address that the nearest proxy may have, or all when nobody but the proxy can
-    /// connect:
+    /// The number includes the socket's peer: behind a single proxy it is 1. A request with too few
+    /// addresses is unattributed. A peer outside of the trusted ranges is still taken for the
+    /// client, so trust every address that the nearest proxy may have, or all addresses if only the
+    /// proxy can connect:
     ///
     /// ```
     /// use tower_throttle::ClientAddr;
@@ -145,7 +146,7 @@ impl ClientAddr {
         self
     }
 
-    /// Tells IPv6 clients apart by this many bits instead of 64; 32 to 128.
+    /// Tells IPv6 clients apart by this many bits instead of 64: 32 to 128.
     ///
     /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
     #[must_use]
@@ -200,8 +201,8 @@ impl KeyExtractor for ClientAddr {
     }
 }
 
-/// The whole address, whatever the prefix by which clients are told apart. An unattributed request
-/// has none: [`KeyError::Malformed`] where the header breaks its syntax, so that it may be anybody's.
+/// The full address, whatever prefix tells clients apart. An unattributed request has none; it is
+/// [`KeyError::Malformed`] if the header breaks its syntax, so that it may come from anybody.
 impl AddressExtractor for ClientAddr {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         match self.attribute(request)? {
@@ -213,7 +214,7 @@ impl AddressExtractor for ClientAddr {
         }
     }
 
-    /// Where proxies are counted instead, the client may have an address like theirs.
+    /// If proxies are counted instead, a client may have an address like theirs.
     fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
         self.trusted_hops.is_none() && self.trusted.contain_all(addresses)
     }

@@ -13,16 +13,17 @@ use super::canonical::Ipv6Prefix;
 #[cfg(feature = "tonic")]
 mod by_tonic;
 
-/// Who is at the other end of the socket; a server puts it into the extensions of each request.
+/// The other end of the socket; a server puts it into the extensions of each request.
 ///
-/// Axum and tonic bring their own types for this, which are read with the features `axum` and
+/// Axum and tonic have types of their own for this, which are read with the features `axum` and
 /// `tonic`: `ConnectInfo<SocketAddr>` and, in tests, `MockConnectInfo<SocketAddr>`;
-/// `TcpConnectInfo`, also behind tonic's own TLS, and `UdsConnectInfo`. With the feature `tonic-tls`
-/// also `TlsConnectInfo<TcpConnectInfo>`, which is all that comes where a server accepts TLS
-/// connections with tokio-rustls itself and hands them to tonic.
+/// `TcpConnectInfo`, also behind tonic's own TLS, and `UdsConnectInfo`. With the feature
+/// `tonic-tls` also `TlsConnectInfo<TcpConnectInfo>`, the only type that is present if a server
+/// accepts TLS connections with tokio-rustls itself and passes them to tonic.
 ///
-/// A `Peer` goes before all of them. It is for servers on plain hyper, and where those types do not
-/// come, as on axum over a Unix socket (`.layer(axum::Extension(Peer::UnixSocket))`, added after the
+/// A `Peer` takes precedence over all of them. It is for servers on plain hyper, and for those that
+/// do not provide these types, such as axum over a Unix socket
+/// (`.layer(axum::Extension(Peer::UnixSocket))`, added after the
 /// [`RateLimitLayer`](crate::RateLimitLayer), so that it is outside):
 ///
 /// ```
@@ -41,7 +42,7 @@ mod by_tonic;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer {
-    /// An address, by TCP or QUIC.
+    /// An address, over TCP or QUIC.
     Address(SocketAddr),
     /// A process on this machine: a proxy, which [`ClientAddr`](super::ClientAddr) trusts.
     UnixSocket,
@@ -54,7 +55,7 @@ impl From<SocketAddr> for Peer {
 }
 
 impl Peer {
-    /// Who is at the other end of the socket of this request.
+    /// The other end of the socket of this request.
     pub(super) fn of(request: &RequestHead<'_>) -> Result<Self, KeyError> {
         if let Some(peer) = request.extensions.get::<Self>() {
             return Ok(*peer);
@@ -90,7 +91,7 @@ fn from_axum_mock(request: &RequestHead<'_>) -> Option<Peer> {
     Some(Peer::Address(*address))
 }
 
-/// Over gRPC it is cut off, so that what servers of gRPC need comes first, and in few words.
+/// Over gRPC the text is cut off, so what gRPC servers need comes first, in few words.
 const NO_PEER: &str = "the request does not carry its peer's address. \
     On tonic, enable the feature `tonic` of tower-throttle (`tonic-tls` behind tokio-rustls); \
     on axum, the feature `axum`, and serve with \
@@ -103,12 +104,12 @@ const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no
 
 /// The address at the other end of the socket.
 ///
-/// Right where clients connect directly. Behind a proxy every request has the proxy's address: use
+/// Use it if clients connect directly. Behind a proxy every request has the proxy's address: use
 /// [`ClientAddr`](super::ClientAddr) there. See [`Peer`] for where the address comes from.
 ///
-/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), which is
-/// what one subscriber has at least; only link-local and loopback addresses count whole. An IPv4
-/// address inside of an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
+/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), the least
+/// that a subscriber has; only link-local and loopback addresses count in full. An IPv4 address
+/// embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
 ///
 /// A request that does not carry the address is answered with 500 and an explanation.
 ///
@@ -121,7 +122,7 @@ const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no
 pub struct PeerAddr;
 
 impl PeerAddr {
-    /// Tells IPv6 clients apart by this many bits instead of 64; 32 to 128.
+    /// Tells IPv6 clients apart by this many bits instead of 64: 32 to 128.
     ///
     /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
     #[must_use]
@@ -144,7 +145,7 @@ impl KeyExtractor for PeerAddr {
     }
 }
 
-/// The whole address, as of a [`PeerNetwork`].
+/// The full address, like that of a [`PeerNetwork`].
 impl AddressExtractor for PeerAddr {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         match Peer::of(request)? {
@@ -179,7 +180,7 @@ impl KeyExtractor for PeerNetwork {
     }
 }
 
-/// The whole address, whatever the prefix by which clients are told apart.
+/// The full address, whatever prefix tells clients apart.
 impl AddressExtractor for PeerNetwork {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         PeerAddr.address(request)
