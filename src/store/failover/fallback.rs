@@ -1,4 +1,5 @@
-//! `Fallback`: decides when the store does not: what is known decides, and else the failure mode of each check.
+//! `Fallback`: decides when the store does not. Remembered denials decide first, then the failure
+//! mode of each check.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ impl Fallback {
     }
 
     pub(super) fn decide(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
-        // A burst that the store is too slow for is not to get what is known to be used up.
+        // A burst that is too fast for the store must not get past a remembered denial.
         let remembered = self.store.remembered(checks);
         let usable = remembered.filter(|decisions| decisions.len() == checks.len());
         usable.unwrap_or_else(|| self.by_modes(checks, why))

@@ -1,9 +1,9 @@
 //! `Local`: judges with a share of each limit while the store fails.
 //!
-//! What is taken here and what is taken in the store never mix. Permits are given back where they
-//! were taken, which their receipt tells. Of a lease it is not always known where it was taken (a
-//! late answer leaves one in the store, and its request goes on with one from here): so it is
-//! renewed and ended in both, which does nothing where it is not.
+//! Local and stored counts never mix. Permits are given back where they were taken, which their
+//! receipt says. For a lease the place is not always known: after a late answer one lease stands in
+//! the store while the request holds a local one. So leases are renewed and released in both
+//! places, which does nothing where there is none.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,8 +16,8 @@ use crate::error::StoreErrorKind;
 use crate::store::Check;
 use crate::store::memory::MemoryStore;
 
-/// Made when it is first needed, so that nobody pays for it whose store never fails. Clones share
-/// the counts.
+/// Made on first use, so that it costs nothing while the store never fails. Clones share the
+/// counts.
 #[derive(Clone, Default)]
 pub(super) struct Local(Arc<OnceLock<MemoryStore>>);
 
@@ -33,7 +33,7 @@ impl Local {
         self.0.get().is_some()
     }
 
-    /// Judges those checks that are to be judged here; the decisions come in their order.
+    /// Judges the checks that have a local share. Their decisions come in the same order.
     pub(super) fn judge(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
         let is_judged_here = |check: &&Check<'_>| share(check).is_some();
         if !checks.iter().any(|check| is_judged_here(&check)) {
@@ -42,9 +42,10 @@ impl Local {
         let is_refused = checks.iter().any(refuses);
         let here = checks.iter().filter_map(|check| {
             let action = match check.action {
-                // What nobody is going to use is not taken.
+                // A refused request takes nothing.
                 Action::Take(_) if is_refused => Action::look(),
-                // Done before the store was asked, or not to be done here.
+                // These were done by `do_here` before the store was asked, or are for the store
+                // alone.
                 Action::Renew(_)
                 | Action::Release(_)
                 | Action::Reset
@@ -69,10 +70,10 @@ impl Local {
         }
     }
 
-    /// Does here what is not to be asked of the store alone. `Some` is what is to be asked of it
-    /// instead: it only looks where all was done here.
+    /// Does the local part of these actions. Returns the checks to ask the store instead, if any
+    /// were done here: for those the store only looks.
     pub(super) fn do_here<'a>(&self, checks: &[Check<'a>]) -> Option<SmallVec<[Check<'a>; 4]>> {
-        // Whoever was never judged here has nothing here.
+        // If nothing was ever judged here, there is nothing to give back.
         let store = self.0.get()?;
         let here = checks.iter().filter_map(|check| {
             let is_here = match check.action {
@@ -83,7 +84,7 @@ impl Local {
         });
         let here: SmallVec<[Check<'_>; 4]> = here.collect();
         if !here.is_empty() {
-            // There is nothing that it could fail at: giving back needs no room.
+            // This cannot fail: giving back needs no room.
             let _ = store.decide(&here);
         }
         checks.iter().any(was_taken_here).then(|| {
@@ -127,7 +128,7 @@ fn was_taken_here(check: &Check<'_>) -> bool {
 }
 
 fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decision {
-    // The limit would hold it, and does so when the store is back.
+    // The cost fits the whole limit but not the share; it fits again once the store is back.
     if decision.outcome == Outcome::NeverFits && check.action.takes() <= check.algorithm.capacity()
     {
         return check.failed(why);

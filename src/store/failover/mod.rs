@@ -1,6 +1,6 @@
-//! What happens when the store gives no answer: a deadline on every question, a circuit breaker
-//! that leaves a store alone which fails again and again, what is remembered of denials, and the failure mode
-//! of each policy. A `Store` around a store that never fails itself.
+//! What happens when the store does not answer: a deadline for every question, a circuit breaker
+//! for a store that keeps failing, remembered denials, and the failure mode of each policy. A
+//! `Store` around another store; it never fails itself.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ impl Failover {
         }
     }
 
-    /// Asks for one who only reads the decisions: what is read of them, or that they are on their way.
-    /// They are looked at where the store has put them, as moving them copies room for several.
+    /// Asks, and passes the decisions to `read` where the store has put them: moving them would
+    /// copy room for several. Returns the trip if they are in flight.
     #[inline]
     pub(crate) fn ask_and_read<T>(
         &self,
@@ -85,7 +85,7 @@ impl Failover {
         &self.breaker
     }
 
-    /// What is asked when the breaker, or what was judged locally, has a say.
+    /// Asks when the breaker or local counts have a say.
     #[inline(never)]
     fn ask_with_care(&self, checks: &[Check<'_>]) -> Asked {
         #[cfg(feature = "memory")]
@@ -105,7 +105,7 @@ impl Failover {
         }
     }
 
-    /// What lets a question through to the store while nothing else has a say.
+    /// Lets a question through to the store while neither the breaker nor local counts have a say.
     #[inline]
     fn pass_at_once(&self) -> Option<Pass> {
         #[cfg(feature = "memory")]
@@ -115,7 +115,7 @@ impl Failover {
         self.breaker.pass_while_closed()
     }
 
-    // Out of line, as all that a store which answers from memory has no use for.
+    // Out of line: a store that answers from memory never needs it.
     #[inline(never)]
     fn later_or_otherwise(
         &self,
@@ -123,9 +123,9 @@ impl Failover {
         admission: Admission,
         answer: Answer,
     ) -> Asked {
-        // An answer that is there at once, good or bad, has cost nothing that the breaker could
-        // save, and may come from memory in front of the store: it says nothing about it. A probe
-        // that ends so is none, and the next question is.
+        // An immediate answer, good or bad, has cost nothing that the breaker could save. It may
+        // come from memory in front of the store, so it shows nothing about the store. A probe that
+        // ends this way does not count, and the next question probes.
         let why = match answer {
             Answer::Pending(answer) => return Err(self.on_its_way(checks, admission, answer)),
             Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => {
@@ -173,7 +173,7 @@ impl Failover {
     }
 }
 
-/// The decisions, or that they are on their way.
+/// The decisions, or the trip that will bring them.
 type Asked = Result<Decisions, Pin<Box<Trip>>>;
 
 impl Store for Failover {

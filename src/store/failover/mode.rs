@@ -57,7 +57,7 @@ pub enum FailureMode {
 }
 
 impl FailureMode {
-    /// The mode, if it makes sense.
+    /// The mode, if its share is valid.
     pub(crate) fn sound(self) -> Result<Self, ConfigError> {
         match self {
             Self::Allow | Self::Deny => Ok(self),

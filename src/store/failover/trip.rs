@@ -1,4 +1,4 @@
-//! A question on its way: until its answer is there, or its deadline is over.
+//! A question in flight, until it is answered or its deadline passes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,15 +19,15 @@ use crate::store::deadline::Deadline;
 use crate::store::owned::{OwnedCheck, question};
 
 pin_project! {
-    /// A question on its way. It never fails: an error becomes each check's own failure mode.
+    /// A question in flight. It never fails: an error becomes each check's own failure mode.
     pub(crate) struct Trip {
         pub(super) answer: PendingAnswer,
-        // Kept for the case that it gets no answer.
+        // Kept in case there is no answer.
         pub(super) checks: SmallVec<[OwnedCheck; 1]>,
         pub(super) fallback: SpreadRef<Fallback>,
         pub(super) ticket: Ticket,
         pub(super) timeout: Duration,
-        // When it was first polled: there may be no runtime before.
+        // When it was first polled: before that there may be no runtime.
         pub(super) asked: Option<Instant>,
         #[pin]
         pub(super) deadline: Option<Deadline>,
@@ -35,8 +35,8 @@ pin_project! {
 }
 
 impl Trip {
-    /// What is read of the decisions, once they are there. They are looked at where the store has put
-    /// them, as moving them copies room for several.
+    /// Passes the decisions to `read` once they are there, where the store has put them: moving
+    /// them would copy room for several.
     pub(crate) fn poll_and_read<T>(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! `Watch`: looks out for the store's return while it is left alone, so that neither the rest of a
-//! pause is waited for nor a user's question has to find out.
+//! `Watch`: notices when a store that is left alone is back, so that neither the rest of the pause
+//! nor a user's request is spent on finding out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,28 +13,27 @@ use crate::per_thread::Spread;
 use crate::store::Recovered;
 use crate::store::duty::{Duty, Turn};
 
-/// The store is left alone for so long in any case; and so are those who said that it is back when
-/// it was not.
+/// The store is always left alone for this long, even one that wrongly said that it was back.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
-/// How often it is seen whether the watch is still of use.
+/// How often the watch checks whether it is still needed.
 const TICK: Duration = Duration::from_secs(1);
-/// For so long after the last question the store is watched. Longer than a browser or a worker
-/// pauses between two; a process that nobody asks does not knock at the door of a server for ever.
+/// The store is watched for this many ticks after the last question. That is longer than a browser
+/// or a worker pauses between requests, but an idle process does not keep trying a server for ever.
 const TICKS_WITHOUT_QUESTIONS: u32 = 10;
 
-/// After this somebody else watches: the runtime of the one who did is not driven.
+/// After this another task takes over: the runtime of the first one is not driven.
 const TURN: Duration = TICK.saturating_mul(2);
 
-/// At most one task at a time, begun by the first question that is not asked.
+/// At most one task at a time, started by the first question that is not sent.
 #[derive(Default)]
 pub(super) struct Watch {
     duty: Duty,
-    /// Whether there was a question since this was last looked at.
+    /// Whether there was a question since this was last checked.
     is_asked: AtomicBool,
 }
 
 impl Watch {
-    /// A question was not asked, as the breaker is not closed.
+    /// A question was not sent because the breaker is not closed.
     pub(super) fn not_asked(
         self: &Arc<Self>,
         breaker: &Spread<Breaker>,
@@ -51,7 +50,8 @@ impl Watch {
             self.duty.end(&turn);
             return;
         };
-        // A store that cannot tell is asked no more often than it would be watched.
+        // A store that cannot tell is asked for this once in each turn, no more often than it would
+        // be watched.
         if let Some(recovered) = recovered() {
             let watch = Arc::clone(self);
             runtime.spawn(On { watch, turn }.watch(breaker.downgrade(), recovered));
@@ -59,7 +59,7 @@ impl Watch {
     }
 }
 
-/// That it is watched, until this is dropped: also with its runtime.
+/// The running watch. It ends when this is dropped, also together with its runtime.
 struct On {
     watch: Arc<Watch>,
     turn: Turn,
@@ -83,7 +83,7 @@ impl On {
                     return;
                 }
             } else {
-                // It answers: its probes cost nothing, and are not to be doubled.
+                // The store answers, so probes cost little and need not be doubled.
                 tokio::time::sleep(TICK).await;
             }
             let is_asked = self.watch.is_asked.swap(false, Ordering::Relaxed);
@@ -102,7 +102,8 @@ impl Drop for On {
     }
 }
 
-/// Whether it is open for want of an answer; `None` if nobody waits for its end any more.
+/// Whether the breaker is open for lack of an answer; `None` if nobody waits for the store any
+/// more.
 fn look(breaker: &Weak<Breaker>) -> Option<bool> {
     let breaker = breaker.upgrade()?;
     (breaker.state() != BreakerState::Closed).then(|| breaker.is_unanswered())

@@ -1,7 +1,7 @@
-//! `Breaker`: the circuit breaker that all questions share, and who is told of its states.
+//! `Breaker`: the circuit breaker that all questions share, and the observers of its state.
 //!
-//! While it is closed, a question costs it one load; while it is open, two loads and a look at the
-//! clock. Of the answers of trips those take its lock that may change something, and the probes.
+//! While it is closed, a question costs one load. While it is open, it costs two loads and a look
+//! at the clock. Only probes and answers that may change the state take the lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,15 +25,15 @@ pub(crate) struct Breaker {
     inner: Mutex<Inner>,
     /// Whether the store is several servers, of which one may fail while others answer.
     has_parts: bool,
-    /// The state in the two lowest bits, the circuit's epoch above. Read without the lock: who
-    /// reads a moment late asks a store that has just failed, or decides once more without it.
+    /// The state in the two lowest bits, the circuit's epoch above. Read without the lock: a reader
+    /// that is a moment late asks a store that has just failed, or decides once more without it.
     word: AtomicU64,
     /// When the next question may probe, in microseconds after `since`.
     probe_at_us: AtomicU64,
-    /// Until when an answer that the store works changes nothing but how many there were, in microseconds after
-    /// `since`; zero while it does.
+    /// Until then a successful answer only has to be counted. In microseconds after `since`; zero
+    /// while every answer may change the state.
     quiet_until_us: AtomicU64,
-    /// How many such answers there were.
+    /// How many answers were only counted.
     worked_quietly: Count,
     since: Instant,
     observers: Observers,
@@ -41,26 +41,27 @@ pub(crate) struct Breaker {
 
 struct Inner {
     circuit: Circuit,
-    /// How many of the quiet answers it knows of.
+    /// How many of those the circuit already knows of.
     known_quiet: u64,
-    /// Changes that are still to be told, oldest first.
+    /// Changes not yet reported to the observers, oldest first.
     untold: VecDeque<Change>,
     is_telling: bool,
-    /// When the log last had a line about what only an operator mends, and about a part that fails.
+    /// When the log last warned of a failure that only an operator can mend, and of a part that
+    /// fails.
     warned: Warned,
     warned_of_part: Warned,
 }
 
-/// A question may be asked.
+/// How a question may be asked.
 pub(super) enum Admission {
-    /// As all are while it is closed.
+    /// As an ordinary question, while the breaker is closed.
     Pass(Pass),
-    /// This one finds out whether the store is back.
+    /// As the probe that finds out whether the store is back.
     Probe(Ticket),
 }
 
 impl Breaker {
-    /// That of a store which fails as a whole, or in parts.
+    /// `has_parts`: whether the store can fail in parts.
     pub(super) fn new(has_parts: bool, observers: Observers) -> Self {
         Self::seeded(random(), has_parts, observers)
     }
@@ -91,7 +92,7 @@ impl Breaker {
         state_of(self.word.load(Ordering::Relaxed))
     }
 
-    /// A question may be asked while it is closed, as it nearly always is.
+    /// The fast path: lets a question pass while the breaker is closed.
     #[inline]
     pub(super) fn pass_while_closed(&self) -> Option<Pass> {
         let word = self.word.load(Ordering::Relaxed);
@@ -114,7 +115,8 @@ impl Breaker {
         if this.micros(now) < this.probe_at_us.load(Ordering::Relaxed) {
             return None;
         }
-        // Within, so that a probe is given up, and not lost, by an observer that panics at the change.
+        // The ticket is made inside the change: if an observer panics, it is dropped and the probe
+        // given up, not lost.
         let ticket =
             this.change(|circuit| circuit.admit(now).map(|pass| Self::ticket(this, pass)))?;
         Some(if ticket.pass.is_probe() {
@@ -124,7 +126,7 @@ impl Breaker {
         })
     }
 
-    /// The question takes a trip, for at most so long.
+    /// The question starts its round trip, which takes at most `deadline`.
     pub(super) fn sent(this: &Spread<Self>, admission: Admission, deadline: Duration) -> Ticket {
         match admission {
             Admission::Pass(pass) => Self::ticket(this, pass),
@@ -136,7 +138,8 @@ impl Breaker {
         }
     }
 
-    /// Whether it is open for want of an answer; not if the store answers that it refuses.
+    /// Whether the breaker is open because the store does not answer. Not if it answers with a
+    /// refusal.
     pub(super) fn is_unanswered(&self) -> bool {
         let why = self.lock().circuit.why();
         self.state() != BreakerState::Closed && why.is_some_and(|why| !is_answered(why))
@@ -196,8 +199,8 @@ impl Breaker {
     }
 
     fn publish(&self, circuit: &Circuit) {
-        // Every answer comes through here, and every question reads these: they are written only
-        // when they change.
+        // Every answer comes through here and every question reads these values, so they are
+        // written only when they change.
         let publish = |to: &AtomicU64, value| {
             if to.load(Ordering::Relaxed) != value {
                 to.store(value, Ordering::Relaxed);
@@ -211,7 +214,8 @@ impl Breaker {
         publish(&self.word, word);
     }
 
-    /// Counts an answer that the store works, where that is all that it changes: whether it is.
+    /// Counts a successful answer without the lock, if counting is all it calls for. Returns
+    /// whether it did.
     fn works_quietly(&self, pass: Pass, now: Instant) -> bool {
         let is_quiet = self.pass_while_closed() == Some(pass)
             && self.micros(now) < self.quiet_until_us.load(Ordering::Relaxed);
@@ -227,7 +231,7 @@ impl Breaker {
     }
 }
 
-/// A question on its way. Dropped without an answer, a probe is lost, and the next question is one.
+/// A question in flight. If a probe is dropped without an answer, the next question probes.
 pub(super) struct Ticket {
     breaker: SpreadRef<Breaker>,
     pass: Pass,
@@ -236,14 +240,14 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// The trip is over, without decisions.
+    /// The round trip ended without decisions.
     pub(super) fn failed(&mut self, asked: Instant, error: &StoreError) {
-        // Before observers are told of what comes of it, who may panic.
+        // First, since observers may panic when told of the failure.
         self.breaker.warn_if_refused(error);
         self.over(asked, Health::of_failure(error), Some(error));
     }
 
-    /// The trip is over, without an answer that this process has read: it stood still at the deadline.
+    /// The deadline passed before this process read an answer, because the process stood still.
     pub(super) fn overslept(&mut self, asked: Instant) {
         let now = Instant::now();
         let health = self.breaker.lock().circuit.overslept(asked, now);
@@ -251,7 +255,8 @@ impl Ticket {
         self.over(asked, health, Some(&error));
     }
 
-    /// The trip is over. Where the store has parts, some of the decisions may say that theirs has failed.
+    /// The round trip ended with decisions. If the store has parts, some may say that their part
+    /// failed.
     pub(super) fn decided(&mut self, asked: Instant, decisions: &Decisions) {
         let failure = || decisions.iter().find_map(Decision::store_failure);
         let failure = self.breaker.has_parts.then(failure).flatten();
@@ -278,7 +283,7 @@ impl Ticket {
         {
             breaker.warn_of_part(error);
         }
-        // One that the store was not asked would make it look quick when it is slowest.
+        // A question that was never sent would make the store look fast when it is slowest.
         if told != Health::Unknown {
             let elapsed = now.saturating_duration_since(asked);
             let why = failure.map(StoreError::kind);

@@ -1,4 +1,4 @@
-//! Who is told of the breaker's states, in which order, and what the log says.
+//! Reports the breaker's changes to observers, in order, and to the log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::BreakerState;
 use crate::trace;
 
-/// Between two lines of the log about what goes on.
+/// The shortest time between two log lines about a lasting failure.
 const WARN_PAUSE: Duration = Duration::from_secs(60);
 
-/// When the log last had a line about something.
+/// When the log last warned of something.
 #[derive(Default)]
 pub(super) struct Warned(Option<Instant>);
 
 impl Warned {
-    /// Whether it is to have one now.
+    /// Whether a warning is due now.
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = self.0.is_none_or(|last| now >= last + WARN_PAUSE);
@@ -33,19 +33,20 @@ impl Warned {
 pub(super) struct Change {
     pub(super) from: BreakerState,
     pub(super) to: BreakerState,
-    /// Why it opened, or had opened.
+    /// Why the breaker opened, or had opened.
     pub(super) why: Option<StoreErrorKind>,
-    /// Upon which failure it changed, if it did upon one.
+    /// The failure that caused the change, if one did.
     pub(super) failure: Option<StoreError>,
 }
 
-/// Who tells the changes, one at a time and in their order, and not under the lock: observers may
-/// ask whatever they like.
+/// Reports the changes one at a time and in order, without the lock: observers may call the
+/// breaker.
 pub(super) struct Telling<'a>(pub(super) &'a Breaker);
 
 impl Telling<'_> {
-    /// An observer that panics keeps nobody else from being told, nor of what comes next. Its panic is that of
-    /// who tells, but not of one who panics already and has dropped a ticket for that: two end the process.
+    /// If an observer panics, the others are still told, and so are later changes. The panic is
+    /// resumed afterwards, unless this thread already panics (it then dropped a ticket): a second
+    /// panic would abort the process.
     pub(super) fn tell(self) {
         let mut told = Ok(());
         while let Some(change) = self.next() {
@@ -74,11 +75,10 @@ fn caught(tell: impl FnOnce()) -> std::thread::Result<()> {
 }
 
 impl Breaker {
-    /// The log has a line for the beginning of an outage and one for its end; the changes between them are
-    /// probes.
+    /// Logs the beginning and the end of an outage. The changes in between are probes.
     fn log(&self, change: &Change) {
         match (change.from, change.to, change.why) {
-            // Such a failure is told by itself.
+            // `warn_if_refused` logs such a failure.
             (BreakerState::Closed, _, Some(StoreErrorKind::Configuration)) => {}
             (BreakerState::Closed, _, Some(why)) => {
                 let causes = change.failure.as_ref().and_then(StoreError::causes);
@@ -95,7 +95,8 @@ impl Breaker {
         }
     }
 
-    /// What does not mend itself is said once a minute, whether or not it is enough to open the breaker.
+    /// Logs a failure that only an operator can mend once a minute, whether or not it opens the
+    /// breaker.
     pub(in crate::store::failover) fn warn_if_refused(&self, error: &StoreError) {
         if error.kind() == StoreErrorKind::Configuration {
             self.warn_of_refusal(error);

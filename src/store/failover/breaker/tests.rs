@@ -9,12 +9,12 @@ use crate::decision::Outcome;
 use crate::observe::Observer;
 use crate::time::Micros;
 
-/// Writes down what it is told.
+/// Records what it is told.
 #[derive(Default)]
 struct Notes {
     states: Mutex<Vec<BreakerState>>,
     failures: Mutex<Vec<Option<StoreErrorKind>>>,
-    /// Asked at each change, as an observer might who wants to know.
+    /// Queried at each change, as an observer might.
     breaker: OnceLock<Spread<Breaker>>,
 }
 
@@ -68,7 +68,7 @@ fn open(breaker: &Spread<Breaker>) {
     assert_eq!(breaker.state(), BreakerState::Open);
 }
 
-/// As of policies about subjects on two nodes, of which one is away.
+/// As with policies about subjects on two nodes, one of which is down.
 #[tokio::test]
 async fn of_a_store_with_parts_observers_are_told_of_one_that_failed_beside_others() {
     let failed = Outcome::FailedOpen(StoreErrorKind::Unreachable);
@@ -85,7 +85,7 @@ async fn of_a_store_with_parts_observers_are_told_of_one_that_failed_beside_othe
     }
 }
 
-/// As when too many are under way: it never left the process, and took no time.
+/// As when too many questions are in flight: this one was never sent and took no time.
 #[tokio::test]
 async fn observers_are_told_of_no_answer_to_what_the_store_was_not_asked() {
     let (breaker, notes) = observed();
@@ -101,13 +101,13 @@ fn outcome() -> impl Strategy<Value = Option<StoreErrorKind>> {
     prop_oneof![
         6 => Just(None),
         3 => Just(Some(StoreErrorKind::TimedOut)),
-        // Says of the store that it works.
+        // Shows that the store works.
         1 => Just(Some(StoreErrorKind::ForeignValue)),
     ]
 }
 
 proptest! {
-    /// Most answers that the store works are only counted.
+    /// Most successful answers are only counted.
     #[test]
     fn it_is_as_a_circuit_that_hears_of_every_answer(
         has_parts: bool,
@@ -175,7 +175,7 @@ async fn a_probe_whose_client_goes_away_is_not_lost() {
     assert_eq!(notes.failures.lock().unwrap().len(), 6);
 }
 
-/// A store that answers from memory for some does not say whether it is back.
+/// An answer from memory does not show that the store is back.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_takes_no_trip_is_none_and_nobody_is_told() {
     let (breaker, notes) = observed();
@@ -200,7 +200,7 @@ fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(asked))));
-        // A probe that is lost may be tried again at once, and then the store is back.
+        // A lost probe may be retried at once, and then the store is back.
         let probe_at = breaker.lock().circuit.probe_at().unwrap();
         let mut inner = breaker.lock();
         let probe = inner.circuit.admit(probe_at).unwrap();
@@ -215,7 +215,7 @@ fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
     assert_eq!(states.last(), Some(&BreakerState::Closed));
 }
 
-/// Of a store with parts it counts when one of them worked last, to the very answer.
+/// A store with parts must know exactly when one of them last worked.
 #[tokio::test(start_paused = true)]
 async fn a_part_that_fails_within_a_second_of_another_ones_answer_opens_nothing() {
     let (breaker, _notes) = observed_of(true);
@@ -227,7 +227,7 @@ async fn a_part_that_fails_within_a_second_of_another_ones_answer_opens_nothing(
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
-/// However many there are, they say nothing of how the store fares since.
+/// However many there are, they do not show how the store is now.
 #[tokio::test(start_paused = true)]
 async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_closed() {
     let breaker = Spread::new(Breaker::seeded(7, false, Observers::default()));
@@ -246,7 +246,7 @@ async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_
     assert_eq!(breaker.state(), BreakerState::Open);
 }
 
-/// Those that do not count as failures were on their way all the same.
+/// Those that do not count as failures were in flight all the same.
 #[tokio::test(start_paused = true)]
 async fn all_that_were_overslept_are_told() {
     let (breaker, notes) = observed();
@@ -261,7 +261,7 @@ async fn all_that_were_overslept_are_told() {
     assert_eq!(told.len(), 8);
 }
 
-/// Panics when it is told of one of these states.
+/// Panics when told of one of these states.
 struct Panics(&'static [BreakerState]);
 
 impl Observer for Panics {
@@ -270,7 +270,8 @@ impl Observer for Panics {
     }
 }
 
-/// One that is open, with an observer that panics at these states and one behind it; and what is told.
+/// An open breaker with an observer that panics at these states and one behind it, whose notes are
+/// returned.
 fn open_before_one_who_panics(at: &'static [BreakerState]) -> (Spread<Breaker>, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let told = Arc::clone(&notes) as Arc<dyn Observer>;

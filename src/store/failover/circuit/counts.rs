@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many failures in a row open the circuit.
+/// This many failures in a row open the circuit.
 pub(super) const MOST_IN_A_ROW: u32 = 5;
-/// So do failures that are half of all answers within a [`WINDOW`], if it has so many.
+/// So does a [`WINDOW`] with at least this many answers of which half are failures.
 const FEWEST_ANSWERS: u32 = 20;
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
 
-/// What has come of the questions since the circuit closed.
+/// The outcomes of questions since the circuit closed.
 #[derive(Default)]
 pub(super) struct Counts {
     failures_in_a_row: u32,
-    /// The start of the current window: the first answer after the window before.
+    /// The start of the current window: the first answer after the previous window.
     window: Option<Instant>,
     answers: u32,
     failures: u32,
-    /// When a question was last the first that was overslept.
+    /// When the first overslept question of the latest standstill was noticed.
     overslept: Option<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Counts {
         }
     }
 
-    /// The same, where it is of no interest what came before it.
+    /// Counts in the window only, without regard to failures in a row.
     pub(super) fn count_in_window(&mut self, is_failure: bool, now: Instant) {
         if self.window.is_none_or(|start| now >= start + WINDOW) {
             self.window = Some(now);
@@ -44,20 +44,20 @@ impl Counts {
         }
     }
 
-    /// Until when the next answer counts in the current window, and ends no failures in a row.
+    /// Until when a success only adds to the current window and ends no failures in a row.
     pub(super) fn quiet_until(&self) -> Option<Instant> {
         let start = self.window.filter(|_| self.failures_in_a_row == 0)?;
         Some(start + WINDOW)
     }
 
-    /// So many answers in the current window that ended no failures in a row.
+    /// Adds successes in the current window that ended no failures in a row.
     pub(super) fn count_quiet(&mut self, answers: u64) {
         let answers = u32::try_from(answers).unwrap_or(u32::MAX);
         self.answers = self.answers.saturating_add(answers);
     }
 
-    /// Whether of the questions that one standstill of this process has let pass their deadlines this is the first.
-    /// All of them were asked before it.
+    /// Whether this is the first question noticed among those whose deadline passed in one
+    /// standstill of this process. All of them were asked before the first was noticed.
     pub(super) fn is_first_overslept(&mut self, asked: Instant, now: Instant) -> bool {
         let is_first = self.overslept.is_none_or(|first| asked >= first);
         if is_first {

@@ -1,13 +1,13 @@
-//! `Health`: what an answer tells about the store.
+//! `Health`: what an answer shows about the store.
 
 use crate::error::{StoreError, StoreErrorKind};
 
-/// What an answer tells about the store.
+/// What an answer shows about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store::failover) enum Health {
     Works,
     Fails(StoreErrorKind),
-    /// It says something about this process only.
+    /// It shows something about this process only.
     Unknown,
 }
 
@@ -21,12 +21,13 @@ impl Health {
 
     pub(in crate::store::failover) fn of(kind: StoreErrorKind) -> Self {
         match kind {
-            // The server is well: only this key is somebody else's, or there is no room for what is let in,
-            // while those who are denied still are.
+            // The server works. Only this key holds a foreign type, or there is no room for a new
+            // one; denials still work.
             StoreErrorKind::ForeignValue | StoreErrorKind::Full => Self::Works,
-            // The store was not asked. Those questions that were in the way tell how it fares.
+            // The store was not asked. The questions that kept this one waiting will show how it
+            // is.
             StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => Self::Unknown,
-            // `BadReply` too: a proxy says so that it has lost its server.
+            // `BadReply` too: that is how a proxy says that it has lost its server.
             StoreErrorKind::Configuration
             | StoreErrorKind::Unreachable
             | StoreErrorKind::Interrupted
@@ -37,7 +38,7 @@ impl Health {
     }
 }
 
-/// Whether a failure of this kind is an answer, and not that there is none.
+/// Whether a failure of this kind is an answer, rather than the lack of one.
 pub(in crate::store::failover) fn is_answered(failure: StoreErrorKind) -> bool {
     !matches!(
         failure,

@@ -13,34 +13,35 @@ mod health;
 use self::counts::{Counts, WINDOW};
 pub(super) use self::health::{Health, is_answered};
 
-/// How long the store is left alone at first; twice as long after each probe that fails.
+/// How long the store is left alone at first. Each failed probe doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The same where the store answers, and be it that it refuses: then a probe costs neither waiting
-/// nor connecting.
+/// The longest pause while the store answers, even if with a refusal: such a probe costs no timeout
+/// and no connection attempt.
 const LONGEST_PAUSE_IF_ANSWERED: Duration = Duration::from_millis(800);
-/// So long after one part of a store has answered, a failure is another part's. Who cannot reach that one
-/// sends nothing, so that leaving the store alone would spare nobody anything.
+/// While one part of a store has answered this recently, a failure counts as another part's. The
+/// time is longer if that part is unreachable: nothing is sent to it, so leaving the store alone
+/// would spare nothing.
 const WORKS_IN_PART: Duration = WINDOW;
 const WORKS_IN_PART_IF_UNREACHABLE: Duration = Duration::from_secs(10);
-/// A probe that is not over so long after its deadline is lost: it is one that nobody polls any more,
-/// as of a caller who gave up waiting and keeps what he waited for. Until then nobody else asks, and a store that is
-/// back is to be asked within a second.
+/// A probe that is not over this long after its deadline counts as lost: nobody polls it any more,
+/// for example because the caller gave up but keeps the future. Nobody else may probe until then,
+/// and a store that is back must be asked within a second.
 const LOST_AFTER: Duration = Duration::from_millis(500);
-/// Every pause is longer or shorter by up to so much of itself, in percent: a fleet that lost its
-/// store in one moment does not come back to it in one.
+/// Every pause is longer or shorter by up to this percentage, so that a fleet that lost its store
+/// at one moment does not return to it all at once.
 const JITTER: u64 = 20;
 
-/// A question that is let through to the store; its answer is told with it.
+/// A question that was let through to the store. Its answer is reported with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass {
-    /// Answers to what was asked before the last change of mind are of no interest any more.
+    /// Answers to questions from before the last change of state are ignored.
     epoch: u64,
     is_probe: bool,
 }
 
 impl Pass {
-    /// One of those that are let through while it is closed.
+    /// The pass of an ordinary question, while the circuit is closed.
     #[inline]
     pub(super) fn while_closed(epoch: u64) -> Self {
         Self {
@@ -61,9 +62,9 @@ pub(super) struct Circuit {
     epoch: u64,
     /// The last pause, without jitter.
     pause: Duration,
-    /// Why it is open, or why it was.
+    /// Why the circuit is open, or was last open.
     why: Option<StoreErrorKind>,
-    /// The last answer that was none of these.
+    /// When the store last answered without a failure.
     worked: Option<Instant>,
     random: u64,
 }
@@ -76,13 +77,13 @@ enum Phase {
         is_claimed: bool,
     },
     HalfOpen {
-        /// The probe is lost if it is not over by then.
+        /// The probe counts as lost if it is not over by then.
         until: Instant,
     },
 }
 
 impl Circuit {
-    /// A closed one; the seed makes the jitter.
+    /// A closed circuit. The seed determines the jitter.
     pub(super) fn new(seed: u64, has_parts: bool) -> Self {
         Self {
             has_parts,
@@ -91,7 +92,7 @@ impl Circuit {
             pause: FIRST_PAUSE,
             why: None,
             worked: None,
-            // A generator of this kind stays at zero.
+            // A xorshift generator never leaves zero.
             random: seed.max(1),
         }
     }
@@ -108,7 +109,7 @@ impl Circuit {
         self.epoch
     }
 
-    /// Why it opened.
+    /// Why the circuit is open, or was last open.
     pub(super) fn why(&self) -> Option<StoreErrorKind> {
         self.why
     }
@@ -150,7 +151,7 @@ impl Circuit {
         }
     }
 
-    /// The question is on its way, and answered by this time, one way or another.
+    /// The question was sent and will be over by `deadline`, with or without an answer.
     pub(super) fn sent(&mut self, pass: Pass, deadline: Instant) {
         if pass.is_probe && self.is_current(pass) {
             self.phase = Phase::HalfOpen {
@@ -159,9 +160,10 @@ impl Circuit {
         }
     }
 
-    /// What it tells that no answer to a question was read, where this process stood still at the deadline. Of all
-    /// that were on their way then one is taken for a failure: so a process that is always late finds a store that
-    /// hangs, too, while one that works has answered somebody before there are too many.
+    /// The health to report for a question whose deadline passed while this process stood still.
+    /// One question of each standstill counts as a failure. So a process that is always late still
+    /// notices a store that hangs, while a store that works has answered somebody before there are
+    /// too many failures.
     pub(super) fn overslept(&mut self, asked: Instant, now: Instant) -> Health {
         let is_failure = match &mut self.phase {
             Phase::Closed(counts) => counts.is_first_overslept(asked, now),
@@ -173,7 +175,7 @@ impl Circuit {
         }
     }
 
-    /// A part of the store has answered to a question on which another one has failed.
+    /// One part of the store answered a question on which another part failed.
     pub(super) fn answered_in_part(&mut self, pass: Pass, now: Instant) {
         if self.is_current(pass) {
             self.worked = Some(now);
@@ -183,8 +185,9 @@ impl Circuit {
         }
     }
 
-    /// The question was answered. A failure while others are answered is one of a part of the store, and
-    /// no reason to leave all of it alone, unless most of those who ask wait in vain. Whether it is one.
+    /// The question was answered. Returns whether the failure was one of a part of the store, while
+    /// others answer. That is no reason to leave the whole store alone, unless half of the
+    /// questions time out.
     pub(super) fn answered(&mut self, pass: Pass, health: Health, now: Instant) -> bool {
         if !self.is_current(pass) {
             return false;
@@ -214,24 +217,24 @@ impl Circuit {
         false
     }
 
-    /// Until when an answer that the store works changes nothing but how many there were.
+    /// Until when a successful answer changes nothing but the count.
     pub(super) fn quiet_until(&self) -> Option<Instant> {
         match &self.phase {
-            // Of several servers it is of interest when one of them worked last.
+            // With several servers it matters when one of them last worked.
             Phase::Closed(counts) if !self.has_parts => counts.quiet_until(),
             _ => None,
         }
     }
 
-    /// There were so many of those.
+    /// Adds answers that were only counted.
     pub(super) fn worked_quietly(&mut self, answers: u64) {
         if let Phase::Closed(counts) = &mut self.phase {
             counts.count_quiet(answers);
         }
     }
 
-    /// Nobody will hear the answer. The next question may probe, at once: a client that goes away
-    /// says nothing about the store, in neither way.
+    /// Nobody will read the answer. The next question may probe at once: a caller that goes away
+    /// shows nothing about the store.
     pub(super) fn given_up(&mut self, pass: Pass, now: Instant) {
         if pass.is_probe && self.is_current(pass) {
             self.phase = Phase::Open {
@@ -241,8 +244,8 @@ impl Circuit {
         }
     }
 
-    /// The store was heard to answer again: what is left of the pause is not waited for. Nor is a question,
-    /// where the store has parts: the next one may be about another part than was heard.
+    /// The store was heard to answer again, so the rest of the pause is skipped. A store with parts
+    /// needs no probe either: the probe might ask another part than the one that was heard.
     pub(super) fn recovered(&mut self, now: Instant) {
         match &mut self.phase {
             Phase::Closed(_) => {}
@@ -266,7 +269,7 @@ impl Circuit {
 
     fn open(&mut self, pause: Duration, why: StoreErrorKind, now: Instant) {
         self.pause = match why {
-            // A wrong password does not mend itself, and servers lock out those who keep trying.
+            // A wrong password does not mend itself, and servers lock out clients that keep trying.
             StoreErrorKind::Configuration => LONGEST_PAUSE,
             why if is_answered(why) => pause.min(LONGEST_PAUSE_IF_ANSWERED),
             _ => pause.min(LONGEST_PAUSE),
@@ -280,7 +283,7 @@ impl Circuit {
     }
 
     fn jittered(&mut self) -> Duration {
-        // Marsaglia's xorshift: enough to scatter.
+        // Marsaglia's xorshift: good enough for jitter.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

@@ -10,7 +10,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A circuit, and the time that it is told.
+/// A circuit and its current time.
 struct Told {
     circuit: Circuit,
     now: Instant,
@@ -39,7 +39,7 @@ impl Told {
         self.circuit.sent(pass, self.now + DEADLINE);
     }
 
-    /// Asks, and is answered so at once.
+    /// Asks, and reports this answer at once.
     fn ask(&mut self, health: Health) {
         let pass = self.admit().expect("it may be asked");
         self.sent(pass);
@@ -87,7 +87,7 @@ fn five_failures_in_a_row_open_it() {
 #[test]
 fn half_of_twenty_within_a_second_open_it_and_fewer_do_not() {
     let mut told = Told::new();
-    // 19 of which most fail, then those of another second.
+    // 19 answers, most of them failures, then the answers of another second.
     for answer in 0..19 {
         told.ask(if answer % 4 == 3 {
             Health::Works
@@ -116,7 +116,7 @@ fn fewer_failures_than_half_never_open_it() {
     }
 }
 
-/// As when one node of a cluster is gone, and many ask about its keys; as when one refuses.
+/// As when one node of a cluster is down and many ask about its keys, or when one node refuses.
 #[test]
 fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_while() {
     for (why, a_while) in [
@@ -136,7 +136,7 @@ fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_
         assert_eq!(told.circuit.state(), BreakerState::Closed);
         told.ask(fails);
         assert_eq!(told.circuit.state(), BreakerState::Open);
-        // Again, from its first answer on.
+        // Again, beginning with its first answer.
         let probe = told.probe();
         told.circuit.answered(probe, Health::Works, told.now);
         told.now += a_while - ms(1);
@@ -145,7 +145,7 @@ fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_
     }
 }
 
-/// As when each request is about the keys of a node that works and of one that does not.
+/// As when each request has keys on a working node and on a failed one.
 #[test]
 fn a_failure_beside_an_answer_of_another_part_opens_nothing_and_closes_what_is_open() {
     let refuses = Health::Fails(StoreErrorKind::Busy);
@@ -165,7 +165,7 @@ fn a_failure_beside_an_answer_of_another_part_opens_nothing_and_closes_what_is_o
     }
 }
 
-/// Or else probes about the part that is gone would have it left alone for good.
+/// Otherwise probes to the failed part would keep the store left alone for good.
 #[test]
 fn a_store_with_parts_that_is_heard_to_answer_needs_no_probe() {
     let gone = Health::Fails(StoreErrorKind::Unreachable);
@@ -181,7 +181,7 @@ fn a_store_with_parts_that_is_heard_to_answer_needs_no_probe() {
     assert_eq!(told.circuit.state(), BreakerState::Closed);
 }
 
-/// Another part is heard to answer between the two.
+/// Another part is heard to answer between admission and sending.
 #[test]
 fn a_probe_that_nobody_needs_any_more_when_it_is_sent_leaves_it_closed() {
     let mut told = Told::with_parts();
@@ -193,7 +193,6 @@ fn a_probe_that_nobody_needs_any_more_when_it_is_sent_leaves_it_closed() {
     assert_eq!(told.circuit.state(), BreakerState::Closed);
 }
 
-/// Of one that hangs they do, for a moment; of two all that are slow.
 #[test]
 fn a_store_with_parts_is_left_alone_when_half_of_twenty_wait_in_vain_in_whatever_order() {
     for (works, fails, state) in [
@@ -209,7 +208,7 @@ fn a_store_with_parts_is_left_alone_when_half_of_twenty_wait_in_vain_in_whatever
     }
 }
 
-/// One that never answered anybody does not work in part.
+/// A store that never answered anybody does not work in part.
 #[test]
 fn five_failures_in_a_row_open_that_of_a_store_with_parts_that_never_answered() {
     let mut told = Told::with_parts();
@@ -282,7 +281,7 @@ fn a_store_that_is_heard_to_answer_is_probed_at_once() {
     told.fail_until_open();
     for _ in 0..5 {
         let probe = told.probe();
-        // The probe that is on its way will tell.
+        // The probe in flight will tell.
         told.circuit.recovered(told.now);
         assert_eq!(told.admit(), None);
         told.circuit.answered(probe, FAILS, told.now);
@@ -334,7 +333,7 @@ fn a_lost_probe_is_followed_by_another_at_once() {
         assert_eq!(told.circuit.state(), BreakerState::Open);
         assert_eq!(told.pause(), Duration::ZERO);
     }
-    // And nothing that comes of a lost one counts.
+    // No result of a lost probe counts.
     let lost = told.admit().unwrap();
     told.circuit.given_up(lost, told.now);
     let probe = told.probe();
@@ -373,18 +372,18 @@ fn a_store_that_refuses_one_key_or_new_keys_works() {
     assert_eq!(told.circuit.state(), BreakerState::Closed);
 }
 
-/// What happens, one thing after the other.
+/// The events of a history, in order.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Pass(u64),
     Ask,
-    /// Of those who wait for an answer, one is answered.
+    /// One of the questions in flight is answered.
     Answer(usize, bool),
     GiveUp(usize),
     Recovered,
 }
 
-/// The same as the circuit in the plainest way: it keeps all answers.
+/// A reference model of the circuit, as simple as possible: it keeps all answers.
 enum Model {
     Closed(Vec<(Instant, bool)>),
     Open { pause: Duration, is_claimed: bool },
@@ -437,7 +436,7 @@ proptest! {
         let mut told = Told::new();
         told.circuit = Circuit::new(seed, false);
         let mut model = Model::Closed(Vec::new());
-        // Of each question under way: its pass, and the number of changes before it.
+        // The pass of each question in flight, and the number of state changes before it.
         let mut asked: Vec<(Pass, usize)> = Vec::new();
         let mut changes = 0;
         for event in events {
@@ -510,7 +509,7 @@ proptest! {
                 Event::Answer(..) | Event::GiveUp(_) => {}
             }
             prop_assert_eq!(told.circuit.state(), model.state());
-            // A probe that nobody has lost is on its way, or the next question may be one.
+            // Either a probe is in flight that is not lost, or the next question may probe.
             let probes = asked.iter().filter(|(pass, since)| pass.is_probe() && *since == changes);
             prop_assert_eq!(probes.count(), usize::from(model.state() == BreakerState::HalfOpen));
         }

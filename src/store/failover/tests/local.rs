@@ -1,4 +1,4 @@
-//! The local share of each limit, on a clock that stands still.
+//! The local share of each limit, on a stopped clock.
 
 use super::*;
 use crate::algorithm::LeaseId;
@@ -9,7 +9,7 @@ use crate::time::ManualClock;
 
 const QUARTER: FailureMode = FailureMode::Local { share: 0.25 };
 
-/// Over a store that fails, with a local one on a clock of the test's.
+/// A store that fails, with a local share on a manual clock.
 fn failing() -> (Arc<Scripted>, Failover, ManualClock) {
     let clock = ManualClock::new();
     let (store, mut failover) = over(Way::Fails(GONE));
@@ -24,7 +24,7 @@ async fn back(store: &Scripted) {
     store.asked();
 }
 
-/// What is left of the local share, the store being away.
+/// What is left of the local share while the store is down.
 async fn left(store: &Scripted, failover: &Failover, limit: Limit) -> u32 {
     store.now(Way::FailsAtOnce(GONE));
     let look = [check("api", limit, QUARTER).to(Action::look())];
@@ -59,7 +59,7 @@ async fn each_algorithm_admits_its_share_and_the_decision_shows_it() {
         (Limit::fixed_window(3, MINUTE), 1, 1),
     ] {
         let (_, failover, clock) = failing();
-        // What has lapsed is there again.
+        // What has lapsed is available again.
         for _ in 0..2 {
             for asked in 0..20 {
                 let decision = ask(&failover, &[check("api", limit, QUARTER)]).await[0];
@@ -73,7 +73,7 @@ async fn each_algorithm_admits_its_share_and_the_decision_shows_it() {
     }
 }
 
-/// An outage that tells itself by a late answer is judged as one that the breaker knows of.
+/// An outage noticed by a late answer is judged like one that the breaker knows of.
 #[tokio::test(start_paused = true)]
 async fn the_share_is_one_whatever_the_reason() {
     let (store, failover, _) = failing();

@@ -28,7 +28,7 @@ enum Way {
     AnswersTooLittleAtOnce,
 }
 
-/// Writes down what it is asked, and counts nothing.
+/// Records what it is asked, and counts nothing.
 struct Scripted {
     way: Mutex<Way>,
     asked: Mutex<Vec<Vec<Action>>>,
@@ -51,7 +51,7 @@ impl Scripted {
         *self.way.lock().unwrap() = way;
     }
 
-    /// What it was asked to do since the last time.
+    /// What it was asked to do since the last call.
     fn asked(&self) -> Vec<Vec<Action>> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -214,7 +214,7 @@ async fn answers_that_take_no_trip_neither_open_it_nor_close_it() {
     assert_eq!(failover.breaker().state(), BreakerState::Open);
 }
 
-/// What it remembers is about less than it is asked.
+/// Remembers fewer checks than it is asked about.
 struct Forgetful;
 
 impl Store for Forgetful {
@@ -260,7 +260,7 @@ async fn a_probe_that_is_dropped_on_its_way_or_before_lets_the_next_question_pro
     assert_eq!(outcomes(&back), [Outcome::Allowed]);
 }
 
-/// As of a caller who has stopped to wait for it, and keeps it all the same.
+/// As with a caller that stopped waiting but keeps the future.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_nobody_polls_keeps_the_store_from_being_asked_for_seconds_only() {
     let (store, failover) = over(Way::Fails(GONE));

@@ -10,7 +10,7 @@ const DEADLINE: Duration = Duration::from_millis(50);
 const STANDSTILL: Duration = Duration::from_millis(150);
 const LATE: Outcome = Outcome::FailedClosed(StoreErrorKind::TimedOut);
 
-/// Asks so many times, and stands still before anything is read; how the questions end.
+/// Asks this many questions and stands still before any answer is read. Returns their outcomes.
 async fn asked_before_a_standstill(failover: &Failover, questions: usize) -> Vec<Outcome> {
     let one = one(FailureMode::Deny);
     let mut asked = join_all((0..questions).map(|_| ask(failover, &one)));
@@ -28,7 +28,7 @@ async fn all_that_one_standstill_lets_pass_their_deadlines_count_as_one_failure(
     }
 }
 
-/// As one that has far too much to do.
+/// As a process that is badly overloaded.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_is_always_late_finds_a_hanging_server_after_five_deadlines() {
     for questions in [1, 64] {
@@ -55,7 +55,7 @@ async fn an_answer_in_between_ends_the_row_of_standstills() {
     }
 }
 
-/// Else a process that is always late would probe a server that hangs again and again.
+/// Otherwise a process that is always late would keep probing a server that hangs.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_is_overslept_has_failed() {
     let (store, failover) = over(Way::Hangs);
@@ -69,7 +69,7 @@ async fn a_probe_that_is_overslept_has_failed() {
     assert_eq!(store.questions(), questions);
 }
 
-/// What had come by then is read by another task, which goes on when this one does.
+/// An answer that arrived by then is read by another task, which resumes together with this one.
 #[tokio::test(start_paused = true)]
 async fn what_has_come_by_the_end_of_a_standstill_is_waited_for_a_moment() {
     let (read, reads) = oneshot::channel();
@@ -95,7 +95,7 @@ async fn nobody_waits_longer_than_a_moment_after_a_standstill_nor_after_the_dead
     assert!(started.elapsed() <= DEADLINE + Duration::from_millis(2));
 }
 
-/// A store whose answer is there, and has to be read.
+/// A store whose answer has arrived but must still be read.
 struct Read(Mutex<Option<oneshot::Receiver<()>>>);
 
 impl Store for Read {

@@ -1,4 +1,4 @@
-//! What becomes of a store that is left alone, and can tell when it is back.
+//! A store that is left alone and can tell when it is back.
 
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 use super::*;
 use crate::store::Recovered;
 
-/// Tells, when it is made to.
+/// Reports its return when told to.
 struct Telling {
     store: Scripted,
     is_back: watch::Sender<bool>,
     /// How often somebody began to wait for it.
     begun: AtomicUsize,
-    /// Those who wait for it.
+    /// Held by everybody who waits for it.
     waiting: Arc<()>,
 }
 
@@ -60,7 +60,7 @@ async fn failure(failover: &Failover) -> Option<StoreErrorKind> {
     decisions[0].store_failure()
 }
 
-/// Asks for so long, a hundred times a second.
+/// Asks a hundred times a second for this long.
 async fn ask_for(failover: &Failover, length: Duration) {
     let until = Instant::now() + length;
     while Instant::now() < until {
@@ -80,8 +80,8 @@ async fn a_store_that_tells_that_it_is_back_is_asked_at_once_however_long_it_was
             assert_ne!(failover.breaker().state(), BreakerState::Closed);
             store.store.now(Way::Works);
             store.is_back.send_replace(true);
-            // A probe that is on its way may still fail; then it is listened to after a quarter of a
-            // second again, while the pauses are of five.
+            // A probe in flight may still fail. Then the store is listened to again after a quarter
+            // of a second, although the pauses are five seconds.
             ask_for(&failover, Duration::from_millis(400)).await;
             assert_eq!(failure(&failover).await, None, "{away} s");
         }
@@ -111,7 +111,7 @@ async fn nobody_waits_for_a_store_that_nobody_asks_or_whose_limiter_is_gone() {
     assert_eq!(store.waiting(), 0);
 }
 
-/// As that of a thread which blocks on a decision now and then.
+/// As with a thread that blocks on a decision now and then.
 #[test]
 fn where_the_runtime_of_who_watches_is_not_driven_another_one_watches() {
     let runtime = || {
@@ -137,7 +137,7 @@ fn where_the_runtime_of_who_watches_is_not_driven_another_one_watches() {
     });
 }
 
-/// Nor is it asked more often than the first pause lets it be, if it tells what is not so.
+/// Nor is a store asked more often than the first pause allows if it wrongly says that it is back.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_says_so_and_fails_again_is_asked_four_times_a_second_at_most() {
     let (store, failover) = telling(Way::Fails(GONE));
@@ -153,7 +153,7 @@ async fn what_a_store_that_answers_says_of_itself_is_not_listened_to() {
         let (store, failover) = telling(Way::Fails(kind));
         store.is_back.send_replace(true);
         ask_for(&failover, 10 * SECOND).await;
-        // 250, 500, 800, 800 ms ..., each a fifth shorter; or five seconds.
+        // Pauses of 250, 500, 800, 800 ms and so on, each a fifth shorter; or of five seconds.
         let most = if kind == StoreErrorKind::Busy { 16 } else { 2 };
         let probes = store.store.questions() - 5;
         assert!((1..=most).contains(&probes), "{kind:?}: {probes}");
