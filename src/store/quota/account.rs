@@ -1,4 +1,4 @@
-//! `Account`: the permits that this process holds of one subject.
+//! `Account`: the permits of one subject that this process holds.
 
 use smallvec::SmallVec;
 
@@ -12,29 +12,29 @@ use crate::time::Micros;
 
 pub(super) struct Account {
     pub(super) key: u128,
-    /// By which permits are taken and given back.
+    /// The check by which permits are taken and given back.
     check: OwnedCheck,
     supply: Supply,
-    /// The older one is handed out first.
+    /// The older batch is handed out first.
     batches: SmallVec<[Batch; 2]>,
     last_asked: Micros,
-    /// Whether a reset or a credit is on its way.
+    /// Whether a reset or a credit is in flight.
     pub(super) is_changing: bool,
 }
 
-/// How what is held is let go of.
+/// How an account lets go of what it holds.
 #[derive(Clone, Copy)]
 pub(super) enum LetGo {
-    /// What it was taken of is forgotten in the store, too.
+    /// The store forgets what the permits were taken from, so nothing is given back.
     Forget,
     GiveBack,
 }
 
-/// What becomes of a question.
+/// The outcome of a question.
 pub(super) struct Spent {
-    /// The decision, if there were enough.
+    /// The decision, if enough permits were held.
     pub(super) decision: Option<Decision>,
-    /// What is left in hand.
+    /// The permits still held.
     pub(super) held: u32,
     pub(super) refill: Option<Refill>,
     pub(super) returned: Returned,
@@ -59,12 +59,12 @@ impl Account {
         self.last_asked
     }
 
-    /// Whether permits are held or on their way, or what becomes of them is.
+    /// Whether permits are held or in flight, or a change is.
     pub(super) fn is_in_use(&self) -> bool {
         !self.batches.is_empty() || self.supply.is_awaited() || self.is_changing
     }
 
-    /// Whether it holds what such a check takes, and from where that takes it.
+    /// Whether the permits held are of this check's limit, quota lease and group.
     fn is_of(&self, check: &Check<'_>) -> bool {
         let own = self.check.check();
         own.algorithm == check.algorithm
@@ -72,7 +72,7 @@ impl Account {
             && own.policy.group() == check.policy.group()
     }
 
-    /// Hands out permits if there are enough. A batch is waited for for so long.
+    /// Hands out permits if there are enough. A batch it asks for is awaited for `patience`.
     pub(super) fn spend(
         &mut self,
         check: &Check<'_>,
@@ -83,8 +83,8 @@ impl Account {
         let cost = check.action.takes();
         let mut returned = self.settled(now);
         if !self.is_of(check) {
-            // A subject can have several limits at a time. What is closed whenever another one is asked by
-            // is lost, where others have taken permits since.
+            // A subject can have several limits at a time. If every switch between them closed the
+            // account, its permits would be lost whenever others have taken permits since.
             if self.is_in_use() && !self.is_idle(now) {
                 return Spent {
                     decision: None,
@@ -115,7 +115,7 @@ impl Account {
         }
     }
 
-    /// The permits that can be handed out now to such a check.
+    /// The permits that can be handed out now for this check.
     pub(super) fn look(&mut self, check: &Check<'_>, now: Micros) -> u32 {
         if !self.is_of(check) {
             return 0;
@@ -127,7 +127,7 @@ impl Account {
         good.map(Batch::left).sum()
     }
 
-    /// Lets go of all permits, also of those on their way; what is to be given back.
+    /// Lets go of all permits, held or in flight. Returns what is to be given back.
     pub(super) fn let_go(&mut self, how: LetGo) -> Returned {
         match how {
             LetGo::Forget => {
@@ -147,7 +147,7 @@ impl Account {
         now.saturating_sub(self.last_asked).get() >= idle
     }
 
-    /// Gives back what is too old, or what nobody asks for any more.
+    /// Gives back permits that are too old, or all of them if nobody asks for them any more.
     pub(super) fn tidy(&mut self, now: Micros) -> Returned {
         self.supply.tidy(now);
         if self.is_idle(now) {
@@ -157,9 +157,9 @@ impl Account {
         }
     }
 
-    /// Gives back all that is left.
+    /// Gives back everything that is left.
     pub(super) fn close(&mut self) -> Returned {
-        // The newest first: nobody has taken anything after it if anybody has not.
+        // The newest first: nothing was taken after it, unless others have taken something.
         let batches = std::mem::take(&mut self.batches).into_iter().rev();
         batches
             .filter_map(|batch| self.given_back(&batch))
@@ -170,7 +170,7 @@ impl Account {
         self.supply.wants(refill)
     }
 
-    /// The batch has come; what becomes of it.
+    /// A batch has arrived. Returns what becomes of it.
     pub(super) fn deposit(
         &mut self,
         refill: &Refill,
@@ -188,12 +188,12 @@ impl Account {
         arrival
     }
 
-    /// No batch has come, and why is not known.
+    /// The batch did not arrive, for an unknown reason.
     pub(super) fn missed(&mut self, refill: &Refill, now: Micros) {
         self.supply.missed(refill, now);
     }
 
-    /// Brings what is held up to date; what of it has reached its age is to be given back.
+    /// Brings the batches up to date. Returns what is to be given back because its age is reached.
     fn settled(&mut self, now: Micros) -> Returned {
         for batch in &mut self.batches {
             batch.lapse(&self.check.algorithm, now);

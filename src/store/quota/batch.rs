@@ -1,4 +1,4 @@
-//! `Batch`: permits that were taken in one trip and are handed out one after the other.
+//! `Batch`: permits that were taken in one round trip and are handed out one by one.
 
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Receipt};
@@ -8,9 +8,9 @@ pub(super) struct Batch {
     left: u32,
     /// The store's decision that took them.
     decision: Decision,
-    /// On the clock of this process; the store has decided no earlier.
+    /// When it was sent, on this process's clock. The store decided no earlier.
     sent: Micros,
-    /// From then on they are not handed out any more.
+    /// From then on no permits are handed out.
     ends: Micros,
 }
 
@@ -32,25 +32,25 @@ impl Batch {
         now >= self.ends
     }
 
-    /// Lets go of those permits that have come back in the store by themselves, as far as can be: as
-    /// if it had decided as soon as it was asked.
+    /// Drops the permits that have come back in the store by themselves, assuming the earliest
+    /// case: that the store decided the moment it was asked.
     ///
-    /// To be called before any are handed out: of what has come back, who was handed out something
-    /// since took none.
+    /// Call this before handing out any permits: permits handed out afterwards are then none of
+    /// those that have come back.
     pub(super) fn lapse(&mut self, algorithm: &Algorithm, now: Micros) {
         let elapsed = now.saturating_sub(self.sent);
         let not_back = algorithm.permits_left_after(&self.decision, elapsed);
         self.left = self.left.min(not_back);
     }
 
-    /// Hands out so many, or as many as there are; what is missing then.
+    /// Hands out as many of these permits as there are. Returns how many are missing.
     pub(super) fn hand_out(&mut self, permits: u32) -> u32 {
         let handed_out = permits.min(self.left);
         self.left -= handed_out;
         permits - handed_out
     }
 
-    /// The decision on a request that permits were handed out to, when so many are left in hand.
+    /// The decision on a request served from the batch, with this many permits still held.
     pub(super) fn decision(&self, algorithm: &Algorithm, held: u32, now: Micros) -> Decision {
         let elapsed = now.saturating_sub(self.sent);
         let capacity = algorithm.capacity();
@@ -60,17 +60,18 @@ impl Batch {
             remaining,
             reset_after: self.decision.reset_after.saturating_sub(elapsed),
             renews_after: self.decision.renews_after.saturating_sub(elapsed),
-            // That of the batch stands for all of it.
+            // One receipt stands for the whole batch.
             receipt: Receipt::default(),
             is_leased: true,
             ..self.decision
         }
     }
 
-    /// What gives back what is left.
+    /// The action that gives back what is left.
     pub(super) fn give_back(&self) -> Option<Action> {
-        // A refund would give back also where others have taken permits since. Those were told a
-        // later time than theirs is then: they would hand them out together with who comes next.
+        // Not a refund: it would give permits back even if others have taken some since. Those
+        // others were told a later time than would then be true, and would hand out their permits
+        // together with the next taker.
         (self.left > 0).then_some(Action::Cancel {
             permits: self.left,
             receipt: self.decision.receipt,

@@ -1,4 +1,4 @@
-//! A reset or a credit on its way.
+//! A reset or a credit in flight.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::shared::Shared;
 use crate::algorithm::Action;
 use crate::store::{Check, Store};
 
-/// Until it is there, or nobody waits for it, nothing is taken in advance of its subject: nobody here
-/// knows which of the two the store has decided first.
+/// Until it arrives, or nobody waits for it any more, no batch of its subject is taken: this
+/// process could not tell which of the two the store decided first.
 pub(super) struct Change<S: Store> {
     shared: Arc<Shared<S>>,
     key: u128,
 }
 
-/// Whether it is a reset or a credit.
+/// Whether the check is a reset or a credit.
 #[inline]
 pub(super) fn is_change(check: &Check<'_>) -> bool {
     how(check).is_some()
 }
 
-/// How a change lets go of what is held, if the check is one.
+/// How such a change lets go of what is held; `None` if the check is no change.
 #[inline]
 fn how(check: &Check<'_>) -> Option<LetGo> {
     match check.action {
@@ -32,13 +32,14 @@ fn how(check: &Check<'_>) -> Option<LetGo> {
 }
 
 impl<S: Store> Change<S> {
-    /// If the check is one; adds what has to be given back before it.
+    /// Begins a change if the check is one. Adds to `returned` what must be given back before it.
     pub(super) fn begin(
         shared: &Arc<Shared<S>>,
         check: &Check<'_>,
         returned: &mut Vec<Returned>,
     ) -> Option<Self> {
-        // Also of a policy without a lease: it may have had one before, or get one meanwhile.
+        // Policies without a lease count too: this one may have had a lease before, or get one
+        // meanwhile.
         let (how, key) = (how(check)?, check.count_fingerprint());
         let let_go = |account: &mut Account| account.let_go(how);
         let of_account = shared.table.begin_change(key, let_go);

@@ -1,9 +1,9 @@
-//! `Changing`: the subjects of which resets or credits are on their way.
+//! `Changing`: the subjects with resets or credits in flight.
 
 use std::collections::HashMap;
 
-/// Apart from the accounts, as one may be opened while a change is on its way. A subject that is only changed
-/// needs none.
+/// Kept apart from the accounts, since an account may be opened while a change is in flight. A
+/// subject that is only changed needs no account.
 #[derive(Default)]
 pub(super) struct Changing(HashMap<u128, usize>);
 
@@ -12,7 +12,7 @@ impl Changing {
         *self.0.entry(key).or_default() += 1;
     }
 
-    /// One that has begun ends; whether it was the last one of its subject.
+    /// Ends a change. Returns whether it was the last one of its subject.
     pub(super) fn end(&mut self, key: u128) -> bool {
         let Some(on_their_way) = self.0.get_mut(&key) else {
             return true;
@@ -22,7 +22,7 @@ impl Changing {
         if is_last {
             self.0.remove(&key);
             if self.0.is_empty() {
-                // Nothing stays of a great many.
+                // Frees the memory after a large number of changes.
                 self.0.shrink_to_fit();
             }
         }

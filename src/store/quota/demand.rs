@@ -1,4 +1,4 @@
-//! `Demand`: how much a subject has been asked for lately.
+//! `Demand`: how many permits of a subject were asked for lately.
 
 use crate::time::Micros;
 
@@ -14,7 +14,7 @@ impl Demand {
     pub(super) fn note(&mut self, permits: u32, now: Micros, period: Micros) {
         let gone = now.saturating_sub(self.since).get();
         if gone >= period.get() {
-            // In between nobody may have asked for anything.
+            // Otherwise there was a period in which nobody asked.
             let is_next = gone < 2 * period.get();
             self.before = if is_next { self.current } else { 0 };
             self.current = 0;
@@ -23,7 +23,8 @@ impl Demand {
         self.current = self.current.saturating_add(permits);
     }
 
-    /// What to expect in a period: no less than in the last one, and more as soon as it has come.
+    /// The permits to expect in a period: at least as many as in the last one, and more as soon as
+    /// more were asked for.
     pub(super) fn in_a_period(&self) -> u32 {
         self.current.max(self.before)
     }

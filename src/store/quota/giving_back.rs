@@ -1,5 +1,4 @@
-//! How permits are given back: each account's in their order, those of several accounts beside each
-//! other.
+//! How permits are given back: in order within an account, concurrently across accounts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +12,11 @@ use crate::store::deadline::within;
 use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::{Answer, Check, PendingAnswer, Store};
 
-/// So many accounts give back at once: enough that thousands have done so within a second, and few beside
+/// How many accounts give back at once: enough for thousands within a second, and few compared to
 /// the questions of requests.
 const MOST_AT_ONCE: usize = 16;
 
-/// What gives back an account's permits, in this order.
+/// The round trips that give back an account's permits, in this order.
 type Trips = Vec<PendingAnswer>;
 
 impl<S: Store> Shared<S> {
@@ -26,7 +25,7 @@ impl<S: Store> Shared<S> {
         drop(self.give_back_all([returned]));
     }
 
-    /// The same of several accounts; the task that does it, which needs nobody to wait for it.
+    /// Gives back what several accounts have returned. Nobody needs to wait for the task.
     pub(super) fn give_back_all(
         &self,
         accounts: impl IntoIterator<Item = Returned>,
@@ -35,7 +34,7 @@ impl<S: Store> Shared<S> {
         if accounts.is_empty() {
             return None;
         }
-        // Outside of any runtime they come back with time.
+        // Without a runtime, the permits come back with time.
         let runtime = Handle::try_current().ok()?;
         let (on_its_way, deadline) = (self.under_way.begin(), self.deadline);
         Some(runtime.spawn(async move {
@@ -44,7 +43,7 @@ impl<S: Store> Shared<S> {
         }))
     }
 
-    /// Gives permits back before something is asked that has to find them there. They go back whatever
+    /// Gives permits back before a question that must find them in the store. They go back whatever
     /// becomes of the question: nobody holds them any more.
     pub(super) fn ask_after(
         this: &Arc<Self>,
@@ -55,7 +54,7 @@ impl<S: Store> Shared<S> {
         let checks = of_each(checks, OwnedCheck::of);
         Box::pin(async move {
             if let Some(given_back) = given_back {
-                // Or its runtime has ended.
+                // An error means that its runtime has ended.
                 let _ = given_back.await;
             }
             match shared.inner.ask(&question(&checks)) {
@@ -65,7 +64,7 @@ impl<S: Store> Shared<S> {
         })
     }
 
-    /// Asks at once, so that it can be awaited by who is left when this is gone.
+    /// Asks the store now, so that the answers can be awaited after `self` is gone.
     fn trips(&self, accounts: impl IntoIterator<Item = Returned>) -> Vec<Trips> {
         let trip = |owned: OwnedCheck| match self.inner.ask(&[owned.check()]) {
             Answer::Pending(answer) => Some(answer),
@@ -77,12 +76,12 @@ impl<S: Store> Shared<S> {
     }
 }
 
-/// What an account has returned, if that is anything.
+/// What an account has returned, unless that is nothing.
 pub(super) fn if_any(returned: Returned) -> Option<Returned> {
     (!returned.is_empty()).then_some(returned)
 }
 
-/// What one account cannot give back keeps no other from it.
+/// A failure of one account does not hold up the others.
 async fn beside_each_other(accounts: Vec<Trips>, deadline: Duration) {
     let mut under_way = JoinSet::new();
     for trips in accounts {
@@ -94,8 +93,8 @@ async fn beside_each_other(accounts: Vec<Trips>, deadline: Duration) {
     while under_way.join_next().await.is_some() {}
 }
 
-/// Of a limit that keeps a debt, what was taken before is given back only after what was taken behind it:
-/// where that was not, the rest comes back with time.
+/// With `gcra` and the buckets, an earlier batch can be given back only after the later ones. If
+/// one fails, the rest comes back with time.
 async fn one_after_the_other(trips: Trips, deadline: Duration) {
     for trip in trips {
         if !matches!(within(deadline, trip).await, Some(Ok(_))) {

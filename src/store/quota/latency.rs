@@ -1,4 +1,4 @@
-//! `Latency`: how long trips for batches have taken lately.
+//! `Latency`: how long round trips for batches have taken lately.
 
 use crate::time::Micros;
 
@@ -14,15 +14,15 @@ impl Latency {
         *self = Self { longest, at: now };
     }
 
-    /// The longest of them, and after each half-life half of it: a single long trip is not expected
-    /// for ever, even where it keeps batches from being asked for.
+    /// The longest of them, halved after each half-life. So a single slow trip is not expected for
+    /// ever, even if it keeps batches from being asked for.
     pub(super) fn expected(&self, now: Micros, half_life: Micros) -> Micros {
         let halvings = half_lives(self.at, now, half_life);
         Micros::new(self.longest.get().checked_shr(halvings).unwrap_or(0))
     }
 }
 
-/// How many of them are over since then.
+/// How many half-lives have passed since then.
 pub(super) fn half_lives(since: Micros, now: Micros, half_life: Micros) -> u32 {
     let gone = now.saturating_sub(since).get() / half_life.get().max(1);
     u32::try_from(gone).unwrap_or(u32::MAX)

@@ -1,5 +1,5 @@
-//! Leases of quota: permits of a subject that is often asked for are taken in batches and handed out
-//! from memory. A `Store` around a store that takes a trip.
+//! Quota leases: the permits of a subject that is asked for often are taken in batches and handed
+//! out from memory. A `Store` around a store that takes round trips.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,11 @@ mod worth;
 
 pub use self::lease::QuotaLease;
 
-/// Answers what batches suffice for, and hands all else on.
+/// Answers from batches where they suffice, and hands everything else on.
 pub(crate) struct Leased<S: Store>(Arc<Shared<S>>);
 
 impl<S: Store> Leased<S> {
-    /// Around this store. A batch that has not come within this time is not waited for.
+    /// Puts quota leases around a store. A batch that takes longer than `deadline` is abandoned.
     pub(crate) fn new(inner: S, deadline: Duration, under_way: UnderWay) -> Self {
         Self::with_clock(inner, deadline, under_way, SinceStart::new())
     }
@@ -44,12 +44,13 @@ impl<S: Store> Leased<S> {
         Self(Arc::new(Shared::new(inner, deadline, under_way, clock)))
     }
 
-    /// Gives back all that is held in advance, also what is on its way. Who asks from then on may have more taken.
+    /// Gives back all permits held in advance, and those in flight when they arrive. Later requests
+    /// may take new batches.
     pub(crate) fn let_go(&self) {
         self.0.let_go();
     }
 
-    // Out of line, as all that a policy without leases has no use for.
+    // Out of line: policies without leases never need it.
     #[inline(never)]
     fn ask_leased(&self, checks: &[Check<'_>]) -> Answer {
         match checks {
@@ -88,8 +89,9 @@ impl<S: Store> Leased<S> {
         }
         match refill {
             Some(refill) if takes_trips => Shared::refill(shared, check, refill),
-            // A store that has its answers at once needs no batches, nor does whoever is known to be denied. And
-            // of one that is taken and given back all is lost, where somebody takes permits in between.
+            // The store answered at once: it either needs no batches, or is known to deny the
+            // subject. Each batch taken and given back would lose its permits if somebody else
+            // takes some in between.
             Some(refill) => shared.missed(key, &refill),
             None => {}
         }
@@ -157,7 +159,7 @@ fn is_leased(check: &Check<'_>) -> bool {
     check.policy.quota_lease().is_some()
 }
 
-/// Whether a batch may answer it, if it is the only one of its question.
+/// Whether a batch may answer this check, if it is the only one of its question.
 fn is_for_batch(check: &Check<'_>) -> bool {
     let Action::Take(take) = check.action else {
         return false;
@@ -168,8 +170,8 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         && check.algorithm.can_be_late()
 }
 
-/// The same check, which does not refund what was taken under a quota lease, for the reason that is said
-/// of batches.
+/// The same check, without a refund of what was taken under a quota lease. `Batch::give_back` has
+/// the reason.
 fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     let action = match check.action {
         Action::Refund { permits, receipt } | Action::Withdraw { permits, receipt }
@@ -182,12 +184,12 @@ fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     Check { action, ..*check }
 }
 
-/// Whether it only looks, for good or not: nothing is taken that could be given back.
+/// Whether the check takes nothing.
 fn is_look(check: &Check<'_>) -> bool {
     matches!(check.action, Action::Take(take) if take.cost == 0)
 }
 
-/// The same answer, which tells also of the permits that are held here.
+/// The same answer, with the permits held here added to what remains.
 fn with_held(answer: Answer, held: u32, check: &Check<'_>) -> Answer {
     if held == 0 {
         return answer;

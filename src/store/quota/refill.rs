@@ -1,4 +1,4 @@
-//! A batch that is asked for in the background, while requests are answered from the one before.
+//! A batch that is asked for in the background, while requests are answered from the previous one.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ impl<S: Store> Shared<S> {
         match this.inner.ask(&[check]) {
             Answer::Ready(answer) => trip.unneeded(&answer),
             Answer::Pending(answer) => {
-                // Outside of any runtime there are no batches.
+                // Without a runtime there are no batches.
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(async move {
-                        // A change that has begun since would come to the store before.
+                        // A change that has begun since would reach the store first.
                         if !trip.is_wanted() {
                             return;
                         }
@@ -50,7 +50,7 @@ impl<S: Store> Shared<S> {
         }
     }
 
-    /// This batch is not waited for any longer.
+    /// Stops waiting for this batch.
     pub(super) fn missed(&self, key: u128, refill: &Refill) {
         let now = self.clock.now();
         let missed = |account: &mut Account| account.missed(refill, now);
@@ -58,14 +58,14 @@ impl<S: Store> Shared<S> {
     }
 }
 
-/// A batch on its way. Dropped, it is not waited for any longer.
+/// A batch in flight. Dropping it stops waiting for the batch.
 struct Trip<S: Store> {
     key: u128,
     check: OwnedCheck,
     refill: Refill,
     sent: Micros,
     shared: Arc<Shared<S>>,
-    /// Until what is given back of it has begun its own way.
+    /// Held until giving back this batch has begun, where it is given back.
     _on_its_way: OnItsWay,
 }
 
@@ -84,7 +84,7 @@ impl<S: Store> Trip<S> {
         }
     }
 
-    /// The store had it at once, and so has no need of it; but a denial may have been remembered.
+    /// The store answered at once and so needs no batches, or the answer was a remembered denial.
     fn unneeded(&self, answer: &Result<Decisions, StoreError>) {
         let Ok(decisions) = answer else { return };
         let [decision] = **decisions else { return };
@@ -99,12 +99,12 @@ impl<S: Store> Trip<S> {
         let now = self.shared.clock.now();
         let deposit =
             |account: &mut Account| account.deposit(&self.refill, decision, self.sent, now);
-        // What was on its way to an account that the table has let go of is forgotten, too.
+        // If the table has dropped the account, the batch counts as forgotten, too.
         let arrival = self.shared.table.find(self.key, deposit);
         let is_to_go_back = match arrival.unwrap_or(Arrival::Forgotten) {
             Arrival::Wanted => false,
             Arrival::Unwanted => true,
-            // The store may have taken it before a reset, or after one that has overtaken it.
+            // The store may have taken the batch before a reset, or after a reset that overtook it.
             Arrival::Forgotten => self.check.algorithm.tells_what_was_forgotten(),
         };
         if is_to_go_back && decision.is_allowed() {
@@ -112,7 +112,7 @@ impl<S: Store> Trip<S> {
         }
     }
 
-    /// By the check that took it: how the subject is asked about may have changed since.
+    /// By the check that took it: the subject's account may use another one by now.
     fn give_back(&self, decision: &Decision) {
         let back = Action::Cancel {
             permits: self.refill.permits,
@@ -124,7 +124,7 @@ impl<S: Store> Trip<S> {
 }
 
 impl<S: Store> Drop for Trip<S> {
-    /// What has come is not missed any more.
+    /// Does nothing if the batch has arrived.
     fn drop(&mut self) {
         self.shared.missed(self.key, &self.refill);
     }

@@ -1,4 +1,4 @@
-//! `Shared`: the batches of a process, and who looks after them.
+//! `Shared`: the batches of a process, and the tasks that maintain them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,17 +12,17 @@ use super::table::Table;
 use crate::store::{Store, UnderWay};
 use crate::time::{Clock, Micros};
 
-/// How often it is looked after batches while there are any.
+/// How often batches are maintained while there are any.
 const ROUND: Duration = Duration::from_millis(100);
 
-// With a bound, because dropping it asks the store.
+// Bounded by `Store` because dropping it asks the store.
 pub(super) struct Shared<S: Store> {
     pub(super) inner: S,
     pub(super) table: Table,
     pub(super) clock: Box<dyn Clock>,
-    /// The time that a trip for a batch may take.
+    /// How long the round trip for a batch may take.
     pub(super) deadline: Duration,
-    /// For how long a batch is waited for. Where its runtime is driven it has come or is missed sooner.
+    /// How long a batch is awaited. If its runtime is driven, it arrives or is missed earlier.
     pub(super) patience: Micros,
     /// What is taken and given back in the background.
     pub(super) under_way: UnderWay,
@@ -47,10 +47,11 @@ impl<S: Store> Shared<S> {
         }
     }
 
-    /// Sees to it that somebody looks after the batches, for as long as there are any. Called on a
-    /// runtime with time.
+    /// Makes sure that a task maintains the batches for as long as there are any. Must be called on
+    /// a runtime with timers.
     ///
-    /// Each runtime that batches come on does so for all of them: another one may not be driven.
+    /// Each runtime on which batches arrive maintains all of them, since another runtime may not be
+    /// driven.
     pub(super) fn look_after(this: &Arc<Self>) {
         let runtime = Handle::current();
         if this.lock().insert(runtime.id()) {
@@ -59,7 +60,8 @@ impl<S: Store> Shared<S> {
                 runtime: runtime.id(),
                 is_over: false,
             };
-            // Not under the lock: a runtime that is being shut down drops the task at once.
+            // Not under the lock: a runtime that is shutting down drops the task at once, and its
+            // `drop` locks.
             runtime.spawn(upkeep.run());
         }
     }
@@ -70,7 +72,8 @@ impl<S: Store> Shared<S> {
         on.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what is too old or not asked for any more; whether anything is left.
+    /// Gives back permits that are too old or no longer asked for. Returns whether any account is
+    /// still in use.
     pub(super) fn tidy(&self) -> bool {
         let now = self.clock.now();
         let (mut returned, mut is_in_use) = (Vec::new(), false);
@@ -82,7 +85,7 @@ impl<S: Store> Shared<S> {
         is_in_use
     }
 
-    /// Gives back all that is held, also what is on its way.
+    /// Gives back all permits that are held, and those in flight when they arrive.
     pub(super) fn let_go(&self) {
         let mut returned = Vec::new();
         self.table
@@ -91,14 +94,15 @@ impl<S: Store> Shared<S> {
     }
 }
 
-/// Asks the store for nothing but what is left, so that it can be had at once by who is left.
+/// Keeps nothing of `self` alive while giving back, so that the last owner can take the store at
+/// once.
 impl<S: Store> Drop for Shared<S> {
     fn drop(&mut self) {
         self.let_go();
     }
 }
 
-/// A runtime's task that looks after the batches.
+/// The maintenance task of one runtime.
 struct Upkeep<S: Store> {
     shared: Weak<Shared<S>>,
     runtime: Id,
@@ -116,7 +120,7 @@ impl<S: Store> Upkeep<S> {
                 continue;
             }
             shared.lock().remove(&self.runtime);
-            // Whoever has got a batch in between may have found that it is looked after.
+            // A batch may have arrived in between, when this runtime still counted as maintained.
             self.is_over = !shared.tidy() || !shared.lock().insert(self.runtime);
             if self.is_over {
                 return;
@@ -127,7 +131,7 @@ impl<S: Store> Upkeep<S> {
 
 impl<S: Store> Drop for Upkeep<S> {
     fn drop(&mut self) {
-        // Its runtime was shut down: the next batch on another one starts another task.
+        // If the runtime is shut down, the next batch on another runtime starts a new task.
         if !self.is_over
             && let Some(shared) = self.shared.upgrade()
         {

@@ -1,4 +1,4 @@
-//! `Supply`: when the next batch of a subject is asked for, and of how many permits.
+//! `Supply`: when to ask for the next batch of a subject, and for how many permits.
 
 use super::ceiling::Ceiling;
 use super::demand::Demand;
@@ -14,38 +14,38 @@ pub(super) struct Supply {
     lease: QuotaLease,
     demand: Demand,
     latency: Latency,
-    /// When no more than so many are left, more are taken.
+    /// At this many permits or fewer, the next batch is asked for.
     low: u32,
     awaited: Option<Awaited>,
-    /// What was asked for before is forgotten.
+    /// Batches asked for before this one are forgotten.
     known_since: Number,
     ceiling: Ceiling,
-    /// No batch is asked for before.
+    /// No batch is asked for before this instant.
     not_before: Micros,
-    /// What was used in the store, when it was asked for a batch at this instant.
+    /// How many permits were used in the store when it was asked for a batch at `used_at`.
     used: u32,
     used_at: Micros,
 }
 
-/// A batch on its way.
+/// A batch in flight.
 #[derive(Clone, Copy)]
 struct Awaited {
     claim: Claim<Micros>,
-    /// Whether it is handed out when it comes.
+    /// Whether it will be handed out when it arrives.
     is_wanted: bool,
 }
 
-/// What becomes of a batch that has come.
+/// What becomes of a batch that has arrived.
 pub(super) enum Arrival {
     /// It is handed out.
     Wanted,
-    /// It is given back: it is of no use any more, or it is late.
+    /// It is given back: it is no longer needed, or it is late.
     Unwanted,
-    /// What it was taken of was forgotten, before it was taken or since.
+    /// The store forgot what it was taken from, before or after it was taken.
     Forgotten,
 }
 
-/// A batch that is to be asked for.
+/// A batch to ask for.
 pub(super) struct Refill {
     number: Number,
     pub(super) permits: u32,
@@ -67,7 +67,7 @@ impl Supply {
         }
     }
 
-    /// One that knows nothing yet, and only waits for what is on its way to this one, to give it back.
+    /// A new supply that knows nothing yet. It only waits for the batch in flight, to give it back.
     pub(super) fn anew(&self, lease: QuotaLease) -> Self {
         let mut anew = Self {
             known_since: self.known_since,
@@ -82,44 +82,44 @@ impl Supply {
         self.lease
     }
 
-    /// Whether a batch is on its way.
+    /// Whether a batch is in flight.
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited.is_some()
     }
 
-    /// Whether this batch is handed out when it comes.
+    /// Whether this batch will be handed out when it arrives.
     pub(super) fn wants(&self, refill: &Refill) -> bool {
         self.awaited
             .is_some_and(|awaited| awaited.is_wanted && awaited.claim.is(refill.number))
     }
 
-    /// What is on its way is given back when it comes.
+    /// Has the batch in flight given back when it arrives.
     pub(super) fn wants_none(&mut self) {
         if let Some(awaited) = &mut self.awaited {
             awaited.is_wanted = false;
         }
     }
 
-    /// Waits for nothing any more, and what comes is of no meaning.
+    /// Stops waiting, and ignores what still arrives.
     pub(super) fn forget(&mut self) {
         self.awaited = None;
         self.known_since = Number::next();
     }
 
-    /// Waits no longer for what has not come in time.
+    /// Stops waiting for a batch that is overdue.
     pub(super) fn tidy(&mut self, now: Micros) {
         self.awaited
             .take_if(|awaited| awaited.claim.has_lapsed(now));
     }
 
-    /// So many permits were asked for.
+    /// Notes that this many permits were asked for.
     #[inline]
     pub(super) fn note(&mut self, permits: u32, now: Micros) {
         self.demand.note(permits, now, self.lease.horizon());
     }
 
-    /// The batch to ask for now, if any, when so many are held and so many are asked for at a time. It is
-    /// waited for until the given instant.
+    /// The batch to ask for now, if any, given the permits held and the cost of a question. It is
+    /// awaited until the given instant.
     #[inline]
     pub(super) fn refill(
         &mut self,
@@ -156,7 +156,7 @@ impl Supply {
         })
     }
 
-    /// The store's decision about a batch has come.
+    /// The store's decision about a batch has arrived.
     pub(super) fn arrived(
         &mut self,
         refill: &Refill,
@@ -177,7 +177,8 @@ impl Supply {
         let trip = now.saturating_sub(sent);
         self.latency.note(trip, now, self.lease.horizon());
         if decision.is_allowed() {
-            // In time for the next one to be here before this one has come back.
+            // Early enough for the next batch to arrive before the permits of this one have come
+            // back.
             let on_the_way = algorithm.permits_in(trip);
             self.low = on_the_way.max(refill.permits / 2);
             self.ceiling.double(now, self.lease.horizon());
@@ -189,14 +190,14 @@ impl Supply {
         Arrival::Wanted
     }
 
-    /// No batch has come, and why is not known.
+    /// The batch did not arrive, for an unknown reason.
     pub(super) fn missed(&mut self, refill: &Refill, now: Micros) {
         if self.has_come(refill).is_some() {
             self.pause(now);
         }
     }
 
-    /// Waits for this batch no longer, if it was waited for.
+    /// Stops waiting for this batch, if it was awaited.
     fn has_come(&mut self, refill: &Refill) -> Option<Awaited> {
         self.awaited
             .take_if(|awaited| awaited.claim.is(refill.number))

@@ -1,5 +1,5 @@
-//! The table of accounts: fixed and lossy, as that of the denials is. A subject without an account
-//! costs a trip for each question, and no flood can make the table grow.
+//! The table of accounts: of fixed size and lossy, like that of the denials. A subject without an
+//! account costs a round trip for each question, and no flood of subjects can make the table grow.
 
 use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use super::changing::Changing;
 
 const SHARDS: usize = 64;
 const SETS: usize = 16;
-/// Where a key may stand within its set.
+/// How many places a key can have within its set.
 const WAYS: usize = 4;
 
 pub(super) struct Table(Box<[Shard]>);
@@ -21,7 +21,7 @@ struct Shard(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// None until there is an account.
+    /// `None` until there is an account.
     sets: Box<[Set]>,
     changing: Changing,
 }
@@ -33,13 +33,13 @@ impl Table {
         Self(iter::repeat_with(Shard::default).take(SHARDS).collect())
     }
 
-    /// Does something with the account of a key, if there is one.
+    /// Applies `work` to the account of a key, if there is one.
     pub(super) fn find<T>(&self, key: u128, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
         self.lock(key).find(key).map(work)
     }
 
-    /// The same; opens one if there is none and one of its set is not in use. Whether something of the key is
-    /// being changed is known from the beginning.
+    /// Applies `work` to the account of a key. Opens one if there is none and a place in its set is
+    /// not in use. `open` is told whether a change of the key is in flight.
     pub(super) fn find_or_open<T>(
         &self,
         key: u128,
@@ -66,8 +66,8 @@ impl Table {
         set[way].as_mut().map(work)
     }
 
-    /// Does something with the account of a key, if there is one, and takes nothing in advance of the key until
-    /// the change is there.
+    /// Applies `work` to the account of a key, if there is one. Until the change ends, nothing is
+    /// taken in advance of this key.
     pub(super) fn begin_change<T>(
         &self,
         key: u128,
@@ -80,7 +80,7 @@ impl Table {
         Some(work(account))
     }
 
-    /// A change that has begun is there.
+    /// Ends a change.
     pub(super) fn end_change(&self, key: u128) {
         let mut kept = self.lock(key);
         if kept.changing.end(key)
@@ -90,7 +90,7 @@ impl Table {
         }
     }
 
-    /// Does something with each account.
+    /// Applies `work` to each account.
     pub(super) fn each(&self, mut work: impl FnMut(&mut Account)) {
         for shard in &self.0 {
             let mut kept = shard.lock();
@@ -99,7 +99,7 @@ impl Table {
     }
 
     fn lock(&self, key: u128) -> MutexGuard<'_, Kept> {
-        // The highest bits; a set is found by the lowest.
+        // By the highest bits; a set is found by the lowest.
         self.0[(key >> (u128::BITS - SHARDS.ilog2())) as usize].lock()
     }
 }
@@ -119,8 +119,7 @@ impl Kept {
     }
 }
 
-/// The way that is free, or that of the account nobody has asked for for longest and which holds
-/// nothing.
+/// A free place, or the place of the account that was asked for longest ago among those not in use.
 fn least_used(set: &Set) -> Option<usize> {
     let rank = |account: &Account| (!account.is_in_use()).then(|| Some(account.last_asked()));
     let ranked = set.iter().enumerate().filter_map(|(way, account)| {

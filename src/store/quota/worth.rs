@@ -1,43 +1,43 @@
-//! How many permits are worth a trip.
+//! How many permits are worth a round trip.
 
 use super::lease::QuotaLease;
 use crate::algorithm::Algorithm;
 use crate::time::Micros;
 
-/// A batch is taken when it is expected to save so many trips at least.
+/// A batch is taken if it is expected to save at least this many round trips.
 pub(super) const FEWEST_SAVED: u32 = 8;
 
-/// Of permits that would come back before they are used, a batch takes so many times what is expected
-/// to be used at most: the rest only keeps others from having them.
+/// Some permits would come back before they are used. A batch takes at most this many times the
+/// permits that are expected to be used: more would only be kept from others.
 const MOST_SPARE: u32 = 8;
 
-/// What there is to know about a subject when a batch may be asked for.
+/// What is known about a subject when a batch may be asked for.
 pub(super) struct Prospect<'a> {
     pub(super) algorithm: &'a Algorithm,
     pub(super) lease: QuotaLease,
     /// The permits that are expected to be asked for within a horizon.
     pub(super) expected: u32,
-    /// Those that are used in the store, besides those in hand.
+    /// The permits used in the store, without those held here.
     pub(super) used: u32,
-    /// How long the trip is expected to take.
+    /// How long the round trip is expected to take.
     pub(super) trip: Micros,
-    /// Those in hand.
+    /// The permits held here.
     pub(super) held: u32,
-    /// The most to hold, whatever the share.
+    /// The most permits to hold, whatever the share.
     pub(super) ceiling: u32,
-    /// What is asked for at a time.
+    /// The cost of one question.
     pub(super) cost: u32,
 }
 
 impl Prospect<'_> {
-    /// The permits to ask for, if a trip for them pays.
+    /// How many permits to ask for, if a round trip for them pays.
     pub(super) fn permits(&self) -> Option<u32> {
         let back = self.algorithm.permits_in(self.lease.horizon());
-        // As many as come back within the horizon, or the batch would not last: beyond those that
-        // are used already, which come back before.
+        // As many as come back within the horizon, or the batch would not last. Permits already
+        // used come back first, so they are subtracted.
         let lasting = back.saturating_sub(self.used);
-        // The trip counts twice: nobody here knows when the store decides on the way. Until it has,
-        // what is in hand comes back; and since then, all the trip may have gone by.
+        // The trip counts twice, since nobody here knows when during it the store decides. Until
+        // then, the permits held come back; and afterwards a whole trip may already have passed.
         let way = self.trip.saturating_add(self.trip);
         let on_the_way = self.algorithm.permits_in(way);
         let whole = lasting
@@ -47,7 +47,7 @@ impl Prospect<'_> {
             .min(self.ceiling);
         let permits = whole.checked_sub(self.held)?;
         let lasts = self.used.saturating_add(whole).saturating_sub(on_the_way);
-        // For so much of the horizon.
+        // The batch is useful for this part of the horizon.
         let useful = match back {
             0 => self.expected.into(),
             back => u64::from(self.expected) * u64::from(lasts.min(back)) / u64::from(back),

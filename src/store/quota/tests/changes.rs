@@ -25,7 +25,7 @@ fn hot() -> Subject {
     Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
 }
 
-/// A question that takes a trip.
+/// A question that takes a round trip.
 fn begin<S: Store>(process: &Leased<S>, subject: &Subject, action: Action) -> PendingAnswer {
     match process.ask(&[subject.check(action)]) {
         Answer::Pending(answer) => answer,
@@ -47,7 +47,8 @@ async fn a_reset_lets_go_of_what_is_held() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000);
 }
 
-/// Else it would be credited of what nobody has used, or could not be given back any more.
+/// Otherwise the credit would cover permits that nobody has used, or the permits held could no
+/// longer be given back.
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_given_back_before_a_credit() {
     for limit in [
@@ -67,7 +68,7 @@ async fn what_is_held_is_given_back_before_a_credit() {
     }
 }
 
-/// Whether it was begun or not, as by a caller who has set it a time.
+/// Whether or not the credit was polled, as by a caller with a timeout.
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_given_back_also_when_nobody_waits_for_the_credit() {
     for time in [None, Some(5 * MILLISECOND)] {
@@ -87,7 +88,7 @@ async fn what_is_held_is_given_back_also_when_nobody_waits_for_the_credit() {
     }
 }
 
-/// The task that asks for it goes on only after the change.
+/// The task that asks for the batch resumes only after the change.
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() {
     for change in [RESET, CREDIT] {
@@ -103,13 +104,14 @@ async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() 
         assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20, "{change:?}");
         let taken = way.asked().into_iter().map(|action| action.takes());
         assert_eq!(taken.max(), Some(1), "{change:?}");
-        // Then it goes on.
+        // Then batches are taken again.
         warm_up(&process, &subject, 100).await;
         assert!(in_hand(&process, &subject, 1).is_some());
     }
 }
 
-/// It was held when the rules were replaced, and would be given back under what others have taken since the reset.
+/// The batch was held when the rules were replaced. It would be given back from what others have
+/// taken since the reset.
 #[tokio::test(start_paused = true)]
 async fn a_policy_without_a_lease_lets_go_of_what_is_held_by_the_one_it_had() {
     let limit = Limit::fixed_window(10_000, DAY).aligned();
@@ -149,7 +151,7 @@ async fn what_is_on_its_way_when_something_is_credited_is_given_back() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 17);
 }
 
-/// It would be given back of what others have taken since, also where the window is the same.
+/// It would be given back from what others have taken since, even within the same window.
 #[tokio::test(start_paused = true)]
 async fn what_is_on_its_way_at_a_reset_is_not_given_back() {
     let limit = Limit::fixed_window(10_000, MINUTE);
@@ -176,7 +178,7 @@ async fn what_is_on_its_way_at_a_reset_is_not_given_back() {
     }
 }
 
-/// It waits for a trip which it shares, and the reset goes alone.
+/// It waits for a shared round trip, and the reset goes alone.
 #[tokio::test(start_paused = true)]
 async fn what_a_reset_has_overtaken_is_given_back() {
     let fleet = Fleet::new();
@@ -194,7 +196,7 @@ async fn what_a_reset_has_overtaken_is_given_back() {
     assert!(in_hand(&process, &subject, 1).is_none());
 }
 
-/// Whether it was asked about before, or for the first time then.
+/// Whether the subject was asked about before, or for the first time then.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
     for (change, before) in [(RESET, 500), (RESET, 0), (CREDIT, 500), (CREDIT, 0)] {
@@ -219,7 +221,7 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
         let remaining = fleet.look(&subject).remaining();
         assert_eq!(remaining, 10_000 - 20 - before + credited, "{change:?}");
         assert!(in_hand(&process, &subject, 1).is_none());
-        // Then it goes on.
+        // Then batches are taken again.
         warm_up(&process, &subject, 100).await;
         assert!(in_hand(&process, &subject, 1).is_some());
     }
@@ -244,7 +246,7 @@ async fn nothing_is_taken_in_advance_before_the_last_of_several_changes_is_there
         ask_at_once(&process, &subject, 20).await.join_all().await;
         assert_eq!(way.asked(), [Action::take(1); 20], "{changes:?}");
         changed.remove(0).await.unwrap().unwrap();
-        // Then it goes on.
+        // Then batches are taken again.
         warm_up(&process, &subject, 100).await;
         assert!(in_hand(&process, &subject, 1).is_some());
     }
@@ -263,7 +265,7 @@ async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
     }
 }
 
-/// One that gets a lease while its reset is on its way, as rules are replaced.
+/// The policy gets a lease while its reset is in flight, as when rules are replaced.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_in_advance_before_a_change_is_there_that_began_without_a_lease() {
     let limit = Limit::fixed_window(10_000, MINUTE);
@@ -278,7 +280,7 @@ async fn nothing_is_taken_in_advance_before_a_change_is_there_that_began_without
         ask_at_once(&process, &leased, 20).await.join_all().await;
         assert_eq!(way.asked(), [Action::take(1); 20], "{change:?}");
         changed.await.unwrap().unwrap();
-        // Then it goes on.
+        // Then batches are taken again.
         warm_up(&process, &leased, 100).await;
         assert!(in_hand(&process, &leased, 1).is_some());
     }

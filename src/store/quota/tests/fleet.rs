@@ -1,4 +1,4 @@
-//! A fleet in one process: a store that takes a trip, on the virtual time of the runtime.
+//! A fleet in one process: a store that takes round trips, on the runtime's virtual time.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,13 @@ use crate::time::{Clock, Micros};
 
 pub(super) const DEADLINE: Duration = Duration::from_millis(50);
 
-/// The runtime's time, which stands still but for those who wait.
+/// The runtime's time, which advances only while everybody sleeps.
 #[derive(Clone, Copy)]
 pub(super) struct VirtualTime(Instant);
 
 impl Clock for VirtualTime {
     fn now(&self) -> Micros {
-        // Not the epoch: an instant of zero stands for one that is not known.
+        // Not the epoch: zero stands for an unknown instant.
         Micros::from(self.0.elapsed()).saturating_add(Micros::new(1_700_000_000_000_000))
     }
 }
@@ -47,7 +47,7 @@ impl Fleet {
         }
     }
 
-    /// A process of it, and its way to the store.
+    /// A process of the fleet, and its connection to the store.
     pub(super) fn process(&self) -> (Leased<Arc<Way>>, Arc<Way>) {
         let way = Arc::new(Way {
             fleet: self.clone(),
@@ -66,14 +66,14 @@ impl Fleet {
         (process, way)
     }
 
-    /// What the store says, without a trip.
+    /// What the store says, without a round trip.
     pub(super) fn look(&self, subject: &Subject) -> Decision {
         let check = subject.check(Action::look());
         self.memory.decide(&[check]).unwrap()[0]
     }
 }
 
-/// A process's way to the store.
+/// A process's connection to the store.
 pub(super) struct Way {
     fleet: Fleet,
     pub(super) there: Mutex<Duration>,
@@ -81,7 +81,7 @@ pub(super) struct Way {
     /// No question arrives, and none is answered.
     pub(super) is_cut: AtomicBool,
     pub(super) fails: AtomicBool,
-    /// Of this one nothing can be given back.
+    /// Nothing of this subject can be given back.
     keeps: Mutex<Option<key::Subject>>,
     trips: AtomicUsize,
     under_way: AtomicUsize,
@@ -94,7 +94,7 @@ impl Way {
         self.trips.load(Ordering::SeqCst)
     }
 
-    /// The most questions that were under way at once.
+    /// The most questions in flight at once.
     pub(super) fn most_under_way(&self) -> usize {
         self.most_under_way.load(Ordering::SeqCst)
     }
@@ -108,7 +108,7 @@ impl Way {
         is_kept && matches!(check.action, Action::Cancel { .. })
     }
 
-    /// What has arrived since the last time.
+    /// The actions that have arrived since the last call.
     pub(super) fn asked(&self) -> Vec<Action> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -146,7 +146,7 @@ impl Store for Arc<Way> {
     }
 }
 
-/// A question under way.
+/// A question in flight.
 struct Asking<'a>(&'a Way);
 
 impl<'a> Asking<'a> {
@@ -199,7 +199,7 @@ impl Subject {
     }
 }
 
-/// The answer, however it comes, to a question of one check.
+/// The answer to a question of one check, ready or pending.
 pub(super) async fn ask<S: Store>(
     process: &Leased<S>,
     subject: &Subject,
@@ -213,7 +213,7 @@ pub(super) async fn ask<S: Store>(
     decisions.map(|decisions| decisions[0])
 }
 
-/// Asks so often for one permit, without waiting for answers.
+/// Asks for one permit this many times, without waiting for answers.
 pub(super) async fn ask_at_once<S: Store>(
     process: &Leased<S>,
     subject: &Subject,
@@ -233,7 +233,7 @@ pub(super) async fn ask_at_once<S: Store>(
     asked
 }
 
-/// The decision, if it is there without a trip.
+/// The decision, if it needs no round trip.
 pub(super) fn in_hand<S: Store>(
     process: &Leased<S>,
     subject: &Subject,
@@ -245,7 +245,7 @@ pub(super) fn in_hand<S: Store>(
     }
 }
 
-/// Lets those go on who have something to do now.
+/// Lets every task run that is ready now.
 pub(super) async fn settle() {
     for _ in 0..8 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What is left of batches, and who has it then.
+//! What is left of batches, and who gets it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::store::quota::{Leased, QuotaLease};
 use crate::time::{DAY, MINUTE, SECOND};
 
-/// Longer than a batch is waited for.
+/// Longer than a batch is awaited.
 const STANDSTILL: Duration = DEADLINE.saturating_mul(3);
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +56,7 @@ async fn what_is_left_is_given_back_when_the_limiter_ends() {
     assert_eq!(fleet.look(&subject).remaining(), 9_500);
 }
 
-/// Subjects of which a process holds permits, and what it has used of each.
+/// Subjects of which a process holds permits, and how many of them it has used.
 async fn many_held<S: Store>(process: &Leased<S>) -> (Vec<Subject>, u32) {
     let one = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
     let subjects: Vec<_> = (0..64).map(|number| one.numbered(number)).collect();
@@ -102,7 +102,7 @@ async fn what_many_subjects_have_is_given_back_beside_each_other_a_few_at_once()
     assert_eq!(way.most_under_way(), 16);
 }
 
-/// Those of a process that was killed are as good as used.
+/// The permits of a killed process count as used.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_given_back_comes_back_with_time() {
     let fleet = Fleet::new();
@@ -118,7 +118,7 @@ async fn what_is_not_given_back_comes_back_with_time() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000);
 }
 
-/// Within what it takes to see that nobody asks by the old one any more.
+/// Within the time it takes to see that nobody uses the old limit any more.
 #[tokio::test(start_paused = true)]
 async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     let fleet = Fleet::new();
@@ -141,7 +141,7 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 851);
 }
 
-/// However often it is asked for on the way.
+/// However often it is asked for meanwhile.
 #[tokio::test(start_paused = true)]
 async fn no_more_is_held_than_a_share_that_was_lowered() {
     let fleet = Fleet::new();
@@ -165,7 +165,7 @@ async fn no_more_is_held_than_a_share_that_was_lowered() {
     );
 }
 
-/// What goes back is as good as used where others have taken something since.
+/// What is given back counts as used if others have taken something since.
 #[tokio::test(start_paused = true)]
 async fn a_subject_that_has_several_limits_at_a_time_gets_all_that_they_hold() {
     for [often, seldom] in [
@@ -197,7 +197,7 @@ async fn a_subject_that_has_several_limits_at_a_time_gets_all_that_they_hold() {
     }
 }
 
-/// The answer is there when the process goes on, and is read a moment later.
+/// The answer is there when the process resumes, and is read a moment later.
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_came_while_the_process_stood_still_is_given_back() {
     let fleet = Fleet::new();
@@ -214,7 +214,7 @@ async fn a_batch_that_came_while_the_process_stood_still_is_given_back() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);
 }
 
-/// Of several batches the next is given back when the one before it is.
+/// With several batches, each is given back after the one before it.
 #[tokio::test(start_paused = true)]
 async fn a_standstill_keeps_nothing_from_being_given_back() {
     for used in 500..540 {
@@ -266,13 +266,13 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
     assert!(asked.join_all().await.iter().all(Decision::is_allowed));
     tokio::time::sleep(350 * MILLISECOND).await;
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 21);
-    // The next one is of the new limit.
+    // The next batch is of the new limit.
     *way.back.lock().unwrap() = Duration::ZERO;
     warm_up(&process, &new, 100).await;
     assert!(in_hand(&process, &new, 1).is_some());
 }
 
-/// As a request does that goes away while another policy holds it up.
+/// As when a request goes away while another policy delays it.
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
     let fleet = Fleet::new();
@@ -297,8 +297,8 @@ async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 110);
 }
 
-/// Had it given back what it holds, others could take it a second time: permits that were taken
-/// after it are paid back no sooner for that.
+/// Otherwise others could take the permits a second time: later permits are not paid back any
+/// sooner because earlier ones were given back.
 #[tokio::test(start_paused = true)]
 async fn what_one_process_gives_back_is_not_there_twice() {
     let fleet = Fleet::new();
@@ -313,12 +313,12 @@ async fn what_one_process_gives_back_is_not_there_twice() {
         }
     }
     let owed = 1_000 - u64::from(fleet.look(&subject).remaining());
-    // One falls silent, and its time to give back comes.
+    // One falls silent until its permits are due to be given back.
     for _ in 0..7 {
         tokio::time::sleep(50 * MILLISECOND).await;
         assert!(in_hand(&late, &subject, 1).is_some());
     }
-    // A moment before all is paid back.
+    // A moment before everything is paid back.
     let rest = Duration::from_millis(owed - 20) - 350 * MILLISECOND;
     tokio::time::sleep(rest).await;
     let drained = fleet.look(&subject).remaining();

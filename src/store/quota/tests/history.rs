@@ -21,28 +21,28 @@ pub(super) struct History {
     steps: Vec<(usize, Step)>,
 }
 
-/// What one process does.
+/// One action of a process.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Asks so often for so many, with these pauses.
+    /// Asks this often for this many permits, with these pauses.
     Ask {
         times: u32,
         cost: u32,
         pause: Duration,
     },
-    /// Somebody without leases takes all that there is.
+    /// A process without leases takes everything there is.
     Drain,
-    /// So long before all is paid back somebody does that, and then all ask for what they hold: the
-    /// moment at which a permit that is a little too late is one too many.
+    /// Like `Drain`, but this long before everything is paid back; then all processes ask for what
+    /// they hold. At that moment a permit that is a little late is one too many.
     Brink(Duration),
-    /// Trips take so long from now on, in milliseconds.
+    /// From now on round trips take this long, in milliseconds.
     Slow {
         there: u64,
         back: u64,
     },
-    /// Is killed, and another one takes its place.
+    /// The process is killed and replaced.
     Crash,
-    /// Ends in order, and another one takes its place.
+    /// The process ends in order and is replaced.
     Restart,
     Wait(Duration),
 }
@@ -84,13 +84,13 @@ pub(super) struct HandedOut(pub(super) Arc<Mutex<Vec<Permits>>>);
 pub(super) struct Permits {
     pub(super) at: Micros,
     pub(super) count: u32,
-    /// When the store's window ends in which it was, if one was open.
+    /// The end of the store's window at that moment, if one was open.
     pub(super) window: Option<Micros>,
     pub(super) is_of_batch: bool,
 }
 
 impl HandedOut {
-    /// Notes a decision on a question that was asked at `now`, when a look showed this.
+    /// Notes a decision on a question asked at `now`, with what a look showed then.
     fn note(&self, now: Micros, count: u32, decision: &Decision, look: &Decision) {
         if !decision.is_allowed() {
             return;
@@ -110,10 +110,10 @@ impl HandedOut {
     }
 }
 
-/// With its way to the store.
+/// With its connection to the store.
 type Process = (Arc<Leased<Arc<Way>>>, Arc<Way>);
 
-/// A history on its way.
+/// A running history.
 struct Run {
     fleet: Fleet,
     leased: Subject,
@@ -151,7 +151,7 @@ impl Run {
             Step::Brink(before) => {
                 let paid_back = self.fleet.look(&self.plain).reset_after();
                 let wait = paid_back.saturating_sub(*before);
-                // Later, nobody would hold anything.
+                // Any later, nobody would hold anything.
                 if wait < SECOND / 10 {
                     tokio::time::advance(wait).await;
                     settle().await;
@@ -182,7 +182,7 @@ impl Run {
     }
 
     fn ask(&mut self, position: usize, cost: u32) {
-        // One process knows nothing of leases.
+        // One process has no leases.
         let subject = if position == 0 {
             self.plain.clone()
         } else {
@@ -217,7 +217,7 @@ pub(super) async fn run(history: &History) -> HandedOut {
     for (position, step) in &history.steps {
         run.step(*position, step).await;
     }
-    // Those of processes that were killed are never answered.
+    // Questions of killed processes are never answered.
     let answered = async { while run.asking.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(SECOND, answered).await;
     run.handed_out

@@ -1,4 +1,4 @@
-//! What a runtime that nobody drives any more has begun, for the others of its process.
+//! What a runtime that is no longer driven has begun, seen by the other runtimes of its process.
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -15,7 +15,8 @@ fn runtime() -> Runtime {
     builder.enable_time().start_paused(true).build().unwrap()
 }
 
-/// Does something on a runtime that is not driven any more afterwards, and lets the other go on from then.
+/// Does some work on a runtime that is not driven afterwards, and starts the other one from that
+/// instant.
 fn left_by(idle: &Runtime, busy: &Runtime, work: impl Future<Output = ()>) {
     let left = idle.block_on(async {
         work.await;
@@ -34,7 +35,7 @@ fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_l
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let subject = hot();
-    // The last of them asks for a batch, and is over before that has come.
+    // The last of them asks for a batch and finishes before it has arrived.
     let mut used = 0;
     left_by(&idle, &busy, async {
         for _ in 0..20 {
@@ -49,7 +50,7 @@ fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_l
         assert!(in_hand(&process, &subject, 1).is_some());
         used += 1;
     });
-    // What was asked for first comes, and is given back.
+    // The batch that was asked for first arrives and is given back.
     idle.block_on(settle());
     busy.block_on(async {
         sleep(SECOND).await;

@@ -1,4 +1,4 @@
-//! What a process that is about to end lets go of.
+//! What a process gives back before it ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The limit holds over the fleet, whatever the histories: to the permit, at every instant.
+//! The limit holds over the fleet in every history: to the permit, at every instant.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::algorithm::{Action, Algorithm};
 use crate::limit::Limit;
 use crate::time::{Micros, SECOND};
 
-/// Those that keep a debt.
+/// Limits that keep a debt: `gcra` and the buckets.
 fn debts() -> impl Strategy<Value = Limit> {
     (0..3_u8, 50..3_000_u32, 1..1_000_u32).prop_map(|(kind, permits, burst)| {
         let burst = burst.min(permits);
@@ -30,7 +30,7 @@ fn windows() -> impl Strategy<Value = Limit> {
     })
 }
 
-/// Of what keeps a debt: all that was handed out would fit if it were asked for at its moment.
+/// For limits that keep a debt: everything handed out would fit if it were asked for at its moment.
 fn conforms(algorithm: &Algorithm, handed_out: &mut [Permits]) -> Result<(), TestCaseError> {
     handed_out.sort_by_key(|permits| permits.at);
     let mut state = algorithm.untouched();
@@ -47,7 +47,7 @@ fn conforms(algorithm: &Algorithm, handed_out: &mut [Permits]) -> Result<(), Tes
     Ok(())
 }
 
-/// Of windows: in none more is handed out than it has.
+/// For windows: none hands out more than the limit.
 fn fills_windows(algorithm: &Algorithm, handed_out: &[Permits]) -> Result<(), TestCaseError> {
     let mut windows: HashMap<Micros, u32> = HashMap::new();
     for Permits {
@@ -62,8 +62,8 @@ fn fills_windows(algorithm: &Algorithm, handed_out: &[Permits]) -> Result<(), Te
     Ok(())
 }
 
-/// Whatever the histories under such a limit, this holds of what was handed out, and enough of that
-/// was from batches.
+/// In every history under such a limit, this holds for what was handed out, and enough of it came
+/// from batches.
 fn holds(
     limits: impl Strategy<Value = Limit>,
     is_sound: impl Fn(&Algorithm, &mut [Permits]) -> Result<(), TestCaseError>,

@@ -25,14 +25,14 @@ mod pauses;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Ten permits a millisecond, all of a second at once.
+/// Ten permits a millisecond, and a second's worth at once.
 const LIMIT: Limit = Limit::gcra(10_000, SECOND);
 
 fn hot() -> Subject {
     Subject::under(LIMIT, Some(QuotaLease::new()))
 }
 
-/// Asks this often, once a millisecond, and lets the batches come.
+/// Asks this many times, once a millisecond, and lets the batches arrive.
 async fn warm_up<S: Store>(process: &Leased<S>, subject: &Subject, times: u32) {
     for _ in 0..times {
         let decision = ask(process, subject, Action::take(1)).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_subject_that_is_seldom_asked_for_is_asked_about_each_time() {
     assert_eq!(way.asked(), [Action::take(1); 50]);
 }
 
-/// A batch would be over before it has saved a trip.
+/// A batch would be over before it has saved a round trip.
 #[tokio::test(start_paused = true)]
 async fn who_uses_little_of_a_high_limit_is_asked_about_each_time() {
     let (process, way) = Fleet::new().process();
@@ -80,7 +80,7 @@ async fn who_uses_little_of_a_high_limit_is_asked_about_each_time() {
     assert_eq!(way.asked(), [Action::take(1); 500]);
 }
 
-/// Of each batch that it took and gave back all would be lost, where somebody else takes permits in between.
+/// Each batch taken and given back would lose its permits if somebody else takes some in between.
 #[tokio::test(start_paused = true)]
 async fn over_a_store_that_answers_at_once_there_are_no_batches() {
     struct AtOnce(MemoryStore, Mutex<Vec<Action>>);
@@ -105,7 +105,7 @@ async fn over_a_store_that_answers_at_once_there_are_no_batches() {
     assert_eq!(*store.1.lock().unwrap(), [Action::take(1); 500]);
 }
 
-/// As docs/quota-leases.md has it.
+/// As documented in docs/quota-leases.md.
 #[tokio::test(start_paused = true)]
 async fn the_higher_the_limit_the_smaller_a_part_of_it_has_batches() {
     for (a_second, too_little, enough) in
@@ -128,8 +128,8 @@ async fn the_higher_the_limit_the_smaller_a_part_of_it_has_batches() {
     }
 }
 
-/// However many of its permits come back before a batch is here: those of a slow process, too, and of
-/// one that becomes slow.
+/// However many of its permits come back before it arrives; also for a process that is slow or
+/// becomes slow.
 #[tokio::test(start_paused = true)]
 async fn a_batch_outlasts_its_trip() {
     let (process, way) = Fleet::new().process();
@@ -216,7 +216,7 @@ async fn what_remains_is_what_is_held_here_and_what_the_store_has() {
         let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
         assert_eq!(decision.remaining(), 10_000 - used);
         assert_eq!(decision.limit(), 10_000);
-        // Of a batch not what was so when it was taken.
+        // Not what held when the batch was taken.
         let left = MINUTE - (used - 1) * step;
         assert_eq!(decision.reset_after(), left, "{used}");
         assert_eq!(decision.renews_after, left.into(), "{used}");
@@ -273,7 +273,7 @@ async fn permits_in_hand_outlast_the_store_until_they_are_too_old() {
     way.fails.store(true, Ordering::SeqCst);
     let mut in_hand_for = Duration::ZERO;
     while in_hand(&process, &subject, 1).is_some() {
-        // Often enough that it is not idle, and seldom enough that there are some left.
+        // Often enough not to be idle, and seldom enough to leave some permits.
         settle().await;
         advance(10 * MILLISECOND).await;
         in_hand_for += 10 * MILLISECOND;

@@ -1,4 +1,5 @@
-//! A batch that was denied or lost is not asked for again at once: else each question would take two trips.
+//! A batch that was denied or lost is not asked for again at once: otherwise each question would
+//! take two round trips.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use crate::limit::Limit;
 use crate::store::{Answer, Check, Store, UnderWay};
 use crate::time::{HOUR, SECOND};
 
-/// Asks so often for a permit, once a millisecond; how often there was one.
+/// Asks for a permit this many times, once a millisecond. Returns how often there was one.
 async fn ask_often<S: Store>(process: &Leased<S>, subject: &Subject, times: u32) -> u32 {
     let mut allowed = 0;
     for _ in 0..times {
@@ -36,7 +37,7 @@ async fn who_is_denied_takes_hardly_more_trips_than_without_batches() {
     assert!((1_000..=1_100).contains(&asked), "{asked}");
 }
 
-/// A store that fails, and counts the batches that it was asked for.
+/// A store that fails, and counts the batches it was asked for.
 struct Failing(Arc<AtomicUsize>);
 
 impl Store for Failing {
@@ -61,7 +62,7 @@ async fn a_store_that_fails_is_hardly_asked_for_batches() {
     assert!((1..=100).contains(&batches), "{batches}");
 }
 
-/// However much each question costs, and however many permits come back while a batch is on its way.
+/// Whatever each question costs, and however many permits come back while a batch is in flight.
 #[tokio::test(start_paused = true)]
 async fn who_was_denied_has_batches_again_when_there_is_room() {
     for (cost, trip) in [(1, 0), (2, 0), (5, 0), (1, 1), (2, 1)] {
@@ -81,7 +82,7 @@ async fn who_was_denied_has_batches_again_when_there_is_room() {
         };
         let before = in_hand(1_000).await;
         assert!(before >= 500, "{cost} {trip}: {before}");
-        // Somebody else uses up all there is.
+        // Somebody else uses up everything.
         let all = subject.check(Action::Charge(30_000));
         fleet.memory.decide(&[all]).unwrap();
         in_hand(1_000).await;
