@@ -29,12 +29,12 @@
 //! | field | means | absent |
 //! |---|---|---|
 //! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` (see [`RedisStore`](crate::RedisStore) for all addresses), or a variable that holds one, see below | an error |
-//! | `prefix` | what every key in Redis begins with | the store's default |
+//! | `prefix` | the start of every key in Redis | the store's default |
 //! | `secret` | a variable that holds what subjects are hashed with, see [`key_secret`] | they are hashed without |
 //! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |
 //! | `rejection` | the body of rejections: `"problem-json"`, `"plain-text"` | `"problem-json"` |
 //! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
-//! | `on_store_failure` | `"allow"`, `"deny"` or a share of the limit for this process, as `{ local = 0.25 }`: see [`FailureMode`]; a policy may say otherwise | `"allow"` |
+//! | `on_store_failure` | `"allow"`, `"deny"` or a share of the limit for this process, such as `{ local = 0.25 }`: see [`FailureMode`]; a policy may have its own | `"allow"` |
 //! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
 //! | `trusted_hops` | how many proxies are in front, where their addresses are unknown, 1 to 64; `trusted_proxies` still says from where a header is believed at all: see [`ClientAddr::trusted_hops`] | told by their addresses |
@@ -89,12 +89,12 @@
 //! | `name` | its name in headers, answers and stored keys | an error |
 //! | `algorithm` | `"gcra"`, `"token-bucket"`, `"leaky-bucket"`, `"fixed-window"`, `"sliding-counter"`, `"sliding-window"`, `"sliding-log"`, `"concurrency"`: see [`Limit`](crate::Limit) | an error |
 //! | `limit` | permits in a period: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; concurrency: requests at the same time, as `20`; the others: also a list of up to four rates, as `["10/s", "1000/h"]`, see [`Limit::and`] | an error |
-//! | `burst` | gcra: permits that can be taken at once; a list of them, when `limit` is one | as many as the limit |
+//! | `burst` | gcra: permits that can be taken at once; a list if `limit` is one | as many as the limit |
 //! | `capacity` | token-bucket, leaky-bucket: permits that the bucket holds | as many as the limit |
-//! | `delay` | leaky-bucket: requests leave one after the other; `false`: each that fits passes at once | `true` |
+//! | `delay` | leaky-bucket: requests leave one after the other; `false`: each request that fits passes at once | `true` |
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
-//! | `lease` | concurrency: how long a request counts whose server was killed | `"30s"` |
+//! | `lease` | concurrency: how long a request counts after its server was killed | `"30s"` |
 //! | `tiers` | other limits for requests in which a key has certain values, see below | all have the policy's |
 //! | `key` | whose quota: `"client-addr"`, `"peer"`, `"host"` (see [`Host`](crate::Host)), `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error, but of a policy that is on `"none"` |
 //! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"`; of a gRPC method without a method of HTTP, `"/package.Service/Method"`, see [`Route`](crate::Route). `"none"`: no layer judges by it, and handlers ask by it themselves, see [`NoRequest`](crate::NoRequest) | every request |
@@ -102,15 +102,16 @@
 //! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |
 //! | `count_grpc_status` | only gRPC calls whose method returns this status count, not those that fail in the stream of an answer, see [`ResponseHead::grpc_status`](crate::ResponseHead::grpc_status): `16`, or a list; beside `count_status`, either | every request counts |
 //! | `mode` | `"enforce"`; `"shadow"` counts and denies nobody; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
-//! | `max_wait` | gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long, 1 ms to 24 h | it is denied |
-//! | `group` | all but sliding-log and concurrency: policies of one group keep what they know of a subject in one place; about a request that several of them judge, Redis then decides for little more than about one: see [`Policy::group`](crate::Policy::group) | a place of its own |
+//! | `max_wait` | gcra, token-bucket, leaky-bucket: how long a request may be delayed until it fits, 1 ms to 24 h | it is denied |
+//! | `group` | all but sliding-log and concurrency: policies of one group share a key for each subject, so that several of them cost a request little more than one: see [`Policy::group`](crate::Policy::group) | a key of its own |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
-//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of subjects that are often asked for are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
+//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //!
-//! What needs a closure, as [`Policy::settle`] and keys of your own, needs a [`Policy`] in code. So do certificates for `rediss://`, other than those that the system trusts,
-//! which [`RedisStore::builder`](crate::RedisStore::builder) takes.
+//! Whatever needs a closure, such as [`Policy::settle`] and keys of your own, needs a [`Policy`] in
+//! code. So do certificates for `rediss://` other than those that the system trusts, which
+//! [`RedisStore::builder`](crate::RedisStore::builder) takes.
 //!
 //! # `tiers`
 //!
@@ -123,13 +124,14 @@
 //!
 //! | field | means | absent |
 //! |---|---|---|
-//! | `key` | by what a request belongs to the tier: `"header:<name>"` or `"user"` | the policy's own, if that is one of these |
+//! | `key` | what tells that a request belongs to the tier: `"header:<name>"` or `"user"` | the policy's own, if that is one of these |
 //! | `values` | its values: one, or a list | an error |
-//! | `limit`, `burst`, `capacity` | as of the policy, for whose algorithm they are; as many rates as the policy has | `limit`: an error; the others: as many as the limit |
+//! | `limit`, `burst`, `capacity` | as in the policy, for its algorithm; as many rates as the policy has | `limit`: an error; the others: as many as the limit |
 //!
-//! A request that belongs to several tiers has the limit of the first. Whose quota it is is said by the policy's key
-//! all the same, and a limit that changes forgets nothing, as [`Policy::limit_by`] says, which this is in a file: also
-//! that calls without a request, as [`Limiter::check`](crate::Limiter::check), go by the policy's own limit.
+//! A request that belongs to several tiers has the limit of the first. The policy's key still
+//! decides whose quota is used, and a limit that changes forgets nothing. Tiers are
+//! [`Policy::limit_by`] in a file: operations without a request, such as
+//! [`Limiter::check`](crate::Limiter::check), use the policy's own limit.
 //!
 //! # Each `penalty`
 //!
@@ -139,8 +141,8 @@
 //!
 //! | field | means | absent |
 //! |---|---|---|
-//! | `denials` | so many denials bring a ban, 1 to 100 | an error |
-//! | `within` | when they come in a time of this length | an error |
+//! | `denials` | this many denials cause a ban, 1 to 100 | an error |
+//! | `within` | if they come within this time | an error |
 //! | `ban` | how long the ban is | an error |
 //! | `longest` | each ban is twice as long as the one before, up to this | each is as long as the first |
 //!
@@ -148,28 +150,28 @@
 //!
 //! A time is a whole number with `ms`, `s`, `min`, `h` or `day`: `"50ms"`, `"2s"`, `"15min"`.
 //!
-//! # What is wrong
+//! # Errors
 //!
-//! A field or a value that is wrong is refused with its line, its policy and what would be right.
+//! An invalid field or value is refused with its line, its policy and what would be right.
 //!
 //! # Other formats
 //!
-//! [`Config`] is deserialised by serde from any format with the same fields and words, so that it
-//! can be a part of your own configuration. `docs/limits.schema.json` in the repository is a JSON
+//! [`Config`] can be deserialised by serde from any format with the same fields and words, so it
+//! can be part of your own configuration. `docs/limits.schema.json` in the repository is a JSON
 //! Schema of it, for editors: `#:schema limits.schema.json` in the first line of a file.
 //!
 //! # Reload
 //!
-//! [`ConfigFile`] watches its file. When it has changed, all of it is checked, and then takes effect
-//! at once: a request is judged by the old file or by the new one, and never by none.
+//! [`ConfigFile`] watches its file. When the file has changed, all of it is checked, and then takes
+//! effect at once: a request is judged by the old file or by the new one, and never by none.
 //!
-//! | of the file | when it changes |
+//! | field | when it changes |
 //! |---|---|
-//! | policies | are replaced. What was used of one stays used, but under another name or algorithm; at a higher rate with the same burst or capacity, [whoever has used all waits longer](crate::Limiter::replace) |
-//! | `mode` | changes. One that was set by [`Limiter::set_mode`] stays while the file's word stays |
-//! | `exempt`, `skip_preflights`, `deny`, `allow` | are replaced, also those that were set at run time |
+//! | policies | are replaced. What was used stays used, unless the name or the algorithm changes; at a higher rate with the same burst or capacity, [a key that has used everything waits longer](crate::Limiter::replace) |
+//! | `mode` | changes. One that was set by [`Limiter::set_mode`] stays as long as the file's mode does |
+//! | `exempt`, `skip_preflights`, `deny`, `allow` | are replaced, even those that were set at run time |
 //! | `trusted_proxies`, `client_address`, `trusted_hops`, `ipv6_prefix`, `on_store_failure` | are replaced |
-//! | `headers`, `rejection` | change in all layers of the file, but where a layer has its own |
+//! | `headers`, `rejection` | change in all layers of the file, except in layers with their own |
 //! | `store`, `prefix`, `secret`, `timeout` | cannot change: the file is refused |
 //!
 //! A file that is refused, or gone, changes nothing: what was in force stays, and the error goes to
