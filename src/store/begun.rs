@@ -1,5 +1,5 @@
-//! What has begun its way to the store before its task goes on with it: what its caller asks next would else come to
-//! the store first, and find taken what is being given back.
+//! Work that has begun on its way to the store before its task resumes. Otherwise the caller's next
+//! question could reach the store first, and find permits taken that are being given back.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, unconstrained};
 
-/// The same work, which has begun. Another task may go on with it.
+/// The same work after its first poll. Another task may go on with it.
 #[cfg(feature = "redis")]
 pub(crate) fn begun<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let mut work = Box::pin(work);
@@ -16,26 +16,27 @@ pub(crate) fn begun<F: Future>(work: F) -> impl Future<Output = F::Output> {
     async move {
         match begun {
             Poll::Ready(done) => done,
-            // Its task polls it once more, and is woken.
+            // Polled once more by its task, which registers the waker.
             Poll::Pending => work.await,
         }
     }
 }
 
-/// Has a runtime go on with work that nobody needs to wait for, and that has begun, if this is called there.
+/// Spawns work that nobody needs to wait for. If called on that runtime, the work has begun when
+/// this returns.
 pub(crate) fn go_on(
     runtime: &Handle,
     work: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {
     let (hand_on, handed_on) = oneshot::channel();
     let task = runtime.spawn(async move {
-        // Nothing is handed on where nothing is left to do.
+        // Nothing is sent if the work is already done.
         if let Ok(work) = handed_on.await {
             work.await;
         }
     });
     let mut work = Box::pin(work);
-    // A runtime that has ended, as one whose task is over at once, has no timers any more.
+    // A runtime that has ended, so that its task is finished at once, has no timers any more.
     let is_to_begin = is_here(runtime) && !task.is_finished();
     if !is_to_begin || begin(work.as_mut()).is_pending() {
         let _ = hand_on.send(work);
@@ -44,12 +45,12 @@ pub(crate) fn go_on(
 }
 
 fn begin<F: Future>(work: Pin<&mut F>) -> Poll<F::Output> {
-    // Whatever is left of the caller's budget: who has none would be put off.
+    // Without the caller's task budget: an exhausted one would delay the work.
     pin!(unconstrained(work)).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Whether this thread is at work on it, and nothing has gone wrong: a store that panics ends the process where
-/// somebody else does already.
+/// Whether this thread runs on that runtime and is not panicking: a store that panics during a
+/// panic would abort the process.
 fn is_here(runtime: &Handle) -> bool {
     let is_it = |here: Handle| here.id() == runtime.id();
     Handle::try_current().is_ok_and(is_it) && !std::thread::panicking()

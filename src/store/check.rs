@@ -133,7 +133,7 @@ impl Check<'_> {
 
 #[cfg(any(test, fuzzing))]
 impl<'a> Check<'a> {
-    /// Enforced, and denied where the store fails.
+    /// An enforced check that is denied when the store fails.
     pub(crate) fn of(
         policy: &'a PolicyId,
         key: impl Into<crate::key::Key>,

@@ -1,13 +1,15 @@
-//! `Claim`: that somebody does what others wait for, until an instant.
+//! `Claim`: one task's claim, until an instant, to do what others wait for.
 //!
-//! A task goes on only while its runtime is driven. That of a thread which blocks on a decision now and
-//! then is not in between, and its tasks are not dropped either. So what a process has one task for is
-//! claimed for as long as it may take: who finds that a claim has lapsed makes one anew, and whoever had
-//! it before changes nothing any more when it goes on after all.
+//! A task runs only while its runtime is driven. The runtime of a thread that blocks on a decision
+//! now and then is not driven in between, yet its tasks are not dropped either. So work that a
+//! process leaves to one task is claimed only for as long as it may take. Whoever finds that a
+//! claim has lapsed makes a new one, and the holder of the old claim, should it resume after all,
+//! changes nothing any more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Among what a lock protects; a [`Duty`](super::duty::Duty) needs none. By a clock whose instants are `I`.
+/// For use under a lock; a [`Duty`](super::duty::Duty) needs none. `I` is the clock's type of
+/// instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<I> {
     number: Number,
@@ -20,7 +22,7 @@ impl<I> Claim<I> {
         self.until
     }
 
-    /// The same one, until another instant.
+    /// The same claim, until another instant.
     pub(super) fn prolonged(self, until: I) -> Self {
         Self { until, ..self }
     }
@@ -31,7 +33,7 @@ impl<I> Claim<I> {
 pub(super) struct Number(u64);
 
 impl<I: Copy + Ord> Claim<I> {
-    /// A new one.
+    /// A new claim.
     pub(super) fn until(until: I) -> Self {
         Self {
             number: Number::next(),
@@ -43,7 +45,7 @@ impl<I: Copy + Ord> Claim<I> {
         self.number
     }
 
-    /// Whether it is the one of this number.
+    /// Whether the claim has this number.
     pub(super) fn is(&self, number: Number) -> bool {
         self.number == number
     }
@@ -54,7 +56,7 @@ impl<I: Copy + Ord> Claim<I> {
 }
 
 impl Number {
-    /// One that none has had in this process.
+    /// A number that no other claim of this process has.
     pub(super) fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)

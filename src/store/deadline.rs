@@ -1,4 +1,4 @@
-//! `Deadline`: until when an answer is waited for, by a process that may stand still meanwhile.
+//! `Deadline`: how long an answer is awaited by a process that may stand still meanwhile.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -8,17 +8,18 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Timers are less late as long as the process goes on.
+/// Timers are late by less than this while the process runs.
 const LATE: Duration = Duration::from_millis(3);
-/// Enough to read what has come, and for one more trip, as of those who wait for others to be back. With the
-/// lateness of both timers no more than 10 ms.
+/// Enough to read what has arrived, and for one more round trip, which a question needs that waits
+/// for another. Together with the lateness of both timers at most 10 ms.
 const MOMENT: Duration = Duration::from_millis(5);
 
 pin_project! {
-    /// Ready when it is over; whether this process stood still then.
+    /// Ready when it is over. Tells whether this process stood still then.
     ///
-    /// One that did, for want of a processor or as its threads were blocked, may see that an answer is overdue
-    /// before it has read what came meanwhile. It waits for a moment more, once.
+    /// A process that stood still, because it lacked a processor or its threads were blocked, may
+    /// notice that an answer is overdue before it has read what arrived meanwhile. So it waits for
+    /// one more moment, once.
     pub(super) struct Deadline {
         #[pin]
         sleep: Sleep,
@@ -51,7 +52,7 @@ impl Future for Deadline {
     }
 }
 
-/// The answer, if it comes within this time.
+/// The answer, if it arrives within this time.
 pub(super) async fn within<A>(time: Duration, answer: impl Future<Output = A>) -> Option<A> {
     let mut answer = pin!(answer);
     let mut deadline = pin!(Deadline::at(Instant::now() + time));

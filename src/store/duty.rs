@@ -1,5 +1,5 @@
-//! `Duty`: what one task of a process does at a time, as a [`Claim`](super::claim::Claim) that is looked at
-//! by every question, without a lock.
+//! `Duty`: work that one task of a process does at a time. Like a [`Claim`](super::claim::Claim),
+//! but without a lock, since every question reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,25 +8,25 @@ use tokio::time::Instant;
 
 use crate::time::Micros;
 
-/// Nobody has it, or one has a turn at it.
+/// Somebody has a turn at it, or nobody.
 pub(super) struct Duty {
     since: Instant,
     /// The end of the turn, in microseconds after `since`; zero if nobody has one.
     until_us: AtomicU64,
 }
 
-/// Somebody's, until it lapses. By its end it is told from all later ones, which end later.
+/// A turn, until it lapses. Its end identifies it: later turns end later.
 pub(super) struct Turn(u64);
 
 impl Duty {
-    /// A turn of this length, if nobody has one.
+    /// Begins a turn of this length, if nobody has one.
     pub(super) fn begin(&self, length: Duration) -> Option<Turn> {
         let (now_us, until_us) = (self.now_us(), self.until_us.load(Ordering::Relaxed));
         let turn = Turn(now_us + us(length));
         (now_us >= until_us && self.replace(until_us, turn.0)).then_some(turn)
     }
 
-    /// Has a turn last so long from now on; whether nobody else has begun one.
+    /// Prolongs a turn to this length from now. Returns whether nobody else has begun one.
     pub(super) fn go_on(&self, turn: &mut Turn, length: Duration) -> bool {
         let later = Turn((self.now_us() + us(length)).max(turn.0 + 1));
         let is_mine = self.replace(turn.0, later.0);
@@ -36,7 +36,7 @@ impl Duty {
         is_mine
     }
 
-    /// Whether nobody else had begun one.
+    /// Ends a turn. Returns whether nobody else had begun one.
     pub(super) fn end(&self, turn: &Turn) -> bool {
         self.replace(turn.0, 0)
     }

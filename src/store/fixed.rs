@@ -71,7 +71,7 @@ impl Store for AlwaysDeny {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         let decision = |check: &Check<'_>| {
             let asks = matches!(check.action, Action::Take(take) if take.cost > 0);
-            // A penalty would ban whoever is denied.
+            // A denied penalty would be a ban.
             let is_denied = asks && !check.algorithm.is_penalty();
             let outcome = match is_denied {
                 true => Outcome::Denied,

@@ -1,4 +1,4 @@
-//! `OwnedCheck`: a check that outlives the question.
+//! `OwnedCheck`: a check that outlives its question.
 
 use smallvec::SmallVec;
 
@@ -6,7 +6,7 @@ use super::{Check, FailureMode, PolicyId};
 use crate::algorithm::{Action, Algorithm};
 use crate::key::Subject;
 
-/// A check that outlives the question.
+/// A check that outlives its question.
 #[derive(Clone)]
 pub(super) struct OwnedCheck {
     policy: PolicyId,
@@ -29,7 +29,7 @@ impl OwnedCheck {
         }
     }
 
-    /// The same check with something else to do.
+    /// The same check with another action.
     pub(super) fn with_action(&self, action: Action) -> Self {
         Self {
             action,
@@ -62,19 +62,19 @@ impl OwnedCheck {
     }
 }
 
-/// A question again, of checks that outlived it.
+/// Turns owned checks back into a question.
 pub(super) fn question(checks: &[OwnedCheck]) -> SmallVec<[Check<'_>; 4]> {
     checks.iter().map(OwnedCheck::check).collect()
 }
 
-/// What is made of each check. Most questions have one, and a list that grows takes longer.
+/// Maps each check. Most questions have one, and a growing list takes longer.
 pub(super) fn of_each<'a, T>(
     checks: &[Check<'a>],
     make: impl Fn(&Check<'a>) -> T,
 ) -> SmallVec<[T; 1]> {
     match checks {
         [check] => SmallVec::from_buf([make(check)]),
-        // In as much room as they take, where a list that grows doubles.
+        // With the exact capacity; a growing list would double.
         checks => checks.iter().map(make).collect::<Vec<_>>().into(),
     }
 }

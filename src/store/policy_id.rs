@@ -1,4 +1,4 @@
-//! `PolicyId`: what of a policy a store needs.
+//! `PolicyId`: what a store needs to know of a policy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl PolicyId {
     pub fn in_group(self, group: &str) -> Self {
         let group = Group {
             name: group.into(),
-            // No policy's name has a control character in it.
+            // No policy's name contains a control character.
             fingerprint: Subject::of_text(&format!("\0{group}")).to_u128(),
         };
         self.with(|identity| identity.group = Some(group))
@@ -63,11 +63,11 @@ impl PolicyId {
     /// used under it is stored apart.
     #[must_use]
     pub fn with_further_rate(&self, period: Micros) -> Self {
-        // No policy's name has a control character in it.
+        // No policy's name contains a control character.
         let text = format!("{}\0{}", self.name(), period.get());
         self.clone().with(|identity| {
             identity.further_rate = Some(period);
-            // No single rate can say how late its permits may be.
+            // A single rate cannot tell how late its permits may be used.
             identity.quota_lease = None;
             identity.fingerprint = Subject::of_text(&text).to_u128();
         })
@@ -103,7 +103,7 @@ impl PolicyId {
         self.0.group.as_ref().map(|group| group.fingerprint)
     }
 
-    /// 128 bits that stand for the name, whichever the rate.
+    /// 128 bits that stand for the name, whatever the rate.
     #[cfg(feature = "redis")]
     pub(crate) fn name_fingerprint(&self) -> u128 {
         self.0.name_fingerprint

@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::StoreErrorKind;
 
-/// Says something else of everything than what the trait says by itself.
+/// Overrides every default of the trait.
 struct Chosen;
 
 impl Store for Chosen {

@@ -6,11 +6,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::time::SECOND;
 
-/// What a store did not do about a lease is asked of it again after a twelfth of the life: of a renewal that
-/// fails, seven more tries come in time.
+/// What a store failed to do about a lease is tried again after a twelfth of its life. So a renewal
+/// that fails has seven more tries in time.
 pub(crate) const TRIES_IN_A_LIFE: u32 = 12;
 
-/// Soon, and then less often, for as long as there is something to end.
+/// Soon at first, then less often, for as long as there is something to end.
 pub(crate) struct Tries {
     pause: Duration,
     longest_pause: Duration,
@@ -18,7 +18,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Until leases of this life have lapsed, which nobody renews any more.
+    /// For leases of this life that nobody renews any more, until they have lapsed.
     pub(crate) fn to_end_leases(life: Duration) -> Self {
         let longest_pause = life / TRIES_IN_A_LIFE;
         Self {
@@ -28,7 +28,7 @@ impl Tries {
         }
     }
 
-    /// Waits for the next one; whether there is one.
+    /// Waits for the next try. Returns `false` if there is none.
     pub(crate) async fn next(&mut self) -> bool {
         if Instant::now() + self.pause >= self.lapsed {
             return false;

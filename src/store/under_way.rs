@@ -1,17 +1,17 @@
-//! `UnderWay`: whether anything is on its way to the store that nobody waits for.
+//! `UnderWay`: whether anything is in flight to the store that nobody waits for.
 
 use tokio::sync::watch;
 
-/// Knows what is given back or settled, questions whose callers are gone, and what is taken in advance. Clones
-/// know the same.
+/// Counts permits being given back, settlements, questions whose callers are gone, and batches
+/// taken in advance. Clones share the count.
 #[derive(Clone)]
 pub(crate) struct UnderWay(watch::Sender<()>);
 
-/// Kept for as long as one such thing is on its way.
+/// Held while one of these is in flight.
 pub(crate) struct OnItsWay(#[expect(dead_code, reason = "counted")] watch::Receiver<()>);
 
 impl UnderWay {
-    /// Something begins its way.
+    /// Counts one more until the result is dropped.
     pub(crate) fn begin(&self) -> OnItsWay {
         OnItsWay(self.0.subscribe())
     }
@@ -20,7 +20,7 @@ impl UnderWay {
         self.0.receiver_count() > 0
     }
 
-    /// Waits until nothing is.
+    /// Waits until nothing is in flight.
     pub(crate) async fn is_over(&self) {
         self.0.closed().await;
     }

@@ -1,4 +1,4 @@
-//! What is remembered, and which questions it answers.
+//! The denials that are remembered, and the questions that they answer.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::per_thread::Spread;
 use crate::store::{Answer, Check, Store};
 use crate::time::{Clock, Micros, SinceStart};
 
-/// How long a denial is remembered unless said otherwise.
+/// How long a denial is remembered by default.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(1);
 
 /// The denials that a process remembers.
@@ -25,18 +25,18 @@ pub(in crate::store) struct Denials {
 }
 
 impl Denials {
-    /// On a clock of its own unless the store has one that tests move.
+    /// Measures time by the store's clock if that is one for tests, else by its own.
     pub(in crate::store) fn new(clock: Option<Arc<dyn Clock>>) -> Self {
         let clock = clock.unwrap_or_else(|| Arc::new(SinceStart::new()));
         Self::empty(clock, DEFAULT_MAX_AGE.into())
     }
 
-    /// The same, empty, with another age.
+    /// An empty copy with another maximum age.
     pub(in crate::store) fn with_max_age(&self, age: Duration) -> Self {
         Self::empty(Arc::clone(&self.clock), age.into())
     }
 
-    /// The same, empty, on another clock.
+    /// An empty copy on another clock.
     pub(super) fn with_clock(&self, clock: Arc<dyn Clock>) -> Self {
         Self::empty(clock, self.table.max_age())
     }
@@ -80,15 +80,15 @@ impl Denials {
         })
     }
 
-    /// The answer from memory. Else that of the store, which is to be told to what this is called
-    /// with, where anything can be learned from it.
+    /// The answer from memory, or else that of `ask`. `ask` gets what must be told the store's
+    /// answer, if anything can be learned from it.
     #[inline]
     pub(in crate::store) fn recall_or(
         this: &Spread<Self>,
         checks: &[Check<'_>],
         ask: impl FnOnce(Option<Noted>) -> Answer,
     ) -> Answer {
-        // There may be hundreds of leases in a question, and nothing is remembered of any.
+        // A question may have hundreds of leases, and nothing about leases is remembered.
         let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
         if checks.iter().all(|check| is_for_lease(check.action)) {
             return ask(None);
@@ -112,7 +112,7 @@ impl Denials {
         ask(Some(Noted::new(this, checks, at.now)))
     }
 
-    /// The answer from memory, where no other one has come.
+    /// The answer from memory, after the store gave none.
     #[inline(never)]
     pub(in crate::store) fn recall(&self, checks: &[Check<'_>]) -> Option<Decisions> {
         let at = Moment {
@@ -137,9 +137,10 @@ impl Denials {
 
     /// The decisions on a question that is known to change nothing.
     ///
-    /// One enforced check that is denied denies them all, and keeps also those in shadow from being
-    /// carried out; where all are in shadow, a rate of each limit must be denied. But every [penalty] among those
-    /// must be known to be in force: one that is not may have a denial to count.
+    /// One enforced check that is denied denies all of them, and the checks in shadow are not
+    /// carried out either. If all checks are in shadow, a rate of each limit must be denied. In
+    /// both cases every [penalty] among the deciding checks must be known to ban: one that does not
+    /// may have a denial to count.
     ///
     /// [penalty]: crate::algorithm::Penalty
     // Out of line: most questions have one check.
@@ -178,11 +179,12 @@ impl Denials {
         })
     }
 
-    /// Whether it is this question's turn to have the store say how long it denies what the ban at this position
-    /// guards: the wait that is told is the longer of the two, and whoever comes back too soon is banned anew.
+    /// Whether it is this question's turn to ask the store how long the limit behind the ban at
+    /// this position denies. The wait that is reported is the longer of the two, and a client that
+    /// returns too soon is banned anew.
     ///
-    /// It is asked only so often for one ban, or who chooses another cost each time could make it work.
-    /// Never about what is held, of which nothing is ever known.
+    /// Each ban has few turns, or a client could make the store work by asking with another cost
+    /// each time. There is none for concurrency limits, of which nothing is ever known.
     fn take_turn_for_guarded(
         &self,
         ban: usize,
@@ -201,7 +203,7 @@ impl Denials {
             && self.table.take_turn_for_guarded(key, penalty, take, at.now)
     }
 
-    /// What is known of one check, which may be nothing. `None` when the store has to be asked
+    /// What is known of one check; `Some(None)` if nothing is. `None` if the store must be asked
     /// whatever is known of the others.
     #[inline]
     fn recall_one(&self, check: &Check<'_>, at: Moment) -> Option<Option<Reading>> {
@@ -210,7 +212,7 @@ impl Denials {
         };
         let (key, algorithm) = (check.place_fingerprint(), &check.algorithm);
         match self.table.recall(key, algorithm, take, at) {
-            // What never fits outlasts every wait, so it is what a rejection is about.
+            // A cost that never fits outweighs every wait, so the rejection must be about it.
             Recalled::Nothing if algorithm.never_fits(take) => None,
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
@@ -219,7 +221,7 @@ impl Denials {
     }
 }
 
-/// The positions of the checks of one limit: of all its rates.
+/// The positions of the checks of one limit, for all its rates.
 fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
     let is_further = |&at: &usize| {
         let check = checks.get(at);

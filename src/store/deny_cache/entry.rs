@@ -7,18 +7,17 @@ use crate::algorithm::{Algorithm, Known, Reading, Take};
 use crate::time::Micros;
 
 pub(super) struct Entry {
-    /// In halves: whole, it would be aligned to 16 bytes, for which all entries together take a megabyte
-    /// more.
+    /// In halves: a `u128` would align entries to 16 bytes, which costs a megabyte for all of them.
     key: [u64; 2],
     known: Known,
-    /// When the store was asked: it has decided no earlier.
+    /// When the store was asked. It decided no earlier.
     pub(super) sent: Micros,
-    /// When its answer was there: it has decided no later.
+    /// When the answer arrived. The store decided no later.
     pub(super) received: Micros,
-    /// When the next question is to go to the store, in microseconds.
+    /// When the next question goes to the store, in microseconds.
     again_us: AtomicU64,
-    /// The same for questions of which this tells too short a wait: for a larger cost, or, of a ban, about
-    /// what it guards.
+    /// The same for questions for which this entry's wait may be too short: those with a larger
+    /// cost or, if it is a ban, about the limit that the ban guards.
     more_us: AtomicU64,
 }
 
@@ -40,15 +39,16 @@ impl Entry {
         }
     }
 
-    /// Takes the turns over that the other entries of its key have given. Where some of them stay beside it, the
-    /// question that brought this one was such a turn itself: else who asks at another cost each time had one for each.
+    /// Takes over the turns that the key's other entries have given. If some of those entries stay
+    /// beside this one, the question that brought this one counts as a turn as well. Otherwise a
+    /// client that asks with another cost each time would have a turn for each.
     pub(super) fn take_over_turns(
         &self,
         others: impl Iterator<Item: Deref<Target = Self>>,
         each: Micros,
     ) {
         let mut has_others = false;
-        // Beside them may stand a ban.
+        // A ban may stand beside them.
         for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
             has_others |= !other.is_superseded_by(self);
             put_off(&self.more_us, &other.more_us);
@@ -58,8 +58,8 @@ impl Entry {
         }
     }
 
-    /// Puts off the questions for which the other entries of its key would have turns: the store is asked for this
-    /// one, or has just been. What it denies to this cost it denies to larger ones, too.
+    /// Postpones the turns of the key's other entries: the store is being asked for this one, or
+    /// was just asked. If it denies this cost, it denies larger ones too.
     pub(super) fn put_off_others(&self, others: impl Iterator<Item: Deref<Target = Self>>) {
         for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
             put_off(&other.more_us, &self.more_us);
@@ -74,21 +74,21 @@ impl Entry {
         u128::from(high) << u64::BITS | u128::from(low)
     }
 
-    /// Too old, or from before the clock stepped back.
+    /// Whether it is too old, or from before the clock stepped back.
     pub(super) fn is_over(&self, now: Micros, max_age: Micros) -> bool {
         now < self.sent || now.saturating_sub(self.sent) >= max_age
     }
 
-    /// Whether the other one tells of its key all that this one tells.
+    /// Whether the other entry says everything about the key that this one says.
     pub(super) fn is_superseded_by(&self, other: &Self) -> bool {
         self.key == other.key && self.known.is_superseded_by(&other.known)
     }
 
     /// What the store would read now, as far as is known.
     ///
-    /// It has decided some time between sending and receiving. A denial is known until its wait
-    /// after sending is over, so never for longer than it lasts; the wait that is told is that after
-    /// receiving, so never one that is too short.
+    /// The store decided at some time between sending and receiving. So the denial holds only until
+    /// its wait counted from sending is over, and is never kept too long. The wait that is reported
+    /// counts from receiving, and is never too short.
     pub(super) fn reading(
         &self,
         algorithm: &Algorithm,
@@ -101,18 +101,18 @@ impl Entry {
         (reading.fits || reading.wait > trip).then_some(reading)
     }
 
-    /// Whether it is this question's turn to go to the store. The next one's is `pause` later.
+    /// Whether it is this question's turn to go to the store. The next turn is `pause` later.
     pub(super) fn take_turn(&self, now: Micros, pause: Micros) -> bool {
         take_turn(&self.again_us, now, pause, Micros::ZERO)
     }
 
-    /// The same for a question that may have to wait for longer than this tells. Turns are given up to `ahead`
-    /// early, so that a few may come at once.
+    /// The same for a question whose wait may be longer than this entry says. Turns are given up to
+    /// `ahead` early, so that a few questions may go at once.
     pub(super) fn take_turn_for_more(&self, now: Micros, pause: Micros, ahead: Micros) -> bool {
         take_turn(&self.more_us, now, pause, ahead)
     }
 
-    /// Whether this take has to wait no longer than this tells.
+    /// Whether this take waits no longer than the entry says.
     pub(super) fn tells_all_of(&self, take: &Take) -> bool {
         self.known.tells_all_of(take)
     }
@@ -122,13 +122,13 @@ fn halves(key: u128) -> [u64; 2] {
     [(key >> u64::BITS) as u64, key as u64]
 }
 
-/// Has the next turn at one come no earlier than that at the other.
+/// Postpones the next turn of the first until at least that of the second.
 fn put_off(one_us: &AtomicU64, other_us: &AtomicU64) {
     one_us.fetch_max(other_us.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Takes the turn that is due at this time, or so much ahead of it at most; the next one is `pause` later. `false`
-/// when it is too early, or another thread was quicker.
+/// Takes the turn that is due now or at most `ahead` from now. The next one is `pause` later.
+/// Returns `false` if it is too early or another thread was faster.
 fn take_turn(turn_us: &AtomicU64, now: Micros, pause: Micros, ahead: Micros) -> bool {
     let relaxed = Ordering::Relaxed;
     let at = turn_us.load(relaxed);

@@ -1,4 +1,4 @@
-//! A question that is on its way to the store, and what its answer changes in memory.
+//! A question on its way to the store, and what its answer changes in memory.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::time::Micros;
 
 pub(in crate::store) struct Noted {
     denials: SpreadRef<Denials>,
-    /// On the clock of the denials; the store has decided no earlier.
+    /// When the question was sent, on the clock of the denials. The store decides no earlier.
     sent: Micros,
     checks: SmallVec<[NotedCheck; 1]>,
 }
@@ -28,7 +28,7 @@ struct NotedCheck {
 }
 
 impl Noted {
-    /// Forgets what is about to be changed, and notes what is known as yet.
+    /// Forgets the keys that are about to be changed, and notes the versions of all.
     pub(super) fn new(denials: &Spread<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let note = |check: &Check<'_>| {
             let key = check.place_fingerprint();
@@ -50,7 +50,8 @@ impl Noted {
         }
     }
 
-    /// It is sent later than it was asked, and decided after what has changed until now.
+    /// Notes that the question is sent only now, so that the store decides after all changes up to
+    /// now.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn is_sent_now(&mut self) {
         self.sent = self.denials.now();
@@ -59,7 +60,8 @@ impl Noted {
         }
     }
 
-    /// It is decided behind others of one key that were sent with it, and so often has the key changed by them.
+    /// Notes that questions sent with this one, and decided before it, change its key this many
+    /// times.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn is_behind(&mut self, changes: u32) {
         for check in &mut self.checks {
@@ -67,7 +69,7 @@ impl Noted {
         }
     }
 
-    /// For those who may give back what is taken by it, and so change its keys.
+    /// For a caller that may give back what this question takes, and so change its keys.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn forgetting(&self) -> Forgetting {
         Forgetting(self.denials.clone())
@@ -89,8 +91,8 @@ impl Noted {
                 continue;
             }
             if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
-                // Who is still denied has to wait for what was taken now, too; and a penalty may have
-                // counted a denial.
+                // A subject that is still denied must wait for these permits, too; and a penalty
+                // may have counted a denial.
                 table.forget(check.key);
             } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
                 let received = self.denials.now();
@@ -100,7 +102,7 @@ impl Noted {
     }
 }
 
-/// Has denials forgotten that permits which were taken for a moment have brought about.
+/// Forgets denials that were caused by permits that were taken only for a moment.
 #[cfg(feature = "redis")]
 #[derive(Clone)]
 pub(in crate::store) struct Forgetting(SpreadRef<Denials>);
@@ -114,8 +116,9 @@ impl Forgetting {
     }
 }
 
-/// What changes a key without asking has done so by now, or is about to: also when nobody waits for
-/// the answer. An answer to a question that was decided before is not to be remembered.
+/// An action that changes a key without a decision to remember has done so by now or is about to,
+/// even if nobody waits for its answer. Answers to questions decided before it must not be
+/// remembered.
 impl Drop for Noted {
     fn drop(&mut self) {
         for check in self.checks.iter().filter(|check| check.action.changes()) {

@@ -1,4 +1,4 @@
-//! `Set`: the few places where a key may stand. They are read without a lock, and written by one at a
+//! `Set`: the few places that a key can have. Readers take no lock; only one writer works at a
 //! time.
 
 use std::ops::Deref;
@@ -10,11 +10,12 @@ use arc_swap::{ArcSwapOption, Guard};
 use super::entry::Entry;
 use crate::time::Micros;
 
-/// Of a cost of which too short a wait is known the store is asked each time that this part of the most age has gone by;
-/// of the first few at once, as of who just asks for what it needs.
+/// How often the store is asked about a cost for which the remembered wait may be too short: each
+/// time this fraction of the maximum age has passed. The first few questions go at once, as of a
+/// client that asks for what it needs.
 pub(super) const MORE_ASKED_AFTER: u64 = 4;
 
-/// There can be several entries for a key, too, each for a cost.
+/// A key can have several entries, too: one for each cost.
 pub(super) const WAYS: usize = 4;
 
 #[derive(Default)]
@@ -24,13 +25,13 @@ pub(super) struct Set {
 
 #[derive(Default)]
 struct Way {
-    /// By which most keys are told apart from that of the entry without looking there; zero where there
-    /// is none, and where looking tells.
+    /// Tells most other keys apart without loading the entry. Zero if there is no entry, and for
+    /// keys whose tag is zero.
     tag: AtomicU64,
     entry: ArcSwapOption<Entry>,
 }
 
-/// An entry that nobody takes away while it is looked at.
+/// An entry that cannot be freed while it is read.
 pub(super) struct Pinned(Guard<Option<Arc<Entry>>>);
 
 impl Set {
@@ -39,8 +40,8 @@ impl Set {
         self.ways.iter().filter_map(move |way| way.of(key))
     }
 
-    /// Puts the entry in place of one that it supersedes; else where there is none, or of one that is
-    /// over, or of the oldest.
+    /// Replaces an entry that the new one supersedes; failing that, takes an empty place, or that
+    /// of an entry that is over, or that of the oldest.
     pub(super) fn remember(&self, entry: Entry, max_age: Micros) {
         let rank = |way: &&Way| match way.pinned() {
             Some(old) if old.is_superseded_by(&entry) => (0, Micros::ZERO),
@@ -86,7 +87,7 @@ impl Way {
     }
 }
 
-/// Of the bits by which neither a shard nor a set is found.
+/// Bits that choose neither the shard nor the set.
 fn tag_of(key: u128) -> u64 {
     (key >> 32) as u64
 }

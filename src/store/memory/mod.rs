@@ -197,7 +197,7 @@ impl MemoryStoreBuilder {
     /// Builds the store. Memory is allocated as keys come.
     pub fn build(self) -> MemoryStore {
         let bound = self.capacity.div_ceil(SHARDS).max(LEAST_KEYS_A_SHARD);
-        // A clock that has something to find out does so now, and not during the first request.
+        // A clock that needs initialization does it now, not during the first request.
         self.clock.now();
         MemoryStore(Arc::new(Shared {
             clock: self.clock,

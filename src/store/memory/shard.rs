@@ -1,8 +1,9 @@
-//! A part of the keys: a bounded table, and two hands that go round it.
+//! One part of the keys: a bounded table, and two hands that go round it.
 //!
-//! The broom removes what is over. In a full table the clock's hand removes what has not been used
-//! lately (the CLOCK algorithm, with up to three chances), and never a key whose subject is being
-//! denied. Were they one, sweeping would carry the hand past keys whose turn it is to go.
+//! The broom removes keys that are over. In a full table the clock's hand evicts keys that were not
+//! used lately (the CLOCK algorithm, with up to three chances), but never that of a subject being
+//! denied. There are two hands because sweeping with the clock's hand would carry it past keys that
+//! are due for eviction.
 
 use std::mem;
 
@@ -13,24 +14,24 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::time::Micros;
 
-/// How many buckets are swept when a key enters. A table that keys enter is rarely emptier than two
-/// fifths, so that the broom sees more keys than enter.
+/// How many buckets are swept when a key enters. While keys enter a table, it is rarely less than
+/// two fifths full, so the broom sees more keys than enter.
 const STEPS_FOR_EACH_NEW: usize = 4;
 
-/// How many buckets are looked at, at most, to find a key to evict: so many in a row are
-/// denied subjects only when practically all are.
+/// How many buckets are searched at most for a key to evict. This many in a row are denied subjects
+/// only if practically all are.
 const STEPS_TO_EVICT: usize = 4_096;
 
 pub(super) struct Shard {
     slots: Table,
-    /// The most keys.
+    /// The maximum number of keys.
     bound: usize,
     broom: Hand,
     clock: Hand,
-    /// Until when all that the clock's hand saw is denied: it need not look again before, unless a
-    /// key is let go sooner than it was to be.
+    /// Until then every key that the clock's hand saw is denied, so it need not search again,
+    /// unless a key may be evicted sooner than was noted.
     full_until: Micros,
-    /// The questions so far.
+    /// The number of questions so far.
     asked: u32,
 }
 
@@ -50,7 +51,7 @@ impl Shard {
         self.slots.len()
     }
 
-    /// Counts a question.
+    /// Counts a question, and returns the count.
     pub(super) fn count(&mut self) -> u32 {
         self.asked = self.asked.wrapping_add(1);
         self.asked
@@ -66,7 +67,7 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Those of [`insert`](Self::insert).
     #[inline]
     pub(super) fn ask(
         &mut self,
@@ -102,7 +103,7 @@ impl Shard {
         Ok(decision)
     }
 
-    /// Notes what was decided about a key, if it is there.
+    /// Notes what was decided about a key, if it is in the table.
     pub(super) fn note(
         &mut self,
         fingerprint: Fingerprint,
@@ -117,11 +118,11 @@ impl Shard {
         }
     }
 
-    /// Lets a key in that is not there; those in `keep` are not removed for it.
+    /// Inserts a key that is not in the table. Keys in `keep` are not removed for it.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Full`] when there is no room and every key looked at is that of a denied
+    /// [`StoreErrorKind::Full`] if there is no room and every key searched is that of a denied
     /// subject.
     pub(super) fn insert(
         &mut self,
@@ -136,7 +137,7 @@ impl Shard {
         table::insert(&mut self.slots, slot)
     }
 
-    /// Takes back an [`insert`](Self::insert).
+    /// Undoes an [`insert`](Self::insert).
     pub(super) fn remove(&mut self, fingerprint: Fingerprint) {
         let is_it = |slot: &Slot| slot.fingerprint == fingerprint;
         if let Ok(entry) = self.slots.find_entry(fingerprint.hash(), is_it) {
@@ -144,7 +145,7 @@ impl Shard {
         }
     }
 
-    /// Moves the broom over so many buckets, and removes what is over and not in `keep`.
+    /// Moves the broom over `steps` buckets, and removes keys that are over and not in `keep`.
     pub(super) fn sweep(&mut self, steps: usize, now: Micros, keep: &[Fingerprint]) {
         for _ in 0..steps.min(self.slots.num_buckets()) {
             let bucket = self.broom.step(&self.slots);

@@ -1,4 +1,4 @@
-//! All shards, and which key lives in which.
+//! All shards, and which shard a key is in.
 
 use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use super::slot::{Fingerprint, Scatter};
 use crate::store::Check;
 use crate::time::Micros;
 
-/// Enough that two threads rarely want the same one.
+/// Enough that two threads rarely want the same shard.
 pub(super) const SHARDS: usize = 1 << SHARD_BITS;
 const SHARD_BITS: u32 = 6;
 
@@ -20,8 +20,8 @@ pub(super) struct Shards {
     shards: Box<[Aligned]>,
 }
 
-/// On cache lines of its own, which some processors fetch in pairs: taking one lock must not slow
-/// down its neighbours.
+/// On cache lines of its own, a pair because some processors fetch pairs: taking one lock must not
+/// slow down its neighbours.
 #[repr(align(128))]
 struct Aligned(Mutex<Shard>);
 
@@ -35,24 +35,24 @@ impl Shards {
         }
     }
 
-    /// What a check's key is found by here.
+    /// The number by which a check's key is found.
     pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
         self.scatter.fingerprint(check)
     }
 
-    /// The position of the shard that a key lives in.
+    /// The index of a key's shard.
     pub(super) fn home(fingerprint: Fingerprint) -> usize {
         fingerprint.shard(SHARD_BITS)
     }
 
     pub(super) fn lock(&self, home: usize) -> MutexGuard<'_, Shard> {
-        // Every step under the lock leaves whole slots behind, so a panic of another thread spoils
-        // nothing for this one.
+        // Every step under the lock leaves whole slots behind, so another thread's panic spoils
+        // nothing here.
         let lock = self.shards[home].0.lock();
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves a shard's broom on, unless somebody is at work there.
+    /// Moves a shard's broom on, unless the shard is locked.
     pub(super) fn sweep(&self, home: usize, now: Micros) {
         if let Ok(mut shard) = self.shards[home].0.try_lock() {
             shard.sweep(STEPS_A_ROUND, now, &[]);

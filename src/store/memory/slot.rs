@@ -1,4 +1,4 @@
-//! One key's place in the table, and the number it is found by.
+//! One key's slot in the table, and the number it is found by.
 
 use crate::algorithm::{Action, State};
 use crate::decision::{Decision, Outcome};
@@ -6,23 +6,25 @@ use crate::random::random;
 use crate::store::Check;
 use crate::time::Micros;
 
-/// How many times the hand passes over a key that has been used, before it may be evicted.
+/// How many times the hand spares a used key before evicting it.
 const MOST_CHANCES: u8 = 3;
 
-/// How far a clock may step back without a state being missed that was over before.
+/// How far the clock may step back before a state that was already over is missed.
 const GRACE: Micros = Micros::new(1_000_000);
 
-/// What a key is found by: the hash of the subject, the policy's name and the algorithm's number, as a store
-/// [scatters](Scatter) it. The highest bits choose the shard, those behind them the bucket.
+/// The number that a key is found by: the hash of the subject, the policy's name and the
+/// algorithm's number, [scattered](Scatter) by the store. The highest bits choose the shard, the
+/// next ones the bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(u128);
 
-/// What scatters the keys of one store. Anybody can compute their hashes, and would say else which of them
-/// live side by side: by names that he makes up he could fill a subject's shard, and have it not counted.
+/// Scatters the keys of one store. Anybody can compute their hashes. Without this, a client that
+/// chooses its names could place them in one shard, fill it, and have a subject there no longer
+/// counted.
 ///
-/// Multiplication by an odd number makes no two of them equal, and the highest bits of a product by a random
-/// one are universal hashes (Dietzfelbinger and others, "A Reliable Randomized Algorithm for the Closest-Pair
-/// Problem", 1997).
+/// Multiplication by an odd number makes no two hashes equal, and the highest bits of a product by
+/// a random odd number are universal hashes (Dietzfelbinger and others, "A Reliable Randomized
+/// Algorithm for the Closest-Pair Problem", 1997).
 pub(super) struct Scatter(u128);
 
 impl Scatter {
@@ -42,14 +44,15 @@ impl Fingerprint {
         (self.0 >> (u128::BITS - bits)) as usize
     }
 
-    /// Its hash within the shard. The lowest bits of a product hang on those of the factors alone.
+    /// Its hash within the shard. Not the lowest bits: in a product they depend on the lowest bits
+    /// of the factors alone.
     pub(super) fn hash(self) -> u64 {
         (self.0 >> 48) as u64
     }
 }
 
-/// A key's state, and what the hand needs to know of it. One cache line: looking at it is one
-/// access to memory.
+/// A key's state, and what the clock's hand needs to know of it. One cache line, so that a look
+/// costs one memory access.
 #[repr(align(64))]
 pub(super) struct Slot {
     pub(super) fingerprint: Fingerprint,
@@ -61,7 +64,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// A new key enters cold: only being used again gives it chances.
+    /// A new key has no chances: it gains them when it is used again.
     pub(super) fn new(fingerprint: Fingerprint, state: State) -> Self {
         Self {
             fingerprint,
@@ -79,17 +82,17 @@ impl Slot {
         check.algorithm.ask(&mut self.state, now, &check.action)
     }
 
-    /// Notes that the key was used, which a denied request does too.
+    /// Notes that the key was used. A denied request uses it, too.
     pub(super) fn used(&mut self) {
         self.chances = MOST_CHANCES.min(self.chances + 1);
     }
 
-    /// Notes until when the key must not be evicted; whether that is sooner than it was.
+    /// Notes until when the key must not be evicted. Returns whether that is sooner than before.
     ///
-    /// That is while the subject is denied, or would be if it asked the same again; and while
-    /// anything is held, which is counted nowhere else. What only counts is kept from nobody.
+    /// A key is kept while its subject is denied, or would be if it asked the same again, and while
+    /// permits are held, which are counted nowhere else. A key in shadow is never kept.
     ///
-    /// Judged anew each time, as permits may have been given back, and the limit may be another.
+    /// Judged anew each time: permits may have been given back, and the limit may have changed.
     #[inline]
     pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> bool {
         let before = self.kept_until;
@@ -103,11 +106,11 @@ impl Slot {
         self.kept_until < before
     }
 
-    /// Until when the subject is denied, or would be if it asked the same again. Who is kept for a
-    /// cost stays so through smaller ones, until that would be allowed.
+    /// Until when the subject is denied, or would be if it asked the same again. A key kept for a
+    /// cost stays kept through smaller ones, until that cost would be allowed.
     #[inline]
     fn denied_until(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
-        // What is charged asks for nothing; and no wait helps a cost that never fits.
+        // A charge asks for nothing, and no wait helps a cost that never fits.
         let asked = match check.action {
             Action::Take(take) if decision.outcome != Outcome::NeverFits => take.cost.max(1),
             _ => 1,
@@ -121,16 +124,16 @@ impl Slot {
             return Micros::ZERO;
         }
         self.kept_for = cost;
-        // Who is ready to wait is denied for less time than who is not.
+        // A caller that is ready to wait is denied for less time than one that is not.
         if is_denied && cost == asked && decision.delay.is_zero() {
             return now.saturating_add(decision.retry_after);
         }
         self.denied_again_until(check, decision, now)
     }
 
-    /// The same, of what it is kept for.
+    /// The same, for the cost that the key is kept for.
     fn denied_again_until(&self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
-        // More was borrowed, or the limit was lowered: no more than that ever fits.
+        // More may have been borrowed, or the limit lowered: no more than the capacity ever fits.
         let again = Action::take(self.kept_for.min(check.algorithm.capacity()));
         let reading = check.algorithm.read(&self.state, now, &again);
         let mut wait = decision.retry_after;
@@ -143,19 +146,19 @@ impl Slot {
         now.saturating_add(wait)
     }
 
-    /// Whether the state equals the untouched one, so that nobody misses it; for a moment already,
-    /// so that a clock that is corrected does not find a debt forgotten.
+    /// Whether the state has equalled the untouched one for at least [`GRACE`], so that nobody
+    /// misses it: a clock that is set back within that time finds no debt forgotten.
     pub(super) fn is_over(&self, now: Micros) -> bool {
         self.state.expires_at().saturating_add(GRACE) <= now
     }
 
-    /// Until when the key must not be evicted, because its subject would get a fresh quota while
-    /// it is denied or holds permits.
+    /// Until when the key must not be evicted, because its subject would get a fresh quota while it
+    /// is denied or holds permits.
     pub(super) fn kept_until(&self, now: Micros) -> Option<Micros> {
         Some(self.kept_until).filter(|&until| now < until)
     }
 
-    /// The chances left; the hand has passed and takes one.
+    /// Takes one chance as the hand passes. Returns how many there were.
     pub(super) fn take_chance(&mut self) -> u8 {
         let left = self.chances;
         self.chances = left.saturating_sub(1);
@@ -176,7 +179,7 @@ pub(super) mod tests {
     pub(crate) const NOW: Micros = Micros::new(1_000_000);
     const LIMIT: Limit = Limit::gcra(10, MINUTE);
 
-    /// A key of no interest, which has used one permit of ten.
+    /// A slot of some key that has used one permit of ten.
     pub(crate) fn slot(key: u64) -> Slot {
         let policy = PolicyId::new("api");
         let check = Check::of(&policy, key, &LIMIT, Action::take(1));
@@ -185,7 +188,7 @@ pub(super) mod tests {
         slot
     }
 
-    /// For how long the slot is kept after one more action, at the same instant as all others.
+    /// How long the slot is kept after one more action, at the same instant as all others.
     fn kept(slot: &mut Slot, limit: &Limit, action: Action) -> Option<Duration> {
         let policy = PolicyId::new("api");
         let check = Check::of(&policy, 0, limit, action);
@@ -231,7 +234,7 @@ pub(super) mod tests {
         assert_eq!(kept(&mut slot, &LIMIT, Action::take(11)), Some(42 * SECOND));
     }
 
-    /// Else it would be kept when all is given back, for a cost that never fits.
+    /// Otherwise, after everything is given back, it would be kept for a cost that never fits.
     #[test]
     fn under_a_lowered_limit_a_key_is_kept_for_no_more_than_all_of_it() {
         let mut slot = slot(0);

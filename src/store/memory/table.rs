@@ -1,7 +1,7 @@
-//! A shard's table: how it grows, and how it is renewed when removals have worn it.
+//! A shard's table: how it grows, and how it is rehashed after many removals.
 //!
-//! A removal may leave a mark behind that takes a bucket's room until all keys are placed anew. The
-//! library does that only in a table that is less than half full, and doubles any other: memory
+//! A removal may leave a tombstone that occupies a bucket until all keys are rehashed. The library
+//! rehashes in place only if the table is less than half full, and otherwise doubles it, so memory
 //! would depend on how long keys have come and gone. Here it depends on how many there are.
 
 use hashbrown::HashTable;
@@ -11,11 +11,11 @@ use crate::error::{StoreError, StoreErrorKind};
 
 pub(super) type Table = HashTable<Slot>;
 
-/// Lets a key in that is not there.
+/// Inserts a key that is not in the table.
 ///
 /// # Errors
 ///
-/// [`StoreErrorKind::Full`] when the system has no memory for it.
+/// [`StoreErrorKind::Full`] if the system has no memory for it.
 pub(super) fn insert(table: &mut Table, slot: Slot) -> Result<(), StoreError> {
     make_room(table)?;
     place(table, slot);
@@ -25,8 +25,8 @@ pub(super) fn insert(table: &mut Table, slot: Slot) -> Result<(), StoreError> {
 /// Makes sure of a bucket for one more key.
 fn make_room(table: &mut Table) -> Result<(), StoreError> {
     let left = table.capacity() - table.len();
-    // The library would fill seven of eight. From three quarters to there is the room for marks:
-    // it takes a good many removals to use it up.
+    // The library would fill seven of eight buckets. The room between three quarters and that is
+    // left to tombstones, so it takes many removals to use it up.
     if table.len() >= table.num_buckets() / 4 * 3 {
         table.try_reserve(left + 1, hash).map_err(full)
     } else if left == 0 {
@@ -36,8 +36,8 @@ fn make_room(table: &mut Table) -> Result<(), StoreError> {
     }
 }
 
-/// Places all keys anew, where they are: were they moved to another table, the allocator might keep
-/// the memory of this one and have no use for it.
+/// Rehashes all keys in place. If they were moved to another table, the allocator might keep the
+/// memory of this one without using it.
 fn renew(table: &mut Table) -> Result<(), StoreError> {
     let mut slots = Vec::new();
     slots.try_reserve_exact(table.len()).map_err(full)?;
@@ -56,7 +56,7 @@ fn hash(slot: &Slot) -> u64 {
     slot.fingerprint.hash()
 }
 
-/// The reason is not handed on: it says no more than the kind does.
+/// The reason is dropped: it says no more than the kind does.
 fn full<E>(_reason: E) -> StoreError {
     StoreError::new(StoreErrorKind::Full)
 }
@@ -74,7 +74,7 @@ mod tests {
         table.find_entry(fingerprint.hash(), is_it).ok()
     }
 
-    /// Over a doubling, so that the table is as crowded, and as empty, as it gets.
+    /// Over one doubling, so that the table is once as full and once as empty as it gets.
     #[test]
     fn its_size_depends_on_how_many_keys_there_were_at_once_and_not_on_how_many_came() {
         for keys in (700..=1_400).step_by(140) {

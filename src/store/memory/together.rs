@@ -16,7 +16,7 @@ use crate::time::Micros;
 /// The checks whose keys find no room, and why.
 type Homeless = SmallVec<[(usize, StoreErrorKind); 1]>;
 
-/// The checks of one question, with all that they concern locked.
+/// The checks of one question, with the shards of their keys locked.
 pub(super) struct Together<'a> {
     checks: &'a [Check<'a>],
     fingerprints: SmallVec<[Fingerprint; 4]>,
@@ -34,7 +34,7 @@ impl<'a> Together<'a> {
             .iter()
             .map(|check| shards.fingerprint(check))
             .collect();
-        // In one order for all questions, so that no two of them wait for each other.
+        // All questions lock in this order, so that no two deadlock.
         let mut homes: SmallVec<[usize; 4]> =
             fingerprints.iter().map(|&key| Shards::home(key)).collect();
         homes.sort_unstable();
@@ -50,12 +50,12 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Decides, and carries out all checks when all of them fit.
+    /// Decides, and carries out all checks if all of them fit.
     ///
     /// # Errors
     ///
-    /// When a request fits, but there is no room for one of its enforced keys, whose policy does not
-    /// let requests pass then; nothing is changed.
+    /// If the request fits but an enforced key finds no room, and its policy does not let requests
+    /// pass in that case. Nothing is changed then.
     pub(super) fn ask(&mut self) -> Result<Decisions, StoreError> {
         let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
             .map(|position| self.read(position))
@@ -66,7 +66,8 @@ impl<'a> Together<'a> {
         if all_fit {
             homeless = self.let_in(&committed)?;
         } else {
-            // It is denied all the same, only that a denial is not counted that has no key yet.
+            // The request is denied in any case. If a penalty's key finds no room, its denial is
+            // not counted.
             self.let_in_each(&committed, false);
         }
         homeless.extend(self.let_in_each(&committed, true));
@@ -91,7 +92,7 @@ impl<'a> Together<'a> {
         self.checks.iter().map(Check::ask)
     }
 
-    /// Counts the question at the first of its shards; which one that is, and its count.
+    /// Counts the question at the first of its shards. Returns that shard's index and its count.
     pub(super) fn count(&mut self) -> (usize, u32) {
         match (self.homes.first(), self.locked.first_mut()) {
             (Some(&home), Some(shard)) => (home, shard.count()),
@@ -119,9 +120,9 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Lets in every new enforced key that is about to be charged; which of them find no room, where
-    /// their policies let requests pass then. Where another one finds none, lets in none of them: it
-    /// must not leave an earlier one charged.
+    /// Inserts every new enforced key that is about to be charged. Returns those that find no room
+    /// although their policies let requests pass in that case. If another one finds no room, none
+    /// is inserted: an earlier one must not stay charged.
     fn let_in(&mut self, committed: &[bool]) -> Result<Homeless, StoreError> {
         let mut entered: SmallVec<[usize; 4]> = SmallVec::new();
         let mut homeless = Homeless::new();
@@ -141,7 +142,7 @@ impl<'a> Together<'a> {
         Ok(homeless)
     }
 
-    /// Lets in new keys, each for itself; those that find no room.
+    /// Inserts new keys one by one. Returns those that find no room.
     fn let_in_each(&mut self, committed: &[bool], is_shadow: bool) -> Homeless {
         let entering = self.entering(committed, is_shadow).into_iter();
         entering
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(shards.lock(home(exhausted)).len(), 1);
     }
 
-    /// Where the one key that its shard has room for is that of a denied subject.
+    /// The only key that its shard has room for is that of a denied subject.
     #[test]
     fn a_key_in_shadow_that_finds_no_room_fails_alone_and_makes_room_for_any_other() {
         let shards = Shards::new(1);

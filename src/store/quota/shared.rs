@@ -94,8 +94,7 @@ impl<S: Store> Shared<S> {
     }
 }
 
-/// Keeps nothing of `self` alive while giving back, so that the last owner can take the store at
-/// once.
+/// Gives back what is left, so that the rest of the fleet can have it at once.
 impl<S: Store> Drop for Shared<S> {
     fn drop(&mut self) {
         self.let_go();

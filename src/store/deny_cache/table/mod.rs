@@ -1,5 +1,5 @@
-//! The table of what is remembered: fixed and lossy. Losing an entry costs a trip, and no flood can
-//! make it grow.
+//! The table of what is remembered: of fixed size and lossy. A lost entry costs a round trip, and
+//! no flood of subjects can make the table grow.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,18 +14,18 @@ use crate::time::Micros;
 const SHARDS: usize = 64;
 const SETS: usize = 256;
 
-/// While a subject keeps asking, one of its questions goes to the store each time that this part of
-/// the most age has gone by, so that not all of them do when an entry has reached it; and if there
-/// was no answer, another one after this part more.
+/// While a subject keeps asking, one of its questions goes to the store after this fraction of the
+/// maximum age, so that not all of them do once the entry expires. If that one gets no answer,
+/// another goes each time that the second fraction has passed.
 const ASKED_AGAIN_AFTER: u64 = 2;
 const ASKED_ONCE_MORE_AFTER: u64 = 8;
 
-/// So many questions about larger costs may come at once. Each counts twice, when it is asked and when it is answered,
-/// and so once for every other policy that is asked with it.
+/// How many questions about larger costs may go at once. Each counts twice, when it is asked and
+/// when it is answered, and so once for every other policy asked with it.
 const MORE_AT_ONCE: u64 = 8;
 
-/// Whoever is answered from it takes no lock and writes nothing that others read: under an attack all
-/// threads ask about one subject.
+/// Readers take no lock and write nothing that others read: during an attack all threads ask about
+/// one subject.
 pub(super) struct Table {
     shards: Box<[Shard]>,
     max_age: Micros,
@@ -35,33 +35,34 @@ pub(super) struct Table {
 /// On cache lines of its own.
 #[repr(align(128))]
 struct Shard {
-    /// Of each set, how often something was forgotten because it has changed.
+    /// For each set, how often something was forgotten because it has changed.
     changes: [AtomicU32; SETS],
-    /// Whether there are sets, in one order with the changes.
+    /// Whether there are sets. Sequentially consistent with `changes`.
     is_used: AtomicBool,
-    /// None until there is something to remember: most servers deny hardly anybody.
+    /// `None` until there is something to remember: most servers deny hardly anybody.
     sets: OnceLock<Box<[Set]>>,
-    /// Held by who remembers or forgets.
+    /// Held while remembering or forgetting.
     writing: Mutex<()>,
 }
 
-/// The version of a set: how many changes it had seen when the store was asked.
+/// The version of a set: the number of its changes when the store was asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version(u32);
 
 #[cfg(feature = "redis")]
 impl Version {
-    /// When so many changes are known of since.
+    /// The version after this many more changes.
     pub(super) fn after(self, changes: u32) -> Self {
         Self(self.0.wrapping_add(changes))
     }
 }
 
-/// When memory is asked, and by whom.
+/// When memory is asked, and whether the store may be asked instead.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Micros,
-    /// Whether the question may still go to the store, as one does now and then about what is known.
+    /// Whether the question may go to the store, as one does now and then about a remembered
+    /// denial.
     pub(super) may_ask: bool,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct Moment {
 pub(super) enum Recalled {
     Nothing,
     Reading(Reading),
-    /// It is denied as far as is known, but that has to be seen again.
+    /// Denied as far as is known, but it is time to ask the store again.
     TimeToAsk,
 }
 
@@ -91,12 +92,12 @@ impl Table {
         self.hits.sum()
     }
 
-    /// Notes that a question was answered.
+    /// Counts an answered question.
     pub(super) fn hit(&self) {
         self.hits.add();
     }
 
-    /// What is known of this check of a key.
+    /// What is known of this check.
     #[inline]
     pub(super) fn recall(
         &self,
@@ -118,8 +119,9 @@ impl Table {
         }
     }
 
-    /// Whether it is this take's turn to go to the store: about what this entry tells, or about how much longer it
-    /// has to wait. Whoever chooses another cost each time cannot make the store work by that.
+    /// Whether it is this take's turn to go to the store, either about what this entry says or
+    /// about how much longer it has to wait. Asking with another cost each time gains no further
+    /// turns.
     fn take_turn(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
         let again = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
         let more = Micros::new(self.max_age.get() / MORE_ASKED_AFTER);
@@ -131,7 +133,8 @@ impl Table {
         }
     }
 
-    /// Whether it is this take's turn to go to the store about what this ban guards, of which nothing is known.
+    /// Whether it is this take's turn to ask the store about the limit that this ban guards, of
+    /// which nothing is known.
     pub(super) fn take_turn_for_guarded(
         &self,
         key: u128,
@@ -144,7 +147,8 @@ impl Table {
             .is_none_or(|(ban, _)| ban.take_turn_for_more(now, pause, Micros::ZERO))
     }
 
-    /// The entry that tells of this check, and what it tells: where none tells all, the longest denial of a smaller cost.
+    /// The entry that answers this check, and its reading. If none covers this cost, the longest
+    /// denial of a smaller one.
     fn find(
         &self,
         key: u128,
@@ -159,7 +163,7 @@ impl Table {
             let Some(reading) = entry.reading(algorithm, take, now) else {
                 continue;
             };
-            // Mostly the first one.
+            // Usually the first one does.
             if entry.tells_all_of(take) {
                 return Some((entry, reading));
             }
@@ -173,17 +177,17 @@ impl Table {
         longest
     }
 
-    /// The version of the set of a key, for a question about it that is about to be sent.
+    /// The version of a key's set, for a question about it that is about to be sent.
     pub(super) fn version(&self, key: u128) -> Version {
         Version(self.shard(key).changes[set_of(key)].load(Ordering::SeqCst))
     }
 
-    /// Forgets what is known of a key, and what will be answered to questions on their way.
+    /// Forgets what is known of a key, and rejects the answers to questions in flight.
     pub(super) fn forget(&self, key: u128) {
         let shard = self.shard(key);
         shard.changes[set_of(key)].fetch_add(1, Ordering::SeqCst);
-        // Whoever remembers says so before it looks at the changes: either it sees this one, or it is
-        // seen here.
+        // `remember` sets `is_used` before it reads the changes: either it sees this change, or
+        // this load sees its flag.
         if shard.is_used.load(Ordering::SeqCst) {
             let _writing = shard.write();
             if let Some(sets) = shard.sets.get() {
@@ -214,7 +218,7 @@ impl Table {
     }
 
     fn shard(&self, key: u128) -> &Shard {
-        // The highest bits; a set is found by the lowest.
+        // By the highest bits; a set is found by the lowest.
         &self.shards[(key >> (u128::BITS - SHARDS.ilog2())) as usize]
     }
 }

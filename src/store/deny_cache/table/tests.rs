@@ -77,7 +77,7 @@ fn who_forgets_while_another_remembers_is_never_missed() {
 
 #[test]
 fn the_whole_table_takes_no_more_than_is_documented() {
-    // Behind the counts of an Arc, in a piece of memory that the allocator keeps a word about.
+    // Behind the two counts of an `Arc`, in a block for which the allocator keeps one word.
     let entry = (2 + 1) * size_of::<usize>() + size_of::<Entry>();
     let set = size_of::<Set>() + WAYS * entry.next_multiple_of(16);
     assert_eq!(SHARDS * SETS * WAYS, 65_536);
