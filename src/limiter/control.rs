@@ -107,7 +107,7 @@ impl Limiter {
 impl Shared {
     /// Held while rules change, so that concurrent changes do not overwrite each other.
     fn lock_rules(&self) -> MutexGuard<'_, ()> {
-        // There is nothing under the lock that could be half done.
+        // Nothing under the lock can be half done.
         let lock = self.changing_rules.lock();
         lock.unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! `Delay`: how long those wait whose permits are still to come.
+//! `Delay`: how long a caller waits for permits that are still to come.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -8,19 +8,19 @@ use tokio::time::timeout;
 
 use super::Limiter;
 
-/// Ends when the permits are there.
+/// Ready when the permits are there.
 pub(crate) type Delay = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 impl Limiter {
-    /// Of so long, unless limiting is turned off before: then nobody is held up.
+    /// Waits this long, or until limiting is turned off: then nobody is held up.
     pub(crate) fn delay(&self, delay: Duration) -> Delay {
         let limiter = self.clone();
         Box::pin(async move {
             let mut turned_off = pin!(limiter.0.turned_off.notified());
-            // It is told of what happens from here on.
+            // From here on it is notified.
             turned_off.as_mut().enable();
             if limiter.is_on() {
-                // Over, or turned off.
+                // Either the delay is over, or limiting was turned off.
                 let _ = timeout(delay, turned_off).await;
             }
         })

@@ -1,4 +1,4 @@
-//! `Ending`: leases that are about to be ended.
+//! `Ending`: leases that are about to be released.
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -8,23 +8,26 @@ use super::{Limiter, failure};
 use crate::algorithm::Action;
 use crate::store::{Answer, OnItsWay, Store as _, Tries};
 
-/// Leases that the store is asked to end until it has, or they have lapsed.
+/// Leases that the store is asked to release until it has done so, or they have lapsed.
 ///
-/// A runtime that ends drops what it was about to do. This is then begun once more on the runtime on
+/// A runtime that ends drops this task. The release is then restarted on the runtime on which the
+/// leases were taken, if that is another one. Releasing a lease twice does no harm.
 /// which they were taken, if that is another one: ending a lease twice does no harm.
 pub(super) struct Ending {
     pub(super) limiter: Limiter,
-    /// None when there is nothing left to do.
+    /// Empty when there is nothing left to do.
     pub(super) leases: SmallVec<[Lease; 1]>,
-    /// Whether the question that took them may come to the store after the first one that ends them,
-    /// by a connection that was let go of meanwhile: what found nothing to end is done once more.
+    /// Whether the question that took the leases may still reach the store after the first release,
+    /// over a connection that was dropped meanwhile. Then the release is repeated even if it found
+    /// nothing to release.
     pub(super) is_in_doubt: bool,
-    /// Where to begin once more.
+    /// Where to restart.
     pub(super) elsewhere: Option<Handle>,
 }
 
 impl Ending {
-    /// What the first question gives; it is not on its way any more when that is answered.
+    /// Awaits the first answer, and asks again if it is needed. `on_its_way` ends with the first
+    /// answer.
     pub(super) async fn go_on(mut self, first: Answer, on_its_way: OnItsWay) {
         let is_done = failure(first).await.is_none() && !self.is_in_doubt;
         drop(on_its_way);
@@ -34,7 +37,7 @@ impl Ending {
         self.leases.clear();
     }
 
-    /// Soon and then less often.
+    /// Soon at first, then less often.
     async fn ask_again(&self) {
         let life = self.leases.iter().map(Lease::life).max();
         let mut tries = Tries::to_end_leases(life.unwrap_or_default());

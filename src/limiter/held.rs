@@ -63,8 +63,8 @@ impl Held {
         }
         while self.does_store_answer_before(&mut there).await {
             let anew = ask_anew().await;
-            // A store that is full answers those who look, and fails those who take: the place in the
-            // share's queue is kept until there is another.
+            // A full store answers looks but fails takes. The place in the share's queue is kept
+            // until the store gives another.
             if anew.decision.store_failure().is_none() {
                 return Some(anew);
             }

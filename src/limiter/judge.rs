@@ -1,4 +1,4 @@
-//! How a request is judged: all policies that are about it, in one question.
+//! How a request is judged: all policies that apply, in one question.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -19,10 +19,11 @@ use crate::store::{Check, Trip};
 use crate::trace::Span;
 
 impl Limiter {
-    /// Asks all policies that are about this request, at once: what is read of the verdict, or that it
-    /// takes a trip. It is read where it lies, as moving it moves room for several decisions.
+    /// Asks all policies that apply to this request at once. Returns what `read` makes of the
+    /// verdict, or the pending verdict if it takes a round trip. The verdict is read in place:
+    /// moving it would move room for several decisions.
     ///
-    /// A request may be exempt for reasons of its caller, besides those that the rules know.
+    /// `is_exempt`: whether the caller exempts the request, besides the rules.
     #[inline]
     pub(crate) fn judge<T>(
         &self,
@@ -53,7 +54,7 @@ impl Limiter {
         };
         match find_in(&rules.denied)? {
             Found::Listed => return Err(Refusal::of_nobody(Unjudged::Listed)),
-            // Or whoever is listed would only have to write what nobody can read.
+            // Otherwise a listed client would only have to send an unreadable address.
             Found::Unreadable => return Err(Refusal::of_nobody(Unjudged::BadAddress)),
             Found::Nowhere => {}
         }
@@ -78,7 +79,7 @@ impl Limiter {
             let asks = match rules.read(position, request, &self.0.subjects, &mut whose) {
                 Ok(Some(asks)) => asks,
                 Ok(None) => continue,
-                // What only counts does not refuse; but the list is not the policy's.
+                // In shadow a policy refuses nobody. But the list is not the policy's.
                 Err(reason) if mode == Mode::Shadow && !reason.is_by_list() => {
                     self.report_shadow_refusal(&Refusal::by(policy, reason));
                     continue;
@@ -111,7 +112,7 @@ impl Limiter {
         if checks.is_empty() {
             return Ok(Judging::by_nobody(read));
         }
-        // Before asking, so that what is taken while nobody listens any more is given back.
+        // Made before asking, so that permits are given back even if the caller is gone by then.
         let may_give_back = asked.may_give_back;
         let mut taken = may_give_back.then(|| self.taken_by(&asked, &mut checks));
         let read = |answers: &Decisions| asked.judged(self, taken.take(), answers, read);
@@ -123,10 +124,10 @@ impl Limiter {
         })
     }
 
-    // Out of line, as what most requests take is for good.
+    // Out of line: most requests never give anything back.
     #[inline(never)]
     fn taken_by(&self, asked: &Asked, checks: &mut [Check<'_>]) -> Box<Taken> {
-        // A request that is dropped while one policy holds it up gives back what all have given.
+        // A request dropped while one policy holds it up gives back what all of them have granted.
         for check in &mut *checks {
             if let Action::Take(take) = &mut check.action {
                 take.is_final = false;
@@ -142,7 +143,7 @@ impl Limiter {
         taken
     }
 
-    // Out of line, as all that a store which answers from memory has no use for.
+    // Out of line: a store that answers from memory never needs it.
     #[inline(never)]
     fn pending(&self, asked: Asked, taken: TakenByRequest, trip: Pin<Box<Trip>>) -> PendingVerdict {
         PendingVerdict {
@@ -164,7 +165,7 @@ impl Limiter {
     reason = "a box would be an allocation on the memory path"
 )]
 pub(crate) enum Judging<T> {
-    /// What was read of the verdict.
+    /// What `read` made of the verdict.
     Done(T),
     Asked(PendingVerdict),
 }
@@ -175,10 +176,10 @@ impl<T> Judging<T> {
     }
 }
 
-/// A verdict that takes a trip to the store.
+/// A verdict that takes a round trip to the store.
 pub(crate) struct PendingVerdict {
     limiter: Limiter,
-    /// Taken when the answer is there.
+    /// `None` once the answer is there.
     asking: Option<Asking>,
 }
 
@@ -210,7 +211,7 @@ impl Asking {
 }
 
 impl PendingVerdict {
-    /// What is read of the verdict, once the answer is there.
+    /// What `read` makes of the verdict, once the answer is there.
     pub(crate) fn poll_verdict<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -224,8 +225,8 @@ impl PendingVerdict {
 }
 
 impl Drop for PendingVerdict {
-    /// What is taken ahead of time keeps others waiting, and how to give that back only the answer
-    /// says: it is awaited all the same.
+    /// Permits taken ahead of time keep others waiting, and only the answer says how to give them
+    /// back. So the answer is awaited even now.
     fn drop(&mut self) {
         let Some(asking) = self.asking.take() else {
             return;

@@ -1,4 +1,4 @@
-//! `Judged`: a request about which all policies have decided.
+//! `Judged`: a request on which all policies have decided.
 
 use std::sync::Arc;
 
@@ -14,9 +14,10 @@ use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
 use crate::time::Micros;
 
-/// Whom a request was asked about: the policies that are about it.
+/// The policies that were asked about a request.
 pub(super) struct Asked {
-    /// As they are held by who does not wait: no request counts itself where all others do.
+    /// In a guard, as long as nothing is awaited: then the rules' reference count is not touched,
+    /// on which all requests would contend.
     pub(super) rules: Guard<Arc<ReadyRules>>,
     pub(super) each: SmallVec<[AskedPolicy; 4]>,
     pub(super) has_several_checks: bool,
@@ -24,7 +25,7 @@ pub(super) struct Asked {
     pub(super) may_give_back: bool,
 }
 
-/// One policy that is about a request.
+/// One policy that applies to a request.
 #[derive(Clone, Copy)]
 pub(super) struct AskedPolicy {
     pub(super) position: usize,
@@ -43,7 +44,7 @@ impl Asked {
         }
     }
 
-    /// The same, to be kept while an answer is waited for.
+    /// The same, to be kept across an await: the guard becomes a reference count.
     pub(super) fn kept(self) -> Self {
         Self {
             rules: Guard::from_inner(Guard::into_inner(self.rules)),
@@ -55,7 +56,7 @@ impl Asked {
         &self.rules.policies[asked.position]
     }
 
-    /// What is read of that which is answered to the request, and which it has taken.
+    /// What `read` makes of the answers and of what the request has taken.
     #[inline]
     pub(super) fn judged<T>(
         &self,
@@ -87,7 +88,7 @@ impl Asked {
         })
     }
 
-    /// Clients are not told of them.
+    /// Clients are not told of policies in shadow.
     fn without_shadows(&self, decisions: &Decisions) -> (SmallVec<[AskedPolicy; 4]>, Decisions) {
         let each = self.each.iter().zip(decisions.iter());
         let enforced = each.filter(|(asked, _)| asked.mode != Mode::Shadow);
@@ -98,7 +99,7 @@ impl Asked {
         )
     }
 
-    /// One decision for each policy, as its mode has it; `None` when the answers are these.
+    /// One decision for each policy, according to its mode; `None` if that is what the answers are.
     fn of_policies(&self, answers: &Decisions) -> Option<Decisions> {
         if !self.has_several_checks && !self.has_shadows {
             return None;
@@ -115,7 +116,7 @@ impl Asked {
         Some(decisions.collect())
     }
 
-    /// For each rate of each policy, the decision of the policy and the receipt of the rate.
+    /// For each rate of each policy, the policy's decision and the rate's receipt.
     fn of_rates<'a>(
         &'a self,
         decisions: &'a Decisions,
@@ -132,10 +133,10 @@ impl Asked {
     }
 }
 
-/// All decisions about one request, but those of policies that only count.
+/// All decisions about one request, except those of policies in shadow.
 pub(crate) struct Judged<'a> {
     policies: &'a [Arc<ReadyPolicy>],
-    /// None when nobody was asked.
+    /// Empty if nobody was asked.
     each: &'a [AskedPolicy],
     decisions: &'a Decisions,
     taken: TakenByRequest,
@@ -177,7 +178,7 @@ impl<'a> Judged<'a> {
         self.each().nth(self.decisions.denied_by()?)
     }
 
-    /// What the request carries to the service, behind what layers further out have decided.
+    /// The verdict to pass on to the service, after the decisions of outer layers.
     pub(crate) fn verdict(&self, outer: Option<&Verdict>) -> Verdict {
         let names = self.policies().map(|policy| policy.id.shared_name());
         Verdict::new(outer, names.zip(self.decisions.iter().copied()))

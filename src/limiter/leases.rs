@@ -1,4 +1,4 @@
-//! The leases of this process: kept alive while what they were taken for runs.
+//! The leases of this process, renewed while what they were taken for runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::store::{Check, TRIES_IN_A_LIFE};
 /// A lease is renewed when a third of its life is over.
 const RENEWALS_IN_A_LIFE: u32 = 3;
 
-/// A lease that is known to be taken, and what it holds permits of.
+/// A lease that is known to be taken, and the quota it holds permits of.
 #[derive(Clone)]
 pub(super) struct Lease {
     pub(super) id: LeaseId,
@@ -25,7 +25,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// The check that does something with it.
+    /// The check that applies an action to the lease.
     pub(super) fn check(&self, action: fn(LeaseId) -> Action) -> Check<'_> {
         self.quota.check(action(self.id))
     }
@@ -49,15 +49,15 @@ impl Lease {
 
 /// The leases that are to be kept alive.
 ///
-/// Those of one runtime are renewed by one task on it: a runtime that is shut down, or that nobody
-/// drives for a while, keeps no leases but its own from being renewed.
+/// One task on each runtime renews the leases that were taken there. So a runtime that shuts down,
+/// or is not driven for a while, affects only its own leases.
 #[derive(Default)]
 pub(super) struct Leases(Mutex<Live>);
 
 #[derive(Default)]
 struct Live {
     leases: HashMap<LeaseId, Kept>,
-    /// Of each runtime with a task, when it looks after the leases next.
+    /// For each runtime with a task, when its next round is.
     rounds: HashMap<Id, Round>,
 }
 
@@ -70,7 +70,7 @@ struct Kept {
 
 struct Round {
     at: Instant,
-    /// Told when that has become earlier.
+    /// Notified when the round has become earlier.
     earlier: Arc<Notify>,
 }
 
@@ -80,8 +80,8 @@ impl Leases {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a lease that was taken at this time or later. `Some` when the runtime needs a task, and
-    /// what to tell it by that it has to hurry.
+    /// Adds a lease that was taken at this time or later. Returns `Some` if the runtime needs a
+    /// task, with the signal for an earlier round.
     fn add(&self, lease: Lease, taken: Instant, runtime: Id) -> Option<Arc<Notify>> {
         let due = taken + lease.renewed_every();
         let mut live = self.lock();
@@ -112,8 +112,8 @@ impl Leases {
         self.lock().leases.remove(&lease);
     }
 
-    /// When the next round of a runtime's task is; `None` when it has no leases any more, and the
-    /// task is over.
+    /// When the next round of a runtime's task is. `None` if it has no leases any more; its task
+    /// then ends.
     pub(super) fn next_round(&self, runtime: Id) -> Option<Instant> {
         let mut live = self.lock();
         let next = live.of(runtime).map(|kept| kept.due).min();
@@ -124,9 +124,9 @@ impl Leases {
         next
     }
 
-    /// What a runtime's task renews now, if anything is due: with it goes all that would be due
-    /// before the next round, so that all go together from then on. Until they are said to be
-    /// [renewed](Self::renewed) they are to be tried again soon.
+    /// The leases that a runtime's task renews now. If any is due, so are all that would be due
+    /// before the next round, so that they go together from then on. They are tried again soon
+    /// unless they are reported as [renewed](Self::renewed).
     pub(super) fn due(&self, runtime: Id) -> Vec<Lease> {
         let now = Instant::now();
         let mut live = self.lock();
@@ -144,7 +144,7 @@ impl Leases {
         .collect()
     }
 
-    /// Notes that these were renewed at this time or later.
+    /// Notes that these leases were renewed at this time or later.
     pub(super) fn renewed(&self, leases: &[Lease], at: Instant) {
         let mut live = self.lock();
         for lease in leases {
@@ -154,7 +154,7 @@ impl Leases {
         }
     }
 
-    /// Notes that a runtime's task was ended with its runtime.
+    /// Notes that a runtime's task has ended together with the runtime.
     pub(super) fn task_is_gone(&self, runtime: Id) {
         self.lock().rounds.remove(&runtime);
     }
@@ -167,7 +167,7 @@ impl Live {
     }
 }
 
-/// With the limiter its tasks end, however long they have to wait for their next round.
+/// The tasks end together with the limiter, however far off their next round is.
 impl Drop for Leases {
     fn drop(&mut self) {
         for round in self.lock().rounds.values() {
@@ -181,13 +181,14 @@ impl Limiter {
     pub(super) fn keep_alive(&self, lease: Lease, taken: Instant, runtime: &Handle) {
         let leases = &self.0.leases;
         if let Some(hurry) = leases.add(lease, taken, runtime.id()) {
-            // Not under the lock: a runtime that is being shut down drops the task at once.
+            // Not under the lock: a runtime that is shutting down drops the task at once, and its
+            // `drop` locks.
             let renewals = Renewals::new(Arc::downgrade(&self.0), runtime.id(), hurry);
             runtime.spawn(renewals.run());
         }
     }
 
-    /// Renews a lease no longer.
+    /// Stops renewing a lease.
     pub(super) fn let_lapse(&self, lease: LeaseId) {
         self.0.leases.remove(lease);
     }

@@ -1,4 +1,4 @@
-//! `Limiter`: policies over a store, usable with no HTTP at all.
+//! `Limiter`: policies over a store, usable without HTTP.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -165,7 +165,7 @@ impl Limiter {
         self.taken_if_unasked(rules, policy, key, mode)
     }
 
-    // Out of line, as most keys are asked about.
+    // Out of line: for most keys the store is asked.
     #[inline(never)]
     fn taken_if_unasked(
         &self,

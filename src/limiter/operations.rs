@@ -148,9 +148,9 @@ impl Limiter {
             Err(error) => return Reply::Failed(error),
         };
         let cost = cost.unwrap_or_else(|| policy.default_cost());
-        // Once: it may be changed at any time.
+        // Read once: it may change at any time.
         let mode = policy.mode();
-        // Whoever only looks is shown what is there, whatever the mode.
+        // A look shows the counts, whatever the mode.
         if cost > 0
             && let Some(decision) = self.taken_unasked(&rules, policy, key, mode)
         {

@@ -8,13 +8,13 @@ use crate::key::Subject;
 use crate::policy::ReadyPolicy;
 use crate::store::Check;
 
-/// Whose permits were asked for, and how. What is done with them later is done in the same mode: a
-/// value that is not ours under the key of a policy in shadow must not keep others from being given
+/// Whose permits were asked for, and under which limit. Later actions on them use the same mode: a
+/// foreign value under the key of a policy in shadow must not keep other permits from being given
 /// back.
 #[derive(Clone)]
 pub(super) struct Quota {
     pub(super) policy: Arc<ReadyPolicy>,
-    /// Of which of its rates, counted from 0.
+    /// Which of the policy's rates, counted from 0.
     pub(super) rate: usize,
     pub(super) algorithm: Algorithm,
     subject: Subject,
@@ -32,14 +32,15 @@ impl Quota {
         }
     }
 
-    /// The check that does something with them.
+    /// The check that applies an action to these permits.
     pub(super) fn check(&self, action: Action) -> Check<'_> {
         let (policy, subject) = (&self.policy, self.subject);
         policy.check(self.rate, subject, self.algorithm, action, self.is_shadow)
     }
 
-    /// The check that takes more of them by the rules in force, for a request that has taken too few. Under
-    /// a longer window than the one that it was judged by, its own would forget what others have used.
+    /// The check that charges more of them, for a request that has taken too few. It uses the rules
+    /// in force: if the window has become longer since, the old limit would forget what others have
+    /// used.
     pub(super) fn charge<'a>(&'a self, permits: u32, rules: &'a ReadyRules) -> Check<'a> {
         let (policy, algorithm) = match rules.named(self.policy.id.name()) {
             Ok(policy) if self.is_succeeded_by(policy) => (policy, policy.algorithm),
@@ -49,9 +50,9 @@ impl Quota {
         policy.check(self.rate, self.subject, algorithm, action, self.is_shadow)
     }
 
-    /// Whether others are judged by this policy's own limit where these were counted by its predecessor's.
-    /// A further rate is stored by its period, so that there is never another window where it was; and
-    /// what was chosen for the request has none that would follow it.
+    /// Whether the policy's own limit now judges others where its predecessor's counted these
+    /// permits. Not so for a further rate, which is stored by its period, so no other window takes
+    /// its place; nor for a limit chosen for the request, which has no successor.
     fn is_succeeded_by(&self, policy: &ReadyPolicy) -> bool {
         self.rate == 0
             && self.algorithm == self.policy.algorithm

@@ -1,11 +1,10 @@
-//! `Refusal`: why a request was not judged, and not let through.
+//! `Refusal`: why a request was neither judged nor let through.
 
 use crate::observe::RefusalReason;
 use crate::policy::ReadyPolicy;
 pub(crate) use crate::policy::Unjudged;
 
-/// A request that no policy was asked about, and is not let through: because of which policy, when
-/// it is one, and why.
+/// A request that was refused without asking any policy: why, and because of which policy, if any.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) policy: Option<String>,
@@ -29,7 +28,7 @@ impl Refusal {
 }
 
 impl Unjudged {
-    /// Whether the list of those who are refused says so, which it does whatever a policy's mode.
+    /// Whether the list of refused clients says so, which holds in every mode.
     pub(super) fn is_by_list(&self) -> bool {
         matches!(self, Self::Listed | Self::BadAddress | Self::BadKey)
     }

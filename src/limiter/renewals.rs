@@ -1,4 +1,4 @@
-//! `Renewals`: the task that renews the leases of one runtime, together.
+//! `Renewals`: the task that renews the leases of one runtime, in batches.
 
 use std::sync::{Arc, Weak};
 
@@ -12,15 +12,15 @@ use crate::algorithm::Action;
 use crate::error::StoreErrorKind;
 use crate::store::{Check, Store as _};
 
-/// So many leases are renewed in one trip: enough for most processes, and no more than take Redis
-/// two milliseconds or so, in which it does nothing else.
+/// How many leases are renewed in one round trip. Enough for most processes, and no more than block
+/// Redis for about two milliseconds.
 const MOST_IN_ONE_TRIP: usize = 200;
 
 /// Runs for as long as there are leases to renew.
 pub(super) struct Renewals {
     shared: Weak<Shared>,
     runtime: Id,
-    /// Told when a lease enters that is due before the next round.
+    /// Notified when a lease is added that is due before the next round.
     hurry: Arc<Notify>,
     is_over: bool,
 }
@@ -50,7 +50,7 @@ impl Renewals {
         next_round
     }
 
-    /// One round: a trip for all leases that are due.
+    /// One round: renews all leases that are due.
     async fn renew(&self) {
         let Some(shared) = self.shared.upgrade() else {
             return;
@@ -70,12 +70,12 @@ impl Renewals {
                     let (some, others) = together.split_at(together.len() / 2);
                     trips.extend([some, others]);
                 }
-                // Of what was overwritten there is nothing left to renew.
+                // If the key was overwritten, there is nothing left to renew.
                 None | Some(StoreErrorKind::ForeignValue) => {
                     shared.leases.renewed(together, sent);
                 }
-                // They are tried again soon. Those of other trips may be held in this process alone,
-                // where each question renews them whether the store answers or not.
+                // They are tried again soon. The leases of later batches may be held in this
+                // process alone, where each question renews them whether or not the store answers.
                 Some(_) => {}
             }
         }
@@ -84,7 +84,8 @@ impl Renewals {
 
 impl Drop for Renewals {
     fn drop(&mut self) {
-        // Its runtime was shut down, or a store has panicked; else others may have a task by now.
+        // The runtime was shut down or a store panicked. After an ordinary end another task may run
+        // by now.
         if !self.is_over
             && let Some(shared) = self.shared.upgrade()
         {

@@ -1,4 +1,4 @@
-//! `Reply`: what one policy decides, which may take a trip to the store.
+//! `Reply`: what one policy decides, possibly after a round trip to the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,16 +15,16 @@ use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
 use crate::store::{self, Check};
 
-/// What one policy decides. A decision from memory is there before anything is awaited: what it
-/// takes to wait for one from elsewhere is made only for that.
+/// What one policy decides. A decision from memory is there before anything is awaited; the state
+/// for waiting is made only for a round trip.
 pub(super) enum Reply {
     Decided(Decision),
     Asked(Trip),
-    /// There is nobody to ask.
+    /// There is no such policy, or it cannot do this.
     Failed(CheckError),
 }
 
-/// A policy's question that is on its way.
+/// A policy's question in flight.
 pub(super) struct Trip {
     limiter: Limiter,
     policy: Arc<ReadyPolicy>,
@@ -32,7 +32,7 @@ pub(super) struct Trip {
     trip: Pin<Box<store::Trip>>,
 }
 
-/// A question for permits, without how they are taken: what it takes to read the answer.
+/// What is needed to read the answer to a question for permits.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) subject: Subject,
@@ -53,7 +53,7 @@ impl Future for Trip {
 }
 
 impl Limiter {
-    /// Asks for permits, for good.
+    /// Asks for permits that are not given back.
     #[inline]
     pub(super) fn decide(&self, policy: &Arc<ReadyPolicy>, terms: Terms) -> Reply {
         if policy.count_checks() > 1 {
@@ -73,7 +73,7 @@ impl Limiter {
         self.reply(policy, terms, &checks)
     }
 
-    // Always inlined, as the decision is put where its caller wants it.
+    // Always inlined, so that the decision is written where its caller wants it.
     #[inline(always)]
     fn reply(&self, policy: &Arc<ReadyPolicy>, terms: Terms, checks: &[Check<'_>]) -> Reply {
         let read = |decisions: &Decisions| Reply::Decided(self.decided(policy, terms, decisions));
@@ -83,7 +83,7 @@ impl Limiter {
         }
     }
 
-    // Out of line, so that a decision is not put together in the same place as a trip.
+    // Out of line, so that a decision and a trip do not share a stack frame.
     #[inline(never)]
     fn asked(&self, policy: &Arc<ReadyPolicy>, terms: Terms, trip: Pin<Box<store::Trip>>) -> Reply {
         Reply::Asked(Trip {
@@ -94,7 +94,7 @@ impl Limiter {
         })
     }
 
-    /// The policy's decision, as its mode has it.
+    /// The policy's decision, according to its mode.
     #[inline]
     pub(super) fn decided(
         &self,
@@ -127,7 +127,7 @@ impl Limiter {
         decision
     }
 
-    /// Looking decides nothing.
+    /// A look is not reported: it decides nothing.
     #[inline]
     fn report_if_taken(&self, policy: &ReadyPolicy, terms: Terms, decision: &Decision) {
         if terms.cost > 0 {

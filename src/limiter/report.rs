@@ -1,4 +1,4 @@
-//! Who is told of decisions: the observers, and the log.
+//! Reports decisions to the observers and the log.
 
 use super::Limiter;
 use super::refusal::{Refusal, Unjudged};
@@ -11,7 +11,7 @@ use crate::policy::ReadyPolicy;
 use crate::trace;
 
 impl Limiter {
-    /// Tells of one policy's decision.
+    /// Reports one policy's decision.
     pub(super) fn report(
         &self,
         policy: &ReadyPolicy,
@@ -31,12 +31,12 @@ impl Limiter {
         log(&event);
     }
 
-    /// Tells of a request that is refused without asking.
+    /// Reports a request that is refused without asking.
     pub(super) fn report_refusal(&self, refusal: &Refusal) {
         self.report_unjudged(refusal, Mode::Enforce);
     }
 
-    /// Tells of a request that goes on, as what would have refused it only counts.
+    /// Reports a request that goes on because the policy that would have refused it is in shadow.
     pub(super) fn report_shadow_refusal(&self, refusal: &Refusal) {
         self.report_unjudged(refusal, Mode::Shadow);
     }
@@ -52,11 +52,11 @@ impl Limiter {
     }
 }
 
-/// Tells the log of what could not be asked about.
+/// Logs why no policy could be asked.
 fn log_refusal(event: &RefusalEvent<'_>, why: &Unjudged) {
     let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
     match (why, event.mode) {
-        // Not the client's fault, and so it will be until somebody looks after it.
+        // Not the client's fault, and it lasts until an operator acts.
         (Unjudged::Misconfigured(explanation), Mode::Shadow) => trace::warn!(
             policy = policy,
             reason = %reason,
@@ -69,7 +69,7 @@ fn log_refusal(event: &RefusalEvent<'_>, why: &Unjudged) {
             explanation = %explanation,
             "refused without asking"
         ),
-        // Why a cost cannot be read is left out: it says what the client said.
+        // The reason of an unreadable cost is left out: it quotes the client.
         (_, Mode::Shadow) => trace::debug!(
             policy = policy,
             reason = %reason,
@@ -79,7 +79,7 @@ fn log_refusal(event: &RefusalEvent<'_>, why: &Unjudged) {
     }
 }
 
-/// Tells the log, on the level of debugging: whoever is denied decides how often that is.
+/// Logs at debug level: clients that are denied decide how often that happens.
 fn log(event: &DecisionEvent<'_>) {
     let result = event.result();
     match result {

@@ -1,4 +1,4 @@
-//! `Reserving`: permits on their way to somebody who will wait for them.
+//! `Reserving`: permits on their way to a caller that will wait for them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,13 +9,14 @@ use tokio::runtime::Handle;
 use super::Limiter;
 use super::held::Held;
 
-/// A question for permits ahead of time. Dropped before the answer it is seen through all the same:
-/// what it has taken would keep others waiting, and how to give that back, only the answer says.
+/// A question for permits ahead of time. If it is dropped before the answer, the answer is awaited
+/// in a task: the permits would keep others waiting, and only the answer says how to give them
+/// back.
 pub(crate) struct Reserving {
     limiter: Limiter,
-    /// Taken when the answer is there.
+    /// `None` once the answer is there.
     asking: Option<Asking>,
-    /// Where it is seen through.
+    /// Where that task runs.
     runtime: Option<Handle>,
 }
 
@@ -48,12 +49,12 @@ impl Future for Reserving {
     }
 }
 
-/// What `Future` allows to panic about.
+/// `Future` allows this panic.
 const POLLED_AGAIN: &str = "the future was polled after it was done";
 
 impl Drop for Reserving {
     fn drop(&mut self) {
-        // One that was never polled has no runtime, and has asked nothing.
+        // If it was never polled, it has no runtime and has asked nothing.
         if let (Some(asking), Some(runtime)) = (self.asking.take(), &self.runtime) {
             self.limiter.see_through(runtime, asking);
         }

@@ -76,7 +76,7 @@ impl Rules {
         self
     }
 
-    /// Checks everything.
+    /// Validates everything.
     pub(super) fn ready(self) -> Result<ReadyRules, ConfigError> {
         self.exempt
             .iter()
@@ -114,11 +114,11 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// Rules that were found sound. A clone shares the policies.
+/// Validated rules. A clone shares the policies.
 #[derive(Clone)]
 pub(super) struct ReadyRules {
     pub(super) policies: Arc<[Arc<ReadyPolicy>]>,
-    /// Of each policy, the first one that reads the same key.
+    /// For each policy, the first one that reads the same key.
     readers: Arc<[usize]>,
     exempt: Arc<[Arc<dyn RequestMatcher>]>,
     pub(super) denied: Arc<AccessList>,
@@ -175,7 +175,7 @@ impl ReadyRules {
                 let Some(key) = policy.key(request, self.denied.has_keys())? else {
                     return Ok(None);
                 };
-                // Before the cost: nothing that such a request says of it matters.
+                // Before the cost: for a denied key it does not matter.
                 if self.denied.has_key(&key) {
                     return Err(Unjudged::Listed);
                 }

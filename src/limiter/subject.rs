@@ -1,6 +1,5 @@
-//! Looking and forgetting without a request to read the key from: by the hash of a key, for whoever
-//! has only that, as an operator who found it in a log, a metric or a stored key; and by a client's
-//! address.
+//! Looks at and forgets keys without a request. By a key's hash, for an operator who found it in a
+//! log, a metric or a stored key; and by a client's address.
 
 use std::net::IpAddr;
 

@@ -1,27 +1,27 @@
-//! `Subjects`: hashes keys, and knows the hashes of those who ask often.
+//! `Subjects`: hashes keys, and caches the hashes of those that ask often.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::key::{Key, Secret, Subject};
 
-/// Room for those who ask most at a time: 64 KB for each thread that asks.
+/// How many hashes are cached: 64 KB for each thread that asks.
 const PLACES: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 9;
 
-/// A key that is longer is hashed each time it asks. An address takes 25 bytes at most; a header 18,
-/// its name and its value.
+/// A longer key is hashed each time. An address takes at most 25 bytes; a header 18, its name and
+/// its value.
 const LONGEST: usize = 103;
 
 thread_local! {
     static RECENT: RefCell<Vec<Place>> = RefCell::new(vec![Place::EMPTY; PLACES]);
 }
 
-/// Hashes keys. That alone would be a third of what a decision from memory takes, so each thread
-/// keeps the hashes of the keys that it has asked about lately.
+/// Hashes keys. Hashing alone would be a third of a decision from memory, so each thread caches the
+/// hashes of recent keys.
 pub(super) struct Subjects {
     secret: Option<Secret>,
-    /// By which it knows its own hashes: another limiter may have another secret.
+    /// Identifies its own hashes: another limiter may have another secret.
     number: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Subjects {
 struct Place {
     subject: Subject,
     number: u64,
-    /// Zero when there is none: no key is so short.
+    /// Zero if the place is empty: no key is that short.
     length: u8,
     encoded: [u8; LONGEST],
 }
@@ -58,7 +58,7 @@ impl Subjects {
             }
             place.subject
         });
-        // A thread that is about to end has none left.
+        // A thread that is about to end has no cache any more.
         recent.unwrap_or_else(|_| hash())
     }
 }
@@ -88,14 +88,14 @@ impl Place {
     }
 }
 
-/// Quick rather than even: whoever makes keys that share a place gets them hashed each time.
+/// Fast rather than even: keys that are made to share a place are only hashed each time.
 fn place_of(encoded: &[u8]) -> usize {
     // The fraction of the golden ratio, as in Knuth's multiplicative hashing.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, _) = encoded.as_chunks();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    // What is left over, with some of the bytes before it, as no key is shorter. The last byte, in
-    // which keys differ most, stands lowest: a product carries upwards only.
+    // The last eight bytes, which overlap those before (no key is shorter). The last byte, in which
+    // keys differ most, is lowest: a product carries upwards only.
     let last = encoded.last_chunk().map(|word| u64::from_be_bytes(*word));
     let hash = words.chain(last).fold(0_u64, |hash, word| {
         (hash.rotate_left(5) ^ word).wrapping_mul(SPREAD)
@@ -114,12 +114,12 @@ mod tests {
             let secret = || secret.map(Secret::new);
             (Subjects::new(secret()), secret())
         });
-        // More keys than places, so that they take each other's; some are longer than any.
+        // More keys than places, so that they evict each other; some are too long to cache.
         let keys = 3 * PLACES as u64;
         for number in (0..keys).chain(0..100) {
             let text = "x".repeat(number as usize % 50) + &number.to_string();
             for key in [Key::from(number), Key::from(text)] {
-                // Twice each, the limiters in turn.
+                // Twice each, alternating between the limiters.
                 for (subjects, secret) in limiters.iter().chain(&limiters) {
                     let subject = key.subject(secret.as_ref());
                     assert!(subjects.of(&key) == subject && subjects.of(&key) == subject);

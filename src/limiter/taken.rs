@@ -18,42 +18,42 @@ use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
 use crate::store::{Answer, Check, Store as _, go_on};
 
-/// What a request has taken. Dropped, it gives back what the stage that the request is in says;
-/// nobody waits for that, and what cannot be given back lapses.
+/// What a request has taken. Dropping it gives back what the request's stage says, without waiting
+/// for the answer. What cannot be given back lapses.
 pub(crate) struct Taken {
     limiter: Limiter,
     entries: SmallVec<[Entry; 1]>,
     stage: Stage,
-    /// When it was asked; what was taken was taken later.
+    /// When the store was asked; nothing was taken before.
     asked: Instant,
-    /// Where leases are renewed, and where the giving back is done when the guard is dropped
-    /// outside of any runtime.
+    /// Where leases are renewed. Also where permits are given back if this is dropped outside any
+    /// runtime.
     runtime: Option<Handle>,
 }
 
-/// What the layer carries for a request; most requests have nothing to give back.
+/// What the layer keeps for a request. Most requests have nothing to give back.
 pub(crate) type TakenByRequest = Option<Box<Taken>>;
 
-/// What one policy's check has taken.
+/// What one check of a policy has taken.
 struct Entry {
     quota: Quota,
     cost: u32,
-    /// Of permits that are known to be taken.
+    /// The receipt, once permits are known to be taken.
     receipt: Option<Receipt>,
     /// Whether others may wait behind it.
     is_queued: bool,
     lease: Option<LeaseId>,
-    /// Whether the store may hold the lease, which is so unless it is known to have none.
+    /// Whether the store may hold the lease: so unless it is known not to.
     is_in_store: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The answer is on its way: a lease may have been taken, and is ended.
+    /// The answer is in flight. A lease may have been taken, so it is released.
     Asking,
-    /// It is held up: nothing was used yet, and all is given back.
+    /// The request is held up. Nothing was used yet, so everything is given back.
     Waiting,
-    /// It runs: leases are ended, all else is used.
+    /// The request runs. Leases are released, everything else is used.
     Running,
 }
 
@@ -89,8 +89,8 @@ impl Taken {
         self.entries.extend(entries);
     }
 
-    /// The answers are there: for each check that was added, the decision of its policy and the
-    /// receipt of its own.
+    /// Takes the answers: for each check that was added, the decision of its policy and its own
+    /// receipt.
     pub(super) fn answered<'a>(
         &mut self,
         answers: impl Iterator<Item = (&'a Decision, Receipt)> + Clone,
@@ -118,19 +118,19 @@ impl Taken {
         }
     }
 
-    /// The store has heard nothing of it: there is nothing to give back.
+    /// The store was never asked, so there is nothing to give back.
     pub(super) fn was_not_asked(mut self) {
         self.entries.clear();
     }
 
-    /// Where to wait for an answer that nobody listens for any more, if others may wait behind what
-    /// it has taken.
+    /// Where to await an answer that nobody listens for any more, if others may wait behind what it
+    /// has taken.
     pub(super) fn runtime_to_wait_on(&self) -> Option<Handle> {
         let is_queued = self.entries.iter().any(|entry| entry.is_queued);
         is_queued.then(|| self.runtime_to_go_on())?
     }
 
-    /// Whether the store answers about whose permits these are.
+    /// Whether the store answers about these permits' subject.
     pub(super) async fn does_store_answer(&self) -> bool {
         let entries = self.entries.iter();
         match self.ask(entries.map(|entry| entry.quota.check(Action::look()))) {
@@ -149,13 +149,13 @@ impl Taken {
         self.entries.iter().any(|entry| entry.lease.is_some())
     }
 
-    /// Charges, or gives back, what the request turned out to cost more, or less.
+    /// Charges or gives back the difference between the actual cost and the estimate.
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
         let rules = self.limiter.0.rules.load();
         let mut actual = 0;
         let checks = self.entries.iter().filter_map(|entry| {
             let quota = &entry.quota;
-            // Asked once for all rates.
+            // The cost is read once for all rates.
             if quota.rate == 0 {
                 actual = quota.policy.settled_cost(response, entry.cost);
             }
@@ -177,8 +177,9 @@ impl Taken {
         }
     }
 
-    /// Gives back what each entry says, without waiting for the answer. What would stay taken for
-    /// the rest of a lease's life is tried until the store has done it.
+    /// Gives back what `action` says for each entry, without waiting for the answer. Releasing a
+    /// lease is retried until the store has done it: otherwise its permits would stay taken for the
+    /// rest of its life.
     fn give_back(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) {
         let checks = entries.iter().filter_map(|entry| {
             let action = action(entry)?;
@@ -211,7 +212,7 @@ impl Taken {
         go_on(&runtime, ending.go_on(answer, on_its_way));
     }
 
-    /// Rather here than where it began: that runtime may be gone.
+    /// Preferably the current runtime: the one that it began on may be gone.
     fn runtime_to_go_on(&self) -> Option<Handle> {
         let here = Handle::try_current().ok();
         here.or_else(|| self.runtime.clone())
@@ -245,7 +246,7 @@ impl Entry {
         self.lease.map(Action::Release)
     }
 
-    /// All that was taken, as nothing of it was used.
+    /// Gives back everything, as nothing of it was used.
     fn cancel(&self) -> Option<Action> {
         if let Some(lease) = self.lease {
             return Some(Action::Release(lease));
@@ -253,10 +254,10 @@ impl Entry {
         Some(self.unused(self.cost, self.receipt?))
     }
 
-    /// What gives back so many of the permits that it has taken by this receipt.
+    /// The action that gives back this many of the permits taken under this receipt.
     fn unused(&self, permits: u32, receipt: Receipt) -> Action {
-        // Those who wait behind it have been told when to go on: what a refund makes room for would go
-        // on together with one of them.
+        // Those who wait behind it have been told when to go on. After a refund, a newcomer would
+        // go on together with one of them.
         if self.is_queued {
             Action::Withdraw { permits, receipt }
         } else {

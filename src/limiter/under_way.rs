@@ -1,4 +1,4 @@
-//! What is on its way to the store and nobody waits for.
+//! What is in flight to the store and nobody waits for.
 
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -41,28 +41,28 @@ impl Limiter {
     pub async fn given_back(&self) {
         (self.0.let_go)();
         let under_way = &self.0.under_way;
-        // Where no question takes a trip, there may be no clock.
+        // If no question takes a round trip, there may be no timers.
         if under_way.is_anything() {
-            // Of those who are gone, and of what is taken in advance, the answer comes first, and then what
-            // is given back.
+            // Twice the deadline: after the answer to an abandoned question or batch, what it took
+            // is still given back.
             let longest = 2 * self.0.store.deadline();
             let _ = timeout(longest, under_way.is_over()).await;
         }
     }
 
-    /// Something begins its way.
+    /// Counts something in flight, until the result is dropped.
     pub(super) fn on_its_way(&self) -> OnItsWay {
         self.0.under_way.begin()
     }
 
-    /// Has a runtime see to something that nobody waits for.
+    /// Spawns work that nobody waits for.
     pub(super) fn see_through<F>(&self, runtime: &Handle, work: F)
     where
         F: Future<Output: Send> + Send + 'static,
     {
         let on_its_way = self.on_its_way();
         runtime.spawn(async move {
-            // What comes of it may begin a way of its own.
+            // First: dropping the result may give permits back, which also counts as in flight.
             drop(work.await);
             drop(on_its_way);
         });

@@ -28,7 +28,7 @@ pub(crate) struct Waitable(Arc<ReadyPolicy>);
 struct Wanted {
     cost: u32,
     patience: Patience,
-    /// Whether it is asked for until it is there, so that a denial is none that a penalty counts.
+    /// Whether it is asked for until it is granted, so that no penalty counts its denials.
     until_there: bool,
 }
 
@@ -179,13 +179,15 @@ impl Limiter {
         Ok(Waitable(found))
     }
 
-    /// Takes one request's permits (the policy's cost unless said), and waits for them. The limit
-    /// holds at every instant, but for a cost that is above all it ever has at once: that is taken as
-    /// [`acquire`](Self::acquire) takes it. What would be there only after `longest` is denied, without
-    /// taking anything, and bans nobody: it is asked for again.
+    /// Takes one request's permits (the policy's cost by default) and waits for them. The limit
+    /// holds at every instant, except for a cost above its capacity: that is taken as
+    /// [`acquire`](Self::acquire) takes it. If the permits would be there only after `longest`, the
+    /// request is denied without taking anything, and no penalty counts that: it is asked for
+    /// again.
     ///
-    /// Of the policy that now has the name; of the one that was found by it, when none has it now.
-    /// If it is one by now that nobody can wait for, it denies what does not fit, and bans nobody for it.
+    /// Uses the policy that now has this name, or the one found before if none has it now. If
+    /// nobody can wait for its permits any more, it denies what does not fit, and bans nobody for
+    /// it.
     pub(crate) async fn reserve(
         &self,
         policy: &Waitable,
@@ -207,7 +209,7 @@ impl Limiter {
         let now = self.named(policy.0.id.name());
         let policy = now.unwrap_or_else(|_| Arc::clone(&policy.0));
         let cost = cost.unwrap_or_else(|| policy.default_cost());
-        // A queue lets one out at a time whoever waits, and would deny those that find it full.
+        // A queue lets one out at a time however they wait, and would deny those that find it full.
         let patience = if policy.algorithm.queues() || cost > policy.capacity() {
             Patience::UntilPaid(longest)
         } else {
@@ -281,7 +283,7 @@ impl Limiter {
         let action = Action::Take(take);
         let subject = self.subject(key);
         let rates = policy.count_rates();
-        // Ahead of the limit a penalty denies while it bans, and counts no denial.
+        // In front of the limit, a penalty denies while it bans but counts no denial.
         let ahead = match wanted.until_there && mode != Mode::Shadow {
             true => policy.count_checks() - rates,
             false => 0,

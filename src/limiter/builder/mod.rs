@@ -149,7 +149,7 @@ impl<S: Store> LimiterBuilder<S> {
             ));
         }
         if self.secret.as_ref().is_some_and(Vec::is_empty) {
-            // Most likely a variable of the environment that is not set.
+            // Most likely an environment variable that is not set.
             return Err(ConfigError::out_of_range(
                 "key_secret",
                 "none",
