@@ -75,7 +75,7 @@ impl AccessList {
 
     /// Adds clients, each by a range from [`of_clients`].
     pub(crate) fn clients(mut self, by: impl AddressExtractor, ranges: AddressRanges) -> Self {
-        // Of nobody: no request has to say where it comes from for that.
+        // An empty list must not require an address from requests.
         if !ranges.are_none() {
             self.addresses.push((Arc::new(by), ranges));
         }
@@ -117,7 +117,7 @@ impl AccessList {
     }
 
     pub(crate) fn has_key(&self, key: &Key) -> bool {
-        // Most lists have none, and hashing a key takes time.
+        // Most lists have no keys, and hashing a key takes time.
         self.has_keys() && self.keys.contains(key)
     }
 }
@@ -139,7 +139,7 @@ pub(crate) fn of_clients(
 /// The result of looking up the address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It is listed.
+    /// The address is listed.
     Listed,
     /// It is not listed, or the request has no address.
     Nowhere,

@@ -159,7 +159,7 @@ impl Decision {
     pub fn retry_after(&self) -> Option<Duration> {
         let helps = match self.outcome {
             Outcome::Denied | Outcome::Banned | Outcome::FailedClosed(_) => true,
-            // No wait is known of what would never fit.
+            // No wait is known for a cost that would never fit.
             Outcome::ShadowDenied => !self.retry_after.is_zero(),
             _ => false,
         };
@@ -245,7 +245,7 @@ impl Decision {
 
     /// The same decision, combined with that of the penalty that follows it.
     pub(crate) fn under(mut self, penalty: &Self) -> Self {
-        // That which is in force, or which this denial has brought.
+        // A ban that is in force, or that this denial has caused.
         let ban = penalty.ban;
         if ban.is_zero() {
             return self;

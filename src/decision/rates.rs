@@ -1,4 +1,4 @@
-//! One decision of those on the rates of a limit.
+//! Combines the decisions on the rates of a limit into one.
 
 use std::cmp::Ordering;
 
@@ -6,11 +6,11 @@ use super::{Decision, Outcome};
 use crate::time::Micros;
 
 impl Decision {
-    /// The decision on a limit of two rates: this one on the first, and that on the other.
+    /// The decision on a limit of two rates: `self` on the first, `other` on the other.
     ///
-    /// It denies when one of them does, for as long as any of them does. Its limit and its window
-    /// are those of the rate that it is about: the one that denies for longest, or else the one
-    /// that leaves the fewest permits now, so that what is said to remain is what can be taken.
+    /// It denies if one of them does, for as long as any of them does. Its limit and window are
+    /// those of the rate that it is about: the one that denies for longest, or else the one that
+    /// leaves the fewest permits now, so that what is said to remain can be taken.
     pub(crate) fn and_under(self, other: &Self) -> Self {
         let (about, beside) = match self.weight().cmp(&other.weight()) {
             Ordering::Less => (*other, self),
@@ -19,7 +19,7 @@ impl Decision {
         let mut all = about;
         if about.is_judged() && beside.is_judged() {
             all.remaining = about.remaining.min(beside.remaining);
-            // There are more when each of those has more that has none.
+            // There are more permits once each rate that has none left has more.
             if beside.remaining == 0 {
                 let more_in = match about.remaining {
                     0 => about.renews_after,
@@ -32,7 +32,7 @@ impl Decision {
             all.is_near_limit =
                 all.outcome == Outcome::Allowed && (about.is_near_limit || beside.is_near_limit);
         }
-        // Who waits, does so until it fits under both.
+        // The wait lasts until the request fits under both.
         all.delay = about.delay.max(beside.delay);
         all.receipt = self.receipt;
         all.judged_locally = self.judged_locally.or(other.judged_locally);
@@ -40,9 +40,9 @@ impl Decision {
         all
     }
 
-    /// By how much it outweighs another of the same limit: by its wait, which that of none is less
-    /// than; then by how little is known, as what is not known of one rate is not known of all;
-    /// then by how little remains, the last to be reset of equals.
+    /// How much it outweighs another decision of the same limit. The longer wait counts first; no
+    /// wait is less than any. Then a decision that is not known: what is not known of one rate is
+    /// not known of all. Then fewer permits remaining, and then the later reset.
     fn weight(&self) -> impl Ord {
         let wait = (!self.is_allowed()).then_some(self.wait());
         let is_unknown = !self.is_judged();
@@ -50,7 +50,7 @@ impl Decision {
         (wait, is_unknown, used_up, self.reset_after)
     }
 
-    /// How long it denies, of one that does: one that never fits outlasts every wait.
+    /// How long a denial lasts. One that never fits outlasts every wait.
     pub(super) fn wait(&self) -> Micros {
         match self.outcome {
             Outcome::NeverFits => Micros::new(u64::MAX),

@@ -5,12 +5,13 @@ use std::cmp::Reverse;
 use super::Decision;
 
 impl Decision {
-    /// By what decisions are put in order, the closest to exhaustion first: those that deny, the
-    /// longest wait before all others; then by how few permits remain, the last to be reset of
-    /// equals. The rule of [`and_under`](Self::and_under), for the policies of a request.
+    /// An order with the closest to exhaustion first: denials first, the longest wait before all
+    /// others; then by the fewest permits remaining, and then the last to be reset. The rule of
+    /// [`and_under`](Self::and_under), for the policies of a request.
     ///
-    /// By their number and not by their share of the limit, which is what a window gives: a burst or a
-    /// capacity may hold a part of that or a multiple, and an almost empty one would be passed over.
+    /// The number remaining counts, not its share of the limit, which is what a window gives. A
+    /// burst or a capacity may be a fraction or a multiple of that, and an almost empty one would
+    /// be passed over.
     pub(crate) fn tightest_first(&self) -> impl Ord + use<> {
         let wait = (!self.is_allowed()).then_some(self.wait());
         (Reverse(wait), self.remaining, Reverse(self.reset_after))

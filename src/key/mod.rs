@@ -236,7 +236,7 @@ impl From<u128> for Key {
     }
 }
 
-/// A key for the hash, derived from the operator's secret.
+/// A hash key, derived from the operator's secret.
 pub(crate) struct Secret([u8; 32]);
 
 impl Secret {

@@ -73,7 +73,7 @@ fn a_header_key_ignores_the_case_of_the_name_and_keeps_that_of_the_value() {
     assert_ne!(Key::header("x-user", b"Bob"), Key::header("x-user", b"bob"));
 }
 
-/// Fleets mix versions of this crate during a roll-out: these hashes may never change.
+/// Fleets mix versions of this crate during a roll-out, so these hashes must never change.
 #[test]
 fn hashes_are_stable_across_processes_and_versions() {
     let golden = [

@@ -1,4 +1,4 @@
-//! `Rate`: so many permits in so much time, for the buckets.
+//! `Rate`: a number of permits in a period, for the buckets.
 
 use std::time::Duration;
 

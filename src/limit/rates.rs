@@ -1,24 +1,24 @@
-//! `Rates`: so many permits in so much time, said once or several times over.
+//! `Rates`: one or more rates, each a number of permits in a period.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::Limit;
 
-/// The most rates of one limit: each is a check of its own, and a question of so many allocates
-/// nothing.
+/// The most rates of one limit. Each is a check of its own, and a question of this many does not
+/// allocate.
 pub(super) const MOST_RATES: usize = 4;
 
-/// The rates of a limit, in the order in which they were said.
+/// The rates of a limit, in the order in which they were given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rates {
-    /// Those behind the last that was said are [`UNSAID`].
+    /// Places behind the last rate are [`UNSAID`].
     said: [Said; MOST_RATES],
-    /// How many were said, which may be more than there is room for.
+    /// How many were given, which may be more than there is room for.
     count: usize,
 }
 
-/// One rate, as it was said.
+/// One rate, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) permits: u32,
@@ -59,7 +59,7 @@ impl Rates {
         self
     }
 
-    /// Sets the burst of the rate that was said last.
+    /// Sets the burst of the last rate.
     pub(super) const fn burst(mut self, permits: u32) -> Self {
         if self.count <= MOST_RATES {
             self.said[self.count - 1].burst = Some(permits);
@@ -75,7 +75,7 @@ impl Rates {
         self.said.iter().take(self.count)
     }
 
-    /// How many were said, be it more than there may be.
+    /// How many were given, even if that is too many.
     pub(super) fn count(&self) -> usize {
         self.count
     }

@@ -14,7 +14,7 @@ impl fmt::Display for Limit {
             f.write_str(if position > 0 { " and " } else { "" })?;
             self.write_rate(rate, f)?;
         }
-        // Of all its rates.
+        // Options that hold for all rates.
         match self.kind {
             Kind::FixedWindow if self.aligned => f.write_str(", aligned"),
             Kind::SlidingWindow => {
@@ -75,7 +75,7 @@ impl fmt::Display for Words {
         let mut units = UNITS.iter();
         match units.find(|(unit, _)| us >= *unit && us.is_multiple_of(*unit)) {
             Some((unit, name)) => write!(f, "{} {name}", us / unit),
-            // No limit that was found sound is so short.
+            // No valid limit is that short.
             None => write!(f, "{:?}", self.0),
         }
     }

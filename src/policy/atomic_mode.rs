@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::mode::Mode;
 
-/// A mode that can be changed while others read it, each request once.
+/// A mode that can be changed while others read it. Each request reads it once.
 pub(super) struct AtomicMode(AtomicU8);
 
 impl AtomicMode {

@@ -57,7 +57,7 @@ pub struct Policy {
 /// How the cost is settled once the response is known.
 #[derive(Clone)]
 struct Settle {
-    /// The option that was set.
+    /// The name of the option that was set.
     option: &'static str,
     cost: Arc<SettledCost>,
 }
@@ -361,7 +361,7 @@ impl Policy {
         &self.limit
     }
 
-    /// The same with another limit.
+    /// The same policy with another limit.
     #[cfg(feature = "config")]
     pub(crate) fn with_limit(self, limit: Limit) -> Self {
         Self { limit, ..self }

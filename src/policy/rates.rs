@@ -1,4 +1,4 @@
-//! The rates of a policy's limit: each is judged by itself, and stored under a key of its own.
+//! The rates of a policy's limit. Each is judged by itself and stored under its own key.
 
 use super::ready::ReadyPolicy;
 use crate::algorithm::Algorithm;
@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 use crate::limit::Limit;
 use crate::store::PolicyId;
 
-/// A rate of a policy's limit behind the first.
+/// A rate of a policy's limit after the first.
 pub(super) struct FurtherRate {
     id: PolicyId,
     algorithm: Algorithm,
@@ -15,14 +15,14 @@ pub(super) struct FurtherRate {
 /// The algorithms that judge a request, one for each rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Judges {
-    /// That of the first rate, which is the only one of most limits.
+    /// For the first rate, which is the only one of most limits.
     pub(crate) first: Algorithm,
-    /// Those of the further rates; `None` when these are the policy's own.
+    /// For the further rates; `None` if these are the policy's own.
     further: Option<Box<[Algorithm]>>,
 }
 
 impl Judges {
-    /// Those of a limit that was chosen for one request.
+    /// For a limit that was chosen for one request.
     pub(super) fn of(limit: &Limit) -> Result<Self, ConfigError> {
         let each = Algorithm::of_each_rate(limit)?;
         let (first, further) = split(&each);
@@ -32,7 +32,7 @@ impl Judges {
         })
     }
 
-    /// Those of the policy's own limit.
+    /// For the policy's own limit.
     pub(super) fn own(policy: &ReadyPolicy) -> Self {
         Self {
             first: policy.algorithm,
@@ -40,8 +40,8 @@ impl Judges {
         }
     }
 
-    /// Each with what its state is stored under. The rates of a chosen limit stand for those of the
-    /// policy's own in their order, whatever their periods.
+    /// Each algorithm with the identity that its state is stored under. The rates of a chosen limit
+    /// replace the policy's own in their order, whatever their periods.
     pub(super) fn each<'p>(
         &self,
         first: &'p PolicyId,

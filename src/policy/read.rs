@@ -1,4 +1,4 @@
-//! What a policy reads of a request: whether it is about it, whose it is, its limit and its cost.
+//! What a policy reads of a request: whether it applies, the key, the limit and the cost.
 
 use std::net::IpAddr;
 
@@ -10,14 +10,14 @@ use crate::key::Key;
 use crate::request::{KeyError, RequestHead};
 
 impl ReadyPolicy {
-    /// Whether the policy is about this request.
+    /// Whether the policy applies to this request.
     pub(crate) fn applies(&self, request: &RequestHead<'_>) -> bool {
         let on = &self.policy.on;
         on.is_empty() || on.iter().any(|on| on.matches(request))
     }
 
-    /// Whose quota a request uses that the policy is about; `None` when it has no key and the
-    /// policy does not mind. Where keys are denied it may not hide its own by being malformed.
+    /// The key of a request to which the policy applies; `None` if it has none and the policy skips
+    /// it. If keys are denied, a malformed key is refused, since it could hide a denied one.
     pub(crate) fn key(
         &self,
         request: &RequestHead<'_>,
@@ -35,13 +35,13 @@ impl ReadyPolicy {
         }
     }
 
-    /// Whether it is about the same subject as another one, whatever the request.
+    /// Whether it reads the same key as another policy from every request.
     pub(crate) fn reads_key_as(&self, other: &Self) -> bool {
         let (own, other) = (&self.policy, &other.policy);
         own.on_missing_key == other.on_missing_key && own.key.reads_the_same(&*other.key)
     }
 
-    /// The address that stands in its keys for the client that has this one, as far as its extractor
+    /// The address that its keys contain for the client with this address, as far as its extractor
     /// can tell.
     pub(crate) fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
         self.policy.key.canonical_address(address)
@@ -83,7 +83,7 @@ impl ReadyPolicy {
         }
         let judges = Judges::of(&limit)
             .map_err(|error| Unjudged::Misconfigured(format!("limit_by: {error}")))?;
-        // What was found sound for the policy's own limit holds for all limits of its kind.
+        // What was validated for the policy's own limit holds for all limits of its kind.
         let (own, chosen) = (self.algorithm.name(), judges.first.name());
         if chosen != own {
             return Err(Unjudged::Misconfigured(format!(
@@ -103,16 +103,16 @@ impl ReadyPolicy {
 /// Why no policy was asked about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unjudged {
-    /// The client is on the list of those who are refused.
+    /// The client is on the list of those to refuse.
     Listed,
-    /// What says where it comes from cannot be read, and there are those who are refused by that.
+    /// Some addresses are denied, and the request's cannot be read.
     BadAddress,
-    /// It does not say whose it is, and the policy insists.
+    /// The request has no key, and the policy rejects such requests.
     NoKey,
-    /// What says whose it is cannot be read, and there are those who are refused by that.
+    /// Some keys are denied, and the request's cannot be read.
     BadKey,
     /// It states a cost that cannot be read.
     BadCost(String),
-    /// The server does not provide what it takes.
+    /// The server does not provide what the extractor needs.
     Misconfigured(String),
 }

@@ -1,4 +1,4 @@
-//! `ReadyPolicy`: a policy that was found sound, and the checks that it asks.
+//! `ReadyPolicy`: a validated policy, and the checks that it asks.
 
 use smallvec::SmallVec;
 
@@ -14,31 +14,31 @@ use crate::mode::Mode;
 use crate::response::ResponseHead;
 use crate::store::{Check, FailureMode, PolicyId};
 
-/// What stores promise.
+/// Promised by stores.
 const ANSWERED: &str = "every check is answered";
 
-/// A policy that was found sound.
+/// A validated policy.
 pub(crate) struct ReadyPolicy {
     pub(crate) id: PolicyId,
-    /// That of the policy's own limit, or of the first of its rates.
+    /// The algorithm of the policy's own limit, or of the first of its rates.
     pub(crate) algorithm: Algorithm,
     pub(super) further_rates: Box<[FurtherRate]>,
     /// What to do with a request that does not fit yet.
     pub(crate) patience: Patience,
     pub(crate) penalty: Option<Algorithm>,
     pub(crate) on_store_failure: FailureMode,
-    /// The one that is in force.
+    /// The mode in force.
     pub(super) mode: AtomicMode,
     pub(super) policy: Policy,
 }
 
 impl ReadyPolicy {
-    /// The policy's own limit, as it was said.
+    /// The policy's own limit, as it was given.
     pub(crate) fn limit(&self) -> &Limit {
         &self.policy.limit
     }
 
-    /// How many rates its limit has; each is a check.
+    /// How many rates its limit has. Each is a check.
     pub(crate) fn count_rates(&self) -> usize {
         1 + self.further_rates.len()
     }
@@ -53,7 +53,7 @@ impl ReadyPolicy {
         least_capacity(&self.algorithm, &self.further_rates)
     }
 
-    /// The mode that is in force.
+    /// The mode in force.
     pub(crate) fn mode(&self) -> Mode {
         self.mode.get()
     }
@@ -77,7 +77,7 @@ impl ReadyPolicy {
         }
     }
 
-    /// Whether what a request has taken of this limit may be given back, or settled, later on.
+    /// Whether what a request has taken under this limit may later be given back or settled.
     pub(crate) fn may_give_back(&self, algorithm: &Algorithm) -> bool {
         self.policy.settle.is_some()
             || algorithm.lease().is_some()
@@ -85,8 +85,7 @@ impl ReadyPolicy {
             || self.patience != Patience::None
     }
 
-    /// The check that does something with permits that were taken under one of the rates, counted
-    /// from 0.
+    /// The check that applies an action to permits taken under one of the rates, counted from 0.
     pub(crate) fn check(
         &self,
         rate: usize,
@@ -101,8 +100,8 @@ impl ReadyPolicy {
         self.check_of(id, subject, algorithm, action, is_shadow)
     }
 
-    /// In shadow nobody slows down for it. Counted all the same, what should have waited would be paid
-    /// back by those who come when the policy is enforced: so it does not fit.
+    /// In shadow no request waits, so one that would have to wait does not fit. If it were counted
+    /// all the same, those who come once the policy is enforced would pay for it.
     fn check_of<'a>(
         &self,
         policy: &'a PolicyId,
@@ -125,8 +124,8 @@ impl ReadyPolicy {
         }
     }
 
-    /// The checks that do something with the policy's permits in this mode: one for each rate, and
-    /// behind them that of the penalty where there is one.
+    /// The checks that apply an action to the policy's permits in this mode: one for each rate,
+    /// followed by that of the penalty if there is one.
     pub(crate) fn checks<'p>(
         &'p self,
         subject: Subject,
@@ -138,8 +137,9 @@ impl ReadyPolicy {
         let check =
             move |id, algorithm, action| self.check_of(id, subject, algorithm, action, is_shadow);
         let rates = judges.each(&self.id, &self.further_rates);
-        // Who would have waited is not one whom the policy, enforced, would have denied; and one who is
-        // ready to wait comes back when a limit says so that lets nobody wait.
+        // In shadow a request that would have waited is no denial, since the enforced policy would
+        // not have denied it. Nor is it one if the caller is ready to wait and the limit lets
+        // nobody wait: it comes back when the limit says.
         let is_held_up = judges.first.may_hold_up(&action);
         let is_denial = !is_held_up || !is_shadow && judges.first.can_wait();
         let penalty = self.penalty.map(|penalty| {
@@ -154,7 +154,7 @@ impl ReadyPolicy {
         rates.chain(penalty)
     }
 
-    /// The same by the policy's own limit, as one question.
+    /// The same for the policy's own limit, as one question.
     pub(crate) fn own_checks(
         &self,
         subject: Subject,
@@ -165,7 +165,7 @@ impl ReadyPolicy {
             .collect()
     }
 
-    /// The policy's decision, of the decisions on its checks, which come next.
+    /// The policy's decision, from the decisions on its checks, which come next in `each`.
     #[inline]
     pub(crate) fn decision<'a>(&self, each: &mut impl Iterator<Item = &'a Decision>) -> Decision {
         let first = each.next().expect(ANSWERED);
@@ -191,7 +191,7 @@ impl ReadyPolicy {
         }
     }
 
-    /// The cost that a request turns out to have, which was charged so much.
+    /// The actual cost of a request that was charged this much.
     pub(crate) fn settled_cost(&self, response: &ResponseHead<'_>, charged: u32) -> u32 {
         let settle = self.policy.settle.as_ref();
         settle.map_or(charged, |settle| (settle.cost)(response, charged))

@@ -1,4 +1,4 @@
-//! Whether a policy makes sense: every option in its range, and one that goes with the others.
+//! Validates a policy: every option in its range, and compatible with the others.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::store::{FailureMode, PolicyId, QuotaLease};
 use crate::time::DAY;
 
 impl Policy {
-    /// Checks everything, and readies the policy for work.
+    /// Validates everything, and prepares the policy for use.
     pub(crate) fn ready(self, otherwise: FailureMode) -> Result<ReadyPolicy, ConfigError> {
         let name = self.name.clone();
         self.ready_unnamed(otherwise)
@@ -127,7 +127,7 @@ impl Policy {
     }
 }
 
-/// What all rates hold, each holds.
+/// What fits every rate.
 pub(super) fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u32 {
     let further = further.iter().map(FurtherRate::capacity);
     further.fold(first.capacity(), u32::min)

@@ -1,4 +1,5 @@
-//! What is chosen at run time, in a box: of those traits that closures have, as of `Box<F>` a closure is one itself.
+//! Implements the traits for `Box<dyn Trait>`, for extractors chosen at run time. Not for every
+//! `Box<E>`: the box of a closure is a closure itself and has the trait already.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -79,7 +80,7 @@ mod tests {
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
-    /// Says something else of everything than what a trait says by itself.
+    /// Overrides every default of the traits.
     #[derive(PartialEq)]
     struct Chosen;
 

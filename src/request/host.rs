@@ -1,4 +1,4 @@
-//! The host that a request is for, by whichever version of HTTP it came.
+//! The host that a request is for, in every version of HTTP.
 
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
@@ -23,7 +23,7 @@ impl<'a> RequestHead<'a> {
         };
         let host = host.strip_suffix('.').unwrap_or(host);
         if let Some(address) = bracketed_address(host) {
-            // Of all the ways to write it.
+            // An IPv6 address can be written in several ways.
             return Some(Cow::Owned(format!("[{address}]")));
         }
         if !is_name(host) {
@@ -40,7 +40,7 @@ impl<'a> RequestHead<'a> {
     fn host_field(&self) -> Option<&'a str> {
         let mut lines = self.headers.get_all(HOST).iter();
         let line = lines.next()?;
-        // Of two, who stands in front may have looked at the other one.
+        // If there are two, a proxy may have checked the other one.
         lines.next().is_none().then(|| line.to_str().ok())?
     }
 }
@@ -48,13 +48,13 @@ impl<'a> RequestHead<'a> {
 fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        // None, or the colon of an address in brackets.
+        // No port, or a colon of an address in brackets.
         _ => authority,
     }
 }
 
-/// What DNS has names of, or an IPv4 address. An URI may have more in this place, which would be
-/// further ways to write the same host.
+/// A DNS name or an IPv4 address. A URI allows more here, which would be further ways to write the
+/// same host.
 fn is_name(host: &str) -> bool {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let mut labels = host.split('.');

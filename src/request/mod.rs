@@ -116,7 +116,7 @@ pub trait KeyExtractor: Any + Send + Sync {
     }
 }
 
-/// What an extractor that can be compared says of another one.
+/// `reads_the_same` for an extractor that can be compared.
 pub(crate) fn is_equal<E: KeyExtractor + PartialEq>(one: &E, other: &dyn KeyExtractor) -> bool {
     let other: &dyn Any = other;
     other.downcast_ref() == Some(one)

@@ -1,9 +1,9 @@
-//! Several matchers as one: any of them.
+//! Several matchers as one, which matches if any of them does.
 
 use super::{RequestHead, RequestMatcher};
 use crate::error::ConfigError;
 
-/// Any of them.
+/// Matches if any of them does.
 impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self.iter().any(|each| each.matches(request))
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
     use crate::request::NoRequest;
 
-    /// Makes no sense.
+    /// Never valid.
     struct Wrong;
 
     impl RequestMatcher for Wrong {

@@ -33,7 +33,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        /// The store is on its way with the answer.
+        /// Waiting for the store's answer.
         Asking {
             // Taken when the answer is there.
             asking: Option<Asking<S, B>>,
@@ -41,29 +41,29 @@ pin_project! {
         /// Allowed, and held up for a while.
         Waiting {
             delay: Delay,
-            // Taken when it is over.
+            // Taken when the wait is over.
             waiting: Option<Waiting<S, B>>,
         },
-        /// It has been held up for as long as it has to be: the inner service is to become ready.
+        /// The wait is over; waiting for the inner service to become ready.
         Entering {
-            // Taken when it is, or has failed.
+            // Taken when the service is ready or has failed.
             waiting: Option<Waiting<S, B>>,
         },
-        /// Allowed: the inner service is at work.
+        /// Allowed: the inner service is running.
         Calling {
             #[pin]
             response: S::Future,
             pass: Pass,
         },
-        /// Denied, or not to be judged.
+        /// Denied, or refused unjudged.
         Rejected {
-            // Taken when it is handed out.
+            // Taken when it is returned.
             response: Option<Response<Bytes>>,
         },
     }
 }
 
-/// All that waits for an answer: whom to call then, and with what.
+/// What to do after the answer: whom to call, and with what.
 struct Asking<S, B> {
     verdict: PendingVerdict,
     ready: S,
@@ -71,9 +71,9 @@ struct Asking<S, B> {
     settings: Arc<Settings>,
 }
 
-/// All that waits to go on.
+/// What is needed to go on after the wait.
 struct Waiting<S, B> {
-    /// Not ready before the wait is over, so that it keeps nobody from a place in the service.
+    /// Not ready during the wait, so that it holds no place in the service.
     service: S,
     request: Request<B>,
     pass: Pass,
@@ -167,7 +167,7 @@ where
         } = asking.take().expect(POLLED_AGAIN);
         Poll::Ready(match sentence {
             Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),
-            // The instance that is ready ends here, with its place.
+            // The ready instance is dropped here, which frees its place.
             Sentence::Pass(pass) => State::waiting(ready.clone(), request, pass, &settings),
             Sentence::Reject(response) => State::Rejected {
                 response: Some(response),
@@ -180,8 +180,8 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Goes on when the service is ready. One that fails instead has not been called: nothing was
-    /// used of what the request has taken, and all of it is given back.
+    /// Goes on when the service is ready. If the service fails instead, it was never called:
+    /// nothing was used of what the request has taken, and all of it is given back.
     fn poll_enter(
         waiting: &mut Option<Self>,
         cx: &mut Context<'_>,
@@ -194,7 +194,7 @@ where
     }
 }
 
-/// What `Future` allows to panic about.
+/// `Future` allows this panic.
 const POLLED_AGAIN: &str = "the future was polled after it was done";
 
 impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>

@@ -199,7 +199,7 @@ impl Settings {
 pub(super) enum Sentence {
     /// It goes on to the service.
     Pass(Pass),
-    /// It is answered with this.
+    /// It is answered with this response.
     Reject(Response<Bytes>),
 }
 
@@ -209,13 +209,13 @@ pub(super) struct Pass {
     fields: QuotaFields,
     /// How long it is delayed before.
     pub(super) delay: Duration,
-    /// What the request carries to the service.
+    /// Passed to the service in the request's extensions.
     verdict: Option<Verdict>,
     taken: TakenByRequest,
 }
 
 impl Pass {
-    /// The service is about to be called with this request.
+    /// Call this just before the service is called with this request.
     pub(super) fn go_on<B>(&mut self, request: &mut Request<B>) {
         if let Some(verdict) = self.verdict.take() {
             request.extensions_mut().insert(verdict);
@@ -225,19 +225,20 @@ impl Pass {
         }
     }
 
-    /// The service has answered.
+    /// Call this when the service has answered.
     pub(super) fn finish<B>(&mut self, mut response: Response<B>) -> Response<ResponseBody<B>> {
         let taken = self.taken.take();
         if let Some(taken) = &taken {
             taken.settle(&ResponseHead::of(&response));
         }
         self.fields.add_to(&mut response);
-        // What is held while the request runs is held until its body has ended.
+        // Leases are held until the response's body has ended.
         let held = taken.filter(|taken| taken.has_leases());
         response.map(|body| ResponseBody::inner(body, held))
     }
 
-    /// The service has failed: nothing runs any more, however long its future is kept.
+    /// Call this when the service has failed: nothing runs any more, however long its future is
+    /// kept.
     pub(super) fn fail(&mut self) {
         self.taken = None;
     }

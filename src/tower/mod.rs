@@ -1,5 +1,5 @@
-//! tower: the layer and the service around anything that answers HTTP requests, and those around
-//! anything at all that has to wait.
+//! The tower layers: one around services that answer HTTP requests, and one that makes callers of
+//! any service wait.
 
 mod future;
 mod layer;

@@ -111,8 +111,8 @@ where
     }
 }
 
-/// So that a single tonic service can be wrapped: `Server::builder().add_service(...)` routes by
-/// this name.
+/// Allows a single tonic service to be wrapped: `Server::builder().add_service(...)` routes by this
+/// name.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 impl<S: tonic::server::NamedService> tonic::server::NamedService for RateLimit<S> {

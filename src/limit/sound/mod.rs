@@ -1,4 +1,4 @@
-//! Whether a limit makes sense: every number in its range, every option one of its algorithm's.
+//! Validates a limit: every number in its range, every option one of its algorithm's.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::time::{DAY, Micros};
 
 mod together;
 
-/// A limit that was found sound: what the algorithms are built from.
+/// A validated limit, from which the algorithms are built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SoundLimit {
     pub(crate) kind: Kind,
     pub(crate) permits: u32,
-    /// The period or window; of concurrency, the life of a lease.
+    /// The period or window; for concurrency, the life of a lease.
     pub(crate) period: Micros,
     /// The most permits at once.
     pub(crate) capacity: u32,
@@ -115,7 +115,7 @@ impl Limit {
 }
 
 impl Kind {
-    /// The field that says how long.
+    /// The name of the field that holds the time.
     fn name_of_length(self) -> &'static str {
         match self {
             Self::Gcra | Self::TokenBucket | Self::LeakyBucket => "period",
@@ -127,15 +127,15 @@ impl Kind {
     }
 }
 
-/// The most permits at once: as many as come back within 100 years. Keeps every stored instant below
-/// 2^53 microseconds, where a Lua number is exact.
+/// The most permits at once: as many as come back within 100 years. This keeps every stored instant
+/// below 2^53 microseconds, where a Lua number is exact.
 pub(crate) fn most_capacity(permits: u32, period: Micros) -> u32 {
     let within = MAX_REFILL.as_micros() * u128::from(permits);
     let most = within / u128::from(period.get().max(1));
     u32::try_from(most).unwrap_or(u32::MAX).max(1)
 }
 
-/// A time that all arithmetic is exact for.
+/// A time for which all arithmetic is exact.
 pub(crate) fn sound_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
     if time < MIN_PERIOD || time > MAX_PERIOD || !time.subsec_nanos().is_multiple_of(1_000) {
         return Err(ConfigError::out_of_range(

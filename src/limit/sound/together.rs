@@ -1,11 +1,11 @@
-//! Whether several rates make sense together.
+//! Validates the rates of a limit together.
 
 use crate::error::ConfigError;
 use crate::limit::rates::{MOST_RATES, Said};
 use crate::limit::{Kind, Limit};
 
 impl Limit {
-    /// Refuses rates that make no sense together, whatever each is by itself.
+    /// Refuses rates that make no sense together, even if each does by itself.
     pub(crate) fn refuse_rates_together(&self) -> Result<(), ConfigError> {
         if !self.rates.are_several() {
             return Ok(());
@@ -45,13 +45,13 @@ impl Limit {
 }
 
 impl Said {
-    /// The most permits at once, of an algorithm that has no other word for it than burst.
+    /// The most permits at once, for an algorithm that has no other word for it than burst.
     fn at_once(&self) -> u32 {
         self.burst.unwrap_or(self.permits)
     }
 
-    /// Whether this one denies nothing that the other would not deny: all that the other gives in
-    /// its longer time, this one gives in less.
+    /// Whether this rate denies nothing that the other would not deny: it gives as much in its
+    /// period as the other gives in a longer one.
     fn is_idle_beside(&self, other: &Self) -> bool {
         self.period < other.period
             && self.permits >= other.permits
@@ -60,8 +60,8 @@ impl Said {
 }
 
 impl Kind {
-    /// Whether a limit of it is said as permits in a time, and nothing else that each rate would
-    /// need its own of.
+    /// Whether its limits are stated as permits in a period, with nothing else that each rate would
+    /// need of its own.
     fn is_said_as_rate(self) -> bool {
         match self {
             Self::Gcra
@@ -100,7 +100,7 @@ mod tests {
             Limit::sliding_window(1, SECOND).slices(4).and(2, MINUTE),
             Limit::sliding_counter(1, SECOND).and(2, MINUTE),
             Limit::sliding_log(1, SECOND).and(2, MINUTE),
-            // It spaces requests out, which the hour does not.
+            // It spaces requests out, which the hourly rate does not.
             Limit::gcra(100, SECOND).burst(1).and(50, HOUR),
         ] {
             assert_eq!(limit.refuse_rates_together(), Ok(()), "{limit}");

@@ -15,9 +15,9 @@ use crate::limiter::{Held, Limiter, Waitable};
 use crate::random::random;
 use crate::time::{MINUTE, SECOND};
 
-/// How long a refusal is believed. It is no reservation, and may be lifted at any time: by a reset of
-/// the key, by whatever process, or by a change of the policy. Being asked about makes no ban longer,
-/// and a question a minute from each who waits is little to the store.
+/// How long a refusal is believed. It reserves nothing and may be lifted at any time: by a reset of
+/// the key in any process, or by a change of the policy. Asking does not prolong a ban, and one
+/// question a minute from each caller is little for the store.
 const ASKED_AGAIN_AFTER: Duration = MINUTE;
 
 /// Where the grants of all services of a layer come from.
@@ -26,9 +26,9 @@ pub(super) struct Source {
     limiter: Limiter,
     policy: Waitable,
     pub(super) key: Key,
-    /// The policy's own unless said.
+    /// The policy's own by default.
     pub(super) cost: Option<u32>,
-    /// How far ahead of time permits are taken; as far as it takes unless said.
+    /// How far ahead of time permits are taken; without a bound by default.
     pub(super) max_wait: Option<Duration>,
 }
 
@@ -43,12 +43,13 @@ impl Source {
         })
     }
 
-    /// The permits for one request, as soon as they are there. One trip, unless they are refused:
-    /// because they would take longer than is said, by a store that fails, by a ban, because they would take
-    /// years, or by a limit that nobody can wait for, which has taken the place of one that could be.
+    /// The permits for one request, as soon as they are there. Takes one round trip unless it is
+    /// refused: because the wait would exceed `max_wait` or take years, by a ban, because the store
+    /// fails, or by a limit that nobody can wait for and that has replaced one that could be.
     async fn grant(self: Arc<Self>) -> Held {
-        // Who comes reaches less far than those who were refused before: else who comes at the right moment,
-        // as who has just been served does, would overtake them each time.
+        // A newcomer reaches less far ahead than those who were refused before. Otherwise one that
+        // arrives at the right moment, such as a caller that was just served, would overtake them
+        // each time.
         let mut reach = self.max_wait.map_or(Duration::MAX, |longest| longest / 2);
         loop {
             let (policy, key) = (&self.policy, &self.key);
@@ -63,7 +64,7 @@ impl Source {
         }
     }
 
-    /// How long until who was refused may be let in.
+    /// How long until a refused caller may be let in.
     fn refused(&self, decision: &Decision) -> Duration {
         let wait = decision.delay();
         match self.max_wait {
@@ -72,12 +73,12 @@ impl Source {
         }
     }
 
-    /// How much later to ask again, so that those who wait do not all ask at the same instants. It is the
-    /// lot who of them is next: in the order in which they came it would be one who is about to give up, each
-    /// time, and leave the place behind.
+    /// How much later to ask again, so that waiting callers do not all ask at the same instant.
+    /// Chance decides who is next: in order of arrival it would always be one that is about to give
+    /// up and leave its place behind.
     ///
-    /// Up to half of the time by which a place is had too early: so no permit goes unused, and nobody who
-    /// comes reaches it before.
+    /// Up to half of `max_wait`, which is how early a place can be taken. So no permit goes unused,
+    /// and no newcomer reaches it first.
     fn scattered(&self) -> Duration {
         let Some(longest) = self.max_wait else {
             return Duration::ZERO;
@@ -91,14 +92,14 @@ impl Source {
 pub(super) enum Grant {
     /// Not asked for yet.
     None,
-    /// On their way.
+    /// Asked for, or waited for.
     Coming(Coming),
     /// There.
     Here(Box<Held>),
 }
 
 impl Grant {
-    /// Asks for the permits, and is ready when they are there.
+    /// Asks for the permits. Ready when they are there.
     pub(super) fn poll_here(&mut self, source: &Arc<Source>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             *self = match self {
@@ -110,7 +111,7 @@ impl Grant {
         }
     }
 
-    /// Uses the permits; `false` when they are not there.
+    /// Uses the permits. Returns `false` if they are not there.
     pub(super) fn spend(&mut self) -> bool {
         match std::mem::replace(self, Self::None) {
             Self::Here(mut held) => {
@@ -122,11 +123,11 @@ impl Grant {
     }
 }
 
-/// Permits on their way.
+/// Permits that are asked for or waited for.
 pub(super) struct Coming {
-    /// The lock is never taken: it makes the service one that can be shared, which this future is not.
+    /// The mutex is never locked: it makes the service `Sync`, which this future is not.
     held: Mutex<Pin<Box<dyn Future<Output = Held> + Send>>>,
-    /// Whose clock they are waited for on.
+    /// The runtime on whose timers they are awaited.
     runtime: Option<Id>,
 }
 
@@ -138,8 +139,8 @@ impl Coming {
         }
     }
 
-    /// Whether somebody gave up waiting on another runtime. It may be gone, or driven no more: then its clock
-    /// wakes nobody.
+    /// Whether a caller on another runtime gave up waiting. That runtime may be gone or not driven
+    /// any more, and then its timers wake nobody.
     fn is_left_behind(&self) -> bool {
         let here = runtime_here();
         here.is_some() && here != self.runtime

@@ -84,7 +84,7 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
     }
 }
 
-/// A grant is for one request, so that a clone has none.
+/// A grant is for one request, so a clone has none.
 impl<S: Clone> Clone for Throttle<S> {
     fn clone(&self) -> Self {
         Self::new(self.inner.clone(), Arc::clone(&self.source))
