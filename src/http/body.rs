@@ -26,8 +26,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         body: Either<B>,
-        // Behind the body, so that a body that is dropped has stopped before what it held is had by
-        // another.
+        // Declared after the body: a dropped body has stopped before anybody else can have what it
+        // held.
         held: TakenByRequest,
     }
 }
@@ -90,7 +90,7 @@ where
         match this.body.project() {
             EitherProjected::Inner { mut body } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
-                // Who knows the end already does not poll for it.
+                // A caller that knows the end from `is_end_stream` does not poll for it.
                 if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
                     *this.held = None;
                 }

@@ -46,7 +46,7 @@ impl HeaderCost {
             FieldValue::Once(value) => value,
             FieldValue::Repeated => return Err(self.refusal("was sent more than once")),
         };
-        // Checked by hand because the standard parser takes a plus sign too.
+        // Checked by hand because the standard parser accepts a plus sign too.
         if !digits.iter().all(u8::is_ascii_digit) {
             return Err(self.refusal("is not a number in decimal digits"));
         }

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 
 use crate::error::ConfigError;
 
-/// A header of which one value is expected; remembers a name that cannot be one until it is
+/// A header of which one value is expected. Keeps the error of an invalid name until it is
 /// validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field(Result<HeaderName, ConfigError>);
@@ -13,7 +13,7 @@ pub(crate) struct Field(Result<HeaderName, ConfigError>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValue<'a> {
     Absent,
-    /// The value without the blanks around it.
+    /// The value without surrounding blanks.
     Once(&'a [u8]),
     Repeated,
 }

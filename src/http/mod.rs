@@ -1,4 +1,4 @@
-//! HTTP: what is read of requests, and what is written into responses.
+//! HTTP: what is read from requests, and what is written into responses.
 
 mod body;
 mod cost;

@@ -72,7 +72,7 @@ use crate::request::{RequestHead, RequestMatcher};
 pub struct Route {
     method: Option<Method>,
     pattern: String,
-    // A router of its own for each route: in a common one, overlapping patterns shadow each other.
+    // One router for each route: in a common one, overlapping patterns would shadow each other.
     router: Result<matchit::Router<()>, ConfigError>,
 }
 
@@ -151,7 +151,8 @@ impl Route {
         let Some(matched) = request.extensions.get::<axum::extract::MatchedPath>() else {
             return false;
         };
-        // `{*rest}` in the text looks like one segment and is many: only its like may match it.
+        // In the text of a route, `{*rest}` looks like one segment but stands for many, so only a
+        // catch-all may match it.
         let is_catch_all = |pattern: &str| pattern.contains("{*");
         (is_catch_all(&self.pattern) || !is_catch_all(matched.as_str()))
             && self.matches_path(matched.as_str())
@@ -165,7 +166,7 @@ impl Route {
             return false;
         };
         let (whole, own) = (original.path(), request.uri.path());
-        // Where nothing is nested, it has been tried.
+        // If nothing is nested, the path has been tried already.
         whole != own && (self.matches_path(whole) || self.matches_nested_path(whole, own))
     }
 
@@ -178,7 +179,7 @@ impl Route {
             return false;
         };
         at.strip_suffix('/').is_some_and(matches)
-            // Where the service is nested in another, behind each of them.
+            // For services nested in one another, after each of their paths.
             || at.contains("//") && matches(at.replace("//", "/").trim_end_matches('/'))
     }
 }
@@ -193,8 +194,8 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
     if !pattern.starts_with('/') {
         return Err(refusal("a pattern starts with a slash".to_owned()));
     }
-    // These can stand in no path, or meant a parameter in routers of old: such a pattern would
-    // wait for ever.
+    // No path contains these, and a colon or star meant a parameter in older routers: such a
+    // pattern would never match.
     if pattern.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace() || c.is_control()) {
         return Err(refusal(
             "a pattern is a path, without a query, a fragment or spaces".to_owned(),
@@ -218,8 +219,9 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
     Ok(router)
 }
 
-/// The pattern as clients send what is no parameter's name: percent-encoded where it is not ASCII, and
-/// where `http` refuses a path that is not. What should be, and comes as it is from some, stays.
+/// The pattern, apart from parameter names, as most clients send it: percent-encoded where it is
+/// not ASCII, and where `http` refuses the raw character in a path. Characters that should be
+/// encoded but that some clients send raw stay.
 fn as_sent(pattern: &str) -> String {
     let mut sent = String::with_capacity(pattern.len());
     let mut is_name = false;
@@ -227,7 +229,7 @@ fn as_sent(pattern: &str) -> String {
     while let Some(char) = chars.next() {
         let is_brace = matches!(char, '{' | '}');
         if is_brace && !is_name && chars.next_if_eq(&char).is_some() {
-            // A brace of the path itself.
+            // A literal brace of the path.
             sent.extend([char, char]);
             continue;
         }

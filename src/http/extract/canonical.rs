@@ -1,4 +1,4 @@
-//! The canonical form of an address: all the ways to write one client are one key.
+//! The canonical form of an address: every way to write one client gives one key.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use crate::ranges::embedded;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ipv6Prefix(u8);
 
-/// What one subscriber gets at least, and can move about in at will (RFC 6177).
+/// A /64 is the least that one subscriber gets, and can use freely (RFC 6177).
 impl Default for Ipv6Prefix {
     fn default() -> Self {
         Self(64)

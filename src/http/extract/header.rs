@@ -1,4 +1,4 @@
-//! `Header`: the value of a request header as key.
+//! `Header`: the value of a request header as the key.
 
 use http::header::{COOKIE, HOST};
 
@@ -71,7 +71,8 @@ impl KeyExtractor for Header {
                  host of either version",
             );
         }
-        // RFC 9113, section 8.2.3: who is sent it in one piece over HTTP/1.1 may find it in several.
+        // RFC 9113, section 8.2.3: cookies sent over HTTP/2 may arrive as several fields, while
+        // over HTTP/1.1 they are one.
         if name == COOKIE {
             return refuse(
                 "over HTTP/2 it may come in pieces; a closure can read one cookie from all of them",

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(told(&boxed, subscriber), network);
         assert_eq!(told(&(PeerAddr, by(56)), subscriber), None);
         assert_eq!(told(&(Everybody, part("a")), subscriber), None);
-        // There is one way to read an IPv4 address.
+        // There is only one way to read an IPv4 address.
         let client = Some("203.0.113.9".to_owned());
         assert_eq!(told(&(PeerAddr, by(56)), "203.0.113.9"), client);
     }

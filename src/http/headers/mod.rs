@@ -290,7 +290,7 @@ impl QuotaFields {
             lists.append_to(headers);
         }
         if is_rejection && !self.tell_denial {
-            // A layer further in denies it.
+            // An inner layer denies the request.
             return;
         }
         if let Some(values) = self.draft_6 {

@@ -2,21 +2,22 @@
 
 use crate::decision::Decision;
 
-/// The whole seconds for `Retry-After`; `None` when waiting does not help or is not needed.
+/// The whole seconds for `Retry-After`; `None` if waiting does not help or is not needed.
 ///
-/// Rounded up, at least 1. The `t` of the same policy is never after it, so that the two do not contradict
-/// each other.
+/// Rounded up, at least 1. The `t` of the same policy is never later, so that the two do not
+/// contradict each other.
 pub(in crate::http) fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after()?;
     let wait = match counts_in_time(decision) {
         true => decision.retry_after,
-        // Else until a lease lapses, which is not what anybody waits for: requests end before. A ban does not.
+        // `retry_after` is the time until a lease lapses here, but nobody waits for that: requests
+        // end earlier. A ban has to be waited out.
         false => decision.ban,
     };
     Some(wait.ceil_secs().max(1))
 }
 
-/// Whether permits come back with time, not with the end of those who hold them.
+/// Whether permits come back with time, rather than when their holders end.
 pub(in crate::http) fn counts_in_time(decision: &Decision) -> bool {
     !decision.window.is_zero()
 }
@@ -26,7 +27,7 @@ pub(super) fn window_secs(decision: &Decision) -> u64 {
     decision.window.ceil_secs()
 }
 
-/// `t`: how long the remaining permits have to last, or until there are enough for who was denied.
+/// `t`: how long the remaining permits have to last, or how long until a denied request fits.
 pub(super) fn renewal_secs(decision: &Decision) -> u64 {
     let secs = if decision.renews_whole || decision.remaining == 0 {
         decision.renews_after.ceil_secs()
@@ -35,7 +36,8 @@ pub(super) fn renewal_secs(decision: &Decision) -> u64 {
         let spread = u64::from(decision.remaining).saturating_mul(window_secs(decision));
         let spread = spread.div_ceil(decision.limit.max(1).into());
         match decision.retry_after() {
-            // Who asked for more than remains is to come back by then, and not when all of it would be spent.
+            // A client that asked for more than remains may come back then, not only when the
+            // remaining permits would be spent.
             Some(_) => spread.min(decision.retry_after.ceil_secs()),
             None => spread,
         }

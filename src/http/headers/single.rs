@@ -1,5 +1,5 @@
-//! Three headers of one value each: a limit, what remains of it, and when it is reset. Drafts 3 to
-//! 6 have them, and so has `X-RateLimit`.
+//! The three headers of one value each: a limit, what remains of it, and when it resets. Drafts 3
+//! to 6 define them, and so does `X-RateLimit`.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use super::seconds::counts_in_time;
 use crate::decision::Decision;
 use crate::time::Micros;
 
-/// The names of the limit, of what remains, and of the reset.
+/// The names of the limit, the remaining permits and the reset.
 pub(super) type Names = [HeaderName; 3];
 
 pub(super) static DRAFT_6: Names = [
@@ -24,14 +24,14 @@ pub(super) static X_RATELIMIT: Names = [
     HeaderName::from_static("x-ratelimit-reset"),
 ];
 
-/// The decision of the policy that is closest to exhaustion, the first of equals; `None` when none
-/// has an answer that these headers can show. Of a denial it is one that denies, or none: what others
-/// have left is no answer to why.
+/// The decision of the policy closest to exhaustion, the first of equals. `None` if these headers
+/// can show none. For a denial only policies that deny are considered: what others have left does
+/// not explain it.
 ///
-/// A limit on requests at the same time is not among them: it has no reset.
+/// A concurrency limit is never shown: it has no reset.
 ///
-/// By what remains, not by what is shown of it: a burst of which much remains is shown as no more
-/// than the limit, and would hide a policy with less left.
+/// Ordered by what remains, not by what is shown: a burst with many permits left is shown as no
+/// more than the limit, and would hide a policy with fewer left.
 pub(super) fn tightest<'a>(
     each: impl Iterator<Item = &'a Decision> + Clone,
 ) -> Option<&'a Decision> {
@@ -41,7 +41,7 @@ pub(super) fn tightest<'a>(
         .min_by_key(|decision| decision.tightest_first())
 }
 
-/// How long until the whole quota is back, and not before the request would be allowed: a ban
+/// How long until the whole quota is back, but not before the request would be allowed: a ban
 /// outlasts the quota.
 fn reset_after(decision: &Decision) -> Micros {
     let wait = decision.retry_after().map(Micros::from);
@@ -57,13 +57,13 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// The reset in seconds from now.
+    /// With the reset in seconds from now.
     pub(super) fn with_delta(decision: &Decision) -> Self {
         Self::new(decision, reset_after(decision).ceil_secs())
     }
 
-    /// The reset in seconds since the Unix epoch, rounded up together with the time that it is now:
-    /// at the instant that is shown the quota is back.
+    /// With the reset in seconds since the Unix epoch. The sum of now and the wait is rounded up,
+    /// so that the quota is back at the instant shown.
     pub(super) fn with_epoch(decision: &Decision, now: Micros) -> Self {
         Self::new(
             decision,
@@ -74,19 +74,20 @@ impl Values {
     fn new(decision: &Decision, reset: u64) -> Self {
         Self {
             limit: decision.limit.into(),
-            // A burst can be above the limit; but clients take the difference of the two for what
+            // A burst can be above the limit, but clients take the difference of the two for what
             // they have used.
             remaining: decision.remaining.min(decision.limit).into(),
             reset,
         }
     }
 
-    /// As of decisions; but by what is shown, which is all that is known of what is there.
+    /// The order of decisions, but by the values shown: nothing else is known of the existing
+    /// headers.
     fn tightest_first(self) -> impl Ord {
         (self.remaining, Reverse(self.reset))
     }
 
-    /// What a layer further in, or the service, has written; `None` when that is not all three, in
+    /// What an inner layer or the service has written; `None` unless all three are there as
     /// numbers.
     pub(super) fn read(names: &Names, headers: &HeaderMap) -> Option<Self> {
         let number = |name| headers.get(name)?.to_str().ok()?.parse().ok();
@@ -98,8 +99,8 @@ impl Values {
         })
     }
 
-    /// Writes the three, unless those that are there are as tight: each can only be there once. On
-    /// a rejection those that are there tell why, and are kept.
+    /// Writes the three headers, unless existing ones are as tight: each can only occur once. On a
+    /// rejection existing ones are kept, as they tell why.
     pub(super) fn put(self, names: &Names, headers: &mut HeaderMap, is_rejection: bool) {
         let is_tighter = |there: Self| self.tightest_first() < there.tightest_first();
         if Self::read(names, headers).is_some_and(|there| is_rejection || !is_tighter(there)) {

@@ -55,7 +55,7 @@ impl Rejection {
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl axum::response::IntoResponse for Rejection {
     fn into_response(self) -> axum::response::Response {
-        // A handler's answer is one over HTTP, and axum withholds its body from `HEAD` itself.
+        // A handler's answer goes over HTTP, and axum itself strips its body for `HEAD`.
         let request = http::Request::new(());
         let head = crate::request::RequestHead::of(&request);
         self.response(&head, &super::ProblemJson).map(Into::into)
@@ -68,7 +68,7 @@ impl axum::response::IntoResponse for Rejection {
 impl From<Rejection> for tonic::Status {
     fn from(rejection: Rejection) -> Self {
         let mut response = super::grpc::response(super::grpc::Dialect::Grpc, &rejection);
-        // That of a response, of which a method's status is but a part.
+        // It describes the whole response, not the status that a method returns.
         response.headers_mut().remove(http::header::CONTENT_TYPE);
         Self::from_header_map(response.headers())
             .unwrap_or_else(|| Self::unknown(rejection.to_string()))

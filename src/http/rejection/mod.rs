@@ -103,7 +103,8 @@ impl Rejection {
         let retry_after = worst.retry_after();
         let is_unasked =
             |(_, decision): (_, &Decision)| matches!(decision.outcome(), Outcome::NotAsked);
-        // Not that of the worst alone: where requests in flight have to end it is less than the wait.
+        // Not only that of the worst denial: if requests in flight have to end, it is less than the
+        // wait.
         let secs = denying().filter_map(|(_, decision)| retry_after_secs(decision));
         Some(Self {
             kind,
@@ -173,8 +174,8 @@ impl Rejection {
             Some(dialect) => grpc::response(dialect, &self),
             None => self.over_http(request, on_rejection),
         };
-        // RFC 6585, section 4: a cache must not store a 429. Nor should it any other rejection, as
-        // what it stores goes to clients that are not rejected. A redirect is the builder's own.
+        // RFC 6585, section 4: a cache must not store a 429. Nor should it store any other
+        // rejection, since other clients would get it. A redirect is the builder's own.
         if !response.status().is_redirection() {
             let headers = response.headers_mut();
             headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
@@ -228,7 +229,7 @@ fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
 /// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
 fn withhold_body(response: &mut Response<Bytes>) {
     let length = std::mem::take(response.body_mut()).len();
-    // The length of nothing goes without saying, and beside a 204 it must: RFC 9110, section 8.6.
+    // An empty body needs no length, and a 204 must not have one: RFC 9110, section 8.6.
     if length > 0 {
         let headers = response.headers_mut();
         headers.entry(CONTENT_LENGTH).or_insert(length.into());

@@ -1,4 +1,4 @@
-//! Who builds the HTTP response of a rejection: `ProblemJson`, `PlainText`, or the user.
+//! The HTTP response of a rejection: `ProblemJson`, `PlainText`, or the user's own.
 
 use std::convert::Infallible;
 
@@ -9,7 +9,7 @@ use http::{HeaderValue, Response};
 use super::{Part, Rejection, RejectionKind};
 use crate::request::RequestHead;
 
-// Constants, as otherwise each denial looks whether they are valid.
+// Constants, so that their validity is not checked on each denial.
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
@@ -133,7 +133,8 @@ fn problem(rejection: &Rejection) -> String {
     json
 }
 
-/// Up to the detail. In one piece for each kind: many small ones show in the cost of a denial.
+/// Everything before the detail, in one piece for each kind: many small pieces show in the cost of
+/// a denial.
 fn beginning(kind: RejectionKind) -> &'static str {
     match kind {
         RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => concat!(
@@ -157,7 +158,7 @@ fn beginning(kind: RejectionKind) -> &'static str {
     }
 }
 
-/// Whether its type is one that has `violated-policies`.
+/// Whether its problem type has `violated-policies`.
 fn has_violations(kind: RejectionKind) -> bool {
     matches!(
         kind,
@@ -168,7 +169,7 @@ fn has_violations(kind: RejectionKind) -> bool {
     )
 }
 
-/// What stands in a string of JSON: RFC 8259, section 7.
+/// Escapes text for a JSON string: RFC 8259, section 7.
 fn push_escaped(json: &mut String, text: &str) {
     let mut rest = text;
     // Piece by piece: hardly any text has a character to escape.
@@ -186,7 +187,7 @@ fn push_escaped(json: &mut String, text: &str) {
     json.push_str(rest);
 }
 
-/// The same in quotes of its own, as `Debug` shows it.
+/// The same for a text quoted as by `Debug`.
 fn push_quoted(json: &mut String, text: &str) {
     let shown = |byte: u8| is_special(byte) || !(b' '..=b'~').contains(&byte);
     if text.bytes().any(shown) {

@@ -69,7 +69,7 @@ fn every_kind_has_its_status_and_type() {
     }
 }
 
-/// The answer to a request for which nothing but these two differs.
+/// The answer to a request with this method and content type.
 fn answered_to(method: Method, content_type: &str, rejection: Rejection) -> Response<Bytes> {
     let request = Request::builder()
         .method(method)
@@ -156,7 +156,7 @@ fn a_redirect_is_not_delayed() {
 
 #[test]
 fn a_length_that_the_builder_says_itself_is_left_alone_also_for_head() {
-    // As one does that spares itself the page that nobody gets to see.
+    // As a builder does that skips the page that nobody will see.
     let own = |_: &RequestHead<'_>, _: &Rejection| {
         let response = Response::builder().header(CONTENT_LENGTH, "1000");
         response.body("").expect("valid headers")

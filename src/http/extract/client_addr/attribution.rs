@@ -1,4 +1,4 @@
-//! Who the client is: a pure function of the peer, of who is trusted, and of one header's lines.
+//! Who the client is: a pure function of the peer, the trust settings and one header's lines.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,8 +6,8 @@ use super::super::peer::Peer;
 use super::{forwarded, node};
 use crate::ranges::AddressRanges;
 
-/// How many entries are looked at before a request is left unattributed; bounds the work that a
-/// request can cause.
+/// How many entries are read before a request is left unattributed. Bounds the work that a request
+/// can cause.
 pub(super) const MAX_HOPS: usize = 64;
 
 /// What a request was found to come from.
@@ -15,25 +15,25 @@ pub(super) const MAX_HOPS: usize = 64;
 pub(super) enum Attribution {
     /// This client.
     Client(IpAddr),
-    /// Nobody knows, and why.
+    /// Unknown, and why.
     Unattributed {
-        /// The last hop that is trusted.
+        /// The last trusted hop.
         last_hop: IpAddr,
         why: Unknown,
     },
 }
 
-/// Why nobody knows who the client is.
+/// Why the client is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
     /// Nobody said it.
     Unsaid,
-    /// What was said breaks the syntax. No proxy writes such a thing, but a client can make one of
-    /// what the proxy writes behind its own text.
+    /// The header breaks the syntax. No proxy writes such text, but a client can turn what the
+    /// proxy appends to the client's own text into it.
     Malformed,
 }
 
-/// How the header's text is cut into entries.
+/// How the header's text is split into entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
     List,
@@ -45,9 +45,9 @@ pub(super) enum Syntax {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Address(IpAddr),
-    /// No address, but one entry without doubt: it counts as a hop.
+    /// No address, but certainly one entry: it counts as a hop.
     Unknown,
-    /// Text that breaks the syntax, so that nobody knows where entries begin and end.
+    /// Text that breaks the syntax, so that the bounds of entries are unknown.
     Malformed,
 }
 
@@ -61,7 +61,8 @@ impl From<Option<IpAddr>> for Entry {
 #[derive(Clone, Copy)]
 pub(super) struct Trust<'a> {
     pub(super) ranges: &'a AddressRanges,
-    /// Instead of the ranges, behind the peer: the client's place from the right, from 1 on.
+    /// If set, the client's position from the right, counted from 1, is used instead of the ranges.
+    /// The peer must still be in them.
     pub(super) hops: Option<usize>,
 }
 
@@ -72,7 +73,7 @@ pub(super) fn attribute<'a>(
     mut lines: impl DoubleEndedIterator<Item = &'a [u8]>,
 ) -> Attribution {
     let peer = match peer {
-        // Dual-stack sockets show IPv4 peers as IPv4-mapped ones.
+        // Dual-stack sockets report IPv4 peers as IPv4-mapped addresses.
         Peer::Address(address) => match address.ip().to_canonical() {
             address if trust.ranges.contain(address) => address,
             client => return Attribution::Client(client),
@@ -93,18 +94,19 @@ pub(super) fn attribute<'a>(
         Syntax::Single => match (lines.next(), lines.next()) {
             (Some(line), None) => walk(peer, trust, std::iter::once(line), listed),
             (None, _) => unattributed(peer, Unknown::Unsaid),
-            // Which of them is the proxy's, nobody can tell.
+            // There is no telling which of them the proxy wrote.
             (Some(_), Some(_)) => unattributed(peer, Unknown::Malformed),
         },
     }
 }
 
-/// Nothing quotes a comma in a list: whatever stands between two is one entry.
+/// A list has no quoting: whatever stands between two commas is one entry.
 fn listed(text: &[u8]) -> Entry {
     node::address(text).into()
 }
 
-/// From the entry written last to the first one that settles it. Nothing after that is read.
+/// Reads from the entry written last to the first one that settles the question. Nothing after that
+/// is read.
 fn walk<'a>(
     peer: IpAddr,
     trust: Trust<'_>,
@@ -113,7 +115,7 @@ fn walk<'a>(
 ) -> Attribution {
     let mut last_hop = peer;
     let mut hops = 0;
-    // Empty entries count too: a header of commas alone must not be read to its end.
+    // Empty entries count too: a header of nothing but commas must not be read to its end.
     for text in texts.take(MAX_HOPS).map(<[u8]>::trim_ascii) {
         if text.is_empty() {
             continue;

@@ -1,5 +1,5 @@
-//! `Forwarded` (RFC 7239): elements between commas, of pairs between semicolons, whose values may
-//! be quoted and then hold commas and semicolons themselves.
+//! `Forwarded` (RFC 7239): elements between commas, made of pairs between semicolons. Values may be
+//! quoted and then contain commas and semicolons themselves.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -7,12 +7,12 @@ use std::net::IpAddr;
 use super::attribution::{Entry, MAX_HOPS};
 use super::node;
 
-/// The elements of one header line, the last one first, and no more than the last [`MAX_HOPS`].
+/// The elements of one header line, the last one first, and at most the last [`MAX_HOPS`].
 ///
-/// Whether a comma is quoted can only be told from the left. So the line is read once from there,
-/// and the last commas remembered. A quote that is never closed swallows what follows it, and
-/// leaves a last element that is no element: text that the proxy wrote behind a quote that the
-/// client left open is never taken for an address, and neither is the client's.
+/// Whether a comma is quoted can only be told from the left. So the line is scanned once from
+/// there, and the last commas are remembered. A quote that is never closed swallows what follows it
+/// and leaves an invalid last element. So if a client leaves a quote open, neither its text nor
+/// what the proxy wrote behind it is taken for an address.
 pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let commas = LastCommas::of(line);
     let mut end = Some(line.len());
@@ -25,11 +25,11 @@ pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         let start = comma.map_or(0, |comma| comma + 1);
         line.get(start..stop)
     })
-    // Older commas were forgotten: what is left of the last one kept is not one element.
+    // Earlier commas were forgotten: the text before the oldest one kept may be several elements.
     .take(MAX_HOPS)
 }
 
-/// The places of the last [`MAX_HOPS`] commas outside of quotes.
+/// The positions of the last [`MAX_HOPS`] commas outside of quotes.
 struct LastCommas {
     places: [usize; MAX_HOPS],
     seen: usize,
@@ -59,7 +59,7 @@ impl LastCommas {
         commas
     }
 
-    /// The `n`-th comma from the right, from 0 on.
+    /// The `n`-th comma from the right, counted from 0.
     fn nth_last(&self, n: usize) -> Option<usize> {
         let place = self.seen.checked_sub(n + 1)?;
         Some(self.places[place % MAX_HOPS])
@@ -68,8 +68,9 @@ impl LastCommas {
 
 /// What the `for` of one element says.
 ///
-/// The whole element has to be well formed. Where a client left a quote open, what was meant to be
-/// quoted is not, and the other way round; but the last element then ends in a quote that is none:
+/// The whole element must be well formed. If a client left a quote open, quoted and unquoted text
+/// are swapped. The last element then ends in a stray quote, is malformed, and nothing before it is
+/// read.
 /// it is malformed, and nothing before it is read.
 pub(super) fn entry(element: &[u8]) -> Entry {
     let (mut node, mut nodes) = (None, 0);
@@ -106,7 +107,7 @@ struct Pair<'a> {
 
 enum Value<'a> {
     Plain(&'a [u8]),
-    /// Without the quotes, with the backslashes.
+    /// Without the quotes, but with the backslashes.
     Quoted(&'a [u8]),
 }
 
@@ -162,7 +163,7 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// The text that a quoted one stands for.
+/// The text that a quoted string stands for.
 fn unescaped(quoted: &[u8]) -> Cow<'_, [u8]> {
     if !quoted.contains(&b'\\') {
         return Cow::Borrowed(quoted);

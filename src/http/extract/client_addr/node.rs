@@ -4,15 +4,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::ranges::embedded;
 
-/// Reads IPv4, IPv4:port, IPv6, \[IPv6\] or \[IPv6\]:port, with no blanks around.
+/// Reads IPv4, IPv4:port, IPv6, \[IPv6\] or \[IPv6\]:port, without surrounding blanks.
 ///
-/// Strict: no octal, hexadecimal or shortened IPv4, and not the unspecified address. The zone of
-/// an IPv6 address is dropped, and an IPv4-mapped one read as IPv4.
+/// Strict: no octal, hexadecimal or shortened IPv4, and not the unspecified address. The zone of an
+/// IPv6 address is dropped, and an IPv4-mapped address is read as IPv4.
 pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     address_and_port(text, is_port)
 }
 
-/// As [`address`], with a port that may also be hidden, as RFC 7239 has it: `192.0.2.1:_web`.
+/// As [`address`], with a port that may also be obfuscated, as in RFC 7239: `192.0.2.1:_web`.
 pub(super) fn address_with_hidden_port(text: &[u8]) -> Option<IpAddr> {
     address_and_port(text, |port| is_port(port) || is_hidden_port(port))
 }
@@ -48,7 +48,7 @@ fn ipv6(text: &str) -> Option<IpAddr> {
 }
 
 fn is_port(text: &str) -> bool {
-    // Digits are checked by hand because the standard parser takes a plus sign too.
+    // Digits are checked by hand because the standard parser accepts a plus sign too.
     (1..=5).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_digit())
         && text.parse::<u16>().is_ok()

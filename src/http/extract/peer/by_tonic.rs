@@ -1,4 +1,4 @@
-//! The peer as tonic tells it, by the types that it puts into the extensions of each request.
+//! The peer as tonic provides it, in the types that it puts into each request's extensions.
 
 use tonic::transport::server::TcpConnectInfo;
 
@@ -6,7 +6,7 @@ use super::Peer;
 use crate::request::{KeyError, RequestHead};
 
 pub(super) fn peer(request: &RequestHead<'_>) -> Option<Result<Peer, KeyError>> {
-    // Comes also behind tonic's own TLS, beside `TlsConnectInfo`.
+    // Present also behind tonic's own TLS, beside `TlsConnectInfo`.
     if let Some(info) = request.extensions.get() {
         return Some(from_tcp(info));
     }
@@ -21,7 +21,8 @@ pub(super) fn peer(request: &RequestHead<'_>) -> Option<Result<Peer, KeyError>> 
     None
 }
 
-/// The address is gone when the client was before tonic asked: no fault of the server.
+/// The address is missing if the client disconnected before tonic asked for it: not the server's
+/// fault.
 fn from_tcp(info: &TcpConnectInfo) -> Result<Peer, KeyError> {
     info.remote_addr.map(Peer::Address).ok_or(KeyError::Missing)
 }
@@ -32,7 +33,7 @@ mod tls {
     use tokio_rustls::server::TlsStream;
     use tonic::transport::server::Connected;
 
-    /// `tonic::transport::server::TlsConnectInfo<TcpConnectInfo>`. Tonic exports the name only
+    /// `tonic::transport::server::TlsConnectInfo<TcpConnectInfo>`. Tonic exports that name only
     /// together with its own TLS, whose features choose the cryptography or the certificates.
     pub(super) type TlsConnectInfo = <TlsStream<TcpStream> as Connected>::ConnectInfo;
 }

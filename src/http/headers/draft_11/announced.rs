@@ -1,4 +1,5 @@
-//! The field `RateLimit-Policy` of a single policy, which says the same on response after response.
+//! Caches the field `RateLimit-Policy` of a single policy, which is the same on response after
+//! response.
 
 use std::cell::RefCell;
 
@@ -15,8 +16,8 @@ thread_local! {
     static RECENT: RefCell<[Option<Announced>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
 }
 
-/// A field that this thread has written lately. A thread has its own, as all who share a value count
-/// themselves in one place.
+/// A field that this thread has written lately. Each thread has its own: threads that shared a
+/// value would contend for its reference count.
 struct Announced {
     name: Box<str>,
     limit: u32,
@@ -24,7 +25,7 @@ struct Announced {
     field: HeaderValue,
 }
 
-/// What a policy announces, by the decision it has made.
+/// The field of a policy, from a decision of its own.
 pub(super) fn policy(name: &str, decision: &Decision) -> Option<HeaderValue> {
     let recent = RECENT.try_with(|recent| {
         let place = &mut recent.borrow_mut()[place_of(name, decision.limit)];
@@ -38,7 +39,7 @@ pub(super) fn policy(name: &str, decision: &Decision) -> Option<HeaderValue> {
             ),
         }
     });
-    // A thread that is about to end has none left.
+    // A thread that is about to end has no cache any more.
     recent.unwrap_or_else(|_| field(name, decision))
 }
 
@@ -63,7 +64,7 @@ fn field(name: &str, decision: &Decision) -> Option<HeaderValue> {
     text.value()
 }
 
-/// Quick rather than even: of those that share a place, each is written anew in turn.
+/// Fast rather than even: policies that share a place are written anew in turn.
 fn place_of(name: &str, limit: u32) -> usize {
     let last = name.bytes().last().map_or(0, usize::from);
     (name.len() + last).wrapping_add(limit as usize) % PLACES
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn what_is_announced_is_what_the_decision_says_whatever_was_announced_before() {
         let names = ["api", "apj", "bpi", "a \"quoted\" one"];
-        // More than there are places, so that they take each other's.
+        // More than there are places, so that they evict each other.
         for turn in 0..1_000 {
             let (name, limit) = (names[turn % names.len()], 1 + (turn * turn % 40) as u32);
             let window = Micros::new([0, 1_000_000, 60_000_000][turn % 3]);

@@ -10,14 +10,14 @@ use crate::decision::Decision;
 pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(super) const QUOTA: HeaderName = HeaderName::from_static("ratelimit");
 
-/// The longest that either field gets, in bytes. Proxies and clients drop a response whose headers
-/// are too large together: the former often have 4 KiB for all of them, gRPC clients 8 or 16.
+/// The longest that either field gets, in bytes. Proxies and clients drop responses whose headers
+/// are too large in total: proxies often allow 4 KiB, gRPC clients 8 or 16.
 ///
-/// Six policies with the longest names find room, and about thirty with ordinary ones.
+/// There is room for six policies with the longest names, or about thirty with ordinary ones.
 pub(super) const LONGEST: usize = 1_024;
 const SHORT: usize = 192;
 
-/// Both fields of one response: lists with an item for each policy, the same ones in both.
+/// Both fields of one response: lists with one item for each policy, the same policies in both.
 #[derive(Debug, PartialEq)]
 pub(super) struct Lists {
     pub(super) policy: HeaderValue,
@@ -25,8 +25,8 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// In the order of the policies; where there is no room for all of them, those closest to
-    /// exhaustion, the closest first. `None` when no policy applied, or none was judged.
+    /// In the order of the policies. If there is no room for all, those closest to exhaustion, the
+    /// closest first. `None` if no policy applied or none was judged.
     pub(super) fn of<'a>(
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
     ) -> Option<Self> {
@@ -35,13 +35,13 @@ impl Lists {
         if let (Some(only), None) = (first.next(), first.next()) {
             return Self::of_one(only);
         }
-        // Most responses tell of a few policies, and are spared the clearing of more room.
+        // Most responses list a few policies, and need not clear more room.
         Self::of_all::<SHORT>(judged.clone())
             .or_else(|| Self::of_all::<LONGEST>(judged.clone()))
             .unwrap_or_else(|| Self::of_tightest(judged))
     }
 
-    /// A single item always has room.
+    /// There is always room for a single item.
     fn of_one((name, decision): (&str, &Decision)) -> Option<Self> {
         let mut quota = Text::<SHORT>::default();
         quota.push_quota(name, decision)?;
@@ -51,7 +51,8 @@ impl Lists {
         })
     }
 
-    /// What [`of`](Self::of) gives when there is room for all of them; `None` when there is not.
+    /// The inner `Option` is what [`of`](Self::of) returns if there is room for all; `None` if
+    /// there is not.
     fn of_all<'a, const ROOM: usize>(
         mut judged: impl Iterator<Item = (&'a str, &'a Decision)>,
     ) -> Option<Option<Self>> {
@@ -70,7 +71,7 @@ impl Lists {
         texts.lists()
     }
 
-    /// Adds the items to those of layers further in.
+    /// Appends the items to those of inner layers.
     pub(super) fn append_to(self, headers: &mut HeaderMap) {
         headers.append(POLICY, self.policy);
         headers.append(QUOTA, self.quota);
@@ -85,7 +86,7 @@ struct Texts<const ROOM: usize> {
 }
 
 impl<const ROOM: usize> Texts<ROOM> {
-    /// Adds an item to both, or to none when there is no room for it.
+    /// Adds an item to both fields, or to neither if there is no room for it.
     fn push(&mut self, (name, decision): (&str, &Decision)) -> bool {
         let before = (self.policy.length, self.quota.length);
         let written = self.write(name, decision);
@@ -111,8 +112,8 @@ impl<const ROOM: usize> Texts<ROOM> {
 /// The parameter of a policy that counts requests in flight.
 const CONCURRENT: &str = ";qu=\"concurrent-requests\"";
 
-/// A field's value while it is written: on the stack, as every response has two. What is pushed is
-/// `None` when there is no room for it.
+/// A field's value while it is written, on the stack since every response has two. Pushing returns
+/// `None` if there is no room.
 struct Text<const ROOM: usize> {
     bytes: [u8; ROOM],
     length: usize,
@@ -167,7 +168,7 @@ impl<const ROOM: usize> Text<ROOM> {
         Some(())
     }
 
-    /// RFC 9651, section 4.1.6. Policy names are printable ASCII, so that nothing else needs care.
+    /// RFC 9651, section 4.1.6. Policy names are printable ASCII, so nothing else needs escaping.
     fn push_sf_string(&mut self, text: &str) -> Option<()> {
         self.push("\"")?;
         // Piece by piece: hardly any name has a character to escape.
@@ -184,7 +185,7 @@ impl<const ROOM: usize> Text<ROOM> {
         self.push("\"")
     }
 
-    /// `None` when nothing was written.
+    /// `None` if nothing was written.
     fn value(&self) -> Option<HeaderValue> {
         let written = self.bytes.get(..self.length)?;
         let is_written = !written.is_empty();

@@ -1,4 +1,4 @@
-//! Which families a response gets, and how they go with those of layers further in.
+//! Which families a response gets, and how they combine with those of inner layers.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11
     .and(QuotaHeaders::DRAFT_6)
     .and(QuotaHeaders::X_RATELIMIT_DELTA);
 
-/// The names of what is told after this decision.
+/// The names of the headers after this decision.
 fn told(headers: QuotaHeaders, decision: Decision) -> Vec<String> {
     let mut response = Response::new(());
     fields_at(0, headers, &[("api", decision)]).add_to(&mut response);

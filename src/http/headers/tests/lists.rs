@@ -3,7 +3,7 @@
 use super::draft_11::LONGEST;
 use super::*;
 
-/// The names that both fields tell, in their order.
+/// The names in both fields, in their order.
 fn told(each: &[(String, Decision)]) -> Vec<String> {
     let each: Vec<_> = each
         .iter()
@@ -19,7 +19,7 @@ fn told(each: &[(String, Decision)]) -> Vec<String> {
     told
 }
 
-/// A hundred policies, of which each has less left than the one before it.
+/// A hundred policies, each with less left than the one before it.
 fn hundred() -> Vec<(String, Decision)> {
     let one = |used| {
         let decision = judged(Limit::gcra(100, MINUTE), &[used], 0, 0);

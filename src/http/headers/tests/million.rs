@@ -1,10 +1,10 @@
-//! A million states that random histories leave behind, each told in fields that are parsed back.
+//! A million states after random histories, each written into fields that are parsed back.
 
 use super::*;
 use crate::algorithm::{Ask, committed};
 use crate::limit::Rate;
 
-/// How many decisions are told, over all policies.
+/// How many decisions are written, over all policies.
 const STATES: usize = 1_000_000;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_million_states_promise_no_more_than_the_quota() {
             states += policies.len();
         }
     }
-    // Histories that only ever end one way would show little.
+    // Histories with only one kind of outcome would show little.
     assert!(
         (STATES / 5..STATES * 4 / 5).contains(&denials),
         "{denials} of {states} are denied"
@@ -68,8 +68,8 @@ fn check(policies: &[(&str, Decision)]) {
         }
         let (w, t) = (number(policy, "w"), number(quota, "t"));
         assert!(q >= 1 && w >= 1 && r >= 0 && t >= 1, "{fields:?}");
-        // A fixed window gives what is left until its end, however near that is; and who was denied for a
-        // high cost is told when there is more.
+        // A fixed window tells the time to its end, however near that is; a client denied for a
+        // high cost is told when that cost is there.
         let tells_an_instant = decision.renews_whole || decision.retry_after().is_some();
         assert!(tells_an_instant || r * w <= q * t, "{fields:?}");
         if decision.retry_after().is_some() {
@@ -90,7 +90,7 @@ fn number(item: &sfv::Item, key: &str) -> i128 {
 struct Histories {
     each: Vec<(String, History)>,
     at: Micros,
-    /// About how long the next request comes after the last one, in microseconds.
+    /// The approximate time between two requests, in microseconds.
     pace: u64,
 }
 
@@ -144,7 +144,7 @@ impl Histories {
     }
 }
 
-/// All printable ASCII, with more than a fair share of what is escaped.
+/// Printable ASCII, with more than a fair share of characters that are escaped.
 fn name(random: &mut Random) -> String {
     let char = |random: &mut Random| match random.below(6) {
         0 => '"',
@@ -177,7 +177,7 @@ fn limit(random: &mut Random) -> Limit {
     }
 }
 
-/// Marsaglia's xorshift: the same states every time, and next to no time for them.
+/// Marsaglia's xorshift: the same states every time, at almost no cost.
 struct Random(u64);
 
 impl Random {

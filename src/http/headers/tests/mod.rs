@@ -19,7 +19,7 @@ mod single;
 /// When every history begins.
 const START: Micros = Micros::new(4_102_444_800_000_000);
 
-/// What these headers are to a response after these decisions, some time after the start.
+/// The fields that these headers give a response after these decisions, some time after the start.
 fn fields_at(us: u64, headers: QuotaHeaders, each: &[(&str, Decision)]) -> QuotaFields {
     let clock = ManualClock::at(START.saturating_add(Micros::new(us)));
     let is_allowed = each.iter().all(|(_, decision)| decision.is_allowed());
@@ -32,7 +32,7 @@ fn lists(each: &[(&str, Decision)]) -> Lists {
     fields.lists.expect("a policy applied")
 }
 
-/// A key's history: the costs that were asked for, each at an instant, in microseconds.
+/// A key's history: the costs asked for, each at an instant in microseconds.
 struct History {
     algorithm: Algorithm,
     state: State,
@@ -70,7 +70,7 @@ fn judged(limit: Limit, before: &[u32], after_us: u64, cost: u32) -> Decision {
     history.ask(after_us, cost)
 }
 
-/// The same, had the store not answered.
+/// The same decision, had the store not answered.
 fn unanswered(decision: Decision) -> Decision {
     let outcome = Outcome::FailedOpen(StoreErrorKind::TimedOut);
     Decision {
@@ -79,7 +79,7 @@ fn unanswered(decision: Decision) -> Decision {
     }
 }
 
-/// The same, with a ban behind it.
+/// The same decision, with a ban.
 fn banned(decision: Decision, for_us: u64) -> Decision {
     let penalty = Decision {
         outcome: Outcome::Banned,
@@ -95,7 +95,7 @@ fn list(field: &HeaderValue) -> List {
         .expect("a structured field")
 }
 
-/// Each item's name and the two parameters of these keys.
+/// Each item's name and two of its parameters.
 fn items(field: &HeaderValue, keys: [&str; 2]) -> Vec<(String, i64, i64)> {
     let item = |entry: &ListEntry| {
         let ListEntry::Item(item) = entry else {
@@ -152,7 +152,7 @@ fn who_is_denied_for_a_high_cost_is_told_when_that_is_there() {
     );
 }
 
-/// Though the cost is there later.
+/// Although the cost fits later than that.
 #[test]
 fn who_is_denied_with_little_left_is_told_that_it_lasts_no_longer_than_at_the_limits_pace() {
     let denied = judged(Limit::gcra(6, MINUTE), &[5], 0, 6);

@@ -1,4 +1,4 @@
-//! What is promised holds in all states.
+//! The headers' promises hold in all states.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ fn limits() -> impl Strategy<Value = Limit> {
     })
 }
 
-/// A policy's key: its limit, what was asked for at the start, what is asked for now, and how long
-/// it is banned for when that is denied.
+/// A policy's key: its limit, the costs asked for at the start, the cost asked for now, and how
+/// long a denial of it bans.
 type Asked = (Limit, Vec<u32>, u32, Option<u64>);
 
 fn asked() -> impl Strategy<Value = Asked> {
@@ -36,7 +36,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     (limits(), before, 0..300_u32, ban)
 }
 
-/// The key's history, and the decision on what is asked for now.
+/// The key's history, and the decision on the cost asked for now.
 fn judge((limit, before, cost, ban): Asked, after_us: u64) -> (History, Decision) {
     let mut history = History::of(limit);
     for cost in before {
@@ -51,7 +51,7 @@ fn judge((limit, before, cost, ban): Asked, after_us: u64) -> (History, Decision
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Every header after these decisions, and what those of draft 6 say.
+/// All headers after these decisions, and the values of draft 6.
 fn all_headers(after_us: u64, each: &[(&str, Decision)]) -> (HeaderMap, Values) {
     let all = QuotaHeaders::DRAFT_11
         .and(QuotaHeaders::DRAFT_6)
@@ -74,13 +74,13 @@ proptest! {
         let [(_, q, w)] = items(&fields.policy, ["q", "w"])[..] else { panic!() };
         let [(_, r, t)] = items(&fields.quota, ["r", "t"])[..] else { panic!() };
         prop_assert!(w >= 1 && t >= 1 && r >= 0);
-        // A fixed window gives what is left until its end, however near that is; and who was denied for a
-        // high cost is told when there is more.
+        // A fixed window tells the time to its end, however near that is; a client denied for a
+        // high cost is told when that cost is there.
         if !decision.renews_whole && decision.retry_after().is_none() {
             prop_assert!(i128::from(r) * i128::from(w) <= i128::from(q) * i128::from(t));
         }
         if r == 0 && decision.banned_for().is_none() {
-            // At the announced instant there is more.
+            // At the announced instant there are more permits.
             let renewed = history.ask(after_us + t.unsigned_abs() * 1_000_000, 0);
             prop_assert!(renewed.remaining() > 0);
         }
@@ -103,7 +103,7 @@ proptest! {
         let quotas = items(&headers[QUOTA], ["r", "t"]);
         prop_assert!(values.limit > 0 && values.remaining <= values.limit);
 
-        // Of the policies that deny the one with the longest wait, else any.
+        // Of the policies that deny, the one with the longest wait; else any.
         let denies = |decision: &Decision| match decision.is_allowed() {
             true => Duration::ZERO,
             false => decision.retry_after().unwrap_or(Duration::MAX),

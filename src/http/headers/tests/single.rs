@@ -154,7 +154,8 @@ fn the_epoch_is_rounded_up_together_with_the_reset() {
     }
 }
 
-/// What is there after an inner layer or the service has written the first, and ours the second.
+/// The headers after an inner layer or the service has written the first values, and ours the
+/// second.
 fn nested(there: [&str; 3], ours: Values, is_rejection: bool) -> Vec<String> {
     let mut response = Response::new(());
     for (name, value) in X_RATELIMIT.iter().zip(there) {

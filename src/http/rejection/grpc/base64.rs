@@ -1,6 +1,6 @@
-//! Base64 as gRPC has it in binary headers: RFC 4648, section 4, without padding.
+//! Base64 as gRPC uses it in binary headers: RFC 4648, section 4, without padding.
 //!
-//! Written out because nothing else that this crate is built on needs a crate for it.
+//! Written out, since no other dependency of this crate brings a crate for it.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -10,7 +10,7 @@ pub(super) fn unpadded(bytes: &[u8]) -> String {
         let mut bits = [0; 4];
         bits[1..=group.len()].copy_from_slice(group);
         let bits = u32::from_be_bytes(bits);
-        // One, two or three bytes take two, three or four characters.
+        // One, two or three bytes become two, three or four characters.
         for character in 0..=group.len() {
             let index = (bits >> (18 - 6 * character)) & 0b11_1111;
             text.push(char::from(ALPHABET[index as usize]));

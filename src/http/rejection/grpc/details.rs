@@ -1,8 +1,8 @@
-//! `grpc-status-details-bin`: a rejection for programs, as a `google.rpc.Status` that holds a
+//! `grpc-status-details-bin`: a machine-readable rejection, as a `google.rpc.Status` with a
 //! `RetryInfo` and a `QuotaFailure`.
 //!
 //! A few fields of a few messages, encoded by hand: a crate for it would come with every build,
-//! whether anybody speaks gRPC or not. The fields are those of
+//! with or without gRPC. The fields are those of
 //! <https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto> and of
 //! `error_details.proto` beside it.
 
@@ -11,16 +11,16 @@ use std::time::Duration;
 use super::protobuf::Message;
 use super::{Rejection, RejectionKind, wait};
 
-/// In bytes: as base64 less than 1 KiB. Clients drop answers whose headers are too large together,
-/// and the details come on top of whatever other layers tell.
+/// In bytes; less than 1 KiB as base64. Clients drop answers whose headers are too large in total,
+/// and other layers add theirs.
 const LARGEST: usize = 767;
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";
 
-/// `None` when there is nothing to tell beyond the code and the message.
+/// `None` if there is nothing to say beyond the code and the message.
 ///
-/// Code and message are told again because clients hold the two against each other.
+/// Code and message are repeated because clients compare the two.
 pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<Message> {
     let is_about_quota = matches!(
         rejection.kind,
@@ -40,7 +40,8 @@ pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<
         status.bytes(DETAILS, &any(RETRY_INFO, &retry_info(wait)));
     }
     if is_about_quota {
-        // Around it are its type, another byte of its length, and the tag and length of the whole.
+        // Around it come its type, one more byte for its length, and the tag and length of the
+        // whole.
         let around = any(QUOTA_FAILURE, &Message::default()).len() + 1 + 3;
         let room = LARGEST.saturating_sub(status.len() + around);
         let failure = quota_failure(&rejection.policies, room);
@@ -63,8 +64,8 @@ fn retry_info(wait: Duration) -> Message {
 
 /// A violation for each policy, as many as there is room for.
 ///
-/// Its `quota_id` is the policy's name. Its `subject` stays empty: whose quota it is, the client
-/// knows, and nobody else has to.
+/// Its `quota_id` is the policy's name. Its `subject` stays empty: the client knows whose quota it
+/// is, and nobody else has to.
 fn quota_failure(policies: &[String], room: usize) -> Message {
     const VIOLATIONS: u64 = 1;
     const QUOTA_ID: u64 = 5;

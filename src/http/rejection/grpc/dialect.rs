@@ -15,14 +15,14 @@ pub(in crate::http::rejection) enum Dialect {
 }
 
 impl Dialect {
-    /// `None` when the request is answered as over HTTP.
+    /// `None` if the request is answered as plain HTTP.
     ///
-    /// So is all but a `POST`, by which gRPC clients send their calls. tonic serves calls by any
-    /// method; but any client can put the content type on a `GET`, and the denial of that must not
-    /// become a 200, a success to whatever looks at it on its way.
+    /// Only `POST` counts as gRPC, since gRPC clients send nothing else. tonic serves calls by any
+    /// method, but any client can put the content type on a `GET`, and its denial must not become a
+    /// 200, which everything on the way would take for a success.
     ///
-    /// The version of HTTP tells nothing: plain gRPC comes over HTTP/1.1 from a translation of gRPC-Web
-    /// outside of the layer, such as `tonic_web`'s, and gRPC-Web can be claimed over any.
+    /// The HTTP version tells nothing: plain gRPC arrives over HTTP/1.1 from a gRPC-Web translation
+    /// outside the layer, such as `tonic_web`'s, and gRPC-Web can be claimed over any version.
     pub(in crate::http::rejection) fn of(request: &RequestHead<'_>) -> Option<Self> {
         const GRPC: &[u8] = b"application/grpc";
         const WEB: &[u8] = b"-web";
@@ -46,7 +46,7 @@ fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// Whether the media type ends here, but for a suffix (`+proto`) and parameters.
+/// Whether the media type ends here, apart from a suffix (`+proto`) and parameters.
 fn ends_or_goes_on(rest: &[u8]) -> bool {
     matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
 }

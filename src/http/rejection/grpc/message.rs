@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use super::Rejection;
 
-/// In bytes, before it is encoded. Clients drop an answer whose headers are too large together, from
-/// 8 KiB on, and a rejection can name a hundred policies.
+/// In bytes, before encoding. Clients drop an answer with more than 8 KiB of headers or so, and a
+/// rejection can name a hundred policies.
 pub(super) const LONGEST: usize = 256;
 
-/// What stands at the end of a sentence that was cut off.
+/// The end of a sentence that was cut off.
 const CUT: &str = "...";
 
 pub(super) fn of(rejection: &Rejection) -> String {

@@ -1,10 +1,10 @@
 //! The answer to a gRPC request that was not let through: trailers-only.
 //!
-//! HTTP 200 whatever happened, one HEADERS frame that ends the stream. A 429 would become
-//! UNAVAILABLE at the client, which clients retry: a storm on a service that asked for less.
-//! See <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+//! Always HTTP 200, in one HEADERS frame that ends the stream. Clients would take a 429 for
+//! UNAVAILABLE and retry it: a retry storm on a service that asked for less. See
+//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 //!
-//! gRPC-Web is answered in the same way, which its clients read from the headers of the response:
+//! gRPC-Web is answered in the same way; its clients read the response's headers:
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md>.
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(GRPC_STATUS, code.into());
-    // Percent-encoded text, and base64, are always valid values.
+    // Percent-encoded text and base64 are always valid values.
     if let Ok(message) = HeaderValue::try_from(message::percent_encoded(&message)) {
         headers.insert(GRPC_MESSAGE, message);
     }
@@ -73,10 +73,11 @@ fn code(kind: RejectionKind) -> u16 {
     }
 }
 
-/// How long the client should wait; `None` when waiting does not help.
+/// How long the client should wait; `None` if waiting does not help.
 ///
-/// The exact time. The whole seconds are less when it is requests in flight that have to end: then
-/// they say when to look again, and the exact time when leases lapse, for which nobody waits.
+/// The exact time, or the whole seconds where those are less. They are when requests in flight have
+/// to end: they then say when to look again, while the exact time is when leases lapse, for which
+/// nobody waits.
 fn wait(rejection: &Rejection) -> Option<Duration> {
     let secs = Duration::from_secs(rejection.retry_after_secs?);
     Some(rejection.retry_after?.min(secs))

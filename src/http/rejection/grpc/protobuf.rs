@@ -1,7 +1,7 @@
 //! Protocol buffers, as far as the details of a rejection need them: see
 //! <https://protobuf.dev/programming-guides/encoding>.
 
-/// A message in the making, field by field.
+/// A message being built, field by field.
 #[derive(Default)]
 pub(super) struct Message(Vec<u8>);
 
@@ -10,7 +10,7 @@ impl Message {
     const BYTES: u64 = 2;
 
     pub(super) fn integer(&mut self, field: u64, value: u64) {
-        // What is not there is zero.
+        // An absent field is zero.
         if value != 0 {
             self.tag(field, Self::INTEGER);
             self.varint(value);
@@ -28,7 +28,7 @@ impl Message {
         self.0.len()
     }
 
-    /// Forgets what was added since it was this long.
+    /// Drops what was added since the message had this length.
     pub(super) fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }
@@ -37,7 +37,7 @@ impl Message {
         self.varint(field << 3 | wire_type);
     }
 
-    /// Seven bits in each byte, the lowest first, and a mark on all bytes but the last.
+    /// Seven bits in each byte, the lowest first. All bytes but the last have the high bit set.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);

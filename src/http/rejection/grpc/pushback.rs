@@ -1,4 +1,4 @@
-//! `grpc-retry-pushback-ms`: when a client that retries on its own may try again.
+//! `grpc-retry-pushback-ms`: when a client that retries automatically may try again.
 //!
 //! See <https://github.com/grpc/proposal/blob/master/A6-client-retries.md>, "Pushback".
 
@@ -8,10 +8,10 @@ use http::HeaderValue;
 
 use crate::random::random;
 
-/// Above it a call had better fail: its deadline would hardly let it live to see the answer.
+/// With a longer wait, the call had better fail: its deadline would hardly let it see the answer.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// That retrying does not help, or not soon.
+/// Retrying does not help, or not soon.
 const NEVER: HeaderValue = HeaderValue::from_static("-1");
 
 pub(super) fn after(wait: Option<Duration>) -> HeaderValue {
@@ -21,10 +21,10 @@ pub(super) fn after(wait: Option<Duration>) -> HeaderValue {
     }
 }
 
-/// For a wait of no more than `LONGEST`; never before the time.
+/// For a wait of at most `LONGEST`; never too early.
 ///
-/// A client waits exactly as long as it is told. Up to a tenth more, or 10 ms, keeps those that were
-/// denied together from coming back together.
+/// A client waits exactly as long as it is told. Up to a tenth more, or 10 ms, keeps clients that
+/// were denied together from returning together.
 fn millis(wait: Duration, random: u64) -> u64 {
     let millis = 1_000 * wait.as_secs() + u64::from(wait.subsec_nanos().div_ceil(1_000_000));
     let jitter = (millis / 10).max(10);
@@ -78,7 +78,7 @@ mod tests {
             let told = after(Some(wait));
             let told = Duration::from_millis(told.to_str().unwrap().parse().unwrap());
             prop_assert!(told >= wait);
-            // The tenth is one of the whole milliseconds.
+            // The tenth is taken of the whole milliseconds.
             let rounded = wait + Duration::from_millis(1);
             prop_assert!(told <= rounded + (rounded / 10).max(Duration::from_millis(10)));
         }

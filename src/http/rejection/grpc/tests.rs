@@ -21,7 +21,7 @@ fn headers(rejection: &Rejection) -> HeaderMap {
     response(Dialect::Grpc, rejection).headers().clone()
 }
 
-/// What a tonic client makes of it, which panics over base64 that is none.
+/// What a tonic client makes of it. It panics on invalid base64.
 fn received(rejection: &Rejection) -> Status {
     Status::from_header_map(&headers(rejection)).expect("there is a status")
 }
@@ -138,7 +138,7 @@ proptest! {
             prop_assert!(!encoded.as_bytes().contains(&b'='));
         }
         let status = received(&rejection);
-        // Percent-encoded it is three times as long at most.
+        // Percent-encoding makes it at most three times as long.
         prop_assert!(status.message().len() <= message::LONGEST);
         let sentence = rejection.to_string();
         match status.message().strip_suffix("...") {
@@ -152,7 +152,7 @@ proptest! {
         if let Some(told) = quota_ids(&status) {
             prop_assert!(policies.starts_with(&told));
             if let Some(next) = policies.get(told.len()) {
-                // With its tags and lengths, it would have been too much.
+                // With its tags and lengths, it would have been too large.
                 prop_assert!(status.details().len() + next.len() + 8 > 767);
             }
         }
