@@ -102,7 +102,7 @@ pub enum Patience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(u64);
 
-/// Longer than this nobody waits; it keeps all arithmetic within what a script can do exactly.
+/// Nobody waits longer than this, which keeps all arithmetic exact in a script.
 pub(super) const LONGEST_WAIT: Micros = Micros::new(10 * 366 * 86_400_000_000);
 
 impl Action {
@@ -130,17 +130,17 @@ impl Action {
         }
     }
 
-    /// Whether it takes permits for good.
+    /// Whether it takes permits that are not given back.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Take(Take { is_final: true, .. }))
     }
 
-    /// Whether it changes its key without asking, and not in a lease of its own.
+    /// Whether it changes its key without asking, outside of a lease of its own.
     pub(crate) fn changes(&self) -> bool {
         !matches!(self, Self::Take(_) | Self::Renew(_) | Self::Release(_))
     }
 
-    /// The permits that it is about, whichever way they go.
+    /// The permits that it concerns, taken or given back.
     pub(crate) fn permits(&self) -> u32 {
         match self {
             Self::Credit { permits, .. }
@@ -151,7 +151,7 @@ impl Action {
         }
     }
 
-    /// The lease that it is about.
+    /// The lease that it concerns.
     pub(crate) fn lease(&self) -> Option<LeaseId> {
         match self {
             Self::Take(take) => take.lease,
@@ -160,7 +160,7 @@ impl Action {
         }
     }
 
-    /// What to do when its permits are not there yet.
+    /// What to do if its permits are not there yet.
     pub(super) fn patience(&self) -> Patience {
         match self {
             Self::Take(take) => take.patience,
@@ -168,7 +168,7 @@ impl Action {
         }
     }
 
-    /// The receipt of what it gives back, where it has one.
+    /// The receipt of what it gives back, if it has one.
     pub(crate) fn receipt(&self) -> Option<&Receipt> {
         match self {
             Self::Refund { receipt, .. }
@@ -178,7 +178,7 @@ impl Action {
         }
     }
 
-    /// When the permits were taken that it gives back, if that is known.
+    /// When the permits that it gives back were taken, if that is known.
     pub(super) fn taken_at(&self) -> Option<Micros> {
         match self {
             Self::Credit { taken_at, .. } => *taken_at,
@@ -186,8 +186,7 @@ impl Action {
         }
     }
 
-    /// The same for scripts: zero when it is not known, which the epoch itself must not be taken
-    /// for.
+    /// The same for scripts. Zero if it is not known; the epoch itself is passed as 1.
     pub(super) fn taken_us(&self) -> u64 {
         self.taken_at().map_or(0, |at| at.get().max(1))
     }
@@ -232,7 +231,8 @@ impl Take {
 }
 
 impl Patience {
-    /// The same of one who goes on at once: what would have to wait does not fit, not even into a queue.
+    /// The same for a caller that does not wait: a take that would have to wait does not fit, not
+    /// even into a queue.
     pub(super) fn without_waiting(self) -> Self {
         match self {
             Self::None | Self::UntilItFits(_) => Self::UntilItFits(Micros::ZERO),
@@ -256,7 +256,7 @@ impl LeaseId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let start = START.get_or_init(random);
         let next = || start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        // Zero stands for none.
+        // Zero stands for no lease.
         match next() {
             0 => Self(next()),
             id => Self(id),
@@ -275,7 +275,7 @@ impl Default for LeaseId {
     }
 }
 
-/// One with a number of its own, for histories that are told again.
+/// A lease with a given number, for histories that are replayed.
 impl From<std::num::NonZeroU64> for LeaseId {
     fn from(number: std::num::NonZeroU64) -> Self {
         Self(number.get())

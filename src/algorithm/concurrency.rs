@@ -1,7 +1,7 @@
 //! Concurrency: at most `limit` permits held at the same time. Mirrors `lua/concurrency.lua`.
 //!
-//! Permits are held by leases, each of which lapses by itself unless it is renewed. What is taken
-//! without a lease, or charged without asking, is held in one lease of nobody's.
+//! Permits are held by leases, each of which lapses unless it is renewed. Permits that are taken
+//! without a lease, or charged without asking, are held in one common lease.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use super::{Action, Arguments, LeaseId, Left, Reading, Share, Take, Twin};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
-/// The lease of nobody's.
+/// The common lease of permits taken without one.
 const NOBODY: u64 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Concurrency {
 pub(super) struct State {
     held: u64,
     leases: HashMap<u64, Lease>,
-    /// Instants of lapse and the leases' numbers.
+    /// When each lease lapses, and its number.
     lapses: BTreeSet<(Micros, u64)>,
 }
 
@@ -60,7 +60,7 @@ impl Concurrency {
         }
     }
 
-    /// How long until so many permits are free, if no lease is renewed and none is ended.
+    /// How long until enough permits are free, if no lease is renewed or released.
     fn wait(&self, state: &State, now: Micros, too_many: u64) -> Micros {
         let mut freed = 0;
         let enough = state.live(now).find(|(_, number)| {
@@ -150,7 +150,7 @@ impl Twin for Concurrency {
         self.hold(state, now, number, take.cost);
     }
 
-    /// Permits are given back from the lease of nobody's; a lease is ended by its holder.
+    /// Permits are given back from the common lease; any other lease is released by its holder.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let number = action.lease().map_or(NOBODY, LeaseId::get);
         let Some(mut lease) = state.lease(number, now) else {

@@ -1,9 +1,9 @@
-//! The rules of counting permits against a limit, which the algorithms that do so share.
+//! Counting permits against a limit: the rules that several algorithms share.
 
 use super::{Action, Arguments, MOST_ARGUMENTS, Reading};
 use crate::time::Micros;
 
-/// Whether a limit of which so much is used has room for a cost. One of 0 fits whatever is used.
+/// Whether a limit of which `used` permits are taken has room for a cost. A cost of 0 always fits.
 #[inline]
 pub(super) fn fits(used: u64, cost: u32, limit: u32) -> bool {
     cost == 0 || used + u64::from(cost) <= u64::from(limit)
@@ -15,15 +15,15 @@ pub(super) fn remaining(limit: u32, used: u64) -> u32 {
     limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
 }
 
-/// A count with so many permits more. What is charged without asking can pass the limit, and is counted up
-/// to the largest limit there is: [`Limiter::charge`](crate::Limiter::charge) says so.
+/// A count with this many permits more. A charge can exceed the limit, and is counted up to the
+/// largest possible limit, as [`Limiter::charge`](crate::Limiter::charge) documents.
 #[inline]
 pub(super) fn added(used: u64, permits: u32) -> u64 {
     (used + u64::from(permits)).min(u32::MAX.into())
 }
 
-/// What was read of a window, to whoever takes nothing: all of it is gone with the state, which is kept for the
-/// window that it was charged with.
+/// What a window shows a caller that takes nothing: everything comes back when the state is
+/// forgotten, which is by the window that it was charged with.
 #[inline]
 pub(super) fn until_forgotten(reading: Reading, expires: Micros) -> Reading {
     let [used, empty_in] = reading.level;
@@ -34,14 +34,14 @@ pub(super) fn until_forgotten(reading: Reading, expires: Micros) -> Reading {
     }
 }
 
-/// The arguments of an algorithm that a limit and a window are enough for.
+/// The arguments of an algorithm with just a limit and a window.
 #[inline]
 pub(super) fn window_arguments(limit: u32, window: Micros, action: &Action) -> Arguments {
     let permits = action.permits().into();
     padded([permits, limit.into(), window.get(), action.taken_us()])
 }
 
-/// These arguments, with zeros behind them.
+/// These arguments, padded with zeros.
 #[inline]
 pub(super) fn padded<const N: usize>(arguments: [u64; N]) -> Arguments {
     const { assert!(N <= MOST_ARGUMENTS) };

@@ -1,5 +1,5 @@
-//! From a reading to a decision. Made for each algorithm by itself, so that none pays for what
-//! others can do.
+//! From a reading to a decision. Generic over the algorithm, so that none pays for what others can
+//! do.
 
 use super::{Action, Left, Patience, Reading, Take, Twin};
 #[cfg(feature = "memory")]
@@ -7,7 +7,7 @@ use super::{commit, read};
 use crate::decision::{Decision, Origin, Outcome, Receipt};
 use crate::time::Micros;
 
-/// Decides the only check of a question, and carries it out when it fits.
+/// Decides the only check of a question, and carries it out if it fits.
 #[cfg(feature = "memory")]
 pub(super) fn ask<T: Twin>(
     twin: &T,
@@ -16,7 +16,7 @@ pub(super) fn ask<T: Twin>(
     action: &Action,
 ) -> Decision {
     let mut reading = read(twin, state, now, action);
-    // Nobody was denied before it, whom a penalty would count.
+    // No check before it was denied, so a penalty has nothing to count.
     let is_carried_out = reading.fits && (!T::IS_PENALTY || *action == Action::Reset);
     if is_carried_out {
         reading = commit(twin, state, now, action, reading);
@@ -24,7 +24,7 @@ pub(super) fn ask<T: Twin>(
     decide(twin, &reading, action, is_carried_out)
 }
 
-/// Turns what was read into the answer; `committed` tells whether the action was carried out.
+/// Turns the reading into the answer; `committed` says whether the action was carried out.
 pub(super) fn decide<T: Twin>(
     twin: &T,
     reading: &Reading,
@@ -33,7 +33,7 @@ pub(super) fn decide<T: Twin>(
 ) -> Decision {
     let mut reading = *reading;
     if *action == Action::Reset {
-        // A script forgets a key without looking at it.
+        // A script forgets a key without reading it.
         reading = twin.read(&T::State::default(), reading.at, &Take::look());
     }
     let taken = if committed { action.takes() } else { 0 };
@@ -50,7 +50,8 @@ pub(super) fn decide<T: Twin>(
         taken_of: Origin::Store,
     };
     if action.is_final() {
-        // Nobody gives it back, and a plain take is judged without the instant: all say the same.
+        // Nobody gives the permits back, and a plain take is judged without the instant, so all
+        // answers give none.
         receipt.at = Micros::ZERO;
         receipt.mark[0] = mark[0].saturating_sub(reading.at.get());
     }
@@ -64,11 +65,11 @@ pub(super) fn decide<T: Twin>(
         ..Decision::unasked(Outcome::Allowed, (limit, window))
     };
     if T::IS_PENALTY {
-        // What of a penalty passes with time is its ban.
+        // The reset of a penalty is the end of its ban.
         decision.ban = reset_after;
     }
     if reading.fits {
-        // Of what there is at once, not of the limit: a small burst would always be near it.
+        // Relative to the capacity, not the limit: a small burst would always be near the limit.
         decision.is_near_limit = u64::from(remaining) * 10 <= u64::from(twin.capacity());
         if T::CAN_WAIT {
             decision.delay = reading.wait;
@@ -88,7 +89,7 @@ fn deny<T: Twin>(twin: &T, decision: &mut Decision, reading: &Reading, action: &
     decision.retry_after = reading.wait;
     if action.patience() != Patience::None {
         if twin.queues() {
-            // One that is full denies also whom it would not have held up for too long.
+            // A full queue also denies requests that it would not have held up for too long.
             decision.delay = twin.left(reading, 0).reset_after;
         } else if T::CAN_WAIT {
             decision.delay = reading.wait.saturating_add(action.patience().longest());
@@ -98,7 +99,7 @@ fn deny<T: Twin>(twin: &T, decision: &mut Decision, reading: &Reading, action: &
         decision.outcome = Outcome::Banned;
     } else {
         decision.outcome = Outcome::Denied;
-        // Whatever fits after this wait, a single permit does.
+        // After this wait the whole cost fits, and so does a single permit.
         decision.renews_after = decision.renews_after.min(reading.wait);
     }
 }

@@ -1,7 +1,8 @@
 //! Fixed window: at most `limit` permits in each window. Mirrors `lua/fixed_window.lua`.
 //!
-//! The state tells when its window ends, so that nothing leans on a store noticing an expiry in
-//! time, and when it opened, so that a window that was made shorter ends earlier at once.
+//! The state says when its window ends, so that nothing depends on when the store expires the key.
+//! It also says when the window opened, so that a window that was made shorter ends earlier at
+//! once.
 
 use super::counting::{added, fits, padded, remaining};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
@@ -16,7 +17,7 @@ pub(super) struct FixedWindow {
     aligned: bool,
 }
 
-/// A window and the permits taken in it; an ended one for a key that was never used.
+/// A window and the permits taken in it; a window that has ended for a key that was never used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     opened: Micros,
@@ -40,7 +41,7 @@ impl FixedWindow {
     /// The window that a request at `now` belongs to.
     fn current(&self, state: &State, now: Micros) -> State {
         let ends = state.ends.min(state.opened.saturating_add(self.window));
-        // A clock that stepped back to before the window opened still counts in it.
+        // If the clock stepped back to before the window opened, this still counts in it.
         if now < ends {
             return State { ends, ..*state };
         }
@@ -77,20 +78,20 @@ impl Twin for FixedWindow {
         state.used = added(state.used, permits);
     }
 
-    /// Gives back in the window that the permits were counted in, which ends as it did: others may have
-    /// taken permits by other rules since.
+    /// Gives back in the window in which the permits were counted, without changing its end: others
+    /// may have taken permits under other rules since.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let was_taken_in_it = match action {
             Action::Credit { taken_at, .. } => taken_at.is_none_or(|taken| taken >= state.opened),
             action => (action.receipt()).is_none_or(|receipt| receipt.mark == mark(state.ends)),
         };
-        // What was taken in an earlier window has come back with its end.
+        // Permits of an earlier window came back when it ended.
         let back = state.used.min(action.permits().into());
         if back == 0 || !was_taken_in_it || now >= state.ends {
             return;
         }
         state.used -= back;
-        // Nobody has used this window: the next one opens with who does.
+        // Nobody uses this window: the next request opens a new one.
         if state.used == 0 {
             *state = State::default();
         }
@@ -127,7 +128,7 @@ impl Twin for FixedWindow {
             self.window.get(),
             action.taken_us(),
             self.aligned.into(),
-            // Zero is for who has no receipt, and no window ends at one.
+            // Zero means no receipt, and no window ends at one.
             action.receipt().map_or(0, |receipt| receipt.mark[0].max(1)),
         ])
     }
@@ -137,7 +138,7 @@ impl Twin for FixedWindow {
         [used.into(), decision.renews_after.get()]
     }
 
-    /// Within the window nothing comes back, so that any cost can be judged.
+    /// Within the window nothing comes back, so any cost can be judged.
     fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
         let [used, ends_in] = reading.level;
         // A window that the next request opens is whole at any time.
@@ -155,7 +156,7 @@ impl Twin for FixedWindow {
     }
 }
 
-/// What permits are known by that were taken in the window that ends then.
+/// The mark of permits taken in the window with this end.
 fn mark(ends: Micros) -> [u64; 2] {
     [ends.get(), 0]
 }

@@ -4,7 +4,7 @@ use super::{Action, Algorithm, Reading, Take, Twin as _, Which, twin};
 use crate::decision::{Decision, Outcome};
 use crate::time::Micros;
 
-/// What a decision tells about a key until somebody touches it: enough to judge again, later, what
+/// What a decision tells about a key until the key is changed: enough to judge again later what
 /// comes back with time alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
@@ -14,13 +14,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// `None` of a decision that has taken something, or that says nothing about a later one.
+    /// `None` if the decision has taken something, or tells nothing about later ones.
     pub(crate) fn by(algorithm: &Algorithm, action: &Action, decision: &Decision) -> Option<Self> {
         let is_held = algorithm.lease().is_some();
         let (fits, wait) = match decision.outcome {
             // A penalty that bans nobody has to hear of every denial.
             Outcome::Allowed if !algorithm.is_penalty() => (true, decision.delay),
-            // Permits that are held come back at any time.
+            // Held permits come back at any time.
             Outcome::Denied | Outcome::Banned if !is_held => (false, decision.retry_after),
             // Waiting does not help, whatever is held.
             Outcome::NeverFits if !is_held => (false, Micros::new(u64::MAX)),
@@ -38,8 +38,8 @@ impl Known {
         })
     }
 
-    /// What the store would read for this when so much time has gone by and nobody has touched the
-    /// key. `None` when that is not known.
+    /// What the store would read after this time if nobody has changed the key. `None` if that is
+    /// not known.
     pub(crate) fn later(
         &self,
         elapsed: Micros,
@@ -53,24 +53,24 @@ impl Known {
         twin!(&algorithm.0, twin => twin.later(reading, cost, elapsed, take))
     }
 
-    /// Whether the wait that it tells of this take is all that there is to wait.
+    /// Whether it tells the whole wait of this take.
     pub(crate) fn tells_all_of(&self, take: &Take) -> bool {
         self.cost == take.cost
             || self.algorithm.tells_of_every_cost()
             || self.algorithm.never_fits(take)
     }
 
-    /// Whether they differ in their cost alone.
+    /// Whether they differ at most in their cost.
     pub(crate) fn is_by_the_rules_of(&self, other: &Self) -> bool {
         self.algorithm == other.algorithm
     }
 
-    /// Whether what is denied by this is by the other, too, as far as that was decided then.
+    /// Whether a denial of this one also denies the other, as of then.
     pub(crate) fn denies_for(&self, other: &Self) -> bool {
         !self.reading.fits && self.cost <= other.cost
     }
 
-    /// Whether the other tells all that this one tells.
+    /// Whether the other one tells everything that this one tells.
     pub(crate) fn is_superseded_by(&self, other: &Self) -> bool {
         self.is_by_the_rules_of(other)
             && (self.cost == other.cost || self.algorithm.tells_of_every_cost())
@@ -78,7 +78,7 @@ impl Known {
 }
 
 impl Algorithm {
-    /// The decision that a reading from memory leads to: nothing is taken.
+    /// The decision for a reading from memory: nothing is taken.
     pub(crate) fn remember(&self, reading: &Reading, action: &Action) -> Decision {
         let mut decision = self.decide(reading, action, false);
         decision.is_remembered = true;

@@ -1,16 +1,16 @@
-//! Permits that are handed out later than they were taken, and the limit holds all the same.
+//! When permits may be handed out later than they were taken without exceeding the limit.
 //!
-//! A permit counts from the instant at which it was taken, and comes back so long after that. Whoever
-//! hands it out later would have it used when it counts no more, and the limit given once more. So
-//! it may be handed out
+//! A permit counts from the instant at which it was taken, and comes back a fixed time after that.
+//! Handed out later, it would be used when it no longer counts, and the limit would be given once
+//! more. So it may only be handed out
 //!
-//! - of those that keep a debt: while its own time in that debt has not begun to be paid. Each permit
-//!   that is owed has such a time to itself, one behind the other, so that what is handed out in any
-//!   interval fits into its length and the tolerance, whoever has taken what;
-//! - of a fixed window: while the window lasts.
+//! - with `gcra` and the buckets: until its own part of the debt begins to be paid. Each owed
+//!   permit has a part to itself, one after the other, so what is handed out in any interval fits
+//!   into the interval's length and the tolerance, whoever took it;
+//! - with a fixed window: while the window lasts.
 //!
-//! What slides has no such bound but none at all: a permit of a sliding log that is handed out a
-//! moment after it was taken is missing from the count for that moment, a whole window later.
+//! Sliding algorithms allow no delay at all: a permit of a sliding log that is handed out a moment
+//! late is missing from the count for that moment, a whole window later.
 
 use super::{Algorithm, Which};
 use crate::decision::Decision;
@@ -25,14 +25,15 @@ impl Algorithm {
         ) && !self.queues()
     }
 
-    /// Whether a receipt tells permits that were taken before their key was forgotten from those that were taken
-    /// since: by the window, where the next one opens with who comes next. The debts of two times can be equal.
+    /// Whether a receipt distinguishes permits taken before their key was forgotten from those
+    /// taken since. It does by the window, if the next request opens a new one. Debts may be equal
+    /// at two times.
     pub(crate) fn tells_what_was_forgotten(&self) -> bool {
         matches!(&self.0, Which::FixedWindow(window) if !window.is_aligned())
     }
 
-    /// How many permits at most may still be handed out so long after this decision, of all that was
-    /// taken up to it.
+    /// How many permits at most, of everything taken up to this decision, may still be handed out
+    /// this long after it.
     pub(crate) fn permits_left_after(&self, decision: &Decision, elapsed: Micros) -> u32 {
         match &self.0 {
             Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
@@ -44,8 +45,8 @@ impl Algorithm {
         }
     }
 
-    /// How many permits come back in this time, one by one: none of a window that gives them all at
-    /// its end.
+    /// How many permits come back one by one in this time; none for a window, which gives all back
+    /// at its end.
     pub(crate) fn permits_in(&self, time: Micros) -> u32 {
         match &self.0 {
             Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {

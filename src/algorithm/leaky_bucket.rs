@@ -1,8 +1,9 @@
 //! Leaky bucket: a cost is poured in, runs out at a constant rate, and must not overflow. Mirrors
 //! `lua/leaky_bucket.lua`.
 //!
-//! The water is kept as the time in which it runs out. As a queue, which is the true leaky bucket,
-//! each request is held up until the water before it has run out; as a meter it passes at once.
+//! The water is stored as the time in which it runs out. As a queue, which is the true leaky
+//! bucket, each request is held up until the water before it has run out; as a meter it passes at
+//! once.
 
 use super::debt::Debt;
 use crate::limit::SoundLimit;

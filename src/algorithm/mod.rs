@@ -84,7 +84,7 @@ pub struct Reading {
     pub at: Micros,
 }
 
-/// The arguments of one check in a script, behind the algorithm's name and the action's verb: see
+/// The arguments of one check in a script, after the algorithm's name and the action's verb: see
 /// the script's header. Those that an algorithm does not have are zero and not sent.
 pub(crate) type Arguments = [u64; MOST_ARGUMENTS];
 
@@ -156,7 +156,7 @@ impl Algorithm {
         )
     }
 
-    /// The only check of a question: decides it, and carries it out when it fits.
+    /// Decides the only check of a question, and carries it out if it fits.
     #[cfg(feature = "memory")]
     pub(crate) fn ask(&self, state: &mut State, now: Micros, action: &Action) -> Decision {
         twin_with_state!(
@@ -170,14 +170,14 @@ impl Algorithm {
         )
     }
 
-    /// Turns what was read into the answer; `committed` tells whether the action was carried out,
-    /// which it is only when every check of the request fits.
+    /// Turns the reading into the answer; `committed` says whether the action was carried out,
+    /// which requires that every check of the request fits.
     pub(crate) fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
         twin!(&self.0, twin => twin.decide(reading, action, committed))
     }
 
-    /// What is read behind so many permits that were taken at the same instant, of a take that fits at once
-    /// then as it did before, and is not the first.
+    /// What is read after this many permits were taken at the same instant. Only for a take that
+    /// fits at once both before and after them, and is not the first.
     #[cfg(feature = "redis")]
     pub(crate) fn behind(&self, reading: &Reading, permits: u32) -> Reading {
         twin!(&self.0, twin => twin.behind(reading, permits))
@@ -245,17 +245,17 @@ impl Algorithm {
         twin!(&self.0, twin => can_wait(twin))
     }
 
-    /// Whether its state is a text, which a store may keep beside others in one place.
+    /// Whether its state is a text, which a store may keep together with others in one place.
     pub(crate) fn packs(&self) -> bool {
         !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))
     }
 
-    /// Whether it holds up what it allows, though nobody asked to wait.
+    /// Whether it holds up what it allows even if the caller did not ask to wait.
     pub(crate) fn queues(&self) -> bool {
         twin!(&self.0, twin => twin.queues())
     }
 
-    /// Whether who asks this would rather be held up than denied.
+    /// Whether this take is held up rather than denied.
     #[inline]
     pub(crate) fn may_hold_up(&self, action: &Action) -> bool {
         match action {
@@ -264,7 +264,7 @@ impl Algorithm {
         }
     }
 
-    /// The same question of one who is not going to wait.
+    /// The same action for a caller that does not wait.
     pub(crate) fn without_waiting(&self, action: Action) -> Action {
         match action {
             Action::Take(take) if self.may_hold_up(&action) => Action::Take(Take {
@@ -283,7 +283,7 @@ impl Algorithm {
         }
     }
 
-    /// The name that scripts know an action by.
+    /// The name of an action in scripts.
     #[cfg(feature = "redis")]
     pub(crate) fn verb(&self, action: &Action) -> &'static str {
         match action {

@@ -1,8 +1,7 @@
-//! Penalty box: a subject that is denied too often is banned for a time. Mirrors
-//! `lua/penalty.lua`.
+//! Penalty box: a subject that is denied too often is banned for a time. Mirrors `lua/penalty.lua`.
 //!
-//! It stands behind the check that it guards, or behind those of all rates of a limit, in the same
-//! question: a denial of these is what it counts, see [`committed`](super::committed).
+//! Its check comes after the check that it guards, or after those of all rates of a limit, in the
+//! same question. It counts denials of these: see [`committed`](super::committed).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -68,7 +67,8 @@ pub(super) struct PenaltyBox {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// From then on nothing of this counts, by the times it was written with; see the sliding log.
+    /// From then on nothing of this counts, by the periods it was written with; see the sliding
+    /// log.
     expires: Micros,
     /// The end of the last ban, and its length.
     banned_until: Micros,
@@ -103,7 +103,7 @@ impl PenaltyBox {
         Ok(sound)
     }
 
-    /// The denials that still count.
+    /// The number of denials that still count.
     fn recent(&self, state: &State, now: Micros) -> usize {
         if now >= state.expires {
             return 0;
@@ -161,7 +161,7 @@ impl Twin for PenaltyBox {
         }
         let lapsed = state.denials.len() - self.recent(state, now);
         state.denials.drain(..lapsed);
-        // A clock that stepped back stands still.
+        // If the clock stepped back, time stands still here.
         let newest = state.denials.back().map_or(now, |newest| now.max(*newest));
         state.denials.push_back(newest);
         let mut expires = newest.saturating_add(self.within);
@@ -194,8 +194,8 @@ impl Twin for PenaltyBox {
         (self.denials, self.within)
     }
 
-    /// How many more denials bring a ban; and the rest of the ban that is in force, or that this
-    /// denial has brought.
+    /// How many more denials until a ban, and the rest of a ban that is in force or caused by this
+    /// denial.
     fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [denials, next_ban] = reading.level;
         let denials = denials.saturating_add(charged.min(1).into());

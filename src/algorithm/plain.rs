@@ -1,4 +1,4 @@
-//! `PlainTake`: the take that most requests are, of which one integer tells all.
+//! `PlainTake`: what most requests do. One integer of the key's state decides it.
 
 #[cfg(any(feature = "memory", feature = "redis"))]
 use super::Reading;
@@ -7,24 +7,24 @@ use super::{Action, Algorithm, Which};
 #[cfg(any(feature = "memory", feature = "redis"))]
 use crate::time::Micros;
 
-/// A take for good of a key whose whole state is a debt in whole microseconds.
+/// A final take from a key whose whole state is a debt in whole microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlainTake {
-    /// What it costs, in time.
+    /// Its cost, as time.
     pub(crate) cost_us: u64,
     /// The most debt with which it fits.
     pub(crate) room_us: u64,
 }
 
 impl PlainTake {
-    /// `None` of a take that is none of these: one that waits or may be given back, that only looks or
-    /// never fits, of a queue, of another algorithm, or of a rate that needs a fraction.
+    /// `None` for any other take: one that waits or may be given back, that only looks or never
+    /// fits, of a queue, of another algorithm, or of a rate that needs a fraction.
     #[cfg(feature = "redis")]
     pub(crate) fn of(algorithm: &Algorithm, action: &Action) -> Option<Self> {
         ScaledTake::of(algorithm, action)?.plain()
     }
 
-    /// What a key that owes so much says about it.
+    /// The reading for a key with this debt.
     #[cfg(any(feature = "memory", feature = "redis"))]
     #[inline]
     pub(crate) fn read(self, debt_us: u64) -> Reading {
@@ -32,41 +32,41 @@ impl PlainTake {
             fits: debt_us <= self.room_us,
             wait: Micros::new(debt_us.saturating_sub(self.room_us)),
             level: [debt_us, 0],
-            // Nobody asks when it was: it is for good.
+            // Nobody needs the instant: the permits are not given back.
             at: Micros::ZERO,
         }
     }
 
-    /// How many of these others of its like fit, one after the other, when the key owes so much before.
+    /// How many of `others` equal takes fit, one after the other, given this debt before them.
     #[cfg(feature = "redis")]
     pub(crate) fn fitting(self, debt_us: u64, others: u64) -> u64 {
         match self.room_us.checked_sub(debt_us) {
-            // Before most there is none, and a division takes long.
+            // For most takes there are no others, and a division is slow.
             Some(room_us) if others > 0 => others.min(room_us / self.cost_us + 1),
             _ => 0,
         }
     }
 
-    /// What the key says about it after so many of its like were let in.
+    /// The reading after this many equal takes were admitted.
     #[cfg(feature = "redis")]
     pub(crate) fn read_after(self, debt_us: u64, others: u64) -> Reading {
         self.read(debt_us + self.cost_us * others)
     }
 }
 
-/// The same at a rate that may need a fraction: all is counted in parts of a microsecond.
+/// The same for a rate that may need a fraction: everything counts in parts of a microsecond.
 #[cfg(feature = "redis")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScaledTake {
-    /// So many parts are a microsecond.
+    /// The number of parts in a microsecond.
     pub(crate) scale: u32,
-    /// As if a part were one.
+    /// The take with parts in place of microseconds.
     pub(crate) parts: PlainTake,
 }
 
 #[cfg(feature = "redis")]
 impl ScaledTake {
-    /// `None` also of a rate whose parts are so small that the numbers of a script have no room for them.
+    /// `None` also if the parts are too small for a script's numbers.
     pub(crate) fn of(algorithm: &Algorithm, action: &Action) -> Option<Self> {
         match &algorithm.0 {
             Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
@@ -76,13 +76,13 @@ impl ScaledTake {
         }
     }
 
-    /// As a plain take, where no fraction is needed.
+    /// As a plain take, if no fraction is needed.
     pub(crate) fn plain(self) -> Option<PlainTake> {
         (self.scale == 1).then_some(self.parts)
     }
 
-    /// What a key that owes so many parts says about it behind so many of its like, of which as many are let in as
-    /// fit.
+    /// The reading for a key that owes this many parts, after this many equal takes, of which as
+    /// many are admitted as fit.
     pub(crate) fn read_behind(self, debt: u64, others: u32) -> Reading {
         let read = self
             .parts

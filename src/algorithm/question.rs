@@ -32,7 +32,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Whether it counts the denials of the limit before it. A reset of those is none of them.
+    /// Whether it counts the denials of the limit before it. A reset of the penalty does not.
     fn is_penalty(&self) -> bool {
         self.algorithm.is_penalty() && *self.action != Action::Reset
     }
@@ -51,7 +51,7 @@ where
     committed_if(all_enforced_fit(asks.clone(), readings), asks, readings).into_iter()
 }
 
-/// The same, where it is known whether all fit that are enforced.
+/// The same, given whether all enforced checks fit.
 pub(crate) fn committed_if<'a>(
     all_fit: bool,
     asks: impl Iterator<Item = Ask<'a>>,
@@ -68,7 +68,7 @@ pub(crate) fn committed_if<'a>(
         let penalty = each.next_if(|(ask, _)| ask.is_penalty());
         let is_banned = penalty.is_some_and(|(_, reading)| !reading.fits);
         let is_committed = if first.is_penalty() {
-            // It stands behind none.
+            // No check stands before it.
             false
         } else {
             all_fit && (!first.is_shadow || (limit_fits && !is_banned))
@@ -79,7 +79,7 @@ pub(crate) fn committed_if<'a>(
     committed
 }
 
-/// Whether no check denies that is more than a shadow.
+/// Whether no enforced check denies.
 pub(crate) fn all_enforced_fit<'a>(
     asks: impl Iterator<Item = Ask<'a>>,
     readings: &[Reading],
@@ -94,8 +94,8 @@ pub fn decide<'a>(asks: impl Iterator<Item = Ask<'a>> + Clone, readings: &[Readi
     decide_if(all_fit, asks, readings)
 }
 
-/// The answers to those checks of a question that one place was asked, while another one denies it:
-/// nothing is carried out but what a penalty counts.
+/// The answers to the checks that one node was asked, while another node denies the question:
+/// nothing is carried out but the counting of denials by penalties.
 #[cfg(feature = "redis")]
 pub(crate) fn decide_denied<'a>(
     asks: impl Iterator<Item = Ask<'a>> + Clone,
@@ -115,8 +115,8 @@ fn decide_if<'a>(
         .collect()
 }
 
-/// As [`decide`], of a question of one check: it is carried out when it fits, and a penalty never, as
-/// nobody before it was denied.
+/// As [`decide`], for a question of one check. It is carried out if it fits; a penalty never is, as
+/// no check before it was denied.
 #[cfg(feature = "redis")]
 pub(crate) fn decide_alone(ask: Ask<'_>, reading: &Reading) -> Decision {
     let committed = reading.fits && !ask.is_penalty();

@@ -1,20 +1,20 @@
-//! A share of a limit: what one process judges by itself while the store of all of them is away.
+//! A share of a limit: what one process grants by itself while the common store is away.
 
 use super::{Algorithm, Twin as _, Which, twin};
 
-/// A part of every number of permits.
+/// A fraction of every number of permits.
 #[derive(Clone, Copy)]
 pub(super) struct Share(f64);
 
 impl Share {
-    /// This share of so many permits, rounded down, so that shares which make up the whole never
-    /// give more than it; but at least one.
+    /// This share of the permits, rounded down, so that shares that add up to the whole never give
+    /// more than it; but at least one.
     pub(super) fn of(self, permits: u32) -> u32 {
-        // 0.29 is a little less than it looks, and 29 of 100 are meant. Too little to make a
-        // difference for a share that means less than a whole permit.
+        // As a float, 0.29 is slightly less than 0.29, but 29 of 100 are meant. The slack is too
+        // small to matter to a share that means less.
         const SLACK: f64 = 1.0 + 4.0 * f64::EPSILON;
         let part = f64::from(permits) * self.0 * SLACK;
-        // The cast rounds down, saturates, and makes 0 of what is no number.
+        // The cast rounds down, saturates, and turns NaN into 0.
         (part as u32).clamp(1, permits.max(1))
     }
 }
@@ -41,7 +41,7 @@ impl Algorithm {
         scaled
     }
 
-    /// This share of what there ever is at once, rounded down, to 1 at least.
+    /// This share of the capacity, rounded down, but at least 1.
     pub(crate) fn share_of_capacity(&self, share: f64) -> u32 {
         Share(share).of(self.capacity())
     }

@@ -1,8 +1,8 @@
 //! Sliding counter: at most `limit` permits in the last window, estimated from two counts. Mirrors
 //! `lua/sliding_counter.lua`.
 //!
-//! Windows are cut at multiples of their length since the epoch. What was used is the current
-//! window's count, and of the previous window's that share which the last `window` still overlaps,
+//! Windows start at multiples of their length since the epoch. The estimate is the current window's
+//! count plus the share of the previous window's count that the last `window` still overlaps,
 //! rounded up: as if those permits had been taken evenly.
 
 use super::counting::{added, fits, remaining, window_arguments};
@@ -16,8 +16,8 @@ pub(super) struct SlidingCounter {
     window: Micros,
 }
 
-/// The counts of a window and of the one before it, each within some limit; a window of no length
-/// for a key that was never used.
+/// The counts of a window and of the one before it, each within the largest limit; a window of no
+/// length for a key that was never used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     opened: Micros,
@@ -28,7 +28,7 @@ pub(super) struct State {
 
 impl From<Counts> for State {
     fn from(counts: Counts) -> Self {
-        // None is more than the largest limit.
+        // No count exceeds the largest limit.
         let count = |permits: u64| u32::try_from(permits).unwrap_or(u32::MAX);
         Self {
             opened: counts.opened,
@@ -55,13 +55,13 @@ impl SlidingCounter {
         }
     }
 
-    /// The counts as they stand at `now`, in windows of this limit's length.
+    /// The counts at `now`, in windows of this limit's length.
     fn counts(&self, state: &State, now: Micros) -> Counts {
         self.counted_anew(state.counts(now), now)
     }
 
-    /// The same counts, when the length of the windows was changed: how the permits are spread over
-    /// the new ones is not known, so all of them count as taken in the current one.
+    /// The counts after a change of the window's length: how the permits are spread over the new
+    /// windows is unknown, so all of them count as taken in the current one.
     fn counted_anew(&self, counts: Counts, now: Micros) -> Counts {
         if counts.window == self.window {
             return counts;
@@ -75,8 +75,8 @@ impl SlidingCounter {
         }
     }
 
-    /// How many of the permits that were taken at that instant, in windows of this limit's length, still
-    /// count: at least as many did when they were counted anew.
+    /// How many of the permits taken at that instant, in windows of this limit's length, still
+    /// count at least. No fewer did when they were counted anew.
     fn still_count(&self, permits: u64, taken_at: Micros, now: Micros) -> u64 {
         let window = self.window;
         let ends = start_of_window(taken_at, window).saturating_add(window);
@@ -84,30 +84,30 @@ impl SlidingCounter {
         multiply_divide(permits, overlap.get(), window.get()).0
     }
 
-    /// The instant from which `cost` fits, which it does not yet.
+    /// The instant from which `cost` fits. It does not fit yet.
     fn fits_from(&self, counts: &Counts, cost: u32) -> Micros {
         let window = counts.window;
         let ends = counts.opened.saturating_add(window);
         let taken = counts.current + u64::from(cost);
         let (ends, counted, room) = match u64::from(self.limit).checked_sub(taken) {
             Some(room) => (ends, counts.previous, room),
-            // Not in this window: in the next one its count is the previous.
+            // Not in this window. In the next one, the current count is the previous.
             None => (
                 ends.saturating_add(window),
                 counts.current,
                 u64::from(self.limit.saturating_sub(cost)),
             ),
         };
-        // The longest overlap with which the share is no more than the room.
+        // The longest overlap at which the share leaves enough room.
         let overlap = multiply_divide(room, window.get(), counted.max(1)).0;
         ends.saturating_sub(Micros::new(overlap.min(window.get())))
     }
 }
 
 impl State {
-    /// The counts as they stand at `now`, in the windows that they were counted in.
+    /// The counts at `now`, in the windows in which they were counted.
     fn counts(&self, now: Micros) -> Counts {
-        // A clock that stepped back to before the window opened still counts in it.
+        // If the clock stepped back to before the window opened, this still counts in it.
         self.rolled(now.max(self.opened))
     }
 
@@ -130,14 +130,14 @@ impl State {
 }
 
 impl Counts {
-    /// The permits used in the window that ends at `now`, which lies in the current one.
+    /// The permits used in the last window, for a `now` in the current one.
     fn used(&self, now: Micros) -> u64 {
         let overlap = self.window.saturating_sub(now.saturating_sub(self.opened));
         let (share, rest) = multiply_divide(self.previous, overlap.get(), self.window.get().max(1));
         self.current + share + u64::from(rest)
     }
 
-    /// What they say about who fits.
+    /// The reading of these counts for a take that fits.
     fn reading(&self, now: Micros) -> Reading {
         let used = self.used(now.max(self.opened));
         Reading {
@@ -148,7 +148,7 @@ impl Counts {
         }
     }
 
-    /// From then on nothing counts any more: the previous count from the end of the window, the
+    /// When nothing counts any more: for the previous count at the end of the window, for the
     /// current one a whole window later.
     fn gone(&self) -> Micros {
         let ends = self.opened.saturating_add(self.window);
@@ -164,7 +164,7 @@ fn start_of_window(now: Micros, window: Micros) -> Micros {
     Micros::new(now.get() - now.get() % window.get().max(1))
 }
 
-/// `a * b / c` in whole numbers, and whether something was left over.
+/// `a * b / c` in whole numbers, and whether there is a remainder.
 fn multiply_divide(a: u64, b: u64, c: u64) -> (u64, bool) {
     let (product, c) = (u128::from(a) * u128::from(b), u128::from(c));
     let whole = u64::try_from(product / c).unwrap_or(u64::MAX);
@@ -177,7 +177,7 @@ impl Twin for SlidingCounter {
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let counts = state.counts(now);
         let reading = counts.reading(now);
-        // Who takes nothing changes nothing: until somebody does, it goes by the windows that were.
+        // A look changes nothing: until somebody takes permits, the old windows apply.
         if take.cost == 0 {
             return reading;
         }
@@ -202,8 +202,8 @@ impl Twin for SlidingCounter {
         *state = counts.into();
     }
 
-    /// Gives back in the windows that the permits were counted in: others may have taken permits by other
-    /// rules since.
+    /// Gives back in the windows in which the permits were counted: others may have taken permits
+    /// under other rules since.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let mut counts = state.counts(now);
         let (permits, taken_at) = (u64::from(action.permits()), action.taken_at());
@@ -212,8 +212,8 @@ impl Twin for SlidingCounter {
             _ => permits,
         };
         let before = counts.opened.saturating_sub(counts.window);
-        // Those of the current window first, unless it is known when they were taken; those of a
-        // window before the previous one have come back.
+        // Without a time, the current window's permits go first. Permits of a window before the
+        // previous one have come back.
         let mut back = [0, 0];
         if taken_at.is_none_or(|at| at >= counts.opened) {
             back[0] = counts.current.min(permits);
@@ -250,7 +250,7 @@ impl Twin for SlidingCounter {
         let reset_after = if used == 0 {
             Micros::ZERO
         } else if charged > 0 && gone_in <= self.window {
-            // The first of its window, whose count is gone a whole window after its end.
+            // The first permits of their window: their count is gone a whole window after its end.
             gone_in.saturating_add(self.window)
         } else {
             gone_in

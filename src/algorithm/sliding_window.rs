@@ -1,8 +1,8 @@
 //! Sliding window: at most `limit` permits in any interval of length `window`, counted in slices.
 //! Mirrors `lua/sliding_window.lua`.
 //!
-//! Slices are cut at multiples of their length since the epoch. All permits of a slice count until
-//! its very end is a whole window ago, as if they had been taken in its last moment.
+//! Slices start at multiples of their length since the epoch. All permits of a slice count until a
+//! whole window after its end, as if they had been taken in its last moment.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(super) struct SlidingWindow {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// The newest slice's lapse by the window it was charged with; see the sliding log.
+    /// When the newest slice lapses, by the window it was charged with; see the sliding log.
     expires: Micros,
     /// Oldest first; only slices in which permits were taken.
     slices: VecDeque<Slice>,
@@ -58,7 +58,7 @@ impl SlidingWindow {
         state.slices.drain(..lapsed);
     }
 
-    /// The end of the slice that an instant belongs to.
+    /// The end of the slice that contains an instant.
     fn end_of_slice(&self, at: Micros) -> Micros {
         let into = at.get() % self.slice.get();
         Micros::new(at.get() - into).saturating_add(self.slice)
@@ -68,7 +68,8 @@ impl SlidingWindow {
         slice.ends.saturating_add(self.window)
     }
 
-    /// What there is to whoever takes permits, which are then kept for this window.
+    /// The reading for a caller that takes permits; the slices are then kept for this limit's
+    /// window.
     fn reading(&self, state: &State, now: Micros) -> Reading {
         let newest = self.live(state, now).last();
         let empty = newest.map_or(Micros::ZERO, |slice| self.lapse(slice));
@@ -80,7 +81,7 @@ impl SlidingWindow {
         }
     }
 
-    /// How long until `cost` fits: until the slice has lapsed with which enough permits have.
+    /// How long until `cost` fits: until enough slices have lapsed.
     fn wait(&self, state: &State, now: Micros, too_many: u64) -> Micros {
         let mut freed = 0;
         let enough = self.live(state, now).find(|slice| {
@@ -102,7 +103,7 @@ impl State {
         self.slices.back().map_or(Micros::ZERO, window)
     }
 
-    /// Has it expire when its newest slice lapses by this window.
+    /// Makes the state expire when its newest slice lapses by this window.
     fn end_with_newest(&mut self, window: Micros) {
         let lapse = |newest: &Slice| newest.ends.saturating_add(window);
         self.expires = self.slices.back().map_or(Micros::ZERO, lapse);
@@ -142,7 +143,7 @@ impl Twin for SlidingWindow {
         self.drop_lapsed(state, now);
         let ends = self.end_of_slice(now);
         match state.slices.back_mut() {
-            // Also on a clock that stepped back, and where slices were made shorter.
+            // Also if the clock stepped back, or slices were made shorter.
             Some(newest) if newest.ends >= ends => newest.used += permits,
             _ => state.slices.push_back(Slice {
                 ends,
@@ -152,9 +153,9 @@ impl Twin for SlidingWindow {
         state.end_with_newest(self.window);
     }
 
-    /// Gives back permits of the slice that they were taken in, and then of those before it; where it is not
-    /// known, the oldest ones, as the sliding log does. Like the log, the state keeps the window it was
-    /// charged with, and what has lapsed by this window alone.
+    /// Gives back permits of the slice in which they were taken, and then of those before it; the
+    /// oldest ones if the instant is unknown, as in the sliding log. As there, the state keeps the
+    /// window it was charged with, and permits that have lapsed only by this limit's window.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let taken_in = action.taken_at().map(|at| self.end_of_slice(at));
         let charged = state.window();

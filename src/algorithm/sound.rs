@@ -1,4 +1,4 @@
-//! The algorithms of limits and penalties that are found sound.
+//! Builds the algorithms of valid limits and penalties.
 
 use smallvec::SmallVec;
 
@@ -10,11 +10,11 @@ use crate::error::ConfigError;
 use crate::limit::{Kind, Limit};
 
 impl Algorithm {
-    /// One for each rate of a limit, in their order.
+    /// One algorithm for each rate of a limit, in their order.
     ///
     /// # Errors
     ///
-    /// As for one rate; or says why these make no sense together.
+    /// Those of a single rate; or says why these rates make no sense together.
     pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
         limit.refuse_rates_together()?;
         let each = limit.rates();

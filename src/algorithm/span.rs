@@ -7,14 +7,14 @@ use crate::time::Micros;
 pub(super) struct Interval {
     numerator: u64,
     scale: u32,
-    /// The same as a duration, as most costs are one permit: a division less.
+    /// The same as a duration: most costs are one permit, and this saves a division.
     part: u32,
     us: u64,
 }
 
 /// A duration of `us + part / scale` microseconds, `part < scale`; the scale is the interval's.
 ///
-/// Ordered as the durations are, because the fields are in this order.
+/// The order of the fields makes the derived order that of the durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span {
     pub(super) us: u64,
@@ -39,8 +39,7 @@ impl Interval {
         self.scale
     }
 
-    /// The time in which so many permits are given. Exact while it stays below 2^64 us, which
-    /// `Limit` makes sure of.
+    /// The time in which this many permits are given. Exact below 2^64 us, which `Limit` ensures.
     #[inline]
     pub(super) fn times(self, permits: u64) -> Span {
         if permits == 1 {
@@ -65,7 +64,7 @@ impl Interval {
         }
     }
 
-    /// All of it in parts of a microsecond; `None` from 2^64 on.
+    /// The whole span in parts of a microsecond; `None` from 2^64 on.
     #[inline]
     pub(super) fn parts(self, span: Span) -> Option<u64> {
         let of_us = span.us.checked_mul(self.scale.into())?;
@@ -87,7 +86,7 @@ impl Interval {
 
     #[inline]
     pub(super) fn sum(self, a: Span, b: Span) -> Span {
-        // Most rates need no fraction, and are spared the carrying.
+        // Most rates need no fraction and so no carry.
         if self.scale == 1 {
             return Span::whole(a.us.saturating_add(b.us));
         }
@@ -111,7 +110,7 @@ impl Interval {
         let borrow = u32::from(a.part < b.part);
         Span {
             us: a.us - b.us - u64::from(borrow),
-            // In 64 bits: the part and a whole scale together may pass a u32.
+            // In 64 bits: the part and a whole scale together may exceed a u32.
             part: (u64::from(a.part) + u64::from(borrow) * u64::from(self.scale)
                 - u64::from(b.part)) as u32,
         }

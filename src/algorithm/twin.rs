@@ -4,8 +4,8 @@ use super::{Action, Arguments, Reading, Share, Take, decide};
 use crate::decision::Decision;
 use crate::time::Micros;
 
-/// What one algorithm's file implements; the private twin of a script. What
-/// [`Algorithm`](super::Algorithm) says of its methods of the same names is not said again.
+/// What one algorithm's file implements: the Rust counterpart of its script. Methods that
+/// [`Algorithm`](super::Algorithm) documents under the same name are not documented again.
 pub(super) trait Twin: Sized {
     type State: Default;
     const CAN_WAIT: bool = false;
@@ -13,17 +13,17 @@ pub(super) trait Twin: Sized {
 
     /// What the state says about taking permits. A cost of 0 fits whatever the state.
     fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
-    /// What it says about taking permits without asking, which fit whatever it is.
+    /// What the state says about a charge, which always fits.
     #[inline]
     fn read_to_charge(&self, state: &Self::State, now: Micros) -> Reading {
         self.read(state, now, &Take::look())
     }
-    /// Decides the only check of a question, and carries it out when it fits.
+    /// Decides the only check of a question, and carries it out if it fits.
     #[cfg(feature = "memory")]
     fn ask(&self, state: &mut Self::State, now: Micros, action: &Action) -> Decision {
         decide::ask(self, state, now, action)
     }
-    /// Turns what was read into the answer; `committed` tells whether the action was carried out.
+    /// Turns the reading into the answer; `committed` says whether the action was carried out.
     fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
         decide::decide(self, reading, action, committed)
     }
@@ -38,14 +38,14 @@ pub(super) trait Twin: Sized {
             action => self.adjust(state, now, action),
         }
     }
-    /// Takes permits, whether they fit or not.
+    /// Takes permits, whether or not they fit.
     fn charge(&self, state: &mut Self::State, now: Micros, permits: u32);
     /// Takes permits that were read to fit.
     fn take(&self, state: &mut Self::State, now: Micros, take: &Take) {
         self.charge(state, now, take.cost);
     }
-    /// Carries out an action that neither takes permits nor asks; one that the algorithm does not
-    /// know does nothing.
+    /// Carries out an action that neither takes permits nor asks. Does nothing for an action that
+    /// the algorithm does not support.
     fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
     #[inline]
@@ -55,13 +55,13 @@ pub(super) trait Twin: Sized {
     fn queues(&self) -> bool {
         false
     }
-    /// Leaves it a share of its permits.
+    /// Scales its permits to a share.
     fn scale(&mut self, share: Share);
     fn quota(&self) -> (u32, Micros);
-    /// What is left once `charged` permits were taken from what was read.
+    /// What is left after `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u32) -> Left;
     fn arguments(&self, action: &Action) -> Arguments;
-    /// The same reading behind so many permits that were taken at its instant.
+    /// The same reading after this many permits were taken at its instant.
     #[cfg(feature = "redis")]
     fn behind(&self, reading: &Reading, permits: u32) -> Reading {
         let [used, back_in] = reading.level;
@@ -70,19 +70,19 @@ pub(super) trait Twin: Sized {
             ..*reading
         }
     }
-    /// The level that was read, by the decision that was made of it and has taken nothing.
+    /// The level that was read, reconstructed from a decision that has taken nothing.
     fn level(&self, decision: &Decision) -> [u64; 2] {
         let (limit, _) = self.quota();
         let used = limit.saturating_sub(decision.remaining);
         [used.into(), decision.reset_after.get()]
     }
-    /// What the key would be read as for `take` when so much time has gone by since this reading
-    /// for a cost, and nobody has touched it. `None` when the reading does not tell. The wait may be longer of
-    /// whoever takes more than was read for.
+    /// What would be read for `take` this long after this reading, which was for `cost`, if nobody
+    /// has changed the key. `None` if the reading does not tell. If `take` costs more than `cost`,
+    /// its real wait may be longer.
     fn later(&self, reading: &Reading, cost: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
         let is_known = match reading.fits {
             true => take.cost == cost,
-            // When so many come back is known, and that until then no more do.
+            // It is known when `cost` permits are back, and that no more come back before.
             false => take.cost >= cost && reading.wait > elapsed,
         };
         if !is_known {
@@ -107,13 +107,14 @@ pub(super) struct Left {
     pub(super) renews_after: Micros,
     /// Whether all are back then.
     pub(super) renews_whole: bool,
-    /// What a reservation that took the last of them is known by; see
+    /// The mark of a reservation that took the last of them; see
     /// [`Receipt`](crate::decision::Receipt).
     pub(super) mark: [u64; 2],
 }
 
 impl Left {
-    /// Where the state does not tell when the next one comes back: all of them is never too early.
+    /// For states that do not tell when the next permit comes back: when all are back is never too
+    /// early.
     pub(super) fn all_after(remaining: u32, reset_after: Micros) -> Self {
         Self {
             remaining,
@@ -125,7 +126,7 @@ impl Left {
     }
 }
 
-/// Calls a method of the [`Twin`] that an algorithm is.
+/// Calls a method of the algorithm's [`Twin`].
 macro_rules! twin {
     ($which:expr, $twin:ident => $call:expr) => {
         match $which {
@@ -140,8 +141,8 @@ macro_rules! twin {
     };
 }
 
-/// Calls a method of the [`Twin`] that this algorithm is with its own kind of state; `$other` when
-/// the state is of another algorithm.
+/// Calls a method of the algorithm's [`Twin`] with its own kind of state; `$other` if the state is
+/// of another algorithm.
 macro_rules! twin_with_state {
     ($algorithm:expr, $remembered:expr, ($twin:ident, $state:ident) => $call:expr, $other:expr) => {
         match (&$algorithm.0, $remembered) {

@@ -1,8 +1,8 @@
 //! Debt: the arithmetic that GCRA, token bucket and leaky bucket share. Mirrors `lua/debt.lua`.
 //!
-//! One stored instant: that at which all that was taken is paid back. It lies ahead of now by the
-//! *debt*; a permit taken adds to it the time in which one is given. An interval that is no whole
-//! number of microseconds keeps its fraction as an integer ratio, so that no rate is ever rounded.
+//! One instant is stored: when everything that was taken is paid back. It lies ahead of now by the
+//! *debt*. A permit adds its emission interval to the debt. An interval that is not a whole number
+//! of microseconds keeps its fraction as an integer ratio, so no rate is ever rounded.
 
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
@@ -19,9 +19,9 @@ pub(super) struct Debt {
     period: Micros,
     capacity: u32,
     interval: Interval,
-    /// The time in which the whole capacity comes back: the most debt there may be.
+    /// The time in which the whole capacity comes back: the most debt with which a cost fits.
     tolerance: Span,
-    /// Whether those who are let in leave one after the other.
+    /// Whether admitted requests leave one after the other.
     queues: bool,
 }
 
@@ -53,12 +53,12 @@ impl Default for State {
     }
 }
 
-/// More than this nobody ever owes, however much is charged without asking. Longer than the longest
+/// The most debt of a key, however much is charged without asking. Longer than the longest
 /// tolerance and the longest wait together, and short enough for a script's numbers until 2135.
 const MOST_DEBT: Span = Span::whole(120 * 366 * DAY.as_micros() as u64);
 
-/// Where a function is always inlined, what it finds out is what others around it need again: the debt
-/// and the price, which the compiler then sees to be the same.
+/// Functions are always inlined where they compute what their callers compute too, the debt and the
+/// price: the compiler then does it once.
 impl Debt {
     pub(super) fn new(limit: &SoundLimit) -> Self {
         Self::of(limit.permits, limit.period, limit.capacity)
@@ -76,7 +76,7 @@ impl Debt {
         }
     }
 
-    /// Holds up those who are let in, so that they leave one after the other.
+    /// Holds admitted requests up, so that they leave one after the other.
     pub(super) fn queueing(self) -> Self {
         Self {
             queues: true,
@@ -89,7 +89,7 @@ impl Debt {
         let paid_at = if state.part == 0 || state.scale == self.interval.scale() {
             state.paid_at()
         } else {
-            // The rate was changed: the old fraction, rounded up, so that nothing is forgiven.
+            // The rate was changed: the old fraction is rounded up, so that nothing is forgiven.
             Span::whole(state.us.saturating_add(1))
         };
         let now = Span::whole(now.get());
@@ -105,7 +105,7 @@ impl Debt {
         };
     }
 
-    /// What so many permits cost in time.
+    /// What this many permits cost in time.
     #[inline]
     fn price(&self, permits: u32) -> Span {
         let price = self.interval.times(permits.into());
@@ -121,19 +121,19 @@ impl Debt {
         if owed.us < MOST_DEBT.us {
             return owed;
         }
-        // On a clock that stepped back there may be more debt than the most.
+        // After the clock stepped back the debt may exceed the maximum.
         owed.min(MOST_DEBT.max(debt))
     }
 
-    /// How long until so many permits more fit.
+    /// How long until this many more permits fit.
     #[inline]
     fn over(&self, debt: Span, permits: u32) -> Span {
-        // Not bounded by the most debt: that would make the wait too short.
+        // Not bounded by the maximum debt: that would make the wait too short.
         let wanted = self.interval.sum(debt, self.price(permits));
         self.interval.difference(wanted, self.tolerance)
     }
 
-    /// The debt that was read, once so many permits more were taken.
+    /// The debt that was read, after this many more permits were taken.
     #[inline]
     fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
         let [us, part] = reading.level;
@@ -147,14 +147,14 @@ impl Debt {
         }
     }
 
-    /// What is still owed of all that was taken up to this receipt. Nothing more of it can be given
-    /// back: the rest has come back by itself.
+    /// What is still owed of everything taken up to this receipt. No more can be given back: the
+    /// rest has come back by itself.
     fn unpaid(&self, receipt: &Receipt, now: Micros) -> Span {
         let now = Span::whole(now.get());
         self.interval.difference(self.paid_at(receipt), now)
     }
 
-    /// How many whole permits are still owed of all that was taken up to this receipt.
+    /// How many whole permits are still owed of everything taken up to this receipt.
     pub(super) fn permits_unpaid(&self, receipt: &Receipt, now: Micros) -> u32 {
         self.interval.fit_into(self.unpaid(receipt, now))
     }
@@ -164,13 +164,13 @@ impl Debt {
         self.interval.fit_into(Span::whole(time.get()))
     }
 
-    /// Whether somebody may wait for permits that are taken already. Nobody does while no more is owed than the
-    /// limit holds at once; in a queue all do.
+    /// Whether somebody may be waiting for permits that are taken already. In a queue everybody
+    /// waits; otherwise nobody does while the debt is within the tolerance.
     fn may_hold_up_somebody(&self, state: &State, now: Micros) -> bool {
         self.queues || self.tolerance < self.debt(state, now)
     }
 
-    /// The instant at which all that was taken up to this receipt is paid back.
+    /// The instant at which everything taken up to this receipt is paid back.
     fn paid_at(&self, receipt: &Receipt) -> Span {
         let [us, part] = receipt.mark;
         Span {
@@ -179,7 +179,7 @@ impl Debt {
         }
     }
 
-    /// A part that came from outside: one that is none must not panic.
+    /// A fraction from outside: an invalid one must not panic.
     #[inline]
     fn part(&self, part: u64) -> u32 {
         let is_part = |part: &u32| *part < self.interval.scale();
@@ -206,7 +206,7 @@ impl Debt {
         let (held, delay) = match take.patience {
             Patience::UntilPaid(_) if self.queues => (Span::ZERO, debt),
             Patience::UntilPaid(_) => (Span::ZERO, self.interval.difference(debt, self.tolerance)),
-            // What the capacity holds may come in, and then waits for those before it.
+            // What fits into the capacity may enter, and then waits for those before it.
             _ if self.queues => (over, debt),
             _ => (Span::ZERO, over),
         };
@@ -322,7 +322,7 @@ impl Twin for Debt {
 
     fn scale(&mut self, share: Share) {
         let limit = share.of(self.limit);
-        // The rate may have been rounded down by more than the capacity.
+        // Rounding may have lowered the rate's share more than the capacity's.
         let capacity = share
             .of(self.capacity)
             .min(most_capacity(limit, self.period));
@@ -384,7 +384,7 @@ impl Twin for Debt {
         [mark[0].saturating_sub(at.get()), mark[1]]
     }
 
-    /// All that there is to know of a key is its debt, so that any cost can be judged.
+    /// The debt says everything about a key, so any cost can be judged.
     fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
         let gone = Span::whole(elapsed.get());
         let debt = self.interval.difference(self.debt_read(reading, 0), gone);

@@ -1,4 +1,4 @@
-//! What a plain take is judged by: a few numbers, as neither a fraction nor patience has a say.
+//! The numbers by which a plain take is judged, without fractions and patience.
 
 #[cfg(feature = "redis")]
 use super::super::ScaledTake;
@@ -9,13 +9,13 @@ use super::{Debt, Span};
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::time::Micros;
 
-/// Of more parts of a microsecond a script's numbers, of 53 bits, have no room for what several take: of a capacity
-/// that comes back in a day each may have 13 000.
+/// With more parts, a script's 53-bit numbers would have no room for several takes. For a capacity
+/// that comes back in a day, a microsecond may have 13 000 parts.
 #[cfg(feature = "redis")]
 const MOST_PARTS: u64 = 1 << 50;
 
 impl Debt {
-    /// Whether it is a plain take: the debt is in whole microseconds, the take is for good and could
+    /// The plain take, if it is one: the debt is in whole microseconds, the take is final and can
     /// fit, and nobody waits for it.
     #[inline]
     pub(in super::super) fn plain_take(&self, action: &Action) -> Option<PlainTake> {
@@ -29,7 +29,7 @@ impl Debt {
         })
     }
 
-    /// The same where parts of a microsecond may be needed: `None` where there are too many.
+    /// The same with fractions of a microsecond. `None` if there are too many parts.
     #[cfg(feature = "redis")]
     pub(in super::super) fn scaled_take(&self, action: &Action) -> Option<ScaledTake> {
         let scale = self.interval.scale();
@@ -47,7 +47,7 @@ impl Debt {
         (tolerance < MOST_PARTS).then_some(ScaledTake { scale, parts })
     }
 
-    /// What is taken for good by somebody who does not wait, where that could fit.
+    /// The cost of a final take without waiting, if it can ever fit.
     #[inline]
     fn cost_at_once(&self, action: &Action) -> Option<u32> {
         let Action::Take(take) = action else {
@@ -72,7 +72,7 @@ impl Debt {
         self.decide_plainly(&reading, take, reading.fits)
     }
 
-    /// Turns what was read into the answer.
+    /// Turns the reading into the answer.
     #[inline]
     pub(super) fn decide_plainly(
         &self,
@@ -99,7 +99,7 @@ impl Debt {
             remaining,
             retry_after: wait,
             reset_after: Micros::new(owed_us),
-            // Whatever fits after this wait, a single permit does.
+            // After this wait the whole cost fits, and so does a single permit.
             renews_after: if reading.fits {
                 renews_after
             } else {

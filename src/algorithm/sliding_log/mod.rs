@@ -1,9 +1,9 @@
 //! Sliding log: at most `limit` permits in any interval of length `window`. Mirrors
 //! `lua/sliding_log.lua`.
 //!
-//! The log holds an entry for each charge: its instant, and the running total of permits with it.
-//! What was used within the window is the difference of two totals, so that a charge of any cost
-//! is one entry and no entry is ever summed up.
+//! Each charge has an entry: its instant, and the running total of permits up to it. What was used
+//! within the window is the difference of two totals. So a charge of any cost is one entry, and
+//! entries are never summed.
 
 use super::counting::{added, fits, remaining, until_forgotten, window_arguments};
 use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
@@ -23,9 +23,9 @@ pub(super) struct SlidingLog {
 
 /// The part of a log that still counts.
 struct Live {
-    /// The instant that counts: now, or the newest entry's when the clock stepped back behind it.
+    /// The effective instant: now, or the newest entry's if the clock stepped back behind it.
     now: Micros,
-    /// The position of the oldest entry that counts; the number of entries when none does.
+    /// The index of the oldest entry that counts; the number of entries if none does.
     first: usize,
     /// The running total before it.
     base: u64,
@@ -70,7 +70,7 @@ impl SlidingLog {
         self.lapse(entry) <= now
     }
 
-    /// How long until `cost` fits: until the entry has lapsed with which enough permits have.
+    /// How long until `cost` fits: until enough entries have lapsed.
     fn wait(&self, state: &State, live: &Live, now: Micros, cost: u32) -> Micros {
         let too_many = (live.used + u64::from(cost)).saturating_sub(self.limit.into());
         let enough = state.entries.partition_point(|entry| {
@@ -87,7 +87,7 @@ impl SlidingLog {
         entry.at.saturating_add(self.window)
     }
 
-    /// What there is to whoever takes permits, which are then kept for this window.
+    /// The reading for a caller that takes permits; the log is then kept for this limit's window.
     fn reading(&self, state: &State, live: &Live, now: Micros) -> Reading {
         let newest = state.entries.back().filter(|_| live.used > 0);
         let empty = newest.map_or(Micros::ZERO, |newest| self.lapse(newest));
@@ -134,12 +134,13 @@ impl Twin for SlidingLog {
         state.expires = live.now.saturating_add(self.window);
     }
 
-    /// Gives back the permits that were taken at that instant, as if they had never been; where it is not
-    /// known, or many others were taken since, the oldest ones: those that stay lapse no earlier than those
-    /// that were given back would have.
+    /// Gives back the permits taken at that instant, as if they had never been taken. If the
+    /// instant is unknown, or many others were taken since, gives back the oldest ones: those that
+    /// remain lapse no earlier than the ones given back would have.
     ///
-    /// Whoever gives back may know other rules than those by which others have taken permits since. What
-    /// has lapsed by its own window alone stays, and the log keeps the window it was charged with.
+    /// The caller may have other rules than those under which others have taken permits since.
+    /// Permits that have lapsed only by the caller's window stay, and the log keeps the window it
+    /// was charged with.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let live = self.live(state, now);
         let taken_at = action.taken_at();
@@ -180,7 +181,7 @@ impl Twin for SlidingLog {
     fn left(&self, reading: &Reading, charged: u32) -> Left {
         let [used, empty_in] = reading.level;
         let empty_in = Micros::new(empty_in);
-        // A charge on a clock that stepped back is entered at the newest entry's instant.
+        // If the clock stepped back, a charge is entered at the newest entry's instant.
         let reset_after = if charged == 0 {
             empty_in
         } else {

@@ -1,4 +1,4 @@
-//! The log itself, and how permits are given back of it.
+//! The log itself, and how permits are given back in it.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use crate::time::Micros;
 /// Running totals wrap here: far above what can be used in one window (2^32), far below 2^53.
 pub(super) const TOTALS: u64 = 1 << 48;
 
-/// Among so many of the newest entries the one is looked for whose permits are given back.
+/// The entry whose permits are given back is searched among this many of the newest ones.
 const MOST_BEHIND: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::algorithm) struct State {
-    /// The newest entry's lapse by the window it was charged with. Kept, because a store may
-    /// forget the log from then on; with it the answer is the same whether it did or not.
+    /// When the newest entry lapses, by the window it was charged with. From then on a store may
+    /// forget the log; storing this makes the answer the same whether or not it did.
     pub(super) expires: Micros,
     /// The running total before the oldest entry.
     pub(super) base: u64,
@@ -28,8 +28,8 @@ pub(super) struct Entry {
 }
 
 impl State {
-    /// The newest entry of that instant or before; `None` when it is not among the newest, as those behind it
-    /// are to be written anew.
+    /// The newest entry at or before that instant. `None` if it is not among the newest: all
+    /// entries after it have to be rewritten.
     pub(super) fn taken_at(&self, at: Micros) -> Option<usize> {
         let mut newest = self.entries.iter().enumerate().rev().take(MOST_BEHIND);
         let found = newest.find(|(_, entry)| entry.at <= at);
@@ -44,8 +44,8 @@ impl State {
         })
     }
 
-    /// Has the log expire when its newest entry lapses by this window, which may be another entry than
-    /// before; forgets a log that has.
+    /// Makes the log expire when its newest entry, which may have changed, lapses by this window.
+    /// Clears a log that has expired.
     pub(super) fn end_with_newest(&mut self, window: Micros, now: Micros) {
         let newest = self.entries.back();
         self.expires = newest.map_or(Micros::ZERO, |newest| newest.at.saturating_add(window));
@@ -54,14 +54,15 @@ impl State {
         }
     }
 
-    /// Gives back so many permits of this entry, and then of those before it; there are as many.
+    /// Gives back this many permits of this entry, and then of those before it. There must be as
+    /// many.
     pub(super) fn give_back_of(&mut self, entry: usize, back: u64) {
         let base = self.base;
         let left = taken(base, self.entries[entry].total) - back;
         let whole = self
             .entries
             .partition_point(|entry| taken(base, entry.total) <= left);
-        // Of the entry behind those there is something left, unless they make it up.
+        // The next entry keeps the rest of the permits, if there is a rest.
         let before = whole
             .checked_sub(1)
             .map_or(base, |last| self.entries[last].total);
@@ -76,7 +77,7 @@ impl State {
         self.entries.drain(first..=entry);
     }
 
-    /// Gives back so many permits of those behind this running total, and forgets those before it.
+    /// Gives back this many of the permits after this running total, and drops those before it.
     pub(super) fn give_back_oldest(&mut self, total: u64, back: u64) {
         let base = self.base;
         let gone = taken(base, total) + back;

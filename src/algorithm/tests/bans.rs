@@ -1,4 +1,4 @@
-//! Penalty box: when a ban comes, how long it is, and when it is forgotten.
+//! Penalty box: when a ban starts, how long it is, and when it is forgotten.
 
 use super::penalties::{Came, Guarded};
 use super::*;
@@ -13,7 +13,7 @@ fn denied_from_now_on(penalty: &Penalty) -> Guarded {
     guarded
 }
 
-/// The length of the ban that the next denial brings, after which it is over.
+/// The length of the ban that the next denial causes. Returns when it is over.
 fn next_ban(guarded: &mut Guarded) -> u64 {
     let Came::Denied { brought } = guarded.ask() else {
         panic!("not denied");

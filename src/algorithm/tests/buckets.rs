@@ -1,9 +1,9 @@
-//! GCRA, token bucket and leaky bucket: a bucket of whole integers.
+//! GCRA, token bucket and leaky bucket: modelled as a bucket of whole integers.
 
 use super::*;
 use crate::time::MINUTE;
 
-/// One permit is `permit` units, each microsecond brings `per_us`; below zero it is owed.
+/// One permit is `permit` units, and each microsecond adds `per_us`. A level below zero is owed.
 struct ModelBucket {
     level: i128,
     full: i128,
@@ -12,7 +12,7 @@ struct ModelBucket {
     queues: bool,
 }
 
-/// As long as it takes to bring this, nobody ever owes.
+/// The debt never exceeds what is added in this time.
 const MOST_OWED: Duration = Duration::from_secs(120 * 366 * 86_400);
 
 /// Whether it is allowed, how long it is held up, and what is left.
@@ -57,7 +57,7 @@ impl ModelBucket {
         (answer.is_some(), answer.unwrap_or(0), left)
     }
 
-    /// How long it is held up, unless it is denied.
+    /// How long it is held up, or `None` if it is denied.
     fn take(&mut self, cost: u32, patience: Patience) -> Option<u64> {
         let price = i128::from(cost) * self.permit;
         let (fits, delay) = match (patience, self.queues) {
@@ -79,7 +79,7 @@ impl ModelBucket {
         Some(delay)
     }
 
-    /// How long until the level is so high.
+    /// How long until the level is this high.
     fn time_to(&self, level: i128) -> u64 {
         let missing = (level - self.level).max(0) as u128;
         u64::try_from(missing.div_ceil(self.per_us as u128)).unwrap_or(u64::MAX)
@@ -91,7 +91,7 @@ impl ModelBucket {
     }
 }
 
-/// Limits that are buckets, of few permits so that they are often empty.
+/// Limits that are buckets, with few permits so that they are often empty.
 fn buckets() -> impl Strategy<Value = Numbers> {
     let few = prop_oneof![3 => 1_u32..20, 1 => 1_u32..2_000];
     (numbers(BUCKETS), few)
@@ -112,7 +112,7 @@ proptest! {
         let mut subject = Subject::of(numbers.limit());
         let mut model = ModelBucket::new(&numbers);
         for (pause, action) in history {
-            // Whether somebody has taken permits since, and when, no level tells.
+            // The level does not tell whether and when somebody has taken permits since.
             if action.receipt().is_some() {
                 continue;
             }
@@ -144,20 +144,20 @@ proptest! {
         prop_assert!(before.would(now + delay, cost));
         prop_assert!(delay == 0 || !before.would(now + delay - 1, cost));
         prop_assert_eq!(decision.is_allowed(), delay <= us(DAY));
-        // One that would wait for longer is told how much longer, and takes nothing.
+        // A caller that would wait for longer is told how much longer, and takes nothing.
         if let Some(longer) = decision.retry_after() {
             prop_assert_eq!(us(longer), delay - us(DAY));
             prop_assert_eq!(subject.remembered(), before.remembered());
         }
     }
 
-    /// Whoever comes, each leaves when what came in before has run out: exactly at the rate.
+    /// Each request leaves when what entered before it has run out: exactly at the rate.
     #[test]
     fn a_queue_lets_its_requests_leave_at_its_rate(
         numbers in buckets(), history in histories(),
     ) {
         let mut subject = Subject::of(Numbers { kind: QUEUE, ..numbers }.limit());
-        // When all before it has run out, in units of which a microsecond has `rate`.
+        // When everything before it has run out, in units of which a microsecond has `rate`.
         let rate = u128::from(numbers.rate);
         let mut dry = 0;
         for (pause, cost) in history {
@@ -174,7 +174,7 @@ proptest! {
     }
 }
 
-/// Every permit of a burst of a million at rates that divide nothing evenly.
+/// Every permit of a burst of a million, at rates that divide nothing evenly.
 #[test]
 fn large_bursts_are_exact_to_the_permit() {
     for (limit, period) in [

@@ -1,4 +1,4 @@
-//! Credit, cancel, charge and reset: what comes back, and that it never does twice.
+//! Credit, cancel, charge and reset: what comes back, and that it never does so twice.
 
 use proptest::sample::Index;
 
@@ -11,12 +11,12 @@ fn credit(permits: u32, taken_at: Option<u64>) -> Action {
     }
 }
 
-/// A key after some history in which whoever held a lease has gone.
+/// A key after some history, whose leaseholders are gone.
 fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
     let mut subject = Subject::of(numbers.limit());
     for (pause, cost) in history {
         subject.now += pause;
-        // Without a lease, so that a credit is about it.
+        // Without a lease, so that a credit applies to it.
         let _ = subject.act(Action::take(cost));
     }
     subject
@@ -38,7 +38,7 @@ proptest! {
         let most = before.remaining().saturating_add(permits).min(capacity);
         prop_assert!(after.remaining() <= most);
         // However much more is given back, no more than the limit can be taken. Twice, because two
-        // windows together may hold more than can be said at once.
+        // windows together may hold more than one credit can state.
         let _ = subject.act(credit(u32::MAX, None));
         let whole = subject.act(credit(u32::MAX, None));
         prop_assert_eq!((whole.remaining(), whole.reset_after()), (capacity, Duration::ZERO));
@@ -84,8 +84,8 @@ proptest! {
         prop_assert_eq!(subject.remembered(), over, "what is over was touched");
     }
 
-    /// What of a window, a log or a slice has come back by itself does not come back once more,
-    /// in place of what others have taken since.
+    /// Permits of a window, a log or a slice that have come back by themselves do not come back
+    /// again in place of what others have taken since.
     #[test]
     fn what_has_lapsed_is_not_credited(
         numbers in numbers(WINDOWS), history in histories(), cost in 1_u32..12,
@@ -95,7 +95,7 @@ proptest! {
         if !subject.act(Action::take(cost)).is_allowed() {
             return Ok(());
         }
-        // When it is all gone, and before that time others come.
+        // When it is all gone, and others come before that.
         let gone = subject.state.expires_at().get();
         for (pause, cost) in history {
             subject.now += pause;
@@ -108,7 +108,7 @@ proptest! {
         prop_assert_eq!(subject.remembered(), before);
     }
 
-    /// Each permit given back once, at any time: those that stay taken never pass the limit.
+    /// Each permit is given back once, at any time: those that stay taken never exceed the limit.
     #[test]
     fn what_stays_taken_is_never_above_the_limit_in_any_window(
         limit in 1_u32..12, period in periods(), slices in prop::option::of(slices()),
@@ -133,8 +133,8 @@ proptest! {
         }
     }
 
-    /// Whenever it comes, a refund leaves no more than if the permits had never been taken; and as
-    /// much, when nobody has taken any since.
+    /// At any time, a refund leaves no more than if the permits had never been taken, and exactly
+    /// as much if nobody has taken any since.
     #[test]
     fn what_time_has_given_back_is_not_refunded(
         numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12, unused in 0_u32..12,
@@ -149,7 +149,7 @@ proptest! {
         for (pause, cost) in since {
             subject.now += pause;
             known_before.now += pause;
-            // Charged, as what fits the one need not fit the other.
+            // Charged, as what fits one need not fit the other.
             let _ = subject.act(Action::Charge(cost));
             let _ = known_before.act(Action::Charge(cost));
         }
@@ -215,7 +215,7 @@ proptest! {
         let _ = full.act(Action::Charge(full.capacity()));
         let full = full.look(full.now).reset_after();
         let owed = subject.look(subject.now).reset_after();
-        // Rounded up, by which nobody can tell whether it is more by a part of a microsecond.
+        // Rounded up, so that a difference of less than a microsecond does not show.
         prop_assume!(owed != full);
         let after = |action| {
             let mut subject = subject.clone();
@@ -303,7 +303,7 @@ fn a_sliding_counter_is_credited_in_the_window_in_which_it_was_taken() {
     subject.now += 1_500_000;
     let _ = subject.ask(2);
     assert_eq!(subject.look(subject.now).remaining(), 4);
-    // Half of what was taken in the window before still counts.
+    // Half of what was taken in the previous window still counts.
     assert_eq!(subject.act(credit(4, Some(before))).remaining(), 6);
     assert_eq!(subject.act(credit(4, Some(subject.now))).remaining(), 8);
 }
@@ -331,7 +331,8 @@ fn what_was_taken_at_the_epoch_is_not_credited_as_if_nobody_knew_when() {
     }
 }
 
-/// Permits of this limit are taken, then others of that one, and then those are given back by the first.
+/// Permits are taken under the old limit, then others under the new one, and then the first are
+/// given back under the old one.
 fn refunded_by_old_rules(old: Limit, new: Limit, [first, second]: [u32; 2], wait_us: u64) -> u32 {
     let mut subject = Subject::of(old);
     let receipt = subject.ask(first).receipt();
@@ -363,7 +364,7 @@ fn what_came_back_by_old_rules_is_not_given_back_of_what_others_took_by_new_ones
         let left = refunded_by_old_rules(old, new, [4, 3], 3_000_000);
         assert_eq!(left, 7, "{old:?}");
     }
-    // Half of what was taken in the window before.
+    // Half of what was taken in the previous window.
     let (old, new) = pairs(Limit::sliding_counter, 60 * SECOND);
     assert_eq!(refunded_by_old_rules(old, new, [8, 2], 1_500_000), 8);
 }
@@ -378,8 +379,8 @@ fn what_lapsed_by_new_rules_is_not_given_back_of_what_others_took_by_them() {
 fn others_windows_end_when_they_did_whatever_is_given_back_by_old_rules() {
     let unaligned = Limit::fixed_window(10, 60 * SECOND);
     let aligned = |seconds: u32| Limit::fixed_window(10, seconds * SECOND).aligned();
-    // Seconds after the hour: when the window is opened by the old rules, when permits are taken in it, and
-    // when others take all there are by the new ones, as it is over.
+    // Seconds after the hour: when the window is opened under the old rules, when permits are taken
+    // in it, and when others take everything under the new ones, by which it is over.
     let cases = [
         (unaligned, aligned(3_600), [19, 62, 80]),
         (aligned(40), aligned(60), [79, 79, 81]),

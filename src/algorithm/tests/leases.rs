@@ -1,10 +1,10 @@
-//! Concurrency: a map of leases.
+//! Concurrency: modelled as a map of leases.
 
 use std::collections::HashMap;
 
 use super::*;
 
-/// Each lease's permits and its lapse; those that nobody holds are under zero.
+/// Each lease's permits and when it lapses. Lease 0 holds permits that were taken without one.
 struct ModelLeases {
     life: u64,
     leases: HashMap<u64, (u64, u64)>,
@@ -61,7 +61,7 @@ impl ModelLeases {
     }
 }
 
-/// From `(pause, action)` to a life of 1 s.
+/// Steps of `(pause, action)`; leases live 1 s.
 fn leased() -> impl Strategy<Value = Vec<(u64, Action)>> {
     let pause = prop_oneof![2 => Just(0), 2 => 1_u64..300_000, 1 => 1_u64..2_000_000];
     prop::collection::vec((pause, actions()), 1..120)
@@ -98,7 +98,7 @@ proptest! {
     ) {
         let life = us(SECOND);
         let mut subject = Subject::of(Limit::concurrency(limit).lease(SECOND));
-        // Those that run, and until when without a renewal.
+        // Those that run, and when they lapse without a renewal.
         let mut running = HashMap::<u64, u64>::new();
         for (pause, number, what) in history {
             subject.now += pause;

@@ -1,4 +1,4 @@
-//! The specification held against models that are written another way, and against its promises.
+//! Compares the specification with independently written models, and with its promises.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -22,7 +22,7 @@ mod promises;
 mod slices;
 mod windows;
 
-/// Far enough in that clocks can step back.
+/// Late enough that clocks can step back.
 const START: u64 = 4_102_444_800_000_000;
 
 /// One key of one algorithm.
@@ -45,7 +45,7 @@ impl Subject {
         }
     }
 
-    /// Takes permits if they fit, by a lease of their own.
+    /// Takes permits if they fit, each with a lease of its own.
     fn ask(&mut self, cost: u32) -> Decision {
         self.take(cost, false)
     }
@@ -73,14 +73,14 @@ impl Subject {
         )[0]
     }
 
-    /// What would be answered, with nothing charged.
+    /// Whether it would be allowed, without charging anything.
     fn would(&self, now: u64, cost: u32) -> bool {
         self.algorithm
             .read(&self.state, Micros::new(now), &Action::take(cost))
             .fits
     }
 
-    /// What a look at this instant tells.
+    /// What a look at this instant shows.
     fn look(&self, now: u64) -> Decision {
         let look = Action::look();
         let reading = self.algorithm.read(&self.state, Micros::new(now), &look);
@@ -99,7 +99,7 @@ impl Subject {
         format!("{:?}", self.state)
     }
 
-    /// Another limit judges the key from now on.
+    /// From now on another limit judges the key.
     fn change(&mut self, limit: Limit) {
         self.algorithm = Algorithm::try_from(&limit).unwrap();
     }
@@ -122,13 +122,13 @@ fn us(duration: Duration) -> u64 {
     Micros::from(duration).get()
 }
 
-/// A limit by its numbers, so that they can be changed one by one.
+/// The numbers of a limit, so that they can be changed one by one.
 #[derive(Clone, Copy, Debug)]
 struct Numbers {
     kind: usize,
     /// The most at once.
     permits: u32,
-    /// Permits in each period, of a bucket.
+    /// For a bucket, the permits in each period.
     rate: u32,
     period: Duration,
     slices: u32,
@@ -137,7 +137,7 @@ struct Numbers {
 const BUCKETS: Range<usize> = 0..4;
 const WINDOWS: Range<usize> = 4..9;
 const ALL: Range<usize> = 0..10;
-/// Of these, the leaky bucket that is a queue, and the sliding counter.
+/// The indices of the leaky bucket that is a queue, and of the sliding counter.
 const QUEUE: usize = 2;
 const COUNTER: usize = 8;
 
@@ -177,7 +177,7 @@ fn numbers(kinds: Range<usize>) -> impl Strategy<Value = Numbers> {
                 slices,
             };
             let is_sound = numbers.limit().sound().is_ok();
-            // A bucket that takes centuries to fill is no limit.
+            // A bucket that takes centuries to fill is no valid limit.
             let rate = if is_sound { rate } else { permits };
             Numbers { rate, ..numbers }
         },
@@ -237,7 +237,7 @@ fn patiences() -> impl Strategy<Value = Patience> {
     ]
 }
 
-/// All that can be done with a key. What gives back is [about](about) what was taken last.
+/// Every action on a key. Those that give back are [adjusted](about) to what was taken last.
 fn actions() -> impl Strategy<Value = Action> {
     let id = || (1_u64..6).prop_map(lease);
     prop_oneof![

@@ -17,7 +17,7 @@ pub(super) fn fullest(window: u64, admitted: &[(u64, u32)]) -> u32 {
         .unwrap_or(0)
 }
 
-/// What a history is admitted of, when and how many permits.
+/// What is admitted in a history: when, and how many permits.
 pub(super) fn admitted(limit: Limit, history: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
     let mut subject = Subject::of(limit);
     let mut admitted = Vec::new();
@@ -51,7 +51,7 @@ proptest! {
         prop_assert!(fullest(us(period), &admitted) <= 2 * limit);
     }
 
-    /// Within any time whatever: what the capacity holds, and what the rate brings meanwhile.
+    /// Within any time: what the capacity holds, plus what the rate adds meanwhile.
     #[test]
     fn a_bucket_never_admits_more_than_its_capacity_and_what_its_rate_brings(
         numbers in numbers(BUCKETS), history in histories(),
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// A sliding counter that is asked by an adversary, in windows of 1 ms.
+/// A sliding counter under an adversary, in windows of 1 ms.
 #[derive(Clone)]
 struct Attacked {
     counter: Subject,
@@ -87,7 +87,7 @@ impl Attacked {
         }
     }
 
-    /// Takes so many at an instant, or as many as there are.
+    /// Takes this many permits at an instant, or as many as there are.
     fn take(&mut self, at: u64, most: u32) {
         self.counter.now = START + at;
         let cost = most.min(self.counter.look(self.counter.now).remaining());
@@ -97,7 +97,7 @@ impl Attacked {
     }
 }
 
-/// Every way to take any number of permits at each of these instants, one after the other.
+/// The worst of all ways to take any number of permits at each of these instants in turn.
 fn worst(attacked: &Attacked, instants: &[u64]) -> u32 {
     let Some((at, later)) = instants.split_first() else {
         return fullest(WINDOW, &attacked.admitted);
@@ -111,7 +111,7 @@ fn worst(attacked: &Attacked, instants: &[u64]) -> u32 {
     takes.max().unwrap_or(0)
 }
 
-/// The worst case of [`Limit::sliding_counter`], by all histories over three windows that take
+/// The worst case of [`Limit::sliding_counter`], over all histories of three windows that take
 /// permits at their ends, at thirds of them, and in between.
 #[test]
 fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_in_all_small_histories() {
@@ -123,7 +123,7 @@ fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_in_all_small_hi
     }
 }
 
-/// The same for larger limits, by histories that get worse and worse.
+/// The same for larger limits, by a search for ever worse histories.
 #[test]
 fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_as_far_as_a_search_finds() {
     const WINDOWS: u64 = 4;
@@ -176,8 +176,8 @@ fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_as_far_as_a_sea
     }
 }
 
-/// The documented worst case, reached and not passed: everything in the last moment of a window,
-/// then as much as there is in every moment of the next.
+/// The documented worst case is reached and not exceeded: everything in the last moment of a
+/// window, then as much as there is in every moment of the next.
 #[test]
 fn sliding_counter_admits_as_much_as_that_to_one_who_knows_its_windows() {
     let limit = 100;
@@ -188,7 +188,7 @@ fn sliding_counter_admits_as_much_as_that_to_one_who_knows_its_windows() {
     assert_eq!(fullest(WINDOW, &attacked.admitted), 2 * limit - 1);
 }
 
-/// The same numbers in every run.
+/// A generator with the same numbers in every run.
 struct Chance(u64);
 
 impl Chance {

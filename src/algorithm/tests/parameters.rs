@@ -1,4 +1,4 @@
-//! Parameters travel with each check: what a changed limit makes of what was used before.
+//! Parameters travel with each check: how a changed limit treats what was used before.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// More permits at once, in the same time: exactly so many more remain, and no more.
+    /// With more permits at once in the same time, exactly that many more remain.
     #[test]
     fn raising_a_limit_gives_what_was_added_and_forgives_nothing(
         numbers in numbers(ALL), history in histories(), more in 1_u32..1_000,
@@ -30,7 +30,7 @@ proptest! {
         let added = permits - numbers.permits;
         prop_assert_eq!(after.remaining(), before.remaining() + added);
         prop_assert_eq!(after.reset_after(), before.reset_after());
-        // The new permits are had at once, and then the limit holds.
+        // The new permits can be had at once, and then the limit holds.
         prop_assert!(subject.ask(after.remaining()).is_allowed());
         prop_assert!(!subject.would(subject.now, 1));
     }
@@ -55,7 +55,7 @@ proptest! {
         }
     }
 
-    /// A bucket keeps the time in which it is whole again, rounded up; a window what was used.
+    /// A bucket keeps the time until it is whole again, rounded up; a window keeps what was used.
     #[test]
     fn another_length_forgives_nothing_that_is_owed(
         numbers in numbers(ALL), history in histories(), rate in permits(), times in 2_u32..10,
@@ -77,7 +77,7 @@ proptest! {
         }
     }
 
-    /// What a window or a log remembers is over when the new length says so, at once.
+    /// What a window or a log remembers is over at once when the new length says so.
     #[test]
     fn a_shorter_window_ends_earlier_at_once(
         numbers in numbers(ALL), kind in prop_oneof![Just(4_usize), Just(5), Just(6)],
@@ -91,7 +91,7 @@ proptest! {
         }
     }
 
-    /// Limits of any size one after the other, on the state that the one before has left.
+    /// Limits of any size one after the other, each on the state that the previous one left.
     #[test]
     fn no_change_makes_an_answer_impossible(
         numbers in numbers(ALL),

@@ -1,9 +1,9 @@
-//! Penalty box: a list of all denials, behind the check that it guards.
+//! Penalty box: modelled as a list of all denials, after the check that it guards.
 
 use super::*;
 use crate::time::MINUTE;
 
-/// A limit and the penalty behind it, on one key.
+/// A limit and its penalty, on one key.
 #[derive(Clone)]
 pub(super) struct Guarded {
     pub(super) guard: Subject,
@@ -64,11 +64,11 @@ impl Guarded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
     Through,
-    /// By the guard; and how long a ban this has brought, if it has.
+    /// By the limit; and how long a ban this has caused, if it has.
     Denied {
         brought: u64,
     },
-    /// For so long.
+    /// For this long.
     Banned(u64),
 }
 
@@ -148,7 +148,7 @@ fn requests() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(pause, 1..200)
 }
 
-/// Denies nearly all, and says exactly when not.
+/// Denies nearly everything, and says exactly when not.
 fn strict() -> Limit {
     Limit::sliding_log(1, MINUTE)
 }
@@ -170,7 +170,7 @@ proptest! {
         }
     }
 
-    /// Nothing that a banned subject does makes a ban longer, or takes permits.
+    /// Nothing that a banned subject does extends a ban or takes permits.
     #[test]
     fn hammering_while_banned_changes_nothing(
         terms in terms(), requests in requests(), hammering in requests(),
@@ -192,7 +192,7 @@ proptest! {
         }
     }
 
-    /// From its expiry on a box is as one that was never used.
+    /// After its expiry a box behaves like one that was never used.
     #[test]
     fn a_penalty_that_may_be_forgotten_is_untouched(
         terms in terms(), requests in requests(),

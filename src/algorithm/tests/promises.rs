@@ -27,7 +27,7 @@ fn keeps_its_promises(
         prop_assert!(!subject.would(now + wait - 1, cost), "early by 1 us");
         prop_assert!(subject.would(now + wait, cost), "at the announced instant");
     }
-    // What remains can be had at once, and one more can not.
+    // What remains can be had at once, and not one more.
     prop_assert!(subject.would(now, remaining));
     if let Some(more) = remaining.checked_add(1) {
         prop_assert!(!subject.would(now, more));
@@ -43,7 +43,7 @@ fn keeps_its_promises(
         let then = subject.look(now + decision.renews_after.get()).remaining();
         prop_assert!(then > remaining || then == capacity, "no more permits");
     }
-    // A store keeps it until it is untouched, and no longer.
+    // A store keeps the state until it is untouched, and no longer.
     let expires = subject.state.expires_at().get();
     prop_assert_eq!(expires.max(now), now + reset);
     Ok(())
@@ -123,7 +123,7 @@ proptest! {
             for cost in [1, 2, 5] {
                 prop_assert!(!subject.would(now - back, cost) || subject.would(now, cost));
             }
-            // Nor does it after something was done on it that gives nothing back.
+            // Nor can they after an action on it that gives nothing back.
             if !matches!(behind, Action::Take(_) | Action::Charge(_) | Action::Renew(_)) {
                 continue;
             }
@@ -132,7 +132,7 @@ proptest! {
             let decision = later.act(behind);
             let looked = later.look(later.now);
             prop_assert_eq!(decision.remaining(), looked.remaining());
-            // Behind its window, a counter cannot tell whether all of it was given back.
+            // Past its window, a counter cannot tell whether everything was given back.
             if numbers.kind != COUNTER {
                 prop_assert_eq!(decision.reset_after(), looked.reset_after());
             }
@@ -142,7 +142,7 @@ proptest! {
         }
     }
 
-    /// Whether and when it comes in does not depend on how often it asks.
+    /// Whether and when a cost fits does not depend on how often it is asked for.
     #[test]
     fn asking_while_denied_changes_nothing(
         numbers in numbers(ALL), history in histories(), hammering in histories(),
@@ -248,8 +248,8 @@ fn do_everything(subject: &mut Subject, number: u32) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// As many as fit at one instant are one step for a server, whatever they cost: what each of them would
-    /// have been told is known from what the one before it was, and took.
+    /// A server takes all that fit at one instant in one step, whatever they cost. So what each of
+    /// them would have been told follows from the reading of the previous one and what that took.
     #[test]
     fn behind_the_second_of_several_takes_each_finds_only_more_taken(
         numbers in numbers(ALL),

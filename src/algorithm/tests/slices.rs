@@ -1,4 +1,4 @@
-//! Sliding window: what its slices make of it.
+//! Sliding window: the effects of its slices.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ proptest! {
         prop_assert!(fullest(us(period), &admitted) <= limit);
     }
 
-    /// Whoever asks at every instant that might matter: slice ends, and what lapses with them.
+    /// For a caller that asks at every instant that might matter: at slice ends, and when they
+    /// lapse.
     #[test]
     fn sliding_window_never_admits_more_to_a_caller_that_knows_its_slices(
         limit in 1_u32..20, slices in prop_oneof![Just(1_u32), Just(2), Just(3), Just(7), Just(10)],
@@ -38,7 +39,7 @@ proptest! {
         prop_assert!(fullest(us(period), &admitted) <= limit);
     }
 
-    /// One slice is a window: what the open one and the one before hold together is limited.
+    /// One slice is a window: the limit applies to the open one and the previous one together.
     #[test]
     fn sliding_window_of_one_slice_counts_two_aligned_windows(
         limit in 1_u32..20, period in periods(), history in histories(),
@@ -60,7 +61,7 @@ proptest! {
         }
     }
 
-    /// Over the same permits, a cost that the log lets in is let in one slice later at most.
+    /// After the same permits, a cost that the log admits is admitted at most one slice later.
     #[test]
     fn sliding_window_is_the_log_a_slice_late_at_most(
         limit in 1_u32..20, period in periods(), slices in 1_u32..=1_000, history in histories(),

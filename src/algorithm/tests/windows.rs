@@ -1,5 +1,5 @@
-//! Fixed window, sliding log, sliding window and sliding counter: every permit that was ever
-//! taken, or a count for each window.
+//! Fixed window, sliding log, sliding window and sliding counter: modelled as every permit that was
+//! ever taken, or as a count for each window.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::*;
 trait Model {
     /// The permits used.
     fn used(&self, now: u64) -> u64;
-    /// Takes permits, whether they fit or not.
+    /// Takes permits, whether or not they fit.
     fn charge(&mut self, now: u64, permits: u32);
     fn credit(&mut self, now: u64, permits: u32, taken_at: Option<u64>);
 }
@@ -23,9 +23,9 @@ const MOST: u64 = u32::MAX as u64;
 /// Every permit that was ever taken, in lots: when they were taken, and how many are left.
 struct ModelPermits<F> {
     lots: Vec<(u64, u64)>,
-    /// When what was taken at an instant comes back.
+    /// When permits taken at an instant come back.
     lapses: F,
-    /// Among so many of the newest lots it is known when they were taken.
+    /// For how many of the newest lots it is known when they were taken.
     reach: usize,
 }
 
@@ -56,7 +56,7 @@ impl<F: Fn(u64) -> u64> Model for ModelPermits<F> {
         let live = self.lots.iter_mut();
         let live = live.filter(|(at, left)| lapses(*at) > now && *left > 0);
         let mut live: Vec<_> = live.collect();
-        // Those of that instant, and then of those before it; else the oldest.
+        // Permits of that instant, and then of those before it; else the oldest.
         let known = taken_at.and_then(|taken_at| {
             let before = live.partition_point(|(at, _)| lapses(*at) <= lapses(taken_at));
             let is_near = live.len() - before < self.reach;
@@ -75,7 +75,7 @@ impl<F: Fn(u64) -> u64> Model for ModelPermits<F> {
     }
 }
 
-/// The window that is open, if one is.
+/// The open window, if there is one.
 struct ModelWindow {
     length: u64,
     aligned: bool,
@@ -120,7 +120,7 @@ impl ModelCounts {
         self.counts.get(&number).copied().unwrap_or(0)
     }
 
-    /// Takes so many from a count, and tells how many are still to be taken.
+    /// Takes permits out of a count. Returns how many are still to be taken.
     fn give_back(&mut self, number: u64, permits: u64) -> u64 {
         let count = self.counts.entry(number).or_default();
         let back = permits.min(*count);
@@ -166,7 +166,7 @@ impl Model for ModelCounts {
 enum Act {
     Take(u32),
     Charge(u32),
-    /// Of what was taken at one of the instants so far, or unsaid which.
+    /// Of what was taken at one of the instants so far, or at an unknown one.
     Credit(u32, Option<Index>),
 }
 
