@@ -1,15 +1,15 @@
-//! `ByPolicy`: what an observer keeps for each policy, found by the policy's name without a lock
-//! and without an allocation.
+//! `ByPolicy`: what an observer keeps for each policy, found by the policy's name without a lock or
+//! an allocation.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// One `T` for each policy that was heard of. As many as the operator names: a policy that is
-/// replaced by one of another name leaves its `T` behind.
+/// One `T` for each policy seen so far, as many as the operator names. When a policy is replaced by
+/// one of another name, its `T` stays.
 pub(crate) struct ByPolicy<T>(ArcSwap<Known<T>>);
 
-/// Sorted by name: a handful of comparisons find one, and no hash has to be kept.
+/// Sorted by name: a few comparisons find one, and no hash has to be stored.
 type Known<T> = Vec<(Arc<str>, Arc<T>)>;
 
 impl<T> ByPolicy<T> {
@@ -17,7 +17,7 @@ impl<T> ByPolicy<T> {
         Self(ArcSwap::default())
     }
 
-    /// Does something with the policy's `T`, which is made when it is the first time.
+    /// Calls `work` with the policy's `T`, which is made on first use.
     pub(crate) fn with<R>(
         &self,
         policy: &str,
@@ -31,7 +31,7 @@ impl<T> ByPolicy<T> {
         }
     }
 
-    /// The policy's `T`: this one, unless somebody else was first.
+    /// The policy's `T`: this one, unless another thread was first.
     #[cold]
     fn add(&self, policy: &str, new: Arc<T>) -> Arc<T> {
         let name: Arc<str> = policy.into();

@@ -295,7 +295,7 @@ impl StoreError {
         let mut causes: Option<String> = None;
         let mut beneath = self.source();
         while let Some(cause) = beneath {
-            // Some errors say again what those beneath them say.
+            // Some errors repeat the text of their causes.
             let said = cause.to_string();
             causes = match causes {
                 None => Some(said),

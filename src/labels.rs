@@ -1,7 +1,7 @@
-//! Enums whose variants are known to operators by a word each.
+//! Enums whose variants operators know by a word each.
 
-/// Gives an enum without fields the word for each of its variants, and the lists of all of them, from one list.
-/// One that is left out, or stands elsewhere than in the enum, does not compile.
+/// Gives a fieldless enum a word for each variant and the lists of all variants, from one list. A
+/// variant that is missing, or not in the enum's order, does not compile.
 macro_rules! labels {
     ($(#[$about:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         impl $name {

@@ -148,7 +148,7 @@
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a file, which is read again when it changes; takes `memory` and `redis` along |
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The documentation is that of all stores, of which without these features some are missing.
+// Without these features some of the stores that the documentation links to are missing.
 #![cfg_attr(
     not(all(feature = "memory", feature = "redis")),
     allow(rustdoc::broken_intra_doc_links)
@@ -169,7 +169,7 @@ mod time;
 mod trace;
 // Floor 1: the algorithms.
 pub mod algorithm;
-// Floor 2: the stores, and who is told.
+// Floor 2: the stores, and the observers.
 mod observe;
 mod store;
 // Floor 3: policies and the limiter.
@@ -182,7 +182,7 @@ mod response;
 mod http;
 // Floor 5: tower.
 mod tower;
-// Floor 6: adapters, and those who are told.
+// Floor 6: adapters, and observers.
 mod by_policy;
 #[cfg(feature = "config")]
 pub mod config;
@@ -244,14 +244,14 @@ pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, Throt
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
 
-/// What the targets in `fuzz/` reach no other way.
+/// What the targets in `fuzz/` cannot reach otherwise.
 #[cfg(all(fuzzing, feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::store::redis::redis_reply;
 }
 
-/// The code in the README and in `docs/`, held to what the crate does.
+/// Runs the code in the README and in `docs/` as doctests.
 #[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
 mod pages {
     #[doc = include_str!("../README.md")]

@@ -1,14 +1,14 @@
-//! What all threads do at once, each in a place of its own: counting, and cloning an `Arc`.
+//! What all threads do at once, each in its own place: counting, and cloning an `Arc`.
 //!
-//! Where two threads write to one cache line, each waits for the other's processor to hand it over, and with it
-//! whatever lies beside.
+//! If two threads write to one cache line, each waits for the other's processor to hand it over,
+//! together with everything else in the line.
 
 use std::array;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// More threads share places.
+/// With more threads, some share a place.
 const PLACES: usize = 16;
 
 /// The place of this thread.
@@ -19,11 +19,11 @@ fn here() -> usize {
             NEXT.fetch_add(1, Ordering::Relaxed) % PLACES
         };
     }
-    // A thread that is about to end has none left.
+    // A thread that is about to end has no place any more.
     PLACE.try_with(|place| *place).unwrap_or_default()
 }
 
-/// A count.
+/// A counter.
 #[derive(Default)]
 pub(crate) struct Count([Counted; PLACES]);
 
@@ -42,13 +42,13 @@ impl Count {
     }
 }
 
-/// A value that every question takes along, whichever thread asks it.
+/// A value to which every question holds a reference, on any thread.
 pub(crate) struct Spread<T> {
     value: Arc<T>,
     refs: Arc<[SpreadRef<T>; PLACES]>,
 }
 
-/// That value, as long as somebody holds it. Clones are counted where the first of them was.
+/// The value, while somebody holds it. Clones are counted in the place of the first one.
 pub(crate) struct SpreadRef<T>(Arc<Place<T>>);
 
 #[repr(align(128))]
@@ -66,7 +66,7 @@ impl<T> Spread<T> {
         Arc::downgrade(&self.value)
     }
 
-    /// A clone of this thread's.
+    /// A clone that is counted in this thread's place.
     pub(crate) fn hold(&self) -> SpreadRef<T> {
         self.refs[here()].clone()
     }

@@ -1,10 +1,9 @@
-//! Numbers at random, to scatter what would otherwise come together. They keep no secret: who must not guess
-//! one is never shown it.
+//! Random numbers for jitter. Not for secrets: whoever must not guess a number is never shown one.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// Each `RandomState` has keys of its own, so that this takes no crate.
+/// Each `RandomState` has its own keys, so this needs no crate.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(())
 }

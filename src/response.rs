@@ -43,7 +43,7 @@ impl<'a> ResponseHead<'a> {
     /// ```
     pub fn grpc_status(&self) -> Option<u32> {
         let text = self.headers.get("grpc-status")?.to_str().ok()?;
-        // What `parse` takes besides is a sign.
+        // `parse` alone would also accept a sign.
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|_| is_number)
     }

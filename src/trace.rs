@@ -1,4 +1,4 @@
-//! Logs and spans, by the feature `tracing`; without it, nothing, and no cost.
+//! Logs and spans with the feature `tracing`; without it, nothing, at no cost.
 //!
 //! No event and no span shows a subject: at most its hash.
 
@@ -7,7 +7,7 @@ pub(crate) use tracing::error;
 #[cfg(feature = "tracing")]
 pub(crate) use tracing::{debug, info, warn};
 
-/// Takes an event in the words of `tracing` and says nothing.
+/// Accepts an event in `tracing`'s syntax and does nothing.
 #[cfg(not(feature = "tracing"))]
 macro_rules! silent {
     ($($field:ident = $(%)? $value:expr,)* $text:literal) => {{

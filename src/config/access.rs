@@ -15,7 +15,7 @@ const EXPECTED: &str = "a list of addresses, ranges and values of keys, such as 
                         [\"203.0.113.0/24\", \"2001:db8::1\", { key = \"header:x-user\", values = \
                         [\"mallory\"] }]";
 
-/// Reads a list; `policies` are those whose keys the list's values are compared with.
+/// Reads a list. `policies` are those with whose keys its values are compared.
 pub(super) fn read(
     field: Option<Field<'_>>,
     proxies: &Proxies,
@@ -34,15 +34,15 @@ pub(super) fn read(
         }
         let text = item.as_text().ok_or_else(|| unreadable(&item))?;
         let range = read_range(field.name(), text).map_err(|_| unreadable(&item))?;
-        // Its text names the field.
+        // The error names the field itself.
         let range = of_clients(field.name(), &client, text, range);
         ranges.push(range.map_err(|error| item.here(error))?);
     }
-    // All at once, so that the address of a request is read once, however long the list.
+    // Added all at once, so that a request's address is read once, however long the list.
     Ok(list.clients(client, ranges.into_iter().collect()))
 }
 
-/// Not shown, whatever it is: a value that is not in a table may be somebody's API key.
+/// Never shown: a value outside a table may be somebody's API key.
 fn unreadable(field: &Field<'_>) -> FileError {
     field.refuse(format_args!("expected {EXPECTED}"))
 }
@@ -55,7 +55,7 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
         let expected = named_key::EXPECTED;
         key.expected(format_args!("{expected}, as it is the key of a policy"))
     })?;
-    // The values would be compared with nothing, and nobody would notice.
+    // Otherwise the values would be compared with nothing, unnoticed.
     let kind = key.text(named_key::EXPECTED)?;
     let is_key_of = |policy: &Fields<'_>| {
         let key = policy.get("key");

@@ -51,14 +51,15 @@ impl Config {
         file::read(text, &variable_of_this_process, None)
     }
 
-    /// As [`from_file`](Self::from_file), with what was in the file.
+    /// As [`from_file`](Self::from_file), together with the file's content.
     pub(super) fn with_bytes(path: &Path) -> Result<(Self, Vec<u8>), FileError> {
         let bytes = std::fs::read(path);
         let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
         Ok((Self::of_bytes(&bytes, path, None)?, bytes))
     }
 
-    /// What is in this file; `in_force` is what it is to take the place of in a running service.
+    /// Reads the content of a file. `in_force` is the configuration of a running service that it
+    /// replaces.
     pub(super) fn of_bytes(
         bytes: &[u8],
         path: &Path,

@@ -1,4 +1,4 @@
-//! `count_status` and `count_grpc_status`: the answers that count.
+//! `count_status` and `count_grpc_status`: which answers count.
 
 use http::StatusCode;
 
@@ -10,14 +10,14 @@ use crate::response::ResponseHead;
 pub(super) const STATUS: &str = "count_status";
 pub(super) const GRPC_STATUS: &str = "count_grpc_status";
 
-/// The answers that count: those of either kind.
+/// The answers that count, by either kind of status.
 pub(super) struct Counted {
     statuses: Vec<StatusCode>,
     grpc_statuses: Vec<u32>,
 }
 
 impl Counted {
-    /// `None` when all do.
+    /// `None` if all answers count.
     pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Self>, FileError> {
         let (status, grpc_status) = (fields.get(STATUS), fields.get(GRPC_STATUS));
         if status.is_none() && grpc_status.is_none() {
@@ -52,7 +52,7 @@ fn status(field: &Field<'_>) -> Result<StatusCode, FileError> {
     status.ok_or_else(|| field.expected(expected))
 }
 
-/// Not 0: a call that goes well mostly says so in its trailers, which come too late.
+/// Not 0: a call that succeeds usually says so in its trailers, which come too late.
 fn grpc_status(field: &Field<'_>) -> Result<u32, FileError> {
     let expected = "a gRPC status from 1 to 16, such as 16 for UNAUTHENTICATED, or a list of \
                     statuses";
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether an answer counts, by what the file says.
+    /// Whether an answer counts according to the file.
     fn counts(field: &str, status: u16, grpc_status: Option<u32>) -> bool {
         let table = DeTable::parse(field).unwrap();
         let known = &[STATUS, GRPC_STATUS];

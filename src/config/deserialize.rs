@@ -1,4 +1,4 @@
-//! `Config` by serde, from whatever format the user's own configuration is in.
+//! `Config` through serde, from whatever format the user's own configuration has.
 
 use serde::de::{Deserialize, Deserializer, Error};
 
@@ -34,7 +34,7 @@ use super::value::Table;
 /// ```
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // There is one reader, and it reads TOML text: so that is what the values are written as.
+        // There is only one reader, and it reads TOML text, so the values are written as that.
         let table = Table::deserialize(deserializer)?.into_toml();
         let table = table.map_err(D::Error::custom)?;
         let text = toml::to_string(&table).map_err(D::Error::custom)?;

@@ -39,7 +39,7 @@ impl FileError {
         }
     }
 
-    /// Of what was found sound where it stands, and not together.
+    /// For values that are valid by themselves but not together.
     pub(super) fn without_place(problem: impl fmt::Display) -> Self {
         Self {
             path: None,
@@ -53,7 +53,7 @@ impl FileError {
         self
     }
 
-    /// Of a text that the user never saw: lines mean nothing.
+    /// For a text that the user never saw: its line numbers mean nothing.
     pub(super) fn without_line(self) -> Self {
         Self { line: None, ..self }
     }

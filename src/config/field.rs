@@ -1,4 +1,4 @@
-//! `Field`: one value of the file, which knows what to say when it is wrong.
+//! `Field`: one value of the file, with what is needed to report an error in it.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(super) struct Field<'t> {
 }
 
 impl<'t> Field<'t> {
-    /// A field of the table that this place is in.
+    /// A field of the table at this place.
     pub(super) fn new(
         table: Place<'t>,
         name: &'static str,
@@ -59,7 +59,7 @@ impl<'t> Field<'t> {
         self.value.as_bool().ok_or_else(expected)
     }
 
-    /// The table that the field is, none of whose fields is unknown.
+    /// The field as a table without unknown fields.
     pub(super) fn table(
         &self,
         known: Known,
@@ -70,12 +70,12 @@ impl<'t> Field<'t> {
         Fields::of_table(self.place.in_table(self.name), table, known)
     }
 
-    /// The value of one that is true or false.
+    /// The value if it is a boolean.
     pub(super) fn as_boolean(&self) -> Option<bool> {
         self.value.as_bool()
     }
 
-    /// The value of one that is a text.
+    /// The value if it is a text.
     pub(super) fn as_text(&self) -> Option<&'t str> {
         self.value.as_str()
     }
@@ -88,14 +88,14 @@ impl<'t> Field<'t> {
         Some(self.value.as_array()?)
     }
 
-    /// The items of a list, each with its own place; `None` when this is no list.
+    /// The items of a list, each with its own place; `None` if this is no list.
     pub(super) fn items(&self) -> Option<Vec<Self>> {
         let items = self.array()?.iter();
         let item = |item| Self::new(self.place, self.name, item);
         Some(items.map(item).collect())
     }
 
-    /// One, or a list of them; `if_none` is what an empty list would come to.
+    /// A single value or a list of them. `if_none` says what an empty list would mean.
     pub(super) fn one_or_more<T>(
         &self,
         one: impl Fn(&Self) -> Result<T, FileError>,
@@ -137,7 +137,7 @@ impl<'t> Field<'t> {
         self.place.refuse_field(self.name, problem)
     }
 
-    /// An error in this place whose text names the field itself.
+    /// An error at this place whose text names the field itself.
     pub(super) fn here(&self, problem: impl fmt::Display) -> FileError {
         self.place.refuse(problem)
     }

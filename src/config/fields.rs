@@ -1,5 +1,5 @@
-//! Reads a TOML table field by field, so that every refusal can name the line, the policy, the
-//! field and what would be right. A derived `Deserialize` knows the line alone.
+//! Reads a TOML table field by field, so that every error can name the line, the policy, the field
+//! and what would be right. A derived `Deserialize` knows only the line.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use super::place::{Place, PolicyPlace, line_of};
 /// The fields that a table can have.
 pub(super) type Known = &'static [&'static str];
 
-/// One table, none of whose fields is unknown.
+/// One table without unknown fields.
 pub(super) struct Fields<'t> {
     place: Place<'t>,
     table: &'t DeTable<'t>,
     known: Known,
 }
 
-/// An error about a text that is no TOML at all, with the field of its line when that is one of these.
+/// An error about a text that is not TOML. Names the field of the line if that is a known one.
 pub(super) fn not_toml(text: &str, error: &toml::de::Error, known: &[Known]) -> FileError {
     let offset = error.span().map_or(0, |span| span.start);
     let line = line_of(text.as_bytes(), offset);
@@ -30,8 +30,8 @@ pub(super) fn not_toml(text: &str, error: &toml::de::Error, known: &[Known]) -> 
         .and_then(|line| line.split_once('='))
         .map(|(field, _)| field.trim());
     match field {
-        // Never what stands behind it: it may be a password. Nor any other text before an equals sign: of a
-        // list on lines of its own it may be an API key, which often ends in that sign.
+        // Never the text after the equals sign: it may be a password. Nor unknown text before it:
+        // in a list over several lines it may be an API key, and those often end in an equals sign.
         Some(field) if known.iter().any(|known| known.contains(&field)) => {
             FileError::at(line, format_args!("{field}: {}", error.message()))
         }
@@ -40,7 +40,7 @@ pub(super) fn not_toml(text: &str, error: &toml::de::Error, known: &[Known]) -> 
 }
 
 impl<'t> Fields<'t> {
-    /// The table that a whole file is.
+    /// The table of a whole file.
     pub(super) fn of_file(
         text: &'t str,
         table: &'t DeTable<'t>,
@@ -49,7 +49,7 @@ impl<'t> Fields<'t> {
         Self::of_table(Place::of_file(text), table, known)
     }
 
-    /// Each policy, named by its field `name`, or else by its number.
+    /// The policies, each named by its field `name`, or else by its number.
     pub(super) fn policies(
         &self,
         name: &'static str,
@@ -73,7 +73,7 @@ impl<'t> Fields<'t> {
         tables.iter().enumerate().map(read).collect()
     }
 
-    /// The table that a field is.
+    /// A field that is a table.
     pub(super) fn of_table(
         place: Place<'t>,
         table: &'t DeTable<'t>,
@@ -82,8 +82,8 @@ impl<'t> Fields<'t> {
         Self::all_known(place, table, known, &[])
     }
 
-    /// `of_file` are the fields of the file around it: whoever adds one at the end of the file adds
-    /// it to the last policy.
+    /// Refuses unknown fields. `of_file` are the fields of the surrounding file: a field added at
+    /// the end of the file belongs to the last policy, and the error says so.
     fn all_known(
         place: Place<'t>,
         table: &'t DeTable<'t>,
@@ -113,7 +113,7 @@ impl<'t> Fields<'t> {
         Some(Field::new(self.place, name, self.table.get(name)?))
     }
 
-    /// A field that has to be there; `example` is what to write.
+    /// A required field; `example` is what to write.
     pub(super) fn need(&self, name: &'static str, example: &str) -> Result<Field<'t>, FileError> {
         let missing = || {
             let place = self.place;
@@ -122,7 +122,7 @@ impl<'t> Fields<'t> {
         self.get(name).ok_or_else(missing)
     }
 
-    /// An error whose text names a field of this table, in the line of that field.
+    /// An error in the line of a field of this table. Its text names the field itself.
     pub(super) fn refuse_at(&self, name: &'static str, problem: impl fmt::Display) -> FileError {
         match self.get(name) {
             Some(field) => field.here(problem),

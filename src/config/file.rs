@@ -35,7 +35,7 @@ const FIELDS: Known = &[
     "policy",
 ];
 
-/// `in_force` is what the new configuration is to take the place of in a running service.
+/// `in_force` is the configuration of a running service that the new one replaces.
 pub(super) fn read(
     text: &str,
     environment: Environment<'_>,

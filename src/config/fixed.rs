@@ -3,8 +3,8 @@
 use super::fields::Fields;
 use super::{Config, FileError};
 
-/// Refuses what would need other connections, other keys or another layer around the store. A default
-/// is the same whether it is written or not.
+/// Refuses changes that need other connections, other keys or another layer around the store.
+/// Writing out a default is no change.
 pub(super) fn hold(fields: &Fields<'_>, before: &Config, after: &Config) -> Result<(), FileError> {
     let same = [
         ("store", before.store.address() == after.store.address()),

@@ -25,7 +25,7 @@ const WORDS: [(&str, Word); 6] = [
 ];
 
 impl Word {
-    /// The headers that it names; `None` of a word about those that the others name.
+    /// The headers that the word names; `None` for a word about those that others name.
     fn headers(self) -> Option<QuotaHeaders> {
         match self {
             Self::Draft11 => Some(QuotaHeaders::DRAFT_11),

@@ -1,4 +1,4 @@
-//! `algorithm`, `limit` and the options: the file's words for a `Limit`, of a policy or of one of its tiers.
+//! `algorithm`, `limit` and the options: the file's words for a `Limit`, of a policy or of a tier.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::limit::{Limit, Rate};
 type Make = fn(u32, Duration) -> Limit;
 type Read = fn(&LimitFields<'_, '_>) -> Result<Limit, FileError>;
 
-/// Algorithms by the names that the file has for them.
+/// The algorithms by their names in the file.
 const ALGORITHMS: [(&str, Read); 8] = [
     ("gcra", gcra),
     ("token-bucket", |fields| bucket(fields, Limit::token_bucket)),
@@ -26,7 +26,7 @@ const ALGORITHMS: [(&str, Read); 8] = [
     ("concurrency", concurrency),
 ];
 
-/// Fields that only some algorithms have, and those.
+/// Fields that only some algorithms have, and those algorithms.
 const OPTIONS: [(&str, &[&str]); 6] = [
     ("burst", &["gcra"]),
     ("capacity", &["token-bucket", "leaky-bucket"]),
@@ -36,17 +36,17 @@ const OPTIONS: [(&str, &[&str]); 6] = [
     ("lease", &["concurrency"]),
 ];
 
-/// Those of them that are true or false.
+/// The ones that are booleans.
 const SWITCHES: [&str; 2] = ["delay", "aligned"];
 
 const PERMITS: &str = "1 to 4294967295";
 pub(super) const A_RATE: &str = "limit = \"100/min\"";
 
-/// The fields that say a limit.
+/// The fields that make up a limit.
 struct LimitFields<'a, 't> {
-    /// Those that say how much: of a tier, or of the policy.
+    /// Where the numbers of permits stand: in the tier, or in the policy.
     amounts: &'a Fields<'t>,
-    /// Those that say how it is counted: of the policy, as no tier has ways of its own.
+    /// Where the options of counting stand: in the policy, as tiers have none.
     ways: &'a Fields<'t>,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn read(policy: &Fields<'_>) -> Result<Limit, FileError> {
     of_tier(policy, policy)
 }
 
-/// The limit of a tier, which is of the same algorithm as that of its policy.
+/// The limit of a tier. It has the algorithm of its policy.
 pub(super) fn of_tier(tier: &Fields<'_>, policy: &Fields<'_>) -> Result<Limit, FileError> {
     let algorithm = policy.need("algorithm", "algorithm = \"gcra\"")?;
     let read = algorithm.choice(&ALGORITHMS)?;
@@ -71,7 +71,7 @@ fn refuse_options_of_others(fields: &Fields<'_>, algorithm: &str) -> Result<(), 
         let Some(field) = fields.get(option) else {
             continue;
         };
-        // What is switched off is what the other algorithms do anyway.
+        // An option that is switched off does what other algorithms do anyway.
         let is_off = SWITCHES.contains(&option) && field.as_boolean() == Some(false);
         if !algorithms.contains(&algorithm) && !is_off {
             let algorithms = algorithms.join(" and ");
@@ -139,7 +139,7 @@ fn concurrency(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
     })
 }
 
-/// A limit of so many permits in so much time, or of several such rates.
+/// A limit of one or more rates, each a number of permits in a time.
 fn in_time(fields: &LimitFields<'_, '_>, make: Make) -> Result<Limit, FileError> {
     let rates = one_or_more_rates(&fields.amounts.need("limit", A_RATE)?, make)?;
     let each = rates.into_iter();
@@ -152,7 +152,7 @@ fn in_time(fields: &LimitFields<'_, '_>, make: Make) -> Result<Limit, FileError>
 fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration)>, FileError> {
     let one = |rate: &Field<'_>| {
         let (permits, period) = self::rate(rate)?;
-        // Each by itself, so that what is refused is refused with its own place.
+        // Each by itself, so that an error has its own place.
         let limit_of_one = Algorithm::try_from(&make(permits, period));
         limit_of_one.map_err(|error| unsound::value(rate, error))?;
         Ok((permits, period))
@@ -163,7 +163,7 @@ fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration
     }
 }
 
-/// A limit of these rates, of which there is one at least, with their bursts.
+/// A limit of these rates with their bursts. There must be at least one.
 fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32>)>) -> Limit {
     let with_burst = |limit: Limit, burst: Option<u32>| match burst {
         Some(burst) => limit.burst(burst),
@@ -176,8 +176,8 @@ fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32
     })
 }
 
-/// A limit whose `limit` is a rate, and that holds as many permits as come with it in its time
-/// unless the file says how many.
+/// A limit whose `limit` is a rate. Its capacity is the number of permits in the rate, unless the
+/// file says otherwise.
 fn bucket(fields: &LimitFields<'_, '_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, FileError> {
     let (permits, period) = rate(&fields.amounts.need("limit", A_RATE)?)?;
     let capacity = match fields.amounts.get("capacity") {

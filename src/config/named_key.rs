@@ -9,7 +9,7 @@ use crate::key::Key;
 
 pub(super) const EXPECTED: &str = "\"header:<name>\" or \"user\"";
 
-/// A key that the file can name the values of: it has one part, which is a text.
+/// A key whose values the file can name: it has one part, which is a text.
 #[derive(Clone, Copy)]
 pub(super) enum NamedKey<'t> {
     Header(&'t str),
@@ -17,7 +17,7 @@ pub(super) enum NamedKey<'t> {
 }
 
 impl<'t> NamedKey<'t> {
-    /// `None` when it is another key.
+    /// `None` if it is another key.
     pub(super) fn read(key: &Field<'t>) -> Option<Self> {
         match key.as_text()? {
             "user" => Some(Self::User),
@@ -30,7 +30,7 @@ impl<'t> NamedKey<'t> {
         values.one_or_more(|one| self.value(one), "it matches nobody; leave it out")
     }
 
-    // A value is not shown, whatever it is: it may be somebody's API key.
+    // The value is never shown: it may be somebody's API key.
     fn value(self, value: &Field<'_>) -> Result<Key, FileError> {
         let refuse = |problem| Err(value.refuse(problem));
         let Some(text) = value.as_text() else {

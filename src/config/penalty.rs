@@ -18,7 +18,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Penalty, FileError> {
     if let Some(longest) = fields.get("longest") {
         penalty = penalty.doubling_up_to(time(&longest)?);
     }
-    // The limiter's own check, so that what it refuses is refused with its place.
+    // The limiter's own check, here so that the error has its place.
     Algorithm::try_from(&penalty).map_err(|error| unsound::table(&fields, error))?;
     Ok(penalty)
 }

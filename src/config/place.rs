@@ -1,4 +1,4 @@
-//! Where in the text something stands: what every refusal begins with.
+//! Where something stands in the text: what every error begins with.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub(super) enum PolicyPlace<'t> {
 }
 
 impl<'t> Place<'t> {
-    /// Where a file begins.
+    /// The beginning of a file.
     pub(super) fn of_file(text: &'t str) -> Self {
         Self {
             text,

@@ -39,7 +39,7 @@ pub(super) const FIELDS: Known = &[
     "on_store_failure",
 ];
 
-/// Those that speak of requests which a layer judges.
+/// Fields about requests that a layer judges.
 const OF_REQUESTS: Known = &[
     "tiers",
     "key",
@@ -95,7 +95,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     if let Some(field) = fields.get("on_store_failure") {
         policy = policy.on_store_failure(failure_mode(&field)?);
     }
-    // The limiter's own checks, so that what they refuse is refused with its place.
+    // The limiter's own checks, here so that their errors have a place.
     Limiter::new(AlwaysAllow, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
     let Some(tiers) = fields.get("tiers") else {
         return Ok(policy);
@@ -104,7 +104,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     Ok(policy.limit_by(tiers))
 }
 
-/// The requests that a policy is about, and whose quota each takes of.
+/// The requests to which a policy applies, and their keys.
 fn of_requests(
     policy: Policy,
     on: Option<Field<'_>>,
@@ -122,7 +122,7 @@ fn of_requests(
     })
 }
 
-/// One that handlers ask by, with keys of theirs.
+/// A policy that handlers ask, with keys of their own.
 fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileError> {
     let of_requests = OF_REQUESTS.iter().find_map(|name| fields.get(name));
     let by_header = || fields.get("cost").filter(|cost| cost.as_text().is_some());
@@ -214,7 +214,7 @@ mod tests {
         ] {
             let times = "denials = 10, within = \"15min\", ban = \"1h\"";
             let policy = policy_with(&format!("penalty = {{ {times}{longest} }}"));
-            // Times and numbers are all that there is to one.
+            // `Debug` shows all of a penalty: it consists of times and numbers.
             assert_eq!(
                 format!("{:?}", policy.penalty),
                 format!("{:?}", Some(Algorithm::try_from(&penalty).unwrap()))

@@ -1,5 +1,5 @@
-//! `trusted_proxies`, `client_address`, `trusted_hops` and `ipv6_prefix`: whom the file believes
-//! about a client's address, and which addresses are one client.
+//! `trusted_proxies`, `client_address`, `trusted_hops` and `ipv6_prefix`: who is trusted to name a
+//! client's address, and which addresses count as one client.
 
 use super::FileError;
 use super::field::Field;
@@ -24,7 +24,7 @@ pub(super) struct Proxies {
     ipv6_prefix: Option<u8>,
 }
 
-/// The one header that is consulted.
+/// The one header that is read.
 enum Told {
     XForwardedFor,
     Forwarded,
@@ -41,7 +41,7 @@ impl Proxies {
             hops: number(fields, "trusted_hops", "1 to 64")?,
             ipv6_prefix: number(fields, "ipv6_prefix", "32 to 128 bits")?,
         };
-        // Whatever is wrong is refused where it stands, also while no policy uses it.
+        // Errors are reported at their place, even while no policy uses this.
         let extractor = proxies.extractor().map_err(|error| match &header {
             Some(header) => header.refuse(error),
             None => fields.refuse(error),
@@ -65,7 +65,7 @@ impl Proxies {
         }
     }
 
-    /// With nobody to trust, the peer is the client.
+    /// Without trusted proxies, the peer is the client.
     pub(super) fn client_addr(&self, key: &Field<'_>) -> Result<ClientAddr, FileError> {
         let client = self.extractor();
         client.map_err(|error| key.refuse(error))
@@ -105,7 +105,7 @@ fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {
     let items = field.items().ok_or_else(|| field.expected(expected))?;
     let range = |item: &Field<'_>| {
         let range = item.text(expected)?;
-        // Its text names the field.
+        // The error names the field itself.
         read_range("trusted_proxies", range).map_err(|error| item.here(error))?;
         Ok(range.to_owned())
     };

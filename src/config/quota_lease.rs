@@ -8,7 +8,7 @@ use crate::store::QuotaLease;
 
 const FIELDS: Known = &["share", "max_age"];
 
-/// `None` where it is switched off.
+/// `None` if it is switched off.
 pub(super) fn read(field: &Field<'_>) -> Result<Option<QuotaLease>, FileError> {
     if let Some(is_on) = field.as_boolean() {
         return Ok(is_on.then(QuotaLease::new));
@@ -22,7 +22,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Option<QuotaLease>, FileError> {
     if let Some(age) = fields.get("max_age") {
         lease = lease.max_age(time(&age)?);
     }
-    // The limiter's own check, so that what it refuses is refused with its place.
+    // The limiter's own check, here so that the error has its place.
     let sound = lease.sound();
     let sound = sound.map_err(|error| unsound::table(&fields, error))?;
     Ok(Some(sound))

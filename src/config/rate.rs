@@ -14,7 +14,7 @@ const UNITS: [(&str, Duration); 5] = [
     ("day", DAY),
 ];
 
-/// So many permits in so much time.
+/// A number of permits in a time.
 pub(super) fn rate(field: &Field<'_>) -> Result<(u32, Duration), FileError> {
     let expected = "permits in a period, such as \"100/min\" or \"5/15min\", \
                     with 1 to 4294967295 permits and ms, s, min, h or day";
@@ -47,7 +47,7 @@ fn unit(name: &str) -> Option<Duration> {
     found.map(|(_, length)| *length)
 }
 
-/// Digits and nothing else: `parse` alone would take a sign.
+/// Digits only: `parse` alone would accept a sign.
 fn number(digits: &str) -> Option<u32> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok())?

@@ -8,7 +8,7 @@ use super::fields::Fields;
 use crate::http::{OnRejection, PlainText, ProblemJson, Rejection};
 use crate::request::RequestHead;
 
-/// The builders of responses that the file has a word for.
+/// The response builders that the file has a word for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RejectionChoice {
     #[default]

@@ -7,12 +7,12 @@ use crate::http::Route;
 
 const EXPECTED: &str = "a route, such as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
 
-/// The requests that no policy is about.
+/// The requests to which no policy applies.
 pub(super) fn exempt(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
     read(field, EXPECTED, "nothing is exempt; leave the field out")
 }
 
-/// The requests that a policy is about.
+/// The requests to which a policy applies.
 pub(super) fn of_policy(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
     let expected = format!("{EXPECTED}, or \"none\" if only handlers ask it");
     let nothing = "the policy would apply to no request; leave the field out for every request, \
@@ -20,7 +20,7 @@ pub(super) fn of_policy(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
     read(field, &expected, nothing)
 }
 
-/// Whether a policy is about no request, so that layers leave it to handlers.
+/// Whether the policy applies to no request, so that layers leave it to handlers.
 pub(super) fn are_none(field: &Field<'_>) -> bool {
     field.as_text() == Some("none")
 }

@@ -1,4 +1,4 @@
-//! `store` and `prefix`: where the counting happens.
+//! `store` and `prefix`: where permits are counted.
 
 use std::error::Error;
 
@@ -34,7 +34,7 @@ impl StoreChoice {
         if !address.text().contains("://") {
             return Err(address.expected("no store has this name", EXPECTED));
         }
-        // What servers there are, and how they are written, is the store's to say.
+        // The store knows which servers there are and how to write them.
         if let Err(error) = redis(address.text(), prefix).connect_lazy() {
             return Err(address.refuse(reason(&error)));
         }
@@ -44,7 +44,7 @@ impl StoreChoice {
         })
     }
 
-    /// `None` of the memory of this process.
+    /// `None` for the memory of this process.
     pub(super) fn address(&self) -> Option<&str> {
         match self {
             Self::Memory => None,
@@ -60,7 +60,7 @@ impl StoreChoice {
     }
 }
 
-/// Refused over every store: a file that is tried in memory is used with a server.
+/// Checked for every store: a file that is tried in memory is later used with a server.
 fn prefix<'t>(fields: &Fields<'t>) -> Result<&'t str, FileError> {
     let Some(field) = fields.get("prefix") else {
         return Ok(DEFAULT_PREFIX);

@@ -1,4 +1,4 @@
-//! The files that the documentation shows.
+//! The files shown in the documentation.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ fn environment(name: &str) -> Option<OsString> {
     Some(value.into())
 }
 
-/// The blocks of a language.
+/// The code blocks of a language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let fence = format!("```{language}\n");
     let blocks = PAGE.split(&fence).skip(1);

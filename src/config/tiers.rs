@@ -20,11 +20,11 @@ const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
 const EXPECTED: &str = "a list of tables, such as [{ key = \"header:x-plan\", values = [\"gold\"], \
                         limit = \"1000/min\" }]";
 
-/// The tiers of a policy. The first that a request belongs to has its limit.
+/// The tiers of a policy. A request has the limit of the first tier that it belongs to.
 #[derive(Default)]
 pub(super) struct Tiers {
     limits: Vec<Limit>,
-    /// Each key is read once, however many tiers it tells.
+    /// Each key is read once, however many tiers use it.
     keys: Vec<Members>,
 }
 
@@ -37,7 +37,7 @@ struct Members {
 }
 
 impl Tiers {
-    /// Reads those of this policy, which has its own limit so far.
+    /// Reads the tiers of this policy, which already has its own limit.
     pub(super) fn read<'t>(
         field: &Field<'t>,
         policy: &Policy,
@@ -85,7 +85,7 @@ impl Tiers {
         Ok(())
     }
 
-    /// The place of those who are told by this key.
+    /// The index of the members by this key, which is added if it is new.
     fn members(&mut self, key: &Field<'_>, proxies: &Proxies) -> Result<usize, FileError> {
         let word = key.text(named_key::EXPECTED)?;
         let is_same = |members: &Members| members.word.eq_ignore_ascii_case(word);
@@ -112,12 +112,12 @@ impl LimitExtractor for Tiers {
     }
 }
 
-/// Not shown, whatever it is: a value that is not in a table may be somebody's API key, too.
+/// Never shown: a value outside a table may be somebody's API key, too.
 fn no_table(field: &Field<'_>) -> FileError {
     field.refuse(format_args!("expected {EXPECTED}"))
 }
 
-/// The key by which a tier knows its own: that of the policy unless it says another.
+/// The key that decides who belongs to a tier: the policy's, unless the tier names another.
 fn key_of<'t>(
     tier: &Fields<'t>,
     policy: &Fields<'t>,
@@ -136,7 +136,7 @@ fn key_of<'t>(
     Ok((key, named))
 }
 
-/// The limiter's own checks of the policy with this limit, so that what they refuse is refused with its place.
+/// The limiter's own checks of the policy with this limit, here so that their errors have a place.
 fn sound(tier: &Fields<'_>, policy: &Policy, limit: Limit) -> Result<(), FileError> {
     let own = policy.limit().rates().count();
     if limit.rates().count() != own {

@@ -1,4 +1,4 @@
-//! What the library's own checks refuse, in the place of the file that says it and in the file's
+//! Turns errors of the library's own checks into errors at a place of the file, in the file's
 //! words.
 
 use super::field::Field;
@@ -6,13 +6,13 @@ use super::fields::Fields;
 use super::{FileError, counted};
 use crate::error::ConfigError;
 
-/// What is refused of a policy.
+/// An error about a policy.
 pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
     let error = match error {
         ConfigError::InPolicy { source, .. } => *source,
         error => error,
     };
-    // Where it is called otherwise in the file.
+    // Names that differ in the file.
     let (name, problem) = match &error {
         ConfigError::OutOfRange {
             field, expected, ..
@@ -24,7 +24,7 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
             let algorithms = belongs_to.replace('_', "-");
             (*field, format!("is an option of {algorithms}"))
         }
-        // Of one of several rates.
+        // An error about one of several rates.
         ConfigError::Malformed {
             field: "and",
             given,
@@ -49,14 +49,14 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
     }
 }
 
-/// What the file calls it, or the first of what it does.
+/// What the file calls `count_if`: the first of the two fields that is there.
 fn count_if(fields: &Fields<'_>) -> &'static str {
     let is_said = |name: &&'static str| fields.get(name).is_some();
     let names = [counted::STATUS, counted::GRPC_STATUS];
     names.into_iter().find(is_said).unwrap_or(counted::STATUS)
 }
 
-/// What is refused of one value: one of several rates, or a field of the whole file.
+/// An error about one value: one of several rates, or a field of the whole file.
 pub(super) fn value(field: &Field<'_>, error: ConfigError) -> FileError {
     match error {
         ConfigError::OutOfRange {
@@ -72,13 +72,13 @@ fn in_the_files_words(field: &'static str, expected: &str) -> (&'static str, Str
     match field {
         length @ ("period" | "window") => ("limit", format!("a {length} of {expected}")),
         "limit" => ("limit", format!("{expected} permits")),
-        // How the library adds a rate.
+        // The library's method that adds a rate.
         "and" => ("limit", expected.to_owned()),
         field => (field, expected.to_owned()),
     }
 }
 
-/// What is refused of a policy's field that is a table, as `penalty`; the error names both.
+/// An error about a policy's field that is a table, such as `penalty`. Names both.
 pub(super) fn table(fields: &Fields<'_>, error: ConfigError) -> FileError {
     let ConfigError::OutOfRange {
         field, expected, ..
@@ -90,7 +90,8 @@ pub(super) fn table(fields: &Fields<'_>, error: ConfigError) -> FileError {
     out_of_range(fields, name, expected, &error)
 }
 
-/// Shows what the file says: the error has it in other words, a time as a `Duration`.
+/// Shows what the file says: the library's error has it in other words, such as a time as a
+/// `Duration`.
 fn out_of_range(
     fields: &Fields<'_>,
     name: &'static str,

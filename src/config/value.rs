@@ -1,4 +1,4 @@
-//! `Value`: what formats hold besides TOML, and what becomes of that.
+//! `Value`: values of other formats than TOML, and their conversion.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// A value of any format.
 pub(super) enum Value {
-    /// A field that is left out, as settings have it that a program writes.
+    /// A field that is left out; generated settings write null for that.
     Null,
-    /// All that TOML has as well.
+    /// Everything that TOML has as well.
     Plain(toml::Value),
     List(Vec<Self>),
     Table(Table),
 }
 
-/// In the order of the text, so that a name that is there twice is found.
+/// In the order of the text, so that duplicate names are found.
 #[derive(Default)]
 pub(super) struct Table(Vec<(String, Value)>);
 
 impl Table {
-    /// The same as TOML. An error names the policy and the field.
+    /// Converts to TOML. An error names the policy and the field.
     pub(super) fn into_toml(self) -> Result<toml::Table, String> {
         let mut table = toml::Table::new();
         for (name, value) in self.0 {
@@ -33,7 +33,7 @@ impl Table {
         Ok(table)
     }
 
-    /// As a refusal calls this one of a list: by its field `name`, or else by its number.
+    /// The name of this list item in errors: its field `name`, or else its number.
     fn called(&self, index: usize) -> String {
         let mut fields = self.0.iter();
         let named = fields.find_map(|(field, value)| match value {
@@ -45,7 +45,7 @@ impl Table {
 }
 
 impl Value {
-    /// `None` of what is left out.
+    /// `None` if it is left out.
     fn into_toml(self, field: &str) -> Result<Option<toml::Value>, String> {
         Ok(Some(match self {
             Self::Null => return Ok(None),
@@ -104,7 +104,8 @@ impl<'de> Visitor<'de> for AnyValue {
         Ok(Value::Plain(value.into()))
     }
 
-    // A number beyond what TOML has is a fraction to formats, too, and refused by whoever reads the field.
+    // A number beyond TOML's range becomes a float, as in other formats, and the field's reader
+    // refuses it.
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
         let whole = i64::try_from(value).map(toml::Value::Integer);
         Ok(Value::Plain(
@@ -166,7 +167,7 @@ impl<'de> Visitor<'de> for AnyTable {
         f.write_str("a table with the fields of a file")
     }
 
-    // What YAML makes of a text in which nothing stands.
+    // How YAML reads an empty text.
     fn visit_unit<E>(self) -> Result<Table, E> {
         Ok(Table::default())
     }

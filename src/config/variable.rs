@@ -1,5 +1,4 @@
-//! `{ env = "REDIS_URL" }`: a text that stands in a variable of the environment, so that no secret
-//! stands in the file.
+//! `{ env = "REDIS_URL" }`: a text from an environment variable, so that the file holds no secret.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -9,26 +8,26 @@ use super::FileError;
 use super::field::Field;
 use super::fields::Known;
 
-/// The variables of the environment, by their names.
+/// The environment variables, by name.
 pub(super) type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
 
 const FIELDS: Known = &["env"];
 
-/// A text of the file or of a variable. An error never shows it: it may hold a password.
+/// A text from the file or from a variable. Errors never show it: it may contain a password.
 pub(super) struct Hidden<'t> {
     field: Field<'t>,
     variable: Option<&'t str>,
     text: Cow<'t, str>,
 }
 
-/// Whether POSIX lets portable programs name a variable so.
+/// Whether POSIX allows this as a portable name.
 fn is_name(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     text.bytes().all(is_part) && text.starts_with(|first: char| !first.is_ascii_digit())
 }
 
-/// The variable, by its name if that looks like one. Any other may be what the variable holds, put here by a
-/// template, and is not shown.
+/// The variable's name, if it looks like one. Anything else may be a value that a template has put
+/// here, and is not shown.
 fn called(name: &str) -> Cow<'_, str> {
     let is_shown = !name.bytes().any(|byte| byte.is_ascii_lowercase());
     match is_shown {
@@ -37,7 +36,7 @@ fn called(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// What would be right in the file, where this would be right in a variable.
+/// What would be right in the file, given what would be right in a variable.
 fn or_a_variable(expected: &str) -> String {
     format!("{expected}, or a variable that holds one, such as {{ env = \"REDIS_URL\" }}")
 }
@@ -59,7 +58,7 @@ impl<'t> Hidden<'t> {
         })
     }
 
-    /// What `{ env = "..." }` names.
+    /// The text that `{ env = "..." }` names.
     pub(super) fn of_variable(
         field: Field<'t>,
         environment: Environment<'_>,

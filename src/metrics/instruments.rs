@@ -23,8 +23,8 @@ const BREAKER: &str = "tower_throttle_breaker_state";
 #[cfg(feature = "memory")]
 const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
 
-/// What is counted for one policy. All of it is registered with the first: a rate of what begins
-/// at 1 would be too low.
+/// The metrics of one policy. All are registered together: a counter that first appears as 1 would
+/// make a rate too low.
 pub(super) struct OfPolicy {
     decisions: [Counter; DecisionResult::EACH.len()],
     leased: Counter,

@@ -1,5 +1,5 @@
-//! `Metrics`: what is decided and how the store fares, as counters, gauges and histograms of the
-//! crate `metrics`.
+//! `Metrics`: decisions and the state of the store as counters, gauges and histograms of the crate
+//! `metrics`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The endpoints: what operators ask, and what they are answered.
+//! The endpoints: what operators can ask, and the answers.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::limiter::{Limiter, PolicySummary};
 use crate::mode::Mode;
 use crate::top_denied::TopDenied;
 
-/// Far more than any question takes.
+/// Far more than any question needs.
 const LONGEST_BODY: usize = 16 * 1024;
 
-/// What the endpoints are about.
+/// What the endpoints work on.
 #[derive(Clone)]
 pub(super) struct Desk {
     pub(super) limiter: Limiter,
@@ -63,9 +63,9 @@ pub(super) fn router(desk: Desk) -> Router {
 
 /// Keeps other sites' pages from pressing buttons, and answers from being stored.
 ///
-/// A form of another site cannot say `application/json`, and a script can only after a preflight
-/// that nobody here answers. Should a layer of the application do so, the browser still says whose
-/// page it was, if it speaks TLS or to its own machine: elsewhere browsers do not say it.
+/// A form of another site cannot send `application/json`, and a script can only after a preflight,
+/// which nobody here answers. Should a layer of the application answer it, browsers still say whose
+/// page it was, over TLS or to the local machine; elsewhere they do not say it.
 async fn guard(request: Request, next: Next) -> Response {
     let mut response = match refusal(request.method(), request.headers()) {
         Some(problem) => problem.into_response(),
@@ -158,7 +158,7 @@ impl PolicySubject {
         body: Result<Bytes, BytesRejection>,
     ) -> Result<(PolicySummary, Subject), Problem> {
         let asked: Self = read(body)?;
-        // The policy first: of one that does not exist, nobody wants to hear about the subject.
+        // The policy first: if it does not exist, an error about the subject helps nobody.
         let policy = desk.limiter.summary(&asked.policy)?;
         let subject = subject::read(&desk.limiter, &asked.policy, asked.subject)?;
         Ok((policy, subject))
@@ -188,7 +188,7 @@ async fn reset(
     Ok(json(&Quota::of(&policy, subject, &decision)))
 }
 
-/// A failure mode is for requests; an operator wants to know.
+/// Failure modes are for requests; an operator wants to know of the failure.
 fn answered(decision: &Decision, so: &str) -> Result<(), Problem> {
     let Some(why) = decision.store_failure() else {
         return Ok(());
@@ -202,7 +202,7 @@ fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, P
     serde_json::from_slice(&body).map_err(|error| Problem::bad_request(format!("body: {error}")))
 }
 
-/// Everything that is answered here is made of texts, numbers and maps of them, which JSON has.
+/// All answers consist of texts, numbers and maps of them, which JSON has.
 pub(super) fn json(answer: &impl Serialize) -> Response {
     let text = serde_json::to_vec(answer).unwrap_or_default();
     let media_type = HeaderValue::from_static("application/json");

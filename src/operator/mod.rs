@@ -1,4 +1,4 @@
-//! `Operator`: what whoever is on call sees of a limiter and can change, as a router for axum.
+//! `Operator`: what an on-call engineer can see and change of a limiter, as a router for axum.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `Problem`: what an operator is told when a request makes no sense.
+//! `Problem`: the answer to a request that makes no sense.
 
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -49,7 +49,7 @@ impl From<CheckError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = Body {
-            // With it, the title is the status's own phrase.
+            // With this type, the title is the status's own phrase.
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or_default(),
             status: self.status.as_u16(),

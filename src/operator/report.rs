@@ -1,4 +1,4 @@
-//! What operators are told, as it stands in JSON. Times end in their unit.
+//! What operators are told, as JSON. The names of times end in their unit.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
 use crate::top_denied::{TopDenied, TopEntry};
 
-/// So many of those that are denied most are told of.
+/// How many of the most denied subjects are listed.
 const MOST_DENIED: usize = 10;
 
-/// All that is known of a limiter.
+/// Everything known of a limiter.
 #[derive(serde::Serialize)]
 pub(super) struct State {
     on: bool,
     uptime_ms: u64,
-    /// All decisions since the start, also those of policies that are no more.
+    /// All decisions since the start, including those of policies that no longer exist.
     decisions: Counts,
     refusals: Counts,
     /// What policies in shadow mode would have refused.
     shadow_refusals: Counts,
     store: StoreState,
     policies: Vec<PolicyState>,
-    /// Absent when nobody keeps the list.
+    /// Absent if nobody keeps the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     top_denied: Option<Vec<Denied>>,
 }
@@ -36,7 +36,7 @@ struct Denied {
     policy: String,
     subject: String,
     denials: u64,
-    /// By how much that may be too many.
+    /// By how much that may be too high.
     overestimate: u64,
     mode: &'static str,
 }
@@ -44,7 +44,7 @@ struct Denied {
 #[derive(serde::Serialize)]
 struct StoreState {
     breaker: &'static str,
-    /// Questions to the store, and what all of them took together.
+    /// Questions to the store, and the time of all of them together.
     answers: u64,
     failures: u64,
     answering_us: u64,
@@ -66,7 +66,7 @@ struct PolicyState {
     group: Option<String>,
     quota_lease: Option<String>,
     decisions: Counts,
-    /// Those of them that were taken from a batch of permits.
+    /// How many of them were taken from a batch of permits.
     leased: u64,
 }
 
@@ -74,9 +74,9 @@ struct PolicyState {
 #[derive(serde::Serialize)]
 pub(super) struct Quota {
     policy: String,
-    /// As stored keys and logs have it.
+    /// As in stored keys and logs.
     subject: String,
-    /// The most that there ever is, and what there is now.
+    /// The capacity, and what is left of it now.
     capacity: u32,
     remaining: u32,
     /// How long until it is as if the subject had never asked.
@@ -117,8 +117,8 @@ impl State {
 }
 
 impl Denied {
-    /// By how often each was denied at least: where more are denied than the list has room for, who comes last
-    /// may have been denied as often as anybody in it, and as rarely as once.
+    /// In the order of the least number of denials. If more subjects are denied than the list has
+    /// room for, the last one may have been denied as often as any in it, or only once.
     fn most(top: &TopDenied) -> Vec<Self> {
         let mut list = top.list();
         list.sort_by_key(|entry| Reverse(entry.denials - entry.overestimate));
@@ -175,7 +175,7 @@ impl Serialize for Counts {
     }
 }
 
-/// Rounded up: a wait is never told too short.
+/// Rounded up: a wait is never reported too short.
 fn millis(time: Duration) -> u64 {
     crate::time::Micros::from(time).ceil_millis()
 }

@@ -41,7 +41,7 @@ enum Id {
     Number(Number),
 }
 
-/// As wide as the numbers that identify users are.
+/// As wide as numbers that identify users get.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a whole number of 64 bits")]
 enum Number {
@@ -58,7 +58,7 @@ impl From<Number> for Key {
     }
 }
 
-/// Reads a subject of a policy; see [`Operator`](super::Operator) for how they are written.
+/// Reads a subject of a policy; see [`Operator`](super::Operator) for the syntax.
 pub(super) fn read(limiter: &Limiter, policy: &str, json: Value) -> Result<Subject, Problem> {
     let part = |part| key_of(limiter, policy, part);
     let key = match json {
@@ -91,7 +91,7 @@ fn key_of(limiter: &Limiter, policy: &str, part: Part) -> Result<Key, Problem> {
         Part::Address(text) => Key::address(address(&text)?),
         Part::Unattributed(text) => Key::unattributed(address(&text)?),
         Part::Header(header) => {
-            // As the extractor reads it: what no header can be named is nobody's key.
+            // As the extractor reads it: a name that no header can have is no key.
             let name = HeaderName::from_bytes(header.name.as_bytes())
                 .map_err(|_| wrong("header", &header.name, "the name of a header"))?;
             Key::header(
@@ -111,8 +111,8 @@ fn key_of(limiter: &Limiter, policy: &str, part: Part) -> Result<Key, Problem> {
     })
 }
 
-/// The address that stands for a client in the keys of this policy, or, where the text says by how
-/// many bits it tells IPv6 clients apart, of any.
+/// The address that stands for a client in this policy's keys. If the text gives the number of bits
+/// that identify an IPv6 client, no policy is consulted.
 fn address(limiter: &Limiter, policy: &str, text: &str) -> Result<IpAddr, Problem> {
     let unreadable = || {
         wrong(
@@ -142,7 +142,7 @@ fn address(limiter: &Limiter, policy: &str, text: &str) -> Result<IpAddr, Proble
     Ok(prefix.ok_or_else(unreadable)?.canonical(network.into()))
 }
 
-/// IPv4 addresses are, and those of a link: for them it is all one what a policy's prefix is.
+/// The canonical address if it is the same for every prefix, as for IPv4 and link-local addresses.
 fn the_same_by_any_prefix(address: IpAddr) -> Option<IpAddr> {
     let [widest, narrowest] = [32, 128].map(|bits| Ipv6Prefix::new(bits).canonical(address));
     (widest == narrowest).then_some(widest)

@@ -1,4 +1,4 @@
-//! `Tally`: what an operator has been told, as numbers since the start.
+//! `Tally`: the events that an operator was told of, as numbers since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use crate::error::StoreErrorKind;
 use crate::mode::Mode;
 use crate::observe::{DecisionResult, RefusalReason};
 
-/// What an operator has been told, as numbers since the start.
+/// The events that an operator was told of, as numbers since the start.
 pub(super) struct Tally {
     since: Instant,
-    /// All decisions, also those of policies that are no more.
+    /// All decisions, including those of policies that no longer exist.
     pub(super) total: ByResult,
     policies: ByPolicy<OfPolicy>,
     pub(super) refusals: ByReason,
@@ -31,7 +31,7 @@ struct OfPolicy {
     leased: AtomicU64,
 }
 
-/// Decisions by how they came out, in the order of [`DecisionResult::EACH`].
+/// Decisions by their result, in the order of [`DecisionResult::EACH`].
 #[derive(Default)]
 pub(super) struct ByResult([AtomicU64; DecisionResult::EACH.len()]);
 
@@ -108,24 +108,24 @@ impl Tally {
         self.since.elapsed()
     }
 
-    /// Of one policy: all decisions, and how many of them were taken from a batch of permits.
+    /// For one policy: all decisions, and how many of them were taken from a batch of permits.
     pub(super) fn of(&self, policy: &str) -> (Vec<(&'static str, u64)>, u64) {
         self.policies.with(policy, OfPolicy::default, |policy| {
             (policy.results.each(), read(&policy.leased))
         })
     }
 
-    /// How many questions the store has answered or failed to, and how many of them it failed to.
+    /// How many questions the store has answered or failed to answer, and how many failed.
     pub(super) fn answers(&self) -> (u64, u64) {
         (read(&self.answers), read(&self.failures))
     }
 
-    /// What all of them took together.
+    /// The time of all of them together.
     pub(super) fn answering_us(&self) -> u64 {
         read(&self.answering_us)
     }
 
-    /// How the store failed last, and how long ago.
+    /// How the store last failed, and how long ago.
     pub(super) fn last_failure(&self) -> Option<(StoreErrorKind, Duration)> {
         let last = *self.lock_last_failure();
         last.map(|(kind, when)| (kind, when.elapsed()))

@@ -1,4 +1,4 @@
-//! `AddressRanges`: addresses, one by one or by the range.
+//! `AddressRanges`: single addresses and ranges of addresses.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::error::ConfigError;
 
-/// Addresses, one by one or by the range.
+/// Single addresses and ranges of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddressRanges {
     v4: Sorted<Ipv4Addr>,
@@ -16,7 +16,7 @@ pub(crate) struct AddressRanges {
 }
 
 impl AddressRanges {
-    /// Reads CIDR ranges and single addresses; `field` is what an error calls them.
+    /// Reads CIDR ranges and single addresses. In errors, `field` is the name of the field.
     pub(crate) fn read(
         field: &'static str,
         ranges: impl IntoIterator<Item = impl AsRef<str>>,
@@ -31,7 +31,7 @@ impl AddressRanges {
         self.v4.0.is_empty() && self.v6.0.is_empty()
     }
 
-    /// Whether this address lies in one of the ranges, an IPv4-mapped one as the IPv4 one that it is.
+    /// Whether this address is in one of the ranges. An IPv4-mapped address counts as IPv4.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => self.v4.contain(&address),
@@ -39,7 +39,7 @@ impl AddressRanges {
         }
     }
 
-    /// Whether one of the ranges has all of these addresses.
+    /// Whether one of the ranges contains all of these addresses.
     pub(crate) fn contain_all(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
         let ends = [addresses.start(), addresses.end()];
         match ends.map(IpAddr::to_canonical) {
@@ -50,7 +50,7 @@ impl AddressRanges {
     }
 }
 
-/// Both ends of each are of one family.
+/// Both ends of each must be of one family.
 impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
     fn from_iter<I: IntoIterator<Item = RangeInclusive<IpAddr>>>(ranges: I) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -68,15 +68,15 @@ impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
     }
 }
 
-/// Ranges in their order, none within another. A public list of those to be blocked has tens of
-/// thousands, and every request is looked up in it.
+/// Ranges in their order, none within another. A public block list has tens of thousands, and every
+/// request is looked up in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sorted<A>(Vec<RangeInclusive<A>>);
 
 impl<A: Copy + Ord> Sorted<A> {
-    /// Of two CIDR ranges that overlap one lies within the other.
+    /// Of two CIDR ranges that overlap, one lies within the other.
     fn new(mut ranges: Vec<RangeInclusive<A>>) -> Self {
-        // The longest first of those that begin alike.
+        // The longest first among those with the same start.
         ranges.sort_unstable_by_key(|range| (*range.start(), Reverse(*range.end())));
         ranges.dedup_by(|range, before| before.contains(range.start()));
         Self(ranges)
@@ -86,7 +86,8 @@ impl<A: Copy + Ord> Sorted<A> {
         self.contain_all(address, address)
     }
 
-    /// Only the last that begins no later can hold an address, and all up to another one.
+    /// Only the last range that starts at or before `first` can contain it and everything up to
+    /// `last`.
     fn contain_all(&self, first: &A, last: &A) -> bool {
         let begun = self.0.partition_point(|range| range.start() <= first);
         self.0[..begun]
@@ -95,8 +96,8 @@ impl<A: Copy + Ord> Sorted<A> {
     }
 }
 
-/// Reads one CIDR range or address, an IPv4-mapped one as the IPv4 one that it is: addresses are
-/// compared in IPv4 where they can be, so it would never match.
+/// Reads one CIDR range or address. An IPv4-mapped one is converted: addresses are compared as IPv4
+/// if they can be, so it would never match.
 pub(crate) fn read_range(
     field: &'static str,
     text: &str,
@@ -113,8 +114,8 @@ pub(crate) fn read_range(
         })
 }
 
-/// The standard parser reads the address: that of `ipnet` takes `010.0.0.0` for `10.0.0.0`, where
-/// others take it for `8.0.0.0`.
+/// The address is parsed by the standard library: `ipnet` reads `010.0.0.0` as `10.0.0.0`, where
+/// others read `8.0.0.0`.
 fn parsed(text: &str) -> Option<IpNet> {
     let Some((address, bits)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -124,7 +125,7 @@ fn parsed(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, bits).ok()
 }
 
-/// The IPv4 address inside of an IPv4-mapped one (RFC 4291) or one behind NAT64 (RFC 6052).
+/// The IPv4 address in an IPv4-mapped address (RFC 4291) or behind NAT64 (RFC 6052).
 pub(crate) fn embedded(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
@@ -135,15 +136,15 @@ pub(crate) fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A range of clients: [`embedded`] in the place of each of its addresses.
+/// A range of clients, with each address replaced by its [`embedded`] one.
 ///
-/// Not to be used of whom to trust: a NAT64 address is that of a client, whatever the IPv4 address in
-/// it, and with `10.0.0.0/8` trusted `64:ff9b::10.0.0.7` is nobody who may say who others are.
+/// Not for deciding whom to trust: a NAT64 address is that of a client, whatever IPv4 address it
+/// contains. With `10.0.0.0/8` trusted, `64:ff9b::10.0.0.7` may still not name others.
 pub(crate) fn embedded_range(range: RangeInclusive<IpAddr>) -> RangeInclusive<IpAddr> {
     rewritten(range, embedded)
 }
 
-/// A range in another form, where all of its addresses have one: then its ends do.
+/// A range in another form, if all its addresses have one: then its ends do.
 fn rewritten(
     range: RangeInclusive<IpAddr>,
     form: impl Fn(IpAddr) -> IpAddr,

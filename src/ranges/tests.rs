@@ -140,7 +140,7 @@ fn a_range_is_one_of_ipv4_where_all_of_it_is_embedded() {
     }
 }
 
-/// An address of which is known how often it is compared with another.
+/// An address that counts how often it is compared with another.
 #[derive(Clone, Copy)]
 struct Compared<'a> {
     bits: u32,
@@ -168,7 +168,8 @@ impl PartialEq for Compared<'_> {
 
 impl Eq for Compared<'_> {}
 
-/// Nearly 2^16 of them: sixteen halves, and a look or two at what is left.
+/// With almost 2^16 ranges: sixteen steps of binary search, and a comparison or two for what is
+/// left.
 #[test]
 fn an_address_is_looked_up_by_halves_however_many_ranges_there_are() {
     let times = Cell::new(0);
@@ -186,7 +187,7 @@ fn an_address_is_looked_up_by_halves_however_many_ranges_there_are() {
     }
 }
 
-/// Addresses from so few that ranges of them overlap, adjoin and reach to either end of all.
+/// Addresses from so small a set that ranges of them overlap, adjoin and reach either end.
 fn address() -> impl Strategy<Value = IpAddr> {
     let v4 = prop_oneof![0..64_u32, 1_000..1_064_u32, (u32::MAX - 63)..=u32::MAX];
     let v6 = prop_oneof![0..64_u128, 1_000..1_064_u128, (u128::MAX - 63)..=u128::MAX];
@@ -197,7 +198,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-/// Single addresses, small ranges, and now and then one that holds nearly all of its kind.
+/// Single addresses, small ranges, and now and then one of nearly all addresses of its family.
 fn range() -> impl Strategy<Value = String> {
     let short_by = prop_oneof![4 => Just(0_u8), 12 => 1..6_u8, 1 => 20..=32_u8, 1 => Just(128)];
     (address(), short_by).prop_map(|(address, short_by)| {

@@ -4,28 +4,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Clock, Micros};
 
-/// So long the counter is gone by before the other clock is read again.
+/// The counter is trusted for this long before the other clock is read again.
 const TRUSTED_NS: u64 = 1_000_000;
 
-/// Nothing is learnt of the other clock where it took longer than this to read it.
+/// A reading of the other clock that took longer than this is not used.
 const READ_WITHIN_NS: u64 = 20_000;
 
-/// The time of another clock, at a third of what it costs to ask the system.
+/// The time of another clock, at a third of the cost of asking the system.
 ///
-/// The counter is only trusted for a millisecond at a time, and so is what is known of its speed:
-/// whether the other clock is set, or the machine is moved to another processor, or sleeps.
+/// The counter and what is known of its speed are trusted for only a millisecond at a time: the
+/// other clock may be set, and the machine may sleep or be moved to another processor.
 pub(super) struct Counted<C> {
     clock: C,
     counter: quanta::Clock,
-    /// What the counter shows when the other clock is to be read again, in nanoseconds.
+    /// The counter's value, in nanoseconds, at which the other clock is read again.
     trusted_until: AtomicU64,
-    /// By how much the other clock is ahead of the counter, in microseconds; less than zero, by how
-    /// much it wraps around.
+    /// By how much the other clock is ahead of the counter, in microseconds. If it is behind, this
+    /// wraps around.
     ahead_us: AtomicU64,
 }
 
 impl<C: Clock> Counted<C> {
-    /// Takes about a millisecond, the first one of a process, to find out how fast the counter is.
+    /// The first one of a process takes about a millisecond, to find out how fast the counter is.
     pub(super) fn new(clock: C) -> Self {
         Self::by(quanta::Clock::new(), clock)
     }
@@ -45,20 +45,22 @@ impl<C: Clock> Counted<C> {
         self.counter.delta_as_nanos(0, self.counter.raw())
     }
 
-    // Out of line, as nearly all readings are spared it.
+    // Out of line: hardly any reading needs it.
     #[inline(never)]
     fn read(&self, count: u64) -> Micros {
         let now = self.clock.now();
         let count_after = self.count();
-        // A thread that was interrupted meanwhile does not know what the counter showed at that instant.
+        // A thread that was interrupted in between does not know the counter's value at that
+        // instant.
         if count_after.wrapping_sub(count) > READ_WITHIN_NS {
             return now;
         }
-        // So that it is never ahead of the clock, which would let permits come back too early.
+        // The later value, so that this is never ahead of the clock, which would give permits back
+        // too early.
         let count = count_after;
         let ahead = now.get().wrapping_sub(count / 1_000);
         self.ahead_us.store(ahead, Ordering::Relaxed);
-        // Whoever sees this sees what is ahead, too.
+        // A thread that sees this value sees `ahead_us`, too.
         let until = count.saturating_add(TRUSTED_NS);
         self.trusted_until.store(until, Ordering::Release);
         now
@@ -73,7 +75,7 @@ impl<C: Clock> Clock for Counted<C> {
             .trusted_until
             .load(Ordering::Acquire)
             .wrapping_sub(count);
-        // More than there can be is left when the counter was set back.
+        // More than the maximum is left if the counter was set back.
         if left == 0 || left > TRUSTED_NS {
             return self.read(count);
         }
@@ -129,7 +131,8 @@ mod tests {
         assert_eq!(counted.now(), Micros::new(5), "behind the counter");
     }
 
-    /// A clock that takes so long before and behind the instant that it tells, as when others have the processor.
+    /// A clock that takes this long before and after the instant that it tells, as when other
+    /// processes have the processor.
     struct HeldUp {
         clock: ManualClock,
         mock: Arc<quanta::Mock>,

@@ -1,7 +1,7 @@
 //! Time as integers: instants and durations in whole microseconds, and the clocks that tell them.
 //!
-//! Microseconds since the Unix epoch stay below 2^53 until the year 2255, so that a Lua number
-//! (a double) holds them exactly and both halves of the crate can count alike.
+//! Microseconds since the Unix epoch stay below 2^53 until the year 2255, so that a Lua number (a
+//! double) holds them exactly and scripts and Rust count alike.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -142,14 +142,14 @@ struct RealTime;
 
 impl Clock for RealTime {
     fn now(&self) -> Micros {
-        // A clock set before 1970 reads as the epoch: nothing is freed by it.
+        // A clock set before 1970 reads as the epoch: that gives no permits back.
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(Micros::ZERO, Micros::from)
     }
 }
 
-/// The time since it was made. No setting of the system's clock makes it step.
+/// The time since it was made. It does not step when the system's clock is set.
 pub(crate) struct SinceStart(Counted<Elapsed>);
 
 impl SinceStart {
@@ -226,7 +226,7 @@ impl ManualClock {
     }
 
     fn update(&self, change: impl Fn(u64) -> u64) {
-        // The closure never declines, so the update always happens.
+        // The closure always returns `Some`, so the update always happens.
         let _ = self
             .0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(change(now)));

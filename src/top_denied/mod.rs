@@ -13,7 +13,7 @@ use crate::time::{Clock, MINUTE, Micros, SinceStart, SystemClock};
 
 mod sketch;
 
-/// After so long a denial counts half.
+/// After this time a denial counts half.
 const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 
 /// An [`Observer`] that keeps a list of the subjects that are denied most, for an operator who asks
@@ -67,12 +67,12 @@ pub struct TopDenied(Arc<Shared>);
 struct Shared {
     capacity: usize,
     half_life: Micros,
-    /// Tells when a denial was.
+    /// For the time of a denial.
     wall_clock: Arc<dyn Clock>,
-    /// Tells how much time has passed. The wall clock does not: set back by a month, it would have
-    /// all counts stand for a month.
+    /// For how much time has passed. Not the wall clock: if it were set back by a month, no count
+    /// would fade for a month.
     stopwatch: Arc<dyn Clock>,
-    /// What the stopwatch showed when the list was made.
+    /// The stopwatch's time when the list was made.
     since: Micros,
     policies: ByPolicy<Mutex<Sketch>>,
 }

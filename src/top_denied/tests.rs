@@ -9,7 +9,7 @@ use crate::time::{DAY, ManualClock};
 
 const HALF_LIFE: Duration = MINUTE;
 
-/// A list on its two clocks, the one that can be set and the one that cannot.
+/// A list with its two clocks: one that can be set and one that cannot.
 struct List {
     top: TopDenied,
     limiter: Limiter,
@@ -70,7 +70,7 @@ fn a_clock_that_jumps_ahead_and_back_neither_fades_counts_nor_keeps_them() {
     assert_eq!(list.denials(), 4);
 }
 
-/// Else the list would depend on how the system's clock is set.
+/// Otherwise the list would depend on how the system's clock is set.
 #[test]
 fn without_a_clock_of_its_own_a_list_fades_by_one_that_nobody_sets() {
     let top = TopDenied::new(10);

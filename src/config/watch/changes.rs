@@ -1,5 +1,5 @@
-//! Finds out when a file may have changed: a thread that is told by the operating system, and looks
-//! every now and then where that tells nothing.
+//! Notices when a file may have changed. A thread receives the operating system's events, and also
+//! looks at intervals in case there are none.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use super::way;
 use crate::trace;
 
-/// A file is read when nothing has happened for so long: whoever writes it may not be done.
+/// A file is read once nothing has happened for this long: its writer may not be done.
 const QUIET: Duration = Duration::from_millis(50);
-/// It is read after so long at the latest, however busy its directory is.
+/// It is read after this long at the latest, however busy its directory is.
 const LONGEST: Duration = Duration::from_millis(500);
-/// It is read so often in any case: no change on a network's file system is told, and none at all
-/// when the system's watches are used up.
+/// It is read this often in any case: network file systems report no changes, and no file system
+/// does once the system's watches are used up.
 const IN_ANY_CASE: Duration = Duration::from_secs(10);
 
-/// Stops the watching when it is dropped.
+/// Stops watching when it is dropped.
 pub(super) struct Watching(Sender<Signal>);
 
 enum Signal {
@@ -30,7 +30,7 @@ enum Signal {
 }
 
 impl Watching {
-    /// Calls `look` at once, and then whenever the file may have changed, on a thread of its own.
+    /// Calls `look` at once, and then whenever the file may have changed, on its own thread.
     pub(super) fn start(
         path: &Path,
         mut look: impl FnMut() + Send + 'static,
@@ -55,12 +55,12 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // Without a receiver it has stopped already.
+        // Without a receiver the thread has stopped already.
         let _ = self.0.send(Signal::Stop);
     }
 }
 
-/// Waits until it is time to look; `false` when it is time to stop.
+/// Waits until it is time to look. Returns `false` when it is time to stop.
 fn wait(signals: &Receiver<Signal>) -> bool {
     match signals.recv_timeout(IN_ANY_CASE) {
         Ok(Signal::Changed) => {}
@@ -105,8 +105,8 @@ impl Places {
         }
     }
 
-    /// Directories, not the file: it may be replaced by another, or by a link. And all of them
-    /// anew each time, as links may lead to others by now, which is how Kubernetes changes a file.
+    /// Watches directories, not the file: the file may be replaced by another, or by a link. All of
+    /// them anew each time, since links may have changed, which is how Kubernetes updates a file.
     fn watch(&mut self) {
         let Some(watcher) = &mut self.watcher else {
             return;
@@ -126,7 +126,7 @@ impl Places {
     }
 }
 
-/// Reading a file is an event too: to look at each would be to look for ever.
+/// Reading a file causes an event too: reacting to each would never end.
 fn may_be_a_change(event: &notify::Result<Event>) -> bool {
     let written = AccessKind::Close(AccessMode::Write);
     !matches!(event, Ok(Event { kind: EventKind::Access(kind), .. }) if *kind != written)

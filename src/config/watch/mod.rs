@@ -22,7 +22,7 @@ mod way;
 
 pub use self::error::OpenError;
 
-/// Is told of each reload.
+/// Called after each reload.
 type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
 
 /// A configuration file that is read again whenever it changes.
@@ -187,7 +187,7 @@ impl WatchedConfig {
 
 impl Drop for WatchedConfig {
     fn drop(&mut self) {
-        // A reload may be on its way.
+        // A reload may be running.
         self.say.end();
     }
 }

@@ -1,4 +1,4 @@
-//! Takes a changed file: all of it or nothing.
+//! Applies a changed file: all of it or nothing.
 
 use std::error::Error;
 use std::fs;
@@ -14,8 +14,8 @@ use super::{Config, FileError, Hook};
 use crate::limiter::Limiter;
 use crate::trace;
 
-/// Whether the file has a say. Locked while its limits are put in force, so that whoever ends the watching has the
-/// last word. Clones are about the same file.
+/// Whether the file still has effect. Locked while its limits are put in force, so that nothing is
+/// applied after watching has ended. Clones refer to the same file.
 #[derive(Clone)]
 pub(super) struct Say(Arc<Mutex<bool>>);
 
@@ -29,16 +29,16 @@ impl Say {
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
-        // There is nothing under the lock that could be half done.
+        // Nothing under the lock can be half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Holds a limiter to what its file says.
+/// Keeps a limiter to what its file says.
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
     pub(super) say: Say,
-    /// What the file was when it was looked at last, or why it could not be read.
+    /// The file's content when it was last read, or why it could not be read.
     pub(super) seen: Result<Vec<u8>, io::ErrorKind>,
     pub(super) in_force: Config,
     pub(super) limiter: Limiter,
@@ -48,7 +48,7 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Takes the file if it is another than it was.
+    /// Applies the file if its content has changed.
     pub(super) fn look(&mut self) {
         let outcome = match fs::read(&self.path) {
             Ok(bytes) if self.seen.as_ref() == Ok(&bytes) => return,
@@ -68,7 +68,7 @@ impl Reloader {
         self.tell(outcome);
     }
 
-    /// `None` when it has no say any more.
+    /// `None` if the file no longer has effect.
     fn take(&mut self, bytes: &[u8]) -> Option<Result<(), FileError>> {
         let config = Config::of_bytes(bytes, &self.path, Some(&self.in_force));
         let say = self.say.clone();
@@ -84,7 +84,7 @@ impl Reloader {
         Ok(())
     }
 
-    /// That may be meant, and looks just like a file of which a part is lost.
+    /// Having no policies may be intended, but looks just like a file of which a part is lost.
     pub(super) fn warn_if_unlimited(&self) {
         if self.limiter.policies().is_empty() {
             let file = self.path.display();
@@ -113,7 +113,7 @@ impl Reloader {
         self.error.store(error.clone());
         if let Some(told) = &self.on_reload {
             let tell = || told(error.as_deref().map_or(Ok(()), Err));
-            // Whoever is told must not end the watching, of which nobody would know.
+            // A panic of the hook must not end the watching: nobody would notice.
             let _panicked = panic::catch_unwind(AssertUnwindSafe(tell));
         }
     }

@@ -1,4 +1,4 @@
-//! What layers show to clients, which a reload changes for all of them at once.
+//! What layers show to clients. A reload changes it for all layers at once.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::limiter::Limiter;
 use crate::request::RequestHead;
 use crate::tower::RateLimitLayer;
 
-/// The quota headers and the responses to rejections; clones share them.
+/// The quota headers and the rejection responses; clones share them.
 #[derive(Clone)]
 pub(super) struct Shown {
     headers: Arc<ArcSwap<QuotaHeaders>>,
@@ -41,7 +41,7 @@ impl Shown {
     }
 }
 
-/// Responds as the file says now.
+/// Responds as the file currently says.
 struct InForce(Arc<ArcSwap<RejectionChoice>>);
 
 impl OnRejection for InForce {

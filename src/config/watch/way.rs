@@ -1,4 +1,4 @@
-//! The way to a file, through links: the directories in which a change of it can be seen.
+//! The path to a file, through links: the directories in which a change of it can be seen.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 /// As many as Linux follows. Links can lead in a circle.
 const MOST_LINKS: usize = 40;
 
-/// Those of the links on the way, and that of the file, or of the first part of the way that is missing.
+/// The directories of the links on the path, and that of the file or of the first part of the path
+/// that is missing.
 pub(super) fn directories_to(path: &Path) -> Vec<PathBuf> {
     let mut directories = Vec::new();
     let (mut here, mut ahead) = (PathBuf::from("."), path.to_owned());

@@ -1,4 +1,4 @@
-//! The page: one file that loads nothing, and whose policy lets nothing else run in it.
+//! The page: one file that loads nothing, with a policy that lets nothing else run in it.
 
 use axum::response::{IntoResponse, Response};
 use http::HeaderName;
@@ -27,8 +27,8 @@ const PAGE: &str = concat!(
     "</script>\n</body>\n</html>\n",
 );
 
-/// What the page may do: run its own script, known by its hash, and ask where it came from. A
-/// script may not even put text where it would be read as markup.
+/// The page may run its own script, known by its hash, and make requests to its origin. A script
+/// may not even put text where it would be parsed as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
     "sha256-QvOck3VNeiJvvzguD5QIXFNhOpkEvhxxR3x//pThMSY=",

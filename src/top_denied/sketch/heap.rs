@@ -1,8 +1,8 @@
-//! Which slot counts the least, known at any time: a binary heap that can be asked where a slot is.
+//! Tracks which slot has the lowest count: a binary heap that also knows where each slot is.
 //!
-//! Counts stay with the slots, and are looked up by a closure.
+//! Counts stay in the slots, and are looked up by a closure.
 
-/// The places of the slots, none before one that counts less than its parent.
+/// The slots in heap order: none counts less than its parent.
 #[derive(Default)]
 pub(super) struct Heap {
     places: Vec<usize>,
@@ -11,7 +11,7 @@ pub(super) struct Heap {
 }
 
 impl Heap {
-    /// The place of a slot that counts the least.
+    /// A slot with the lowest count.
     pub(super) fn least(&self) -> Option<usize> {
         self.places.first().copied()
     }
@@ -32,7 +32,7 @@ impl Heap {
         }
     }
 
-    /// Notes that a slot counts more than before.
+    /// Restores the order after a slot's count has grown.
     pub(super) fn grew(&mut self, place: usize, count: impl Fn(usize) -> f64) {
         let mut position = self.positions[place];
         loop {
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// However they stand: a hundred thousand at most seventeen deep.
+    /// Whatever their order: a heap of a hundred thousand is at most seventeen deep.
     #[test]
     fn to_move_a_slot_takes_as_many_looks_as_the_heap_is_deep() {
         const SLOTS: usize = 100_000;

@@ -1,10 +1,10 @@
 //! Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent and Top-k
 //! Elements in Data Streams", 2005) with counts that fade.
 //!
-//! So many slots. Who has one is counted in it; who has none takes over the slot of the smallest
-//! count and goes on from there. So no count is too low, none is too high by more than the smallest
-//! of all, which is at most the total divided by the slots, and whoever has a greater share than
-//! that has a slot.
+//! The number of slots is fixed. A subject with a slot is counted in it. A subject without one
+//! takes over the slot with the smallest count, and continues from that count. So no count is too
+//! low, and none is too high by more than the smallest count, which is at most the total divided by
+//! the number of slots. Every subject with a greater share than that has a slot.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ mod heap;
 pub(super) struct Sketch {
     slots: Vec<Slot>,
     places: HashMap<Subject, usize>,
-    /// By count. Who floods chooses the counts: a search would take as long as he likes.
+    /// By count. Whoever floods chooses the counts, and could make a linear search slow.
     order: Heap,
     capacity: usize,
     /// The span of time in which the counts were last halved.
@@ -29,15 +29,15 @@ pub(super) struct Sketch {
 #[derive(Clone)]
 pub(super) struct Slot {
     pub(super) subject: Subject,
-    /// Halved with each span: the factor is a power of two, so that nothing is rounded until fifty
-    /// spans later.
+    /// Halved with each span. The factor is a power of two, so nothing is rounded until fifty spans
+    /// later.
     pub(super) count: f64,
-    /// How much of the count may be others', who had the slot before.
+    /// How much of the count may belong to previous owners of the slot.
     pub(super) inherited: f64,
     pub(super) latest: Denial,
 }
 
-/// What is told of the latest denial.
+/// What is reported of the latest denial.
 #[derive(Clone, Copy)]
 pub(super) struct Denial {
     pub(super) at: Micros,
@@ -57,13 +57,13 @@ impl Sketch {
 
     /// Halves all counts for each span that has begun since.
     pub(super) fn fade(&mut self, span: u64) {
-        // A clock that was set back halves nothing twice.
+        // If the clock was set back, nothing is halved twice.
         let Some(passed) = span.checked_sub(self.span).filter(|passed| *passed > 0) else {
             return;
         };
         self.span = span;
         let factor = 0.5_f64.powi(i32::try_from(passed).unwrap_or(i32::MAX));
-        // Who counted the least still does.
+        // Halving all counts keeps the heap's order.
         for slot in &mut self.slots {
             slot.count *= factor;
             slot.inherited *= factor;

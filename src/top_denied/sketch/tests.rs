@@ -16,7 +16,7 @@ fn denial(at: u64) -> Denial {
     }
 }
 
-/// The counts that an unbounded table would have.
+/// The counts of an unbounded table.
 #[derive(Default)]
 struct Exact {
     counts: HashMap<Subject, f64>,
@@ -41,8 +41,8 @@ impl Exact {
     }
 }
 
-/// Denials of subjects, each after so many half-lives, and never after more than forty in all: the
-/// sums of this test would round. Some subjects come far more often.
+/// Denials of subjects, each after a number of half-lives, at most forty in total: beyond that the
+/// sums of this test would round. Some subjects are much more frequent.
 fn history() -> impl Strategy<Value = Vec<(u8, u64)>> {
     let anybody = prop_oneof![3 => 0..4_u8, 2 => 0..40_u8, 1 => any::<u8>()];
     let passed = prop_oneof![60 => Just(0), 2 => Just(1_u64), 1 => 2..4_u64];
