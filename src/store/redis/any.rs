@@ -1,4 +1,4 @@
-//! `Any`: checks of one question, whatever they ask.
+//! `Any`: the checks of a question of any kind.
 
 use super::keys::Prefix;
 use super::reply::Expected;
@@ -7,16 +7,16 @@ use crate::key::Subject;
 use crate::store::Check;
 use crate::time::Micros;
 
-/// Checks that are asked by the composed script, in a cluster about one subject.
+/// Checks that the composed script judges; in a cluster, of one subject.
 pub(super) struct Any {
     pub(super) question: Question,
     pub(super) expected: Expected,
-    /// Of the first of them.
+    /// The subject of the first check.
     pub(super) subject: Subject,
 }
 
 impl Any {
-    /// `None` of no checks.
+    /// `None` if there are no checks.
     pub(super) fn of(
         checks: &[Check<'_>],
         prefix: &Prefix,

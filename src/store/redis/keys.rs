@@ -1,25 +1,25 @@
 //! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`, and the fields within them.
 //!
-//! The rates of a limit have one key together, and so have the policies of a group,
-//! `{prefix}:group1:{<hash>}:{group}`: the state of each is under a field of its own. A sliding log is
-//! none that shares: its further rates have keys of their own,
+//! The rates of a limit share one key, and so do the policies of a group,
+//! `{prefix}:group1:{<hash>}:{group}`: the state of each is in a field of its own. Sliding logs do
+//! not share keys: their further rates have keys of their own,
 //! `{prefix}:{layout}+{period}:{<hash>}:{policy}`.
 //!
-//! Only this file writes braces, so that all policies of one subject share a Cluster slot. The
-//! layout names the algorithm and the version of its state: another algorithm under the same
-//! policy name is another key, never a value that cannot be read.
+//! Only this file writes braces, so that all policies of a subject are in the same Cluster slot.
+//! The layout names the algorithm and the version of its state: another algorithm under the same
+//! policy name has another key, never a value that cannot be read.
 
 use crate::error::ConfigError;
 use crate::store::Check;
 use crate::time::Micros;
 
-/// Longer than most keys: one is to be made in one piece.
+/// Longer than most keys, so that a key takes one allocation.
 pub(super) const USUAL_LENGTH: usize = 80;
 
-/// What all keys begin with unless said otherwise.
+/// The default prefix of all keys.
 pub(crate) const DEFAULT_PREFIX: &str = "throttle";
 
-/// What all keys of one application begin with.
+/// The prefix of all keys of an application.
 #[derive(Clone, Debug)]
 pub(super) struct Prefix(String);
 
@@ -32,7 +32,7 @@ impl Default for Prefix {
 impl Prefix {
     /// # Errors
     ///
-    /// Braces would move the hash tag, blanks and control characters are asking for trouble.
+    /// Refuses braces, which would move the hash tag, and spaces and control characters.
     pub(super) fn new(prefix: &str) -> Result<Self, ConfigError> {
         let fine = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(fine) {
@@ -45,19 +45,19 @@ impl Prefix {
         Ok(Self(prefix.to_owned()))
     }
 
-    /// A key for trying things out, in the Cluster slot of this tag.
+    /// A key for the self-test, in the Cluster slot of this tag.
     pub(super) fn own_key(&self, tag: &str) -> String {
         format!("{}:self-test:{{{tag}}}", self.0)
     }
 
-    /// The key that a check's state is in.
+    /// The key that contains a check's state.
     pub(super) fn key(&self, check: &Check<'_>) -> Vec<u8> {
         let mut key = Vec::with_capacity(USUAL_LENGTH);
         self.write_key(check, &mut key);
         key
     }
 
-    /// Writes that key behind what there is.
+    /// Appends that key.
     pub(super) fn write_key(&self, check: &Check<'_>, to: &mut Vec<u8>) {
         let mut write = |text: &str| to.extend_from_slice(text.as_bytes());
         write(&self.0);
@@ -83,7 +83,7 @@ impl Prefix {
     }
 }
 
-/// The field of its key that a check's state is under; empty where it may stand alone.
+/// The field of the key that contains a check's state; empty if the state is the whole value.
 pub(super) fn field(check: &Check<'_>) -> String {
     if !check.algorithm.packs() {
         return String::new();
@@ -95,7 +95,7 @@ pub(super) fn field(check: &Check<'_>) -> String {
     }
 }
 
-/// What the key of a check that packs is known by in this process; uniformly distributed, because the subject
+/// Identifies the key of a check that packs, in this process. Uniformly distributed, as the subject
 /// is.
 pub(super) fn fingerprint_of_key(check: &Check<'_>) -> u128 {
     let within_subject = shared_by(check).and_then(|_| check.policy.group_fingerprint());
@@ -104,20 +104,20 @@ pub(super) fn fingerprint_of_key(check: &Check<'_>) -> u128 {
     check.subject.to_u128() ^ within_subject
 }
 
-/// What the state of a check is known by in this process, whether its key is its own or a group's; uniformly
-/// distributed, because the subject is.
+/// Identifies the state of a check in this process, whether its key is its own or a group's.
+/// Uniformly distributed, as the subject is.
 pub(super) fn fingerprint_of_state(check: &Check<'_>) -> u128 {
     let group = shared_by(check).and_then(|_| check.policy.group_fingerprint());
     check.fingerprint() ^ group.unwrap_or(0)
 }
 
-/// Whether its key has room for other states beside it.
+/// Whether its key can contain other states, too.
 pub(super) fn shares_its_key(check: &Check<'_>) -> bool {
     let is_of_several = check.policy.further_rate().is_some() || shared_by(check).is_some();
     check.algorithm.packs() && is_of_several
 }
 
-/// Whether both states are in one key.
+/// Whether both states are in the same key.
 pub(super) fn are_together(one: &Check<'_>, other: &Check<'_>) -> bool {
     let group = shared_by(one);
     one.subject == other.subject
@@ -134,7 +134,7 @@ pub(super) fn is_same_limit(one: &Check<'_>, other: &Check<'_>) -> bool {
 
 /// The group that its key belongs to.
 fn shared_by<'a>(check: &Check<'a>) -> Option<&'a str> {
-    // A ban is no part of the limit.
+    // A ban is not part of the limit.
     let packs = check.algorithm.packs() && !check.algorithm.is_penalty();
     check.policy.group().filter(|_| packs)
 }
@@ -155,7 +155,7 @@ mod tests {
     use crate::store::PolicyId;
     use crate::time::SECOND;
 
-    /// A fleet mixes versions during a roll-out: these names may never change.
+    /// A fleet mixes versions during a roll-out, so these names must never change.
     #[test]
     fn a_key_names_prefix_layout_and_subject_and_policy_or_group() {
         let policy = PolicyId::new("login");

@@ -1,30 +1,29 @@
-//! `Places`: how many questions may be under way at once, those that wait for a trip among them.
+//! `Places`: bounds the number of questions in flight, including those that wait for a trip.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 
-/// The most that may be said: as many questions have room in memory, and get their answers within a
-/// deadline of any use.
+/// The largest bound that may be set. Memory has room for that many questions, and they can be
+/// answered within a reasonable deadline.
 const MOST: usize = 65_536;
 
-/// Beyond so many questions under way a further one fails at once: nothing waits in a queue
-/// without bound.
+/// Bounds the questions in flight. A further one fails at once, so no queue grows without bound.
 pub(super) struct Places {
     most: usize,
     taken: AtomicUsize,
 }
 
-/// One of them; given back when dropped.
+/// A place of a question; given back when dropped.
 pub(super) struct Place<'a>(&'a Places);
 
 impl Places {
-    /// So many unless said.
+    /// The default number of places.
     pub(super) const USUAL: usize = 1_024;
 
     /// # Errors
     ///
-    /// Says how many there may be.
+    /// Says which numbers are allowed.
     pub(super) fn new(most: usize) -> Result<Self, ConfigError> {
         if !(1..=MOST).contains(&most) {
             return Err(ConfigError::out_of_range(

@@ -1,4 +1,5 @@
-//! Runtimes, on which connections and trips are served: which of them go on, and until when.
+//! The runtimes that serve connections and trips: which of them make progress by themselves, and
+//! how long they exist.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -6,24 +7,26 @@ use std::future::pending;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::oneshot;
 
-/// Whether a runtime has threads of its own. Any other one goes on only while somebody blocks on it.
+/// Whether a runtime has threads of its own. Any other one makes progress only while a thread
+/// blocks on it.
 pub(super) fn goes_on_by_itself(runtime: &Handle) -> bool {
     runtime.runtime_flavor() == RuntimeFlavor::MultiThread
 }
 
-/// The same of this one.
+/// The same for the current runtime.
 pub(super) fn goes_on_by_itself_here() -> bool {
     Handle::try_current().is_ok_and(|runtime| goes_on_by_itself(&runtime))
 }
 
-/// What has a task go on: of two with the same one neither stands still while the other goes on.
+/// What drives a task. If two tasks have the same driver, neither stands still while the other
+/// makes progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driver {
-    /// Its runtime's own threads, which always do.
+    /// Its runtime's own threads, which always run.
     Threads,
-    /// Whoever blocks on this runtime.
+    /// A thread that blocks on this runtime.
     Caller(Id),
-    /// It is on no runtime, as no trip is.
+    /// It is on no runtime; no trip is like that.
     Unknown,
 }
 
@@ -37,10 +40,11 @@ impl Driver {
     }
 }
 
-/// A runtime that serves something.
+/// A runtime that serves a connection or a trip.
 pub(super) struct Serving {
     runtime: Handle,
-    /// Closed when it is gone, which drops its tasks then: also that of a client, of which nobody can tell.
+    /// Closed when the runtime is gone, as that drops its tasks: including the client's, which
+    /// nothing else would show.
     is_there: oneshot::Sender<Infallible>,
 }
 
@@ -58,10 +62,10 @@ impl Serving {
         !self.is_there.is_closed()
     }
 
-    /// Whether it is being shut down, or gone. A question that is lost with it finds this out at once, though
-    /// that may be dropped before whatever tells that it is gone.
+    /// Whether the runtime is shutting down or gone. A question that is lost with it can ask this
+    /// at once, even if it is dropped before the task that would show that the runtime is gone.
     pub(super) fn is_ending(&self) -> bool {
-        // From before it drops the first of its tasks it takes no more of them.
+        // A runtime that shuts down refuses new tasks before it drops the first of the old ones.
         let task = self.runtime.spawn(pending::<()>());
         let is_refused = task.is_finished();
         task.abort();

@@ -1,4 +1,4 @@
-//! What is tried at start-up: a script that calls every command that the scripts call.
+//! The self-test at start-up: a script that calls every command that the scripts call.
 
 use std::sync::LazyLock;
 
@@ -12,12 +12,12 @@ pub(super) const TEXT: &str = include_str!("../../../lua/self_test.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
-/// The question.
+/// The arguments of the test's script call.
 pub(super) struct SelfTest(Vec<String>);
 
 impl SelfTest {
-    /// For one server. A server of a cluster refuses a question about two slots, whichever of them
-    /// it serves.
+    /// For a single server. A node of a cluster refuses a question about two slots, whichever of
+    /// them it serves.
     pub(super) fn of_server(prefix: &Prefix) -> Self {
         Self(["a", "b"].map(|tag| prefix.own_key(tag)).into())
     }

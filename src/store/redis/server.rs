@@ -23,7 +23,7 @@ use crate::store::deny_cache::noted::Noted;
 use crate::store::{Check, PendingAnswer, Recovered};
 use crate::time::{Clock, Micros};
 
-/// The servers, without a memory of denials. Clones share the connections.
+/// The servers, without the deny cache. Clones share the connections.
 #[derive(Clone)]
 pub(super) struct Server(SpreadRef<Shared>);
 
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     waits: Waits,
 }
 
-/// Who is asked. Clones share the connections.
+/// The kind of servers. Clones share the connections.
 #[derive(Clone)]
 pub(super) enum Servers {
     One(Lane),
@@ -67,7 +67,7 @@ impl Server {
         })
     }
 
-    /// For a question of this thread.
+    /// A handle for a question of this thread.
     pub(super) fn of(shared: &Spread<Shared>) -> Self {
         Self(shared.hold())
     }
@@ -108,7 +108,7 @@ impl Server {
         &self.0.trips_of_any_takes
     }
 
-    /// Sends a question, in a cluster one about this subject.
+    /// Sends a question; in a cluster, to the node of this subject.
     pub(super) async fn send(
         &self,
         question: &impl Scripted,
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Has whoever is asked about a subject ready for a question that is to come soon.
+    /// Prepares the connection for a question about this subject that will come soon.
     pub(super) fn rouse(&self, subject: Subject) {
         match &self.0.servers {
             Servers::One(lane) => lane.rouse(),
@@ -128,7 +128,7 @@ impl Server {
         }
     }
 
-    /// Zero asks the server's clock.
+    /// The time to decide at; zero means the server's clock.
     pub(super) fn now(&self) -> Micros {
         let clock = self.0.clock.as_ref();
         clock.map_or(Micros::ZERO, |clock| clock.now())
@@ -143,8 +143,8 @@ impl Server {
 }
 
 impl Server {
-    /// The answer to these checks, by one script or by one for each subject, after the memory of denials was told
-    /// of it. The future owns all it needs, and may be dropped at any time.
+    /// Answers these checks, with one script or with one for each subject, and records the answer
+    /// in the deny cache. The future owns all it needs, and may be dropped at any time.
     pub(super) fn answer_and_note(
         self,
         checks: &[Check<'_>],
@@ -170,15 +170,15 @@ impl Server {
         }
     }
 
-    /// Whether no script reaches all of them.
+    /// Whether no single script can use the keys of all checks.
     fn is_split(&self, checks: &[Check<'_>]) -> bool {
         let mut subjects = checks.iter().map(|check| check.subject);
         let first = subjects.next();
         self.is_cluster() && subjects.any(|subject| Some(subject) != first)
     }
 
-    /// The answer to a question that may share a trip, which nearly all may: by a future of its own, from which
-    /// it is not moved on through others. The question itself takes along who is to be told of it.
+    /// Answers a question that may share a trip, as nearly all may. Its future is used as it is,
+    /// rather than moved into another one. The question itself carries the deny cache's note.
     fn answer_in_place<Q>(self, mut question: Box<Q>, noted: Option<Noted>) -> PendingAnswer
     where
         Q: Sharing<Decided: Into<Decisions>>,
@@ -191,7 +191,7 @@ impl Server {
     }
 }
 
-/// An answer, after the memory of denials was told of it.
+/// Returns an answer after recording it in the deny cache.
 pub(super) fn told(
     noted: Option<Noted>,
     answer: Result<Decisions, StoreError>,

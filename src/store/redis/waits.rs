@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-/// How long a decision waits for others. The store does not know by when its limiter decides: those unless said fit
-/// the deadline that a decision has unless said.
+/// How long a decision waits for others. The store does not know the limiter's deadline; the
+/// defaults fit the default deadline.
 #[derive(Clone, Copy)]
 pub(super) struct Waits {
-    /// For a trip that others are on; then it is as if that was over. Their caller may have something else to do, or
-    /// the server may be slow or far away; and most deadlines leave time for a trip after as much.
+    /// For a trip in flight; after that, the trip is ignored. Its caller may be busy with something
+    /// else, or the server may be slow or far away; and most deadlines leave time for another trip
+    /// after this wait.
     pub(super) for_trips: Duration,
-    /// For other nodes of a cluster, longer than what is decided took itself.
+    /// For other nodes of a cluster, in addition to the time that the decided part took.
     pub(super) for_other_nodes: Duration,
 }
 

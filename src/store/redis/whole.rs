@@ -1,4 +1,4 @@
-//! `Whole`: a question that is asked by one script, and how it is answered.
+//! `Whole`: a question that takes one script, and how it is answered.
 
 use super::any::Any;
 use super::server::Server;
@@ -8,8 +8,8 @@ use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 
-/// What one script is asked, from the leanest to what can ask everything. It is boxed: the size of all trips is
-/// that of the largest.
+/// The questions of one script, from the leanest to the one that can ask anything. Boxed, as all
+/// futures of trips have the size of the largest.
 pub(super) enum Whole {
     Nothing,
     Take(Box<Take>),
@@ -20,7 +20,7 @@ pub(super) enum Whole {
 }
 
 impl Server {
-    /// By the leanest script that can; in a cluster they are about one subject.
+    /// The leanest question that can ask these checks; in a cluster, they are of one subject.
     pub(super) fn whole(&self, checks: &[Check<'_>]) -> Whole {
         let now = self.now();
         if let Some(take) = Take::of(checks, now) {
@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    /// Asks checks of one subject what they say to a request that is denied to another one: they carry out
+    /// Asks checks of one subject about a request that another subject denies: they carry out
     /// nothing but what a penalty counts.
     pub(super) async fn ask_denied(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
         match Any::of(checks, self.prefix(), self.now(), true) {
@@ -75,7 +75,7 @@ impl Server {
         any.expected.read(reply)
     }
 
-    /// Asks those who share a trip.
+    /// Sends a batch, whose questions share a trip.
     pub(super) async fn ask_batch<T: Batch>(
         &self,
         batch: &T,
@@ -83,7 +83,7 @@ impl Server {
         batch.read(&self.send(batch, batch.subject()).await?)
     }
 
-    /// The same of one alone: what is read of it, if anything is.
+    /// The same for a single question: its reading, if there is one.
     pub(super) async fn ask_one<T: Batch>(
         &self,
         alone: Option<T>,
@@ -103,16 +103,17 @@ impl Server {
         loop {
             let told = match SharedTrips::enter(self, question) {
                 Turn::Go(trip, question) => {
-                    // Boxed, as the future of those who wait has room for it, too.
+                    // Boxed, as the future of waiting questions would otherwise need room for it,
+                    // too.
                     let told = Box::pin(question.ask_alone(self)).await;
-                    // Others need not wait while it is asked otherwise.
+                    // Lets others go while this question is asked in another way.
                     drop(trip);
                     told?
                 }
                 Turn::Wait(turned) => {
                     let told = turned.told(self).await;
                     told.map_err(|gone| {
-                        // The runtime on which the trip was.
+                        // The runtime of the trip is gone.
                         StoreError::with_source(StoreErrorKind::Interrupted, gone).of_this_process()
                     })?
                 }

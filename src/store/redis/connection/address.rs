@@ -1,4 +1,4 @@
-//! Where the servers are: the URL, read before anything is connected.
+//! Reads the URL, which says where the servers are, before anything is connected.
 
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
@@ -8,18 +8,18 @@ const EXPECTED: &str = "redis://[user:password@]host[:port][/database], rediss:/
                         redis-sentinel://[user:password@]host:port,host:port/master-name\
                         [?sentinel_user=u&sentinel_password=p], or the same with valkey in place of redis";
 
-/// The port that a Sentinel listens on unless told otherwise.
+/// The default port of Sentinels.
 const SENTINEL_PORT: &str = "26379";
 
 /// The servers that a URL names.
 pub(in crate::store::redis) enum Address {
     Server(ConnectionInfo),
     Sentinels(Sentinels),
-    /// Some nodes of a cluster; they tell of the others.
+    /// Some nodes of a cluster, which know the others.
     Cluster(Vec<ConnectionInfo>),
 }
 
-/// Sentinels, and what they are asked for.
+/// Sentinels, and the master to ask them for.
 pub(in crate::store::redis) struct Sentinels {
     pub(super) sentinels: Vec<ConnectionInfo>,
     pub(super) master: String,
@@ -31,7 +31,7 @@ pub(in crate::store::redis) struct Sentinels {
 impl Address {
     /// # Errors
     ///
-    /// Says what would be right. The URL may hold a password: it never appears in an error.
+    /// Says what would be right. The URL may contain a password, so it never appears in an error.
     pub(in crate::store::redis) fn parse(url: &str) -> Result<Self, String> {
         Self::read(url)
             .map_err(|why| format!("the store's URL cannot be used ({why}), expected {EXPECTED}"))
@@ -73,7 +73,7 @@ impl Address {
     }
 }
 
-/// The client reads these and passes over all others, so that `?db=3` would count in database 0.
+/// Refuses options that the client would ignore: `?db=3` would count in database 0.
 fn only_options(rest: &str, known: &[&str], only: &str) -> Result<(), String> {
     let (_, options) = rest.split_once('?').unwrap_or_default();
     let names = options
@@ -82,18 +82,18 @@ fn only_options(rest: &str, known: &[&str], only: &str) -> Result<(), String> {
     let mut named = names.filter(|name| !name.is_empty());
     match named.all(|name| known.contains(&name)) {
         true => Ok(()),
-        // Which it is, is not shown: it may be a part of a password.
+        // The unknown option is not shown, as it may be part of a password.
         false => Err(only.to_owned()),
     }
 }
 
-/// What stands behind the scheme when several servers are named.
+/// The part after the scheme, if several servers are named.
 struct Several<'a> {
     /// `user:password`.
     login: Option<&'a str>,
     servers: &'a str,
     path: &'a str,
-    /// Whatever stands behind a question mark.
+    /// The part after a question mark.
     options: Option<&'a str>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Several<'a> {
             Some((login, servers)) => (Some(login), servers),
             None => (None, servers),
         };
-        // Otherwise a part of a password would be taken for a server, or for the master's name.
+        // An unescaped @ or / would make part of a password a server, or the master's name.
         if path.contains('@') || login.is_some_and(|login| login.contains('@')) {
             return Err(
                 "user:password@ is given once, before all servers, with %40 for @ and %2F for /"
@@ -150,7 +150,7 @@ impl<'a> Several<'a> {
                 "",
             )
         })?;
-        // The host is not used: Sentinel names it.
+        // The host is unused, as Sentinel names it.
         let server = connection(&url(false, self.login, "localhost", database))?;
         Ok(Address::Sentinels(Sentinels {
             sentinels,
@@ -160,7 +160,7 @@ impl<'a> Several<'a> {
         }))
     }
 
-    /// The login for the Sentinels themselves, as it stands in a URL.
+    /// The login for the Sentinels themselves, in the form of a URL.
     fn sentinels_login(&self) -> Result<Option<String>, String> {
         let (mut user, mut password) = ("", None);
         for option in self
@@ -196,7 +196,7 @@ fn url(is_tls: bool, login: Option<&str>, server: &str, database: &str) -> Strin
     format!("{scheme}://{login}{at}{server}/{database}")
 }
 
-/// Whether there is one behind the host, which may be an IPv6 address in brackets.
+/// Whether a port follows the host, which may be an IPv6 address in brackets.
 fn has_port(server: &str) -> bool {
     let host_end = server.rfind(']').unwrap_or(0);
     server[host_end..].contains(':')

@@ -1,4 +1,5 @@
-//! Connections: made by deadpool-redis, with all timeouts set, or as Sentinel says.
+//! Makes connections: by deadpool-redis, with all timeouts set, or to the master that Sentinel
+//! names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +18,30 @@ use crate::random::random;
 use crate::store::redis::error::{of_connecting, of_silence};
 use crate::store::redis::places::Places;
 
-/// How long a connection attempt may take; far longer than a decision, which does not wait for it
-/// beyond its own deadline.
+/// How long a connection attempt may take. That is far longer than a decision, which waits for it
+/// only until its own deadline.
 pub(in crate::store::redis) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between the beginnings of two attempts: a server that is down, or refuses, has at most two a
-/// second of each process.
+/// The time between the starts of two attempts: a server that is down, or refuses, gets at most two
+/// a second from each process.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// Attempts that are under way at once, when each takes as long as it may.
+/// The number of attempts in flight if each takes as long as it may.
 const MOST_ATTEMPTS: usize = 4;
-/// After this the client gives a reply up; no decision has a later deadline.
+/// After this time the client stops waiting for a reply; no decision has a later deadline.
 pub(in crate::store::redis) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Sent data that stays unacknowledged for so long breaks the connection.
+/// A connection breaks if sent data stays unacknowledged for this long.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
-/// An idle connection is probed this often, so that middleboxes do not forget it.
+/// How often an idle connection is probed, so that middleboxes do not forget it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Questions that may wait in the client to be written: all that a store lets in, unless more are said.
-/// Those beyond it wait for their turn to.
+/// How many questions may wait in the client to be written: as many as a store admits by default.
+/// Beyond that, questions wait for room.
 const WRITE_QUEUE: usize = Places::USUAL;
 
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {
     /// To one server.
     Server { pool: Pool, address: ConnectionAddr },
-    /// Wherever a user's pool leads.
+    /// To the server of a user's pool.
     Pool(Pool),
     /// To the master that Sentinel names.
     Sentinel(Masters),
@@ -64,10 +65,10 @@ impl Connector {
             .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
     }
 
-    /// A connection to keep, as soon as there can be one, and when the last attempt began.
+    /// Makes a connection to keep, as soon as possible. Also returns when the last attempt began.
     ///
-    /// An attempt that hangs may hang because of what is over by now, as a network that lost its
-    /// first packets: others are begun beside it, and the first that is there is taken.
+    /// An attempt may hang because of a problem that is over by now, for example a network that
+    /// lost its first packets. So others are started beside it, and the first connection is used.
     pub(super) async fn connect_soon(
         self: Arc<Self>,
     ) -> (Instant, Result<MultiplexedConnection, StoreError>) {
@@ -86,7 +87,7 @@ impl Connector {
         }
     }
 
-    /// A connection to keep. The pool may be a user's without any timeout, so there is one here.
+    /// Makes a connection to keep. It has its own timeout, as a user's pool may have none.
     async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
         let made = match tokio::time::timeout(CONNECT_TIMEOUT, self.make()).await {
             Ok(made) => made,
@@ -102,7 +103,7 @@ impl Connector {
         })
     }
 
-    /// Whether it is a user's pool that has given away all that it may have: that says nothing of the
+    /// Whether it is a user's pool whose connections are all in use, which says nothing about the
     /// server.
     fn is_used_up(&self) -> bool {
         let status = match self {
@@ -114,7 +115,8 @@ impl Connector {
         status.available == 0 && status.size == status.max_size
     }
 
-    /// A user's pool may be, too, but its cryptography is the user's business, as all else of it.
+    /// A user's pool may use TLS, too, but its cryptography is up to the user, like its other
+    /// settings.
     fn is_over_tls(&self) -> bool {
         match self {
             Self::Server { address, .. } => is_over_tls(address),
@@ -137,14 +139,15 @@ impl Connector {
             #[cfg(feature = "deadpool-sentinel")]
             Self::SentinelPool(pool) => super::sentinel::from_pool(pool).await?,
         };
-        // Also on one of a user's pool: a reply that its client does not wait for would look like an answer.
+        // Also for a user's pool: a reply that its client does not wait for would look like an
+        // answer.
         connection.set_response_timeout(RESPONSE_TIMEOUT);
         Ok(connection)
     }
 }
 
-/// [`RECONNECT_PAUSE`], or up to a fifth longer: a fleet that lost its server in one moment does not
-/// come back to it in one.
+/// [`RECONNECT_PAUSE`], or up to a fifth longer, so that a fleet that lost its server at one moment
+/// does not come back all at once.
 pub(in crate::store::redis) fn pause() -> Duration {
     let scatter = random() % 1_000;
     RECONNECT_PAUSE + RECONNECT_PAUSE / 5_000 * scatter as u32
@@ -189,7 +192,7 @@ mod tests {
         }
         let spread = *pauses.iter().max().unwrap() - *pauses.iter().min().unwrap();
         assert!(spread > Duration::from_millis(90), "{spread:?}");
-        // Of a thousand ways to scatter.
+        // At least half of the pauses differ.
         assert!(pauses.len() > 500, "{}", pauses.len());
     }
 }

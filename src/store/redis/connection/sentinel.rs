@@ -1,8 +1,9 @@
-//! Which server is the master: Sentinel is asked anew for every connection, so that a master that
-//! was demoted is left for its successor.
+//! Finds the master. Sentinel is asked again for every connection, so that a demoted master is left
+//! for its successor.
 //!
-//! A Sentinel may be cut off from the others, or started from an old file, and not know it: it names for
-//! ever what was the master once. So the others are asked, too, before an attempt to connect fails.
+//! A Sentinel may be cut off from the others, or have started from an old file, without knowing it:
+//! it keeps naming the former master. So the others are asked, too, before a connection attempt
+//! fails.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +20,8 @@ use super::tls::Certificates;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{of_connecting, of_sentinel, of_silence};
 
-/// How long one Sentinel may take before the next is asked; a server that hangs is not to take all
-/// the time there is for connecting, unless there is no other left.
+/// How long a Sentinel may take before the next one is asked. One that hangs must not take all the
+/// time for connecting, unless it is the last one.
 const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Finds the master.
@@ -30,14 +31,14 @@ pub(in crate::store::redis) struct Masters {
     first: AtomicUsize,
     name: String,
     login: RedisConnectionInfo,
-    /// The certificates for the master, if it is spoken to over TLS.
+    /// The certificates for the master, if it uses TLS.
     tls: Option<Certificates>,
 }
 
 impl Masters {
     /// # Errors
     ///
-    /// When the certificates cannot be read.
+    /// If the certificates cannot be read.
     pub(in crate::store::redis) fn new(
         named: Sentinels,
         certificates: &Certificates,
@@ -53,15 +54,16 @@ impl Masters {
         })
     }
 
-    /// And so are the Sentinels.
+    /// Whether the Sentinels, and so the master, use TLS.
     pub(super) fn are_over_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// To the first server that a Sentinel names and that is there and is no replica. None is connected to
-    /// twice, however many Sentinels name it.
+    /// Connects to the first server that a Sentinel names, that can be reached and that is not a
+    /// replica. Connects to none twice, however many Sentinels name it.
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        // Attempts beside this one ask another one first: the server that this one names may hang.
+        // Concurrent attempts begin with another Sentinel, as the server that this one names may
+        // hang.
         let first = self.first.fetch_add(1, Ordering::Relaxed);
         let mut tried = Vec::new();
         let (mut of_sentinels, mut of_servers) = (None, None);
@@ -99,7 +101,7 @@ impl Masters {
         Err(why.unwrap_or(StoreError::new(StoreErrorKind::Configuration)))
     }
 
-    /// Where the master is, as this Sentinel says.
+    /// The address of the master by this Sentinel.
     async fn ask(
         &self,
         sentinel: &ConnectionInfo,
@@ -174,7 +176,8 @@ impl Masters {
     }
 }
 
-/// Of two reasons the one that tells more: that a server cannot be reached is told only where nothing else is.
+/// The more telling of two reasons: that a server cannot be reached is reported only if there is
+/// nothing else.
 fn telling(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
     let is_silence = |error: &StoreError| error.kind() == StoreErrorKind::Unreachable;
     match before {
@@ -183,13 +186,14 @@ fn telling(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
     }
 }
 
-/// Whether it leads to a replica. Every user may say HELLO; to ask for the role by itself takes a right.
+/// Whether the connection is to a replica. Every user may call HELLO; asking for the role by itself
+/// needs a right.
 async fn is_replica(connection: &mut MultiplexedConnection) -> RedisResult<bool> {
     let about: RedisResult<HashMap<String, Value>> =
         redis::cmd("HELLO").query_async(connection).await;
     match about {
         Ok(about) => Ok(about.get("role") == Some(&Value::BulkString(b"replica".into()))),
-        // Whatever is wrong, the first question learns it, too, and is told what to do about it.
+        // The first question will meet the same error, and be told what to do about it.
         Err(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
             Ok(false)
         }
@@ -197,15 +201,15 @@ async fn is_replica(connection: &mut MultiplexedConnection) -> RedisResult<bool>
     }
 }
 
-/// A connection of a user's pool, which hands out what it has: also connections to a master that
-/// was demoted since.
+/// A connection of a user's pool, which may hand out connections to a master that was demoted
+/// since.
 #[cfg(feature = "deadpool-sentinel")]
 pub(super) async fn from_pool(
     pool: &deadpool_redis::sentinel::Pool,
 ) -> Result<MultiplexedConnection, StoreError> {
     use crate::store::redis::error::of_lost_connection;
 
-    // All that the pool may have kept, and a new one.
+    // Tries all that the pool may have kept, and a new one.
     for _ in 0..=pool.status().max_size {
         let connection = pool.get().await.map_err(super::connect::of_pool)?;
         let mut connection = deadpool_redis::sentinel::Connection::take(connection);

@@ -1,5 +1,5 @@
-//! `Signs`: what speaks for a connection, and what against it. A server that hangs, or a network that swallows
-//! everything, breaks none.
+//! `Signs`: the evidence that a connection works, or does not. A server that hangs, or a network
+//! that swallows everything, does not break connections.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,38 +8,40 @@ use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
 
-/// So many questions in a row given up without any answer, the first of them asked [`LONGEST_SILENCE`] ago: the
-/// connection is taken for dead, and the server for silent.
+/// If this many questions in a row were given up without an answer, the first of them asked
+/// [`LONGEST_SILENCE`] ago, the connection is considered dead, and the server silent.
 pub(super) const MOST_UNANSWERED: u32 = 3;
-/// As long as the pause, so that callers who give up at once, whatever their reason, cause no more
+/// As long as the pause, so that callers who give up at once, for whatever reason, cause no more
 /// new connections than failures do.
 pub(super) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
-/// After so long without an answer the connection may have been closed, by the server or by somebody between,
-/// without anybody having seen it. It is woken before a question then, and taken for dead as soon as one who does
-/// gives up: nothing speaks for it, and nothing was asked over it. That says nothing of the server.
+/// After this time without an answer, the connection may have been closed by the server or
+/// something in between, unnoticed. It is then woken before a question, and considered dead as soon
+/// as the caller gives up, as there is no evidence for it and no question was sent over it. That
+/// says nothing about the server.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// So long after an answer nobody looks whether the connection was closed since.
+/// For this time after an answer, nobody checks whether the connection was closed.
 const QUIET: Duration = Duration::from_millis(10);
-/// Who gives up sooner has not waited for an answer, but gone away: it is one of [`MOST_UNANSWERED`].
+/// A caller who gives up sooner has not waited for an answer, but gone away: it counts as one of
+/// [`MOST_UNANSWERED`].
 pub(super) const HASTY: Duration = Duration::from_millis(10);
 
-/// No time of a connection.
+/// Stands for no time.
 const NEVER: u64 = u64::MAX;
 
 pub(super) struct Signs {
-    /// When the connection was made. All times are in milliseconds after it.
+    /// When the connection was made. All times are in milliseconds since then.
     since: Instant,
     answered_ms: AtomicU64,
-    /// Questions given up since then.
+    /// Questions given up since the last answer.
     unanswered: AtomicU32,
-    /// When the first of them was asked; [`NEVER`] while there is none.
+    /// When the first of them was asked; [`NEVER`] if there is none.
     silent_since_ms: AtomicU64,
-    /// Whether it was idle, and nobody could wake it.
+    /// Whether it was idle and could not be woken.
     was_woken_in_vain: AtomicBool,
 }
 
 impl Signs {
-    /// Of a connection that was made just now.
+    /// The signs of a new connection.
     pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
@@ -54,7 +56,7 @@ impl Signs {
         self.since.elapsed()
     }
 
-    /// A question is asked.
+    /// Records that a question is sent.
     pub(super) fn asked(&self) -> Asked<'_> {
         Asked {
             signs: self,
@@ -69,7 +71,7 @@ impl Signs {
         self.was_woken_in_vain.store(false, Ordering::Relaxed);
     }
 
-    /// It is woken.
+    /// Records that the connection is being woken.
     pub(super) fn waking(&self) -> Waking {
         Waking {
             since: Instant::now(),
@@ -77,7 +79,8 @@ impl Signs {
         }
     }
 
-    /// Nobody waits for that any more. Whether it is taken for dead with that.
+    /// Records that nobody waits for that any more. Returns whether the connection is now
+    /// considered dead.
     pub(super) fn not_waited_for(&self, waking: &Waking) -> bool {
         if self.answered_ms() != waking.answered_ms {
             return false;
@@ -94,9 +97,9 @@ impl Signs {
         self.was_woken_in_vain.load(Ordering::Relaxed) || self.has_gone_silent()
     }
 
-    /// Whether the server was asked for as long as one is waited for, and has not answered.
+    /// Whether the server has not answered for as long as it is waited for.
     pub(super) fn has_gone_silent(&self) -> bool {
-        // What was asked before the last answer may have been given up after it.
+        // A question from before the last answer may have been given up after it.
         let asked_ms = self.silent_since_ms.load(Ordering::Relaxed);
         self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
             && self.is_past(asked_ms.max(self.answered_ms()), LONGEST_SILENCE)
@@ -115,7 +118,7 @@ impl Signs {
         self.is_past(self.answered_ms(), QUIET)
     }
 
-    /// Whether so long has passed since then.
+    /// Whether this time has passed since then.
     fn is_past(&self, then_ms: u64, time: Duration) -> bool {
         u128::from(self.now_ms().saturating_sub(then_ms)) >= time.as_millis()
     }
@@ -129,7 +132,7 @@ impl Signs {
     }
 }
 
-/// A question under way. Dropped before the answer, it counts against the connection.
+/// A question in flight. If dropped before the answer, it counts against the connection.
 pub(super) struct Asked<'a> {
     signs: &'a Signs,
     asked_ms: u64,
@@ -152,7 +155,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// When somebody began to wake a connection, and what the last answer was then.
+/// When waking a connection began, and when the last answer was then.
 pub(super) struct Waking {
     since: Instant,
     answered_ms: u64,

@@ -1,4 +1,4 @@
-//! TLS: whose certificates are trusted, which one is shown, and whose cryptography it is.
+//! TLS: trusted certificates, the client's certificate, and the provider of cryptography.
 
 use redis::{ConnectionAddr, ConnectionInfo};
 
@@ -8,11 +8,11 @@ pub(super) fn is_over_tls(address: &ConnectionAddr) -> bool {
     matches!(address, ConnectionAddr::TcpTls { .. })
 }
 
-/// Chooses ring's cryptography for a process that has chosen none: the client takes what the process has
-/// chosen, and panics where nothing is.
+/// Installs ring's cryptography if the process has installed none: the client uses the process's
+/// provider, and panics if there is none.
 ///
-/// Who chooses first wins, so this is for the moment of connecting: an application that has only read
-/// an address so far, as that in a configuration, can still make its own choice, which then stands.
+/// The first choice wins, so this is called when connecting: until then, an application that has
+/// only read an address, for example in a configuration, can still make its own choice.
 #[cfg(feature = "redis-tls")]
 pub(super) fn choose_cryptography() {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -35,11 +35,11 @@ impl Certificates {
         self.authority.is_none() && self.client.is_none()
     }
 
-    /// The server, with these certificates if it is spoken to over TLS.
+    /// The server, with these certificates if it uses TLS.
     ///
     /// # Errors
     ///
-    /// When one cannot be read, and when there are some for a server without TLS.
+    /// If a certificate cannot be read, and if there are some for a server without TLS.
     pub(in crate::store::redis) fn apply(
         &self,
         server: ConnectionInfo,
@@ -75,8 +75,8 @@ impl Certificates {
         Ok(client.get_connection_info().clone())
     }
 
-    /// The client takes a text without a certificate for none, and tells a key that cannot be read
-    /// only when it connects.
+    /// The client treats a text without a certificate as none, and reports an unreadable key only
+    /// when it connects.
     #[cfg(feature = "redis-tls")]
     fn check(&self) -> Result<(), StoreError> {
         use rustls::pki_types::pem::PemObject;

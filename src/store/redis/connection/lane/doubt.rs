@@ -9,26 +9,26 @@ use super::Lane;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::duty::{Duty, Turn};
 
-/// An answer that takes no longer ends the silence.
+/// An answer within this time ends the silence.
 const WITHIN: Duration = Duration::from_millis(500);
-/// Where no question has come for so long, the next one finds out by itself.
+/// If no question has come for this long, the next one finds out by itself.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// After this nobody listens any more: the runtime of the one who did is not driven.
+/// After this time the listening task has lapsed: its runtime is not driven.
 const TURN: Duration = ROUND.saturating_mul(2);
 
-/// Whether a node is there.
+/// Whether a node answers.
 #[derive(Default)]
 pub(super) struct Doubt {
     is_silent: AtomicBool,
-    /// Whether somebody finds out when it is no more.
+    /// Held by the task that finds out when the silence ends.
     listening: Duty,
-    /// Whether a question came since this was last looked at.
+    /// Whether a question came since this was last checked.
     is_asked: AtomicBool,
 }
 
 impl Doubt {
-    /// The node has gone silent. It is listened to over its lane.
+    /// Records that the node has gone silent, and starts listening to it over its lane.
     pub(super) fn begin(self: &Arc<Self>, lane: Lane) {
         if let Some(turn) = self.listening.begin(TURN) {
             let doubt = Arc::clone(self);
@@ -37,7 +37,7 @@ impl Doubt {
         set(&self.is_silent, true);
     }
 
-    /// It was heard.
+    /// Records that the node has answered.
     pub(super) fn end(&self) {
         set(&self.is_silent, false);
     }
@@ -63,7 +63,7 @@ impl Doubt {
     }
 }
 
-/// That a node is listened to, until this is dropped: also with its runtime.
+/// Marks a node as listened to until this is dropped, even with its runtime.
 struct Listening {
     doubt: Arc<Doubt>,
     turn: Turn,
@@ -88,7 +88,7 @@ impl Drop for Listening {
     }
 }
 
-/// Every question and every answer comes through here: written is only what changes.
+/// Called for every question and answer, so it writes only what changes.
 fn set(flag: &AtomicBool, value: bool) {
     if flag.load(Ordering::Relaxed) != value {
         flag.store(value, Ordering::Relaxed);

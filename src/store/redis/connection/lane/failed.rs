@@ -9,9 +9,9 @@ use crate::store::redis::error::{is_other_form, kind, of_question};
 pub(in crate::store::redis) enum Failed {
     /// There is no connection.
     NotAsked(StoreError),
-    /// The server, or the way to it, said so.
+    /// The server or the connection reported an error.
     Answer(RedisError),
-    /// The same of a node of a cluster, at this address.
+    /// The same, from the node of a cluster at this address.
     AnswerOf(Box<(RedisError, String)>),
     /// The runtime that served the connection is gone, and the answer with it.
     WithItsRuntime(RedisError),
@@ -26,7 +26,7 @@ impl Failed {
         }
     }
 
-    /// Whether the script has met a value that it cannot read, and so has done nothing.
+    /// Whether the script found a value that it cannot read, and so did nothing.
     pub(in crate::store::redis) fn is_other_form(&self) -> bool {
         match self {
             Self::Answer(error) => is_other_form(error),

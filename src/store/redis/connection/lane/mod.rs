@@ -1,10 +1,10 @@
-//! A lane: one held connection that all questions share, pipelined, and what happens when it
+//! A lane: one kept connection that all questions share, pipelined, and its recovery when it
 //! breaks.
 //!
-//! No question checks a connection out, and none waits for a timer: the client writes what there
-//! is to write. A connection is made by a task of its own, so that one that takes longer than a
-//! decision may is still made; questions wait for it only as long as their deadline lets them. One
-//! that is lost is made anew at once.
+//! No question checks out a connection, and none waits for a timer: the client writes what is
+//! ready. A task of its own makes the connection, so that a connection that takes longer than a
+//! decision is still made; questions wait for it only until their deadline. A lost connection is
+//! replaced at once.
 
 use std::sync::Arc;
 
@@ -40,16 +40,17 @@ pub(in crate::store::redis) struct Lane(Arc<Shared>);
 struct Shared {
     connector: Arc<Connector>,
     link: watch::Sender<Link>,
-    /// Whether somebody sees to it for a question that is to come.
+    /// Held by the task that prepares the connection for a question to come.
     roused: Duty,
-    /// Of a node of a cluster.
+    /// For a node of a cluster.
     doubt: Option<Arc<Doubt>>,
 }
 
-/// The state of the held connection.
+/// The state of the kept connection.
 #[derive(Clone)]
 enum Link {
-    /// None, and none on its way; since the last failure, if questions are to wait after it.
+    /// There is no connection, and none is being made; with the last failure, if questions have to
+    /// wait after it.
     Down(Option<Failure>),
     Connecting(Claim<Instant>),
     Up(Arc<Held>),
@@ -57,18 +58,18 @@ enum Link {
 
 #[derive(Clone)]
 struct Failure {
-    /// Until then questions fail at once, and nobody connects.
+    /// Until then questions fail at once, and no connection is made.
     until: Instant,
     error: StoreError,
 }
 
 impl Lane {
-    /// To a single server.
+    /// A lane to a single server.
     pub(in crate::store::redis) fn new(connector: Connector) -> Self {
         Self::with(connector, None)
     }
 
-    /// To a node of a cluster, which may go silent by itself.
+    /// A lane to a node of a cluster, which may go silent by itself.
     pub(in crate::store::redis) fn to_node(connector: Connector) -> Self {
         Self::with(connector, Some(Arc::default()))
     }
@@ -82,7 +83,8 @@ impl Lane {
         }))
     }
 
-    /// Makes sure that there is a connection, and tries this on it, with a start-up's patience.
+    /// Makes sure that there is a connection, and tries this question on it, with the long timeout
+    /// of a start-up.
     pub(in crate::store::redis) async fn try_out(
         &self,
         question: &impl Scripted,
@@ -100,14 +102,14 @@ impl Lane {
     }
 
     /// Sends a question. The future may be dropped at any time; the server may count the question
-    /// all the same.
+    /// nevertheless.
     pub(in crate::store::redis) async fn send(
         &self,
         question: &impl Scripted,
     ) -> Result<Value, Failed> {
         match self.0.ask(question, false).await {
-            // Nothing ran, and its successor may be known already. Once: a server that was just
-            // connected to is not left again before the pause is over.
+            // Nothing ran, and the new master may be known already. Tried once: a connection that
+            // was just made is not left again before the pause is over.
             Err(Failed::Answer(error)) if is_demoted(&error) => {
                 Box::pin(self.0.ask(question, false)).await
             }
@@ -124,7 +126,7 @@ impl Lane {
         self.0.ask(question, is_asking).await
     }
 
-    /// Sends a command that is no question.
+    /// Sends a command that is not a question.
     pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
         held.command(&command).await.map_err(|error| {
@@ -158,7 +160,7 @@ impl Shared {
         )
     }
 
-    /// The server has answered, unless its connection was lost.
+    /// Records that the server has answered, unless its connection was lost.
     fn heard<T>(self: &Arc<Self>, held: &Arc<Held>, reply: &RedisResult<T>) {
         let lost = |error| self.lose_if_lost(held, error);
         let is_lost = reply.as_ref().is_err_and(lost);
@@ -175,14 +177,14 @@ impl Shared {
         is_lost
     }
 
-    /// The server has not answered for longer than servers do that work.
+    /// Records that the server has not answered for longer than a working server takes.
     fn doubt(self: &Arc<Self>) {
         if let Some(doubt) = &self.doubt {
             doubt.begin(Lane(Arc::clone(self)));
         }
     }
 
-    /// The held connection, as far as it is known to be of use.
+    /// The kept connection, if it is known to work.
     fn live(&self) -> Option<Arc<Held>> {
         let held = match &*self.link.borrow() {
             Link::Up(held) => Arc::clone(held),
@@ -191,7 +193,7 @@ impl Shared {
         held.is_lively().then_some(held)
     }
 
-    /// The held connection, once one that was idle has shown that it is not closed.
+    /// The kept connection, after an idle one has proved to be open.
     async fn woken(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
         loop {
             let held = self.held().await?;
@@ -204,23 +206,24 @@ impl Shared {
         }
     }
 
-    /// The held connection; makes one when there is none, or none that is served by whom it should be.
+    /// The kept connection. Makes one if there is none, or none on a suitable runtime.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
         let mut link = self.link.subscribe();
         let mut has_begun = false;
         loop {
             let current = link.borrow_and_update().clone();
             match current {
-                // Whatever became of it says nothing of the server.
+                // Its state says nothing about the server.
                 Link::Up(held) if !held.is_well_served() => self.let_go(&held, None),
                 Link::Up(held) if held.is_dead() => {
-                    // That one could not be woken says nothing of the server: the new one tells.
+                    // A connection that could not be woken says nothing about the server: the new
+                    // one will tell.
                     if held.has_gone_silent() {
                         self.doubt();
                     }
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
-                // Nothing was asked over it since.
+                // Nothing was asked over it since it closed.
                 Link::Up(held) if held.is_closed() => {
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
@@ -232,7 +235,7 @@ impl Shared {
                 Link::Connecting(attempt) if !attempt.has_lapsed(Instant::now()) => {
                     let _ = timeout_at(attempt.end(), link.changed()).await;
                 }
-                // The runtime is being shut down: it would be begun, and ended, without end.
+                // The runtime is shutting down: connecting would start and end again for ever.
                 Link::Down(None) if has_begun => {
                     return Err(StoreError::new(StoreErrorKind::Unreachable));
                 }
@@ -244,10 +247,10 @@ impl Shared {
         }
     }
 
-    /// Lets go of a connection that is of no use any more.
+    /// Drops a connection that no longer works.
     fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
-        // A server that takes every connection and serves none is not to be asked for a new one by
-        // every question. That one was lost with its runtime says nothing of the server.
+        // If a server accepts connections but serves none, not every question may ask for a new
+        // one. A connection that was lost with its runtime says nothing about the server.
         let is_servers = lost.age() < RECONNECT_PAUSE && !lost.is_lost_with_its_runtime();
         let failure = is_servers.then(|| Failure {
             until: Instant::now() + pause(),
@@ -256,8 +259,8 @@ impl Shared {
         self.let_go(lost, failure);
     }
 
-    /// Lets go of a connection, unless another one has taken its place already, and begins to make one,
-    /// unless that is to wait.
+    /// Drops a connection, unless another one has replaced it already, and starts making one,
+    /// unless a pause is due.
     fn let_go(self: &Arc<Self>, lost: &Arc<Held>, failure: Option<Failure>) {
         let is_to_wait = failure.is_some();
         let mine = self.link.send_if_modified(|link| {

@@ -1,4 +1,4 @@
-//! How a lane finds out that its server answers again, while no questions are sent.
+//! Finds out that the server of a lane answers again, while no questions are sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use super::{Held, Lane, Link, Shared};
 use crate::error::{StoreError, StoreErrorKind};
 
 impl Lane {
-    /// Ends when the server answers again within this time. Sees to it that there is a connection,
-    /// and asks on it, again and again. Where a login is refused, nobody waits for this meanwhile.
+    /// Ends when the server answers within this time again. Keeps making a connection and asking on
+    /// it. After a refused login, the pause is longer, and nobody waits for this.
     pub(in crate::store::redis) async fn recovered(self, within: Duration) {
         loop {
             if let Ok(held) = self.0.held().await
@@ -27,8 +27,8 @@ impl Lane {
 }
 
 impl Shared {
-    /// Whether a server has answered within this time. A connection that is silent for longer than
-    /// connections may be is given up.
+    /// Whether the server has answered within this time. Gives up a connection that is silent for
+    /// longer than connections may be.
     async fn beats(self: &Arc<Self>, held: &Arc<Held>, within: Duration) -> bool {
         let asked = Instant::now();
         let patience = within.max(pause()).min(CONNECT_TIMEOUT);
@@ -44,8 +44,8 @@ impl Shared {
         }
     }
 
-    /// When [`Lane::recovered`] goes on; at once where there is something to wait for. Where none is on its way and
-    /// nothing failed, the runtime is being shut down: it would go on without end.
+    /// When [`Lane::recovered`] continues; at once if there is something to wait for. If nothing is
+    /// being made and nothing failed, the runtime is shutting down: continuing would loop for ever.
     fn look_again_at(&self) -> Option<Instant> {
         match &*self.link.borrow() {
             Link::Down(Some(failure)) => Some(failure.until),

@@ -1,4 +1,4 @@
-//! How a lane is woken for a question that is to come soon.
+//! Wakes a lane for a question that will come soon.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,11 +12,11 @@ use super::super::signs::IDLE;
 use super::{Lane, Shared};
 
 impl Lane {
-    /// Has a connection that is idle woken, or one made, for a question that is to come soon: what that waits
-    /// for is then the answer alone. Nobody waits for this, and the question sees to the connection itself
-    /// all the same: this is done by a task on a runtime that may not be driven.
+    /// Wakes an idle connection, or makes one, for a question that will come soon, which then waits
+    /// for its answer only. Nobody waits for this, and the question still checks the connection
+    /// itself, as this task may be on a runtime that is not driven.
     ///
-    /// A node that has gone silent is left alone; it is listened to already.
+    /// A silent node is left alone, as it is listened to already.
     pub(in crate::store::redis) fn rouse(&self) {
         let shared = &self.0;
         let is_silent = shared.doubt.as_ref().is_some_and(|doubt| doubt.is_silent());
@@ -26,7 +26,7 @@ impl Lane {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        // The turn is left to lapse: who has answered in it is idle no sooner.
+        // The turn lapses by itself: a connection that has answered in it is not idle before.
         if shared.roused.begin(IDLE).is_some() {
             let end = Instant::now() + IDLE;
             runtime.spawn(Arc::clone(shared).rouse_until(end));
@@ -35,8 +35,8 @@ impl Lane {
 }
 
 impl Shared {
-    /// What comes later is not listened to. On a runtime that was not driven meanwhile it may have come long
-    /// ago, and would have a connection that was closed since be taken for one in use.
+    /// A later answer is ignored. On a runtime that was not driven meanwhile it may have come long
+    /// ago, and would make a connection that was closed since look like one in use.
     async fn rouse_until(self: Arc<Self>, end: Instant) {
         let mut woken = pin!(self.woken());
         let in_time = poll_fn(|cx| match Instant::now() < end {
