@@ -12,7 +12,7 @@ pub(super) const TEXT: &str = include_str!("../../../lua/self_test.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
-/// The arguments of the test's script call.
+/// The keys of the test's script call.
 pub(super) struct SelfTest(Vec<String>);
 
 impl SelfTest {

@@ -1,4 +1,5 @@
-//! A held connection: what goes over it, how one that was idle is woken, and who listens when callers give up.
+//! A kept connection: what is sent over it, how it is woken after it was idle, and who waits for an
+//! answer when callers give up.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,17 +21,17 @@ use crate::store::redis::script::Scripted;
 pub(super) struct Held {
     connection: MultiplexedConnection,
     signs: Signs,
-    /// Whether somebody listens who does not give up as callers do.
+    /// Held by the task that waits for an answer after callers have given up.
     listening: Duty,
-    /// Whether the runtime that it is served on goes on by itself.
+    /// Whether its runtime makes progress by itself.
     is_always_served: bool,
     served: Serving,
-    /// Told when the script that does nothing has run, or somebody who was to see it run has given up.
+    /// Notified when the script that does nothing has run, or its caller has given up.
     woken: Notify,
 }
 
 impl Held {
-    /// One that was made on this runtime, which serves it.
+    /// A connection that was made on the current runtime, which serves it.
     pub(super) fn new(connection: MultiplexedConnection) -> Self {
         Self {
             connection,
@@ -42,15 +43,15 @@ impl Held {
         }
     }
 
-    /// How long it has been there.
+    /// Its age.
     pub(super) fn age(&self) -> Duration {
         self.signs.age()
     }
 
-    /// EVALSHA; when the server does not know the script, and so has run nothing, EVAL. Nothing
-    /// else is ever sent twice here: whether it ran cannot be known.
+    /// Sends EVALSHA; if the server does not know the script, and so has run nothing, then EVAL.
+    /// Nothing else is ever sent twice here, as it cannot be known whether it ran.
     ///
-    /// With `is_asking` a node of a cluster is asked for a slot that it is still taking over.
+    /// With `is_asking`, a node of a cluster is asked about a slot that it is still taking over.
     pub(super) async fn ask(
         &self,
         question: &impl Scripted,
@@ -58,7 +59,7 @@ impl Held {
     ) -> RedisResult<Value> {
         let asked = self.signs.asked();
         let command = question.by_digest();
-        // What is rare is boxed: every question's future has room for it.
+        // The rare case is boxed, as every question's future would otherwise need room for it.
         let mut reply = match is_asking {
             false => self.command(&command).await,
             true => Box::pin(self.asking(command)).await,
@@ -72,8 +73,8 @@ impl Held {
         reply
     }
 
-    /// EVAL and EVALSHA, with ASKING on a node of a cluster, as each takes a right of its own; the answer to
-    /// EVALSHA.
+    /// Sends EVAL and EVALSHA, with ASKING on a node of a cluster, as each needs a right of its
+    /// own. Returns the answer to EVALSHA.
     pub(super) async fn try_out(
         &self,
         question: &impl Scripted,
@@ -83,11 +84,11 @@ impl Held {
             self.command(&question.with_text()).await?;
             return self.command(&question.by_digest()).await;
         }
-        // Where the slot is not moving, ASKING changes nothing.
+        // ASKING changes nothing if the slot is not moving.
         let [asking, reply] = self.with_asking(question.with_text()).await?;
         match asking {
             Err(refused) if refused.code() == Some("NOPERM") => return Err(refused),
-            // Who does not know it may be one that never redirects so.
+            // A server that does not know ASKING may be one that never redirects so.
             _ => reply?,
         };
         let [_, reply] = self.with_asking(question.by_digest()).await?;
@@ -103,7 +104,7 @@ impl Held {
 
     async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         match self.with_asking(command).await? {
-            // Back to where the slot moves from, which would send it here again.
+            // A redirection back to where the slot moves from, which would send it here again.
             [Err(refused), Err(error)] if error.redirect_node().is_some() => Err(refused),
             [_, reply] => reply,
         }
@@ -111,7 +112,7 @@ impl Held {
 
     /// The replies to ASKING and to the command.
     async fn with_asking(&self, command: Cmd) -> RedisResult<[RedisResult<Value>; 2]> {
-        // Written in one piece, so that nobody else's question comes between.
+        // Written in one piece, so that no other question comes between.
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command);
         let mut connection = self.connection.clone();
@@ -126,10 +127,10 @@ impl Held {
         read(connection.send_packed_command(command).await?)
     }
 
-    /// Has a script run that does nothing.
+    /// Runs a script that does nothing.
     pub(super) async fn beat(&self) -> RedisResult<()> {
         let beat = self.command(&doing_nothing()).await;
-        // Also by an error that it has sent.
+        // An error from the server is an answer, too.
         if !beat.as_ref().is_err_and(is_no_answer) {
             self.signs.answered();
             self.woken.notify_waiters();
@@ -137,8 +138,9 @@ impl Held {
         beat.map(drop)
     }
 
-    /// Where questions were given up since the last answer, asks what nobody gives up. Those callers may have gone
-    /// away before there could be an answer: a server that gives this one has not gone silent, however many do.
+    /// If questions were given up since the last answer, asks one that nobody gives up. Those
+    /// callers may have gone away before there could be an answer: a server that gives this one is
+    /// not silent, however many callers do.
     pub(super) fn listen_if_given_up(self: &Arc<Self>) {
         if self.signs.has_unanswered()
             && let Some(turn) = self.listening.begin(LONGEST_SILENCE)
@@ -151,11 +153,12 @@ impl Held {
         }
     }
 
-    /// The same before a question on a connection that was idle. Where it was closed meanwhile, that shows
-    /// now, and not by a question of which nobody knows then whether it ran.
+    /// The same before a question on an idle connection. If it was closed meanwhile, that shows
+    /// now, and not with a question of which nobody would know whether it ran.
     ///
-    /// What was heard. Who comes while others wait for that is ready with the first of them, whether it is they who
-    /// have heard, or have given up: `None`. It asks all the same: their runtimes may not be driven.
+    /// Returns what was heard. Callers that come while others wait for that go on with the first of
+    /// them, whether these have heard something or given up: `None`. Each asks nevertheless, as the
+    /// others' runtimes may not be driven.
     pub(super) async fn wake(&self) -> Option<RedisResult<()>> {
         let _waking = Waking {
             held: self,
@@ -170,23 +173,23 @@ impl Held {
         .await
     }
 
-    /// Whether it can be asked as it is.
+    /// Whether it can be used without being woken.
     pub(super) fn is_lively(&self) -> bool {
         self.is_well_served() && !self.is_dead() && !self.is_idle() && !self.is_closed()
     }
 
-    /// Whether it is served, and as well as this runtime would. One that goes on only while somebody blocks
-    /// on it writes nothing and reads nothing until then.
+    /// Whether its runtime serves it at least as well as the current one would. A runtime that
+    /// makes progress only while a thread blocks on it writes and reads nothing until then.
     pub(super) fn is_well_served(&self) -> bool {
         self.is_served() && (self.is_always_served || !goes_on_by_itself_here())
     }
 
-    /// Whether the runtime that serves it is there.
+    /// Whether its runtime still exists.
     pub(super) fn is_served(&self) -> bool {
         self.served.is_there()
     }
 
-    /// Whether that runtime is being shut down, or gone, so that whatever goes over it is lost.
+    /// Whether its runtime is shutting down or gone, so that whatever is sent over it is lost.
     pub(super) fn is_lost_with_its_runtime(&self) -> bool {
         self.served.is_ending()
     }
@@ -195,8 +198,9 @@ impl Held {
         self.signs.is_dead()
     }
 
-    /// Whether the client has seen it closed since the last answer. It then refuses whatever it is asked at once. What
-    /// it takes is given up before it is sent; and where another thread sends it all the same, it does nothing.
+    /// Whether the client has seen it closed since the last answer. It then refuses whatever it is
+    /// asked at once. A question that it accepts is given up before it is sent; and if another
+    /// thread sends it nevertheless, it does nothing.
     pub(super) fn is_closed(&self) -> bool {
         if !self.signs.is_quiet() {
             return false;
@@ -208,7 +212,7 @@ impl Held {
         matches!(taken, Poll::Ready(Err(_)))
     }
 
-    /// Whether its server was asked for as long as one is waited for, and has not answered.
+    /// Whether its server has not answered for as long as it is waited for.
     pub(super) fn has_gone_silent(&self) -> bool {
         self.signs.has_gone_silent()
     }
@@ -218,7 +222,7 @@ impl Held {
     }
 }
 
-/// A script: a server answers a PING also while it lets scripts wait.
+/// A script rather than PING, which a server answers even while it makes scripts wait.
 fn doing_nothing() -> Cmd {
     let mut script = redis::cmd("EVAL");
     script.arg("return 1").arg(0);
@@ -233,7 +237,8 @@ fn read(reply: Value) -> RedisResult<Value> {
     }
 }
 
-/// An error among them is that of a part; only that a server which was demoted is none to ask at all.
+/// An error among the replies is that of a part. Only the error of a demoted server means that this
+/// is no server to ask.
 fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
     let errors = parts.iter().filter_map(|part| match part {
         Value::ServerError(error) => Some(RedisError::from(error.clone())),
@@ -245,7 +250,7 @@ fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
     }
 }
 
-/// A connection is being woken. Dropped before anything was heard, this speaks against it.
+/// A connection is being woken. If dropped before an answer, this counts against the connection.
 struct Waking<'a> {
     held: &'a Held,
     waking: signs::Waking,

@@ -1,23 +1,23 @@
-//! `ByKey`: what is asked by those who share a trip, key by key, and of each key in runs of what is equal.
+//! `ByKey`: the questions of a trip by key, and for each key as runs of equal questions.
 
 use smallvec::SmallVec;
 
 use crate::store::redis::trips::{ByFingerprint, FingerprintMap};
 
-/// Of each key what is asked of it, in the order in which it came.
+/// For each key its questions, in order of arrival.
 pub(super) struct ByKey<T> {
     positions: FingerprintMap<usize>,
     keys: Vec<SmallVec<[Run<T>; 1]>>,
     places: Vec<Place>,
 }
 
-/// What is asked of a key so many times, one behind the other.
+/// Equal consecutive questions about a key, and their number.
 pub(super) struct Run<T> {
     pub(super) asked: T,
     pub(super) times: u32,
 }
 
-/// Where a question stands: of which key, in which of its runs, behind how many others.
+/// The place of a question: its key, its run, and the number of questions before it in the run.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     key: u32,
@@ -25,15 +25,15 @@ pub(super) struct Place {
     pub(super) behind: u32,
 }
 
-/// What a script is told once: a run that so many keys, one behind the other, have alike. Of no keys: the last one
-/// has that run, too.
+/// What a script is told once: a run that this many consecutive keys have in common. Zero keys: the
+/// last one has this run, too.
 pub(super) struct Row<'a, T> {
     pub(super) run: &'a Run<T>,
     pub(super) keys: usize,
 }
 
 impl<T> ByKey<T> {
-    /// With room for so many questions.
+    /// With capacity for this many questions.
     pub(super) fn with_capacity(questions: usize) -> Self {
         Self {
             positions: FingerprintMap::with_capacity_and_hasher(questions, ByFingerprint),
@@ -42,8 +42,8 @@ impl<T> ByKey<T> {
         }
     }
 
-    /// Adds what is asked of the key with this fingerprint, which may be equal to what was before it: whether
-    /// nothing was asked of the key before.
+    /// Adds a question about the key with this fingerprint, which may equal the one before it.
+    /// Returns whether it is the key's first.
     pub(super) fn add(
         &mut self,
         key: u128,
@@ -77,17 +77,17 @@ impl<T> ByKey<T> {
         is_new
     }
 
-    /// The runs of each key, in the order in which the keys came.
+    /// The runs of each key, in the keys' order of arrival.
     pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = &[Run<T>]> {
         self.keys.iter().map(SmallVec::as_slice)
     }
 
-    /// Of each question.
+    /// The place of each question.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// What is asked by the question at this place.
+    /// The question at this place.
     pub(super) fn asked(&self, place: Place) -> &T {
         &self.keys[place.key()][place.run()].asked
     }

@@ -1,28 +1,29 @@
-//! Takes: the questions that nearly all requests are, each by a script as lean as it can be, alone or
+//! Takes: the questions of nearly all requests. Each uses a script as lean as possible, alone or
 //! together with others.
 //!
-//! A take is *plain* where one integer is all of its state, and its permits are taken at once and for good, or not at
-//! all ([`PlainTake`](crate::algorithm::PlainTake)). A *run* are equal questions that share a trip, one behind the
-//! other: one step of its script.
+//! A take is *plain* if one integer is its whole state, and its permits are taken at once and for
+//! good, or not at all ([`PlainTake`](crate::algorithm::PlainTake)). A *run* is a sequence of equal
+//! questions on a trip: one step of its script.
 //!
-//! | question | script in `lua/` | where it is asked | its reply | another form is told by |
+//! | question | script in `lua/` | used for | its reply | another form is shown by |
 //! |---|---|---|---|---|
-//! | [`Take`] | `plain` | of a plain take alone | what is owed | an [error](super::error::is_other_form) |
-//! | | `plain_batch` | of plain takes together | what is owed before each run of each key | -1 in its place |
-//! | | `scaled_batch` | of takes, also of one, that would be plain, did their rates need no fraction: 30 a second | what is owed, in parts of a microsecond | -1 in its place |
-//! | | `queue` | of takes of an algorithm together that are not plain, in a cluster of one key | verdicts, as few as tell all of a run | none: it reads all |
-//! | [`PlainPack`]: plain takes in one key | `plain_pack` | of one alone, where all its takes hold each other up | what each take owes | -1 in place of all |
-//! | | `plain_pack_batch` | of packs together, and of any other one alone | what each owes, or the whole pack, before each run of each key | -1 in its place |
+//! | [`Take`] | `plain` | a plain take alone | what is owed | an [error](super::error::is_other_form) |
+//! | | `plain_batch` | plain takes together | what is owed before each run of each key | -1 in its place |
+//! | | `scaled_batch` | one or more takes that would be plain without a fraction in their rates: 30 a second | what is owed, in parts of a microsecond | -1 in its place |
+//! | | `queue` | takes together, by one algorithm, that are not plain; in a cluster of one key | verdicts, as few as tell all of a run | none: it reads all |
+//! | [`PlainPack`]: plain takes in one key | `plain_pack` | one alone, if all its takes depend on each other | what each take owes | -1 in place of all |
+//! | | `plain_pack_batch` | packs together, and any other one alone | what each owes, or the whole pack, before each run of each key | -1 in its place |
 //! | [`PlainSeveral`]: plain takes of several keys | `plain_several` | always | what each take of each run owes before it | -1 in its place |
-//! | [`AnyTakes`]: all other takes, but of leases, and looks | the composed script | always | a verdict of each check | none: it reads all |
+//! | [`AnyTakes`]: all other takes except of leases, and looks | the composed script | always | a verdict of each check | none: it reads all |
 //!
-//! Whatever else is asked, and a take alone that is not plain, is asked alone by the *composed script*, which is for
-//! everything: `script` puts it together from those of the algorithms that are asked, and `reply` reads it.
+//! All other questions, and a single take that is not plain, use the *composed script*, which can
+//! ask everything: `script` composes it from the parts of the algorithms involved, and `reply`
+//! reads its reply.
 //!
-//! A key has *another form* where its script cannot read it: its state has a fraction or stands otherwise than the
-//! script expects it, in a pack or not, as other rates of its policy have left it; or it holds nothing of ours. Then
-//! nothing was taken. The question is asked once more, by the composed script, which reads all forms and says
-//! what is wrong with a value of somebody else.
+//! A key has *another form* if its script cannot read it: its state has a fraction, or is in a pack
+//! or not, unlike the script expects, as other rates of its policy have left it; or its value is
+//! not ours. Then nothing was taken. The question is asked once more by the composed script, which
+//! reads all forms and says what is wrong with a foreign value.
 
 mod any_takes;
 mod by_key;
@@ -41,17 +42,17 @@ pub(super) use plain_pack::PlainPack;
 pub(super) use plain_several::PlainSeveral;
 pub(super) use take::Take;
 
-/// For so many plain takes one counts that is not plain. It takes the server about as long as two to five; and there
-/// are few trips at a time, which are to take along as many as they can, while one of 128 of these holds up everybody
-/// else for a millisecond at most.
+/// How many plain takes one counts for that is not plain. It takes the server about as long as two
+/// to five. There are few trips at a time, which should take along as many as possible, while one
+/// of 128 of these holds up everybody else for at most a millisecond.
 const WEIGHT_UNLESS_PLAIN: usize = 4;
-/// The same of one that would be plain, did its rate need no fraction.
+/// The same for a take that would be plain if its rate needed no fraction.
 const WEIGHT_IF_SCALED: usize = 2;
-/// With more trips client and server wait for each other less. Of what keeps the server busier the smaller trips that
-/// there are then cost more than that brings.
+/// With more trips, client and server wait for each other less. For questions that keep the server
+/// busier, the smaller trips then cost more than that saves.
 const MOST_TRIPS_IF_PLAIN: usize = 4;
 
-/// The scripts that stand by themselves.
+/// The scripts that are complete by themselves.
 #[cfg(test)]
 pub(super) const TEXTS: [&str; 6] = [
     plain::TEXT,

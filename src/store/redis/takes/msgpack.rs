@@ -1,4 +1,5 @@
-//! As much of the format as takes need: <https://github.com/msgpack/msgpack/blob/master/spec.md>.
+//! The part of the format that takes need:
+//! <https://github.com/msgpack/msgpack/blob/master/spec.md>.
 
 use smallvec::SmallVec;
 
@@ -13,7 +14,7 @@ pub(super) fn text(to: &mut Vec<u8>, text: &str) {
     to.extend(text.as_bytes());
 }
 
-/// As the server writes one: with the shortest head.
+/// Writes the head of a map as the server does: the shortest.
 pub(super) fn map_of(to: &mut Vec<u8>, entries: usize) {
     match u16::try_from(entries) {
         Ok(few @ 0..16) => to.push(0x80 | few as u8),
@@ -28,7 +29,7 @@ pub(super) fn map_of(to: &mut Vec<u8>, entries: usize) {
     }
 }
 
-/// As [`text`], with the shortest head.
+/// Like [`text`], with the shortest head.
 pub(super) fn short_text(to: &mut Vec<u8>, short: &str) {
     match short.len() {
         0..32 => to.push(0xa0 | short.len() as u8),
@@ -47,7 +48,7 @@ pub(super) fn number(to: &mut Vec<u8>, number: u64) {
     to.extend(number.to_be_bytes());
 }
 
-/// The numbers that a map of so many entries holds under texts, in their order; `None` of any other form.
+/// The numbers of a map with this many entries under texts, in order; `None` for any other form.
 pub(super) fn numbers_of(map: &[u8], entries: usize) -> Option<SmallVec<[u64; 8]>> {
     let (count, mut left) = match map {
         [head @ 0x80..=0x8f, left @ ..] => (usize::from(head & 0x0f), left),
@@ -66,7 +67,7 @@ pub(super) fn numbers_of(map: &[u8], entries: usize) -> Option<SmallVec<[u64; 8]
     left.is_empty().then_some(numbers)
 }
 
-/// The number of an entry, and what stands behind that.
+/// The number of an entry, and the rest after it.
 fn number_under_text(entry: &[u8]) -> Option<(u64, &[u8])> {
     let (length, text) = match entry {
         [head @ 0xa0..=0xbf, text @ ..] => (usize::from(head & 0x1f), text),
@@ -83,7 +84,7 @@ fn number_under_text(entry: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    /// A map of these entries, the head of each text as it is.
+    /// A map of these entries, with the given head of each text.
     fn map(head: &[u8], entries: &[(&[u8], usize, u64)]) -> Vec<u8> {
         let mut map = head.to_vec();
         for (head, length, value) in entries {

@@ -1,16 +1,16 @@
-//! `Names`: the names of the keys of a trip, one behind the other.
+//! `Names`: the names of the keys of a trip, concatenated.
 
 use crate::store::Check;
 use crate::store::redis::keys::{Prefix, USUAL_LENGTH};
 
 pub(super) struct Names {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each name.
     ends: Vec<usize>,
 }
 
 impl Names {
-    /// With room for so many.
+    /// With capacity for this many.
     pub(super) fn with_capacity(keys: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(keys * USUAL_LENGTH),
@@ -18,7 +18,7 @@ impl Names {
         }
     }
 
-    /// Adds that of the key of a check.
+    /// Adds the name of a check's key.
     pub(super) fn push(&mut self, check: &Check<'_>, prefix: &Prefix) {
         prefix.write_key(check, &mut self.bytes);
         self.ends.push(self.bytes.len());

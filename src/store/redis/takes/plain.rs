@@ -1,4 +1,4 @@
-//! The question that most requests are: one plain take of one key, answered with one integer.
+//! The most frequent question: one plain take of one key, answered with one integer.
 
 use std::sync::LazyLock;
 
@@ -16,10 +16,11 @@ pub(super) const TEXT: &str = include_str!("../../../../lua/plain.lua");
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
-/// What a debt is below, as nobody owes more than 120 years: of one that is not, scripts say that it is none.
+/// Above any debt, as nobody owes more than 120 years. If a value is not below this, scripts report
+/// that it is no debt.
 pub(super) const MOST_DEBT_US: i64 = 1 << 52;
 
-/// About so long is a command beside its script: to be made in one piece.
+/// The approximate length of a command without its script, so that it takes one allocation.
 const MOST_BYTES: usize = 160;
 
 /// The question.
@@ -56,11 +57,11 @@ impl Scripted for Alone {
     }
 }
 
-/// The debt that a script replies.
+/// The debt in a script's reply.
 ///
 /// # Errors
 ///
-/// Anything else: the permits may have been taken, and are not asked for again.
+/// For any other reply: the permits may have been taken, so they are not asked for again.
 pub(super) fn debt(reply: &Value) -> Result<u64, StoreError> {
     match reply {
         Value::Int(debt_us @ 0..MOST_DEBT_US) => Ok(debt_us.unsigned_abs()),
@@ -68,7 +69,7 @@ pub(super) fn debt(reply: &Value) -> Result<u64, StoreError> {
     }
 }
 
-/// The same of a script that has an answer for a key of another form, of which it has taken nothing: `None`.
+/// The same for a script that reports a key of another form, of which it has taken nothing: `None`.
 pub(super) fn debt_unless_foreign(reply: &Value) -> Result<Option<u64>, StoreError> {
     match reply {
         Value::Int(-1) => Ok(None),

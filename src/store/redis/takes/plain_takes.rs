@@ -1,4 +1,4 @@
-//! `PlainTakes`: several plain takes, which are carried out all or none, but for those that stand by themselves.
+//! `PlainTakes`: several plain takes, carried out all or none, except for independent ones.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use crate::store::owned::OwnedCheck;
 use crate::store::redis::server::{Server, told};
 use crate::time::Micros;
 
-/// Of each take what its state owes.
+/// The debt of each take's state.
 pub(super) type Debts = SmallVec<[u64; 8]>;
 
 /// The takes of a question.
@@ -23,25 +23,25 @@ pub(super) struct PlainTakes {
     pub(super) noted: Option<Noted>,
 }
 
-/// The take of one check.
+/// The take of a check.
 struct Take {
     check: OwnedCheck,
     plain: PlainTake,
-    /// Whether it holds up no other.
+    /// Whether no other take depends on it.
     is_by_itself: bool,
 }
 
-/// What was read of them.
+/// The reading of these takes.
 pub(in crate::store::redis) struct Owed {
-    /// Before the first of those that came together and ask the same of the same keys.
+    /// The debts before the first of the equal questions that came together.
     pub(super) debts: Debts,
-    /// So many of them came before it.
+    /// How many of them came before this one.
     pub(super) behind: u32,
 }
 
 impl PlainTakes {
-    /// Those in shadow stand by themselves. `None` when the checks ask for something else, as for a limit of
-    /// several rates in shadow: these hold each other up, and nothing else.
+    /// Takes in shadow are independent. `None` if the checks ask for something else, such as a
+    /// limit of several rates in shadow: these depend on each other, and on nothing else.
     pub(super) fn of(checks: &[Check<'_>], now: Micros) -> Option<Self> {
         let is_of_several_in_shadow =
             |check: &Check<'_>| check.is_shadow && check.policy.further_rate().is_some();
@@ -51,7 +51,7 @@ impl PlainTakes {
         Self::new(checks, now, |check| check.is_shadow)
     }
 
-    /// None of them stands by itself. `None` when the checks ask for something else.
+    /// None of the takes is independent. `None` if the checks ask for something else.
     pub(super) fn all_or_none(checks: &[Check<'_>], now: Micros) -> Option<Self> {
         Self::new(checks, now, |_| false)
     }
@@ -93,22 +93,22 @@ impl PlainTakes {
         self.first().subject
     }
 
-    /// What each costs.
+    /// The price of each.
     pub(super) fn prices(&self) -> impl Iterator<Item = PlainTake> {
         self.takes.iter().map(|take| take.plain)
     }
 
-    /// Whether each holds up no other.
+    /// For each, whether no other take depends on it.
     pub(super) fn by_themselves(&self) -> impl Iterator<Item = bool> {
         self.takes.iter().map(|take| take.is_by_itself)
     }
 
-    /// Whether they cost the same as others, and hold each other up as those do.
+    /// Whether they cost the same as others, and depend on each other in the same way.
     pub(super) fn cost_as(&self, other: &Self) -> bool {
         self.prices().eq(other.prices()) && self.by_themselves().eq(other.by_themselves())
     }
 
-    /// Whether they are of the same policies as others, too.
+    /// Whether they are also of the same policies as others.
     pub(super) fn ask_as(&self, other: &Self) -> bool {
         let is_same = |(one, other): (&Take, &Take)| {
             one.check.is_of_policy(&other.check)
@@ -124,7 +124,7 @@ impl PlainTakes {
         told(self.noted.take(), answer)
     }
 
-    /// What they are answered, when this was read. Tells the memory of denials.
+    /// The decisions by this reading, which the deny cache learns as well.
     pub(super) fn decided(&mut self, owed: Owed) -> Decisions {
         let each = || self.takes.iter().zip(&owed.debts);
         let holding_up = || each().filter(|(take, _)| !take.is_by_itself);
@@ -134,7 +134,7 @@ impl PlainTakes {
         let is_let_in = holding_up().all(|(take, debt)| take.plain.read_after(*debt, let_in).fits);
         let decisions = each().map(|(take, debt)| {
             let Take { check, plain, .. } = take;
-            // Of those by themselves as many as fit, of those that were let in.
+            // Of independent takes as many as fit, of those that were let in.
             let before = plain.fitting(*debt, let_in);
             let reading = plain.read_after(*debt, before);
             let is_taken = is_let_in && reading.fits;

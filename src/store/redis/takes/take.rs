@@ -1,4 +1,4 @@
-//! `Take`: a question that may share a trip with others, and `TakeBatch`: those that do.
+//! `Take`: a question that may share a trip with others, and `TakeBatch`: several of them.
 
 use redis::{Cmd, Value};
 
@@ -22,12 +22,13 @@ use crate::store::redis::trips::{
 };
 use crate::time::Micros;
 
-/// A take by one check. Whether that is in shadow makes no difference, as there is nothing beside it.
+/// A take by one check. Whether it is in shadow makes no difference, as there is no other check
+/// beside it.
 pub(in crate::store::redis) struct Take {
-    /// What its state is known by in this process.
+    /// Identifies its state in this process.
     pub(super) fingerprint: u128,
     check: OwnedCheck,
-    /// What it is where one integer tells all, in microseconds or in parts of them.
+    /// Its form if one integer is its whole state, in microseconds or in parts of them.
     pub(super) scaled: Option<ScaledTake>,
     /// Zero asks the server's clock.
     pub(super) now: Micros,
@@ -35,7 +36,7 @@ pub(in crate::store::redis) struct Take {
 }
 
 impl Take {
-    /// `None` when the checks ask for something else.
+    /// `None` if the checks ask for something else.
     pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
         let [check] = checks else { return None };
         let Action::Take(take) = &check.action else {
@@ -47,7 +48,7 @@ impl Take {
             && !check.algorithm.is_penalty();
         let scaled = ScaledTake::of(&check.algorithm, &check.action);
         let shares_its_key = shares_its_key(check);
-        // Among others in one key it is leaner as a pack of one.
+        // If it shares its key with others, a pack of one is leaner.
         let is_pack = shares_its_key && scaled.and_then(ScaledTake::plain).is_some();
         (may_share && !is_pack).then(|| {
             Box::new(Self {
@@ -93,7 +94,8 @@ impl Sharing for Take {
         StopId(self.fingerprint)
     }
 
-    /// Of the algorithm, unless it is plain or would be: a script for several would be longer than any of theirs.
+    /// One for each algorithm, unless the take is plain or would be: a script for several
+    /// algorithms would be longer than any of theirs.
     fn stop_of_all_keys(&self) -> StopId {
         StopId::of_all_keys(match self.scaled {
             Some(ScaledTake { scale: 1, .. }) => 0,
@@ -113,8 +115,9 @@ impl Sharing for Take {
         &mut self.noted
     }
 
-    /// What is no state of ours fails no question in shadow, and the composed script knows that. In a queue a key for
-    /// which there is no memory fails with all its takes, of which those that are denied need none.
+    /// A foreign value does not fail a question in shadow, and the composed script knows that. In a
+    /// queue, a key for which there is no memory fails with all its takes, though those that are
+    /// denied need none.
     fn goes_on_after(&self, failure: StoreErrorKind) -> bool {
         match failure {
             StoreErrorKind::ForeignValue => self.check.is_shadow,
@@ -132,7 +135,8 @@ impl Sharing for Take {
     }
 
     async fn ask_alone(mut self: Box<Self>, server: &Server) -> Result<Told<Self>, StoreError> {
-        // What others ask is boxed: the future of each plain take, the most of all, has room for it.
+        // Other questions are boxed, as the futures of plain takes, the most frequent ones, would
+        // otherwise need room for them.
         let Some(scaled) = self.scaled else {
             let decision = Box::pin(self.ask_composed(server)).await?;
             return Ok(Told::Decided(decision, self));
@@ -170,7 +174,7 @@ impl Sharing for Take {
     }
 }
 
-/// Takes that share a trip, by the leanest script that can.
+/// Takes that share a trip, with the leanest script that can ask them.
 pub(in crate::store::redis) enum TakeBatch {
     Plain(PlainBatch),
     Any(Queue),

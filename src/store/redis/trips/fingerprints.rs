@@ -1,4 +1,4 @@
-//! Tables by fingerprint: what is uniformly distributed is not hashed again.
+//! Tables by fingerprint, which is uniformly distributed and so not hashed again.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 pub(in crate::store::redis) type FingerprintMap<V> = HashMap<u128, V, ByFingerprint>;
 pub(super) type FingerprintSet = HashSet<u128, ByFingerprint>;
 
-/// Takes a fingerprint for its own hash.
+/// Uses a fingerprint as its own hash.
 #[derive(Clone, Copy, Default)]
 pub(in crate::store::redis) struct ByFingerprint;
 

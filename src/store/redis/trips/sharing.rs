@@ -11,67 +11,68 @@ use crate::store::redis::keys::Prefix;
 use crate::store::redis::script::Scripted;
 use crate::store::redis::server::Server;
 
-/// What was read of each of some questions; `None` of one whose key has another form, and of one that failed
-/// alone, why.
+/// The reading of each question; `None` if its key has another form, and an error if it failed
+/// alone.
 pub(in crate::store::redis) type Readings<R> = Vec<Result<Option<R>, StoreError>>;
 
-/// A question that may share a trip with others. It is handed from who asks to who goes on the trip, and may
-/// come back: so it stays in one place.
+/// A question that may share a trip with others. It is passed from its caller to the trip, and may
+/// come back, so it stays in one place.
 pub(in crate::store::redis) trait Sharing:
     Passenger + Send + Sync + Sized + 'static
 {
-    /// Several of them, as one question.
+    /// Several of these questions, as one.
     type Batch: Batch<Read = Self::Read>;
-    /// What is read of one.
+    /// The reading of one question.
     type Read: Send;
-    /// What that decides.
+    /// The decision by a reading.
     type Decided: Send;
 
     fn trips(server: &Server) -> &SharedTrips<Self>;
 
-    /// The stop from which it goes when it shares scripts with others about its keys only.
+    /// The stop of questions that share scripts only with others about their keys.
     fn stop(&self) -> StopId;
 
-    /// That from which it goes where one script reaches all keys: with all others that the same one is for.
+    /// The stop of questions where one script can use all keys: shared with all others of the same
+    /// script.
     fn stop_of_all_keys(&self) -> StopId {
         StopId::of_all_keys(0)
     }
 
-    /// So many trips there may be at once from there: no more than [`FEW_TRIPS`] of questions whose trips may have
-    /// keys in common. Of those that begin the first is sent at once, and each other one when its task comes to it,
-    /// be it behind a later one.
+    /// How many trips there may be at once from there: at most [`FEW_TRIPS`] for questions whose
+    /// trips may have keys in common. The first trip that begins is sent at once, and each other
+    /// one when its task runs, possibly after a later one.
     fn most_trips_of_all_keys(&self) -> usize {
         FEW_TRIPS
     }
 
-    /// Who is to be told of its answer, for the memory of denials.
+    /// The note for the deny cache, which learns the answer.
     fn noted(&mut self) -> &mut Option<Noted>;
 
-    /// Whether it is to be asked by the composed script where its trip failed so.
+    /// Whether it should be asked by the composed script after its trip failed so.
     fn goes_on_after(&self, _failure: StoreErrorKind) -> bool {
         false
     }
 
-    /// `None` of none.
+    /// `None` if there are no questions.
     fn batch(questions: &[&Self], prefix: &Prefix) -> Option<Self::Batch>;
 
-    /// Asks this one on a trip of its own.
+    /// Asks this question on a trip of its own.
     fn ask_alone(
         self: Box<Self>,
         server: &Server,
     ) -> impl Future<Output = Result<Told<Self>, StoreError>> + Send;
 
-    /// Asks it by the composed script.
+    /// Asks this question by the composed script.
     fn ask_composed(
         &mut self,
         server: &Server,
     ) -> impl Future<Output = Result<Self::Decided, StoreError>> + Send;
 
-    /// What it is answered, when this was read. Tells the memory of denials.
+    /// The decision by this reading, which the deny cache learns as well.
     fn decided(&mut self, read: Self::Read) -> Self::Decided;
 
-    /// Whether that memory was told of a change of its key, once. What those behind it on the same trip are answered
-    /// was decided after it, and may be remembered.
+    /// Whether the deny cache learned of a change of its key, once. Decisions about later questions
+    /// on the same trip were made after it, and may be remembered.
     fn has_changed_its_key(&self, _decided: &Self::Decided) -> bool {
         false
     }
@@ -79,13 +80,13 @@ pub(in crate::store::redis) trait Sharing:
 
 /// Several questions as one.
 pub(in crate::store::redis) trait Batch: Scripted {
-    /// What is read of one of them.
+    /// The reading of one of them.
     type Read: Send;
 
-    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    /// The subject of the first question. In a cluster, where it matters, all have the same one.
     fn subject(&self) -> Subject;
 
-    /// What is read of each, in their order.
+    /// The reading of each question, in order.
     ///
     /// # Errors
     ///

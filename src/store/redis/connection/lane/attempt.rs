@@ -1,4 +1,4 @@
-//! `Attempt`: the one to connect that all waiting questions share.
+//! `Attempt`: the connection attempt that all waiting questions share.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::super::signs::LONGEST_SILENCE;
 use super::{Failure, Held, Link, Shared};
 use crate::store::claim::{Claim, Number};
 
-/// After this an attempt to connect has come to an end if it is driven at all.
+/// After this time an attempt has ended, if it is driven at all.
 const ATTEMPT: Duration = CONNECT_TIMEOUT.saturating_add(RECONNECT_PAUSE);
 
 impl Shared {
-    /// Starts an attempt, if there is neither a connection nor one on its way that somebody drives.
+    /// Starts an attempt, unless there is a connection, or an attempt that makes progress.
     pub(super) fn start_connecting(self: &Arc<Self>) {
         let now = Instant::now();
         let claim = Claim::until(now + ATTEMPT);
@@ -40,7 +40,8 @@ impl Shared {
     }
 }
 
-/// One that ends without a result, because its runtime was shut down, lets the next question try again.
+/// An attempt. If it ends without a result because its runtime shut down, the next question tries
+/// again.
 struct Attempt {
     shared: Arc<Shared>,
     number: Number,
@@ -66,7 +67,7 @@ impl Attempt {
         });
     }
 
-    /// Whether no other one has taken its place.
+    /// Whether no other attempt has replaced it.
     fn is_awaited(&self) -> bool {
         self.is_in(&self.shared.link.borrow())
     }
@@ -75,7 +76,7 @@ impl Attempt {
         matches!(link, Link::Connecting(attempt) if attempt.is(self.number))
     }
 
-    /// What has become of it, unless it is over or another one has taken its place.
+    /// Sets its outcome, unless it is over or another attempt has replaced it.
     fn end(&self, with: Link) {
         self.shared.link.send_if_modified(|link| {
             let is_in = self.is_in(link);

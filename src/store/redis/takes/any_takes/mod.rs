@@ -1,4 +1,4 @@
-//! `AnyTakes`: takes by checks of whatever limits, and several such questions as one.
+//! `AnyTakes`: takes under any limits, and several such questions as one.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ use crate::store::redis::server::Server;
 use crate::store::redis::trips::{Batch, Passenger, Readings, SharedTrips, Sharing, StopId, Told};
 use crate::time::Micros;
 
-/// Takes by some checks, none of them of a lease, in a cluster about one subject.
+/// Takes by some checks, none of them of a lease; in a cluster, about one subject.
 pub(in crate::store::redis) struct AnyTakes {
     asked: Arc<Any>,
     noted: Option<Noted>,
 }
 
 impl AnyTakes {
-    /// `None` when the checks ask for something else.
+    /// `None` if the checks ask for something else.
     pub(in crate::store::redis) fn of(
         checks: &[Check<'_>],
         prefix: &Prefix,
@@ -46,7 +46,7 @@ impl AnyTakes {
 }
 
 impl Passenger for AnyTakes {
-    /// All of its keys have to be on one trip, and may be on another one, too.
+    /// All of its keys have to be on one trip, and may be on another one at the same time.
     fn key(&self) -> Option<u128> {
         None
     }
@@ -65,7 +65,7 @@ impl Sharing for AnyTakes {
         server.trips_of_any_takes()
     }
 
-    /// In a cluster they are about one subject, whose keys are in one slot.
+    /// In a cluster, its checks are about one subject, whose keys are in one slot.
     fn stop(&self) -> StopId {
         let StopId(script) = self.stop_of_all_keys();
         StopId(self.asked.subject.to_u128() ^ script)
@@ -105,7 +105,7 @@ impl Sharing for AnyTakes {
     }
 }
 
-/// Questions by one script, in the order in which they came.
+/// Questions of one script call, in order of arrival.
 pub(in crate::store::redis) struct AnyBatch(Vec<Arc<Any>>);
 
 impl AnyBatch {

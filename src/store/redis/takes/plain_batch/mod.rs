@@ -1,5 +1,5 @@
-//! Plain takes that share a trip, of one key or of many, answered with one integer for each run of
-//! equal ones of a key; and those that would be plain, did their rates need no fraction.
+//! Plain takes that share a trip, of one or many keys, answered with one integer for each run of
+//! equal takes of a key; and takes that would be plain if their rates needed no fraction.
 
 use std::sync::LazyLock;
 
@@ -25,13 +25,13 @@ pub(super) const SCALED_TEXT: &str = include_str!("../../../../../lua/scaled_bat
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 static SCALED_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SCALED_TEXT));
 
-/// About so long are a key, and a row, with what stands around them: a command is to be made in one
-/// piece.
+/// The approximate length of a key or a row, with what surrounds it, so that a command takes one
+/// allocation.
 const BYTES_EACH: usize = keys::USUAL_LENGTH;
 
-/// The question: takes in the order in which they came, key by key.
+/// Takes in order of arrival, by key.
 pub(in crate::store::redis) struct PlainBatch {
-    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    /// The subject of the first take. In a cluster, where it matters, all have the same one.
     subject: Subject,
     now: Micros,
     names: Names,
@@ -41,7 +41,7 @@ pub(in crate::store::redis) struct PlainBatch {
 }
 
 impl PlainBatch {
-    /// `None` of no takes.
+    /// `None` if there are no takes.
     pub(super) fn of(takes: &[(&Take, ScaledTake)], prefix: &Prefix) -> Option<Self> {
         let (first, _) = takes.first()?;
         let mut batch = Self {

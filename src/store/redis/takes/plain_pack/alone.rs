@@ -1,4 +1,4 @@
-//! `Alone`: a pack that is asked on a trip of its own, where there is nothing to share.
+//! `Alone`: a pack on a trip of its own, with nothing to share.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,8 @@ use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
-/// About so long is a command beside its script and its takes: to be made in one piece.
+/// The approximate length of a command without its script and takes, so that it takes one
+/// allocation.
 const MOST_BYTES: usize = 160;
 
 pub(super) struct Alone {
@@ -41,7 +42,7 @@ impl Alone {
         }
     }
 
-    /// What is read of so many takes; `None` when their key has another form.
+    /// The debts of this many takes; `None` if their key has another form.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! `PackBatch`: packs that share a trip, of one key or of many, and what is owed before each of them.
+//! `PackBatch`: packs that share a trip, of one or many keys, and what is owed before each of them.
 
 use std::sync::LazyLock;
 
@@ -23,21 +23,21 @@ use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(BATCH_TEXT));
 
-/// Packs that share a trip, key by key, those of each in the order in which they came.
+/// Packs that share a trip, by key, each key's in order of arrival.
 pub(in crate::store::redis) struct PackBatch {
-    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    /// The subject of the first pack. In a cluster, where it matters, all have the same one.
     subject: Subject,
     now: Micros,
     names: Names,
-    /// Of each run the first of its packs, among all.
+    /// For each run, the index of its first pack.
     packs: ByKey<usize>,
     rows: Vec<Row>,
-    /// Of each pack how many takes it has.
+    /// The number of takes of each pack.
     takes: Vec<usize>,
 }
 
 impl PackBatch {
-    /// `None` of no packs.
+    /// `None` if there are no packs.
     pub(super) fn of(packs: &[&PlainPack], prefix: &Prefix) -> Option<Self> {
         let subject = packs.first()?.takes.subject();
         let ask_alike = |one: &usize, other: &usize| {
@@ -67,7 +67,7 @@ impl PackBatch {
     }
 }
 
-/// What is read of an answer about so many takes; `None` when their key has another form.
+/// The debts in an answer about this many takes; `None` if their key has another form.
 fn debts(answer: &Value, takes: usize, now_us: u64) -> Result<Option<Debts>, StoreError> {
     match answer {
         Value::Int(0) => Ok(Some(smallvec![0; takes])),
@@ -86,7 +86,7 @@ fn debts(answer: &Value, takes: usize, now_us: u64) -> Result<Option<Debts>, Sto
     }
 }
 
-/// The debts, as far as anybody can owe so much.
+/// The debts, if none is larger than anybody can owe.
 fn owed(debts: impl Iterator<Item = u64>) -> Result<Debts, StoreError> {
     let sound = |debt_us| (debt_us < MOST_DEBT_US.unsigned_abs()).then_some(debt_us);
     let debts: Option<Debts> = debts.map(sound).collect();

@@ -18,7 +18,7 @@ mod rows;
 use alone::Alone;
 use batch::PackBatch;
 
-/// Of a script's stack a take needs two places where its pack is written at once. There are 8 000.
+/// A take needs two slots of a script's stack if its pack is written at once. There are 8 000.
 const MOST_TAKES: usize = 1_000;
 
 pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_pack.lua");
@@ -26,14 +26,13 @@ pub(super) const BATCH_TEXT: &str = include_str!("../../../../../lua/plain_pack_
 
 /// The question.
 pub(in crate::store::redis) struct PlainPack {
-    /// What its key is known by.
+    /// Identifies its key.
     key: u128,
     takes: PlainTakes,
 }
 
 impl PlainPack {
-    /// `None` when the checks ask for something else, or of more than one key; and of more than there is room
-    /// for.
+    /// `None` if the checks ask for something else, have several keys, or are too many.
     pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
         let (first, others) = checks.split_first()?;
         if checks.len() > MOST_TAKES || !others.iter().all(|other| are_together(first, other)) {
@@ -42,7 +41,7 @@ impl PlainPack {
         let is_of_first =
             |other: &Check<'_>| first.is_shadow == other.is_shadow && is_same_limit(first, other);
         let takes = if others.iter().all(is_of_first) {
-            // The rates of one limit, which hold each other up, in shadow too.
+            // The rates of one limit, which depend on each other, even in shadow.
             PlainTakes::all_or_none(checks, now)
         } else {
             PlainTakes::of(checks, now)
@@ -53,10 +52,10 @@ impl PlainPack {
         }))
     }
 
-    /// What there is owed; `None` when its key has another form.
+    /// What is owed; `None` if its key has another form.
     async fn owed(&self, server: &Server) -> Result<Option<Owed>, StoreError> {
         if self.takes.by_themselves().any(|is_by_itself| is_by_itself) {
-            // Boxed, as the future of all others has room for it.
+            // Boxed, as the futures of all others would otherwise need room for it.
             let alone = PackBatch::of(&[self], server.prefix());
             return Box::pin(server.ask_one(alone)).await;
         }

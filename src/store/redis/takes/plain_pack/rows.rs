@@ -1,12 +1,12 @@
-//! `Row`: what the script is told once for all keys that are asked alike.
+//! `Row`: what the script is told once for all keys with equal questions.
 
 use crate::store::redis::keys::field;
 use crate::store::redis::takes::msgpack;
 use crate::store::redis::takes::plain_takes::PlainTakes;
 use redis::Cmd;
 
-/// Some arguments of the script: an equal run of so many keys in a row. No keys: the last one has that run,
-/// too.
+/// Some arguments of the script: an equal run of this many consecutive keys. Zero keys: the last
+/// one has this run, too.
 pub(super) struct Row {
     fields: Vec<u8>,
     blank: Blank,
@@ -15,8 +15,8 @@ pub(super) struct Row {
     keys: usize,
 }
 
-/// A pack of just these fields, all zero, and how `struct` reads it: so the script need not make out what
-/// one looks like.
+/// A pack of just these fields, all zero, and how `struct` reads it, so that the script need not
+/// build one.
 struct Blank {
     pack: Vec<u8>,
     form: String,
@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// About so long it is in a command.
+    /// Its approximate length in a command.
     pub(super) fn bytes(&self) -> usize {
         let blank = self.blank.pack.len() + self.blank.form.len();
         self.fields.len() + blank + self.prices.len() + 80

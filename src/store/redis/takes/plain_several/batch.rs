@@ -20,40 +20,40 @@ use crate::time::Micros;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
-/// About so long are the arguments of a take.
+/// The approximate length of the arguments of a take.
 const BYTES_A_TAKE: usize = 40;
 
-/// Questions that share a trip, in the order in which they came.
+/// Questions that share a trip, in order of arrival.
 pub(in crate::store::redis) struct SeveralBatch {
-    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    /// The subject of the first question. In a cluster, where it matters, all have the same one.
     subject: Subject,
     now: Micros,
     states: States,
-    /// Of each take of each run, where its state stands.
+    /// The place of the state of each take of each run.
     places: Vec<Place>,
     rows: Vec<Row>,
-    /// The takes of each run of equal questions.
+    /// The number of takes of each run of equal questions.
     takes_of_runs: Vec<usize>,
-    /// Of each question, in which run it is, behind how many others.
+    /// For each question its run, and the number of questions before it in the run.
     turns: Vec<(usize, u32)>,
 }
 
-/// Runs of equal questions that have the same prices and are as long.
+/// Runs of equal questions with the same prices and length.
 struct Row {
     times: u32,
     runs: usize,
-    /// Of each take of a question, and whether it holds up no other.
+    /// The price of each take of a question, and whether no other take depends on it.
     prices: Vec<(PlainTake, bool)>,
 }
 
-/// Equal questions, one behind the other: the first of them.
+/// Equal consecutive questions: the first of them.
 struct Run<'a> {
     question: &'a PlainSeveral,
     times: u32,
 }
 
 impl SeveralBatch {
-    /// `None` of no questions.
+    /// `None` if there are no questions.
     pub(super) fn of(questions: &[&PlainSeveral], prefix: &Prefix) -> Option<Self> {
         let (runs, turns) = runs(questions);
         let takes = runs.iter().map(|run| run.question.takes.len()).sum();
@@ -87,7 +87,8 @@ impl SeveralBatch {
     }
 }
 
-/// The runs of equal questions, and in which one each is, behind how many others.
+/// The runs of equal questions, and for each question its run, and the number of questions before
+/// it in the run.
 fn runs<'a>(questions: &[&'a PlainSeveral]) -> (Vec<Run<'a>>, Vec<(usize, u32)>) {
     let mut runs: Vec<Run<'a>> = Vec::with_capacity(questions.len());
     let mut turns = Vec::with_capacity(questions.len());

@@ -1,4 +1,4 @@
-//! Plain takes of several keys, also about different subjects.
+//! Plain takes of several keys, possibly about different subjects.
 
 use smallvec::SmallVec;
 
@@ -20,18 +20,18 @@ use states::StateId;
 
 pub(super) const TEXT: &str = include_str!("../../../../../lua/plain_several.lua");
 
-/// A question of more takes goes by the composed script: it is much of a trip by itself.
+/// A question with more takes uses the composed script, as it is much of a trip by itself.
 const MOST_TAKES: usize = 64;
 
 /// The question.
 pub(in crate::store::redis) struct PlainSeveral {
-    /// Of each take, all different.
+    /// The state of each take, all different.
     states: SmallVec<[StateId; 5]>,
     takes: PlainTakes,
 }
 
 impl PlainSeveral {
-    /// `None` when the checks ask for something else.
+    /// `None` if the checks ask for something else.
     pub(in crate::store::redis) fn of(checks: &[Check<'_>], now: Micros) -> Option<Box<Self>> {
         if checks.is_empty() || checks.len() > MOST_TAKES {
             return None;
@@ -72,7 +72,7 @@ impl Sharing for PlainSeveral {
         server.trips_of_several()
     }
 
-    /// In a cluster they are about one subject, whose keys are in one slot.
+    /// In a cluster, its checks are about one subject, whose keys are in one slot.
     fn stop(&self) -> StopId {
         StopId(self.takes.subject().to_u128())
     }

@@ -1,4 +1,4 @@
-//! `States`: the keys of a trip, and of each the states that are asked about.
+//! `States`: the keys of a trip, and for each the states that are asked about.
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ pub(super) struct States {
     known: FingerprintMap<u16>,
 }
 
-/// What a state is known by in this process.
+/// Identifies a state in this process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct StateId {
     key: u128,
@@ -30,11 +30,11 @@ impl StateId {
     }
 }
 
-/// The states that are asked about of a key, and their fields.
+/// The states of a key that are asked about, and their fields.
 #[derive(Default)]
 struct Key(SmallVec<[(u128, String); 1]>);
 
-/// Where a state stands: in which key, and as which of its states.
+/// The place of a state: its key, and its index in the key.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     key: u16,
@@ -42,7 +42,7 @@ pub(super) struct Place {
 }
 
 impl States {
-    /// With room for so many.
+    /// With capacity for this many.
     pub(super) fn with_capacity(states: usize) -> Self {
         Self {
             names: Names::with_capacity(states),
@@ -56,7 +56,7 @@ impl States {
         &self.names
     }
 
-    /// Where the state of a check stands.
+    /// The place of a check's state.
     pub(super) fn place(&mut self, id: StateId, check: &Check<'_>, prefix: &Prefix) -> Place {
         let key = *self.known.entry(id.key).or_insert_with(|| {
             self.names.push(check, prefix);
@@ -75,8 +75,9 @@ impl States {
         }
     }
 
-    /// The numbers by which the script knows states, of each of these in two bytes. Of a key whose state stands
-    /// alone it is the key's, from 1 on; those of packs are behind them. None where each is the next key's.
+    /// The numbers by which the script knows these states, two bytes each. A state that is the
+    /// whole value of its key has the key's number, from 1 on; states in packs follow. Empty if
+    /// each state has the next key's number.
     pub(super) fn numbers(&self, places: &[Place]) -> Vec<u8> {
         let mut behind = self.keys.len() as u16;
         let firsts = self.keys.iter().zip(1..).map(|(key, number)| {
@@ -99,7 +100,7 @@ impl States {
             .collect()
     }
 
-    /// Of each state in a pack the key's number and the field, as msgpack. Nothing where there are none.
+    /// The key's number and the field of each state in a pack, as msgpack; empty if there are none.
     pub(super) fn packs(&self) -> Vec<u8> {
         let packs = || {
             self.keys
@@ -124,7 +125,7 @@ impl States {
 }
 
 impl Key {
-    /// Whether its states have fields. One that may stand alone has an empty one.
+    /// Whether its states have fields. A state that is the whole value has an empty field.
     fn is_pack(&self) -> bool {
         self.0.iter().any(|(_, field)| !field.is_empty())
     }

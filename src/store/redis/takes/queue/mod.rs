@@ -1,5 +1,5 @@
-//! Takes that share a trip, judged one after the other by the composed script, key by key; those that differ in
-//! their cost alone by a few steps, however many they are.
+//! Takes that share a trip, judged one after the other by the composed script, by key. Takes that
+//! differ in cost only are judged in a few steps, however many they are.
 
 use std::iter::Peekable;
 
@@ -18,10 +18,10 @@ use crate::store::redis::script::{Composed, Row as ScriptRow, Script, Scripted, 
 use crate::store::redis::trips::{Batch, Readings};
 use crate::time::Micros;
 
-/// The takes of one trip, by one algorithm, in the order in which they came, key by key.
+/// The takes of a trip under one algorithm, in order of arrival, by key.
 pub(in crate::store::redis) struct Queue {
     script: &'static Composed,
-    /// Of the first of them. All have the same one where it matters, which is in a cluster.
+    /// The subject of the first take. In a cluster, where it matters, all have the same one.
     subject: Subject,
     now: Micros,
     names: Names,
@@ -37,7 +37,7 @@ struct Asked {
 }
 
 impl Queue {
-    /// `None` of no takes.
+    /// `None` if there are no takes.
     pub(super) fn of(takes: &[&Take], prefix: &Prefix) -> Option<Self> {
         let first = takes.first()?.check();
         let mut queue = Self {
@@ -66,7 +66,7 @@ impl Queue {
     }
 }
 
-/// Takes in shadow are judged as all others, as none has anything beside it.
+/// Takes in shadow are judged like all others, as there is no other check beside them.
 fn out_of_shadow(check: Check<'_>) -> Check<'_> {
     Check {
         is_shadow: false,
@@ -86,12 +86,12 @@ impl Asked {
     }
 }
 
-/// What was read of each of the takes of a key; or why none was.
+/// The readings of the takes of a key, or why there are none.
 type OfKey = Result<Vec<Reading>, StoreError>;
 
 /// # Errors
 ///
-/// Other rows than there are takes.
+/// If the rows do not match the takes.
 fn read_key(
     runs: &[Run<Asked>],
     judged: &mut Peekable<impl Iterator<Item = Judged>>,
@@ -114,13 +114,14 @@ fn other_rows() -> StoreError {
     bad("other rows than there are takes")
 }
 
-/// What the takes of a key are told, as far as it has been read.
+/// What the takes of a key are told, as far as the reply has been read.
 #[derive(Default)]
 struct Told {
     readings: Vec<Reading>,
-    /// So many go on behind the last one, each with as much more taken as those before it take.
+    /// How many takes follow the last one with the same outcome, each after all before it have
+    /// taken theirs.
     together: u64,
-    /// What the last one has taken, where it has.
+    /// What the last one has taken, if anything.
     taken: Option<u32>,
 }
 
@@ -133,7 +134,7 @@ impl Told {
         for left in (1..=*times as usize).rev() {
             let reading = self.next(&asked.algorithm, judged)?;
             if !reading.fits {
-                // Behind one that is denied all of the run are, alike.
+                // After a denial, the rest of the run is denied alike.
                 self.readings.extend(std::iter::repeat_n(reading, left));
                 self.taken = None;
                 break;

@@ -1,9 +1,9 @@
-//! Trips that takes share, so that a hot key costs the server one script for each trip, whatever its load,
-//! and many keys share what a script costs whatever it does.
+//! Trips that takes share: a hot key costs the server one script for each trip, whatever its load,
+//! and many keys share the fixed cost of a script.
 //!
-//! Where few are under way, a take is asked about at once. Those that come meanwhile wait until a trip is back, and
-//! then go together: on one server those of whatever keys that one script judges, in a cluster those of one key or
-//! subject.
+//! If few are in flight, a take is asked about at once. Takes that come meanwhile wait until a trip
+//! is back, and then go together: on a single server, those of all keys that one script judges; in
+//! a cluster, those of one key or subject.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ use trip::{Trip, spawn_all, tell_not_asked};
 
 const SHARDS: usize = 32;
 
-/// The stops from which trips with such questions are under way.
+/// The stops with trips of one kind of question in flight.
 pub(in crate::store::redis) struct SharedTrips<Q: Sharing> {
     shards: [Mutex<Shard<Q>>; SHARDS],
 }
@@ -36,15 +36,16 @@ pub(in crate::store::redis) struct SharedTrips<Q: Sharing> {
 /// A part of the stops.
 struct Shard<Q: Sharing> {
     stops: HashMap<StopId, Stop<Waiting<Q>>, ByFingerprint>,
-    /// No trip from a stop that is no more had a higher one: who comes back late ends no other's trip.
+    /// No trip from a stop that is gone had a higher number, so a trip that comes back late ends no
+    /// other.
     last_number: TripNumber,
 }
 
-/// One that waits for the next trip.
+/// A question that waits for the next trip.
 struct Waiting<Q: Sharing> {
     question: Box<Q>,
     told: oneshot::Sender<Told<Q>>,
-    /// Where it waits: as long as it does, that is a runtime that goes on.
+    /// The runtime where it waits, which makes progress as long as it does.
     runtime: Option<Handle>,
 }
 
@@ -58,10 +59,10 @@ impl<Q: Sharing> Passenger for Waiting<Q> {
     }
 }
 
-/// What a trip has brought for one question.
+/// What a trip tells a question.
 pub(in crate::store::redis) enum Told<Q: Sharing> {
-    /// With the question, which who waits for it drops where it was made: a trip that dropped those of all its
-    /// passengers would hold up the allocators of other threads.
+    /// With the question, which its caller drops where it was made: if a trip dropped those of all
+    /// its passengers, it would hold up the allocators of other threads.
     Decided(Q::Decided, Box<Q>),
     /// It has to be asked by the composed script.
     OtherForm(Box<Q>),
@@ -71,7 +72,7 @@ pub(in crate::store::redis) enum Told<Q: Sharing> {
 }
 
 impl<Q: Sharing> Told<Q> {
-    /// What was read of it; `None` when its key has another form.
+    /// By its reading; `None` if its key has another form.
     pub(in crate::store::redis) fn by(mut question: Box<Q>, read: Option<Q::Read>) -> Self {
         match read {
             Some(read) => Self::Decided(question.decided(read), question),
@@ -80,7 +81,7 @@ impl<Q: Sharing> Told<Q> {
     }
 }
 
-/// How a question goes on.
+/// How a question continues.
 pub(in crate::store::redis) enum Turn<Q: Sharing> {
     /// By itself, at once.
     Go(Trip<Q>, Box<Q>),
@@ -88,11 +89,11 @@ pub(in crate::store::redis) enum Turn<Q: Sharing> {
     Wait(Turned<Q>),
 }
 
-/// One that waits for its turn.
+/// A question that waits for its turn.
 pub(in crate::store::redis) struct Turned<Q: Sharing> {
     told: oneshot::Receiver<Told<Q>>,
     stop_id: StopId,
-    /// When it is to see whether those before it are late.
+    /// When it has to check whether the trips before it are late.
     sees_at: Option<Instant>,
 }
 
@@ -110,7 +111,7 @@ impl<Q: Sharing> Default for SharedTrips<Q> {
 }
 
 impl<Q: Sharing> SharedTrips<Q> {
-    /// Lets a question go, or wait for the next trip.
+    /// Sends a question alone, or makes it wait for the next trip.
     pub(in crate::store::redis) fn enter(server: &Server, question: Box<Q>) -> Turn<Q> {
         let (stop_id, most_trips) = stop_of(server, &*question);
         let now = Instant::now();
@@ -149,7 +150,8 @@ impl<Q: Sharing> SharedTrips<Q> {
         turn
     }
 
-    /// Those who go once this is done, with the numbers of their trips. Those that are late are not waited for.
+    /// Applies `done`, and returns the questions that go next, with the numbers of their trips.
+    /// Late trips are not waited for.
     fn next(&self, stop_id: StopId, done: impl FnOnce(&mut Stop<Waiting<Q>>)) -> Departing<Q> {
         let now = Instant::now();
         let mut shard = self.lock(stop_id);
@@ -168,13 +170,13 @@ impl<Q: Sharing> SharedTrips<Q> {
         next
     }
 
-    /// Lets those go who wait for trips that are late.
+    /// Sends the questions that wait for late trips.
     fn leave_behind(server: &Server, stop_id: StopId) {
         let next = Q::trips(server).next(stop_id, |_| {});
         spawn_all(server, stop_id, next);
     }
 
-    /// When the first of those under way is late.
+    /// When the first of the trips in flight is late.
     fn late_at(&self, stop_id: StopId) -> Option<Instant> {
         self.lock(stop_id).stops.get(&stop_id)?.late_at()
     }
@@ -187,7 +189,7 @@ impl<Q: Sharing> SharedTrips<Q> {
 }
 
 impl<Q: Sharing> Turned<Q> {
-    /// What it is told once it is back.
+    /// Waits until the trip is back, and returns what it tells.
     pub(in crate::store::redis) async fn told(self, server: &Server) -> Result<Told<Q>, RecvError> {
         let Self {
             mut told,
@@ -205,22 +207,23 @@ impl<Q: Sharing> Turned<Q> {
     }
 }
 
-/// Where this question waits, and how many trips may be under way from there.
+/// The stop of this question, and the number of trips that may be in flight from there.
 fn stop_of<Q: Sharing>(server: &Server, question: &Q) -> (StopId, usize) {
     match server.servers() {
         Servers::One(_) => (
             question.stop_of_all_keys(),
             question.most_trips_of_all_keys(),
         ),
-        // Those of one key.
+        // Only questions of the same key.
         Servers::Cluster(_) => (question.stop(), 1),
     }
 }
 
-/// Those who go together, with the number of their trip.
+/// The questions of each trip, with its number.
 type Departing<Q> = SmallVec<[(TripNumber, Vec<Waiting<Q>>); 1]>;
 
-/// Those who go next, and those who have left: to be dropped once nothing is locked, as they may be many.
+/// The questions that go next, and those whose callers have left, to be dropped without the lock,
+/// as they may be many.
 fn all_departing<Q: Sharing>(
     stop: &mut Stop<Waiting<Q>>,
     now: Instant,

@@ -1,4 +1,4 @@
-//! A trip under way: who goes on it, what they are told, and who goes next.
+//! A trip in flight: its questions, what they are told, and who goes next.
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::store::redis::server::Server;
 use crate::store::redis::trips::sharing::{Readings, Sharing};
 use crate::store::redis::trips::stop::{Others, StopId, TripNumber};
 
-/// A trip under way. Dropped, whether it is back or was given up, it lets those go who wait.
+/// A trip in flight. When dropped, whether it is back or was given up, it sends those that wait.
 pub(in crate::store::redis) struct Trip<Q: Sharing> {
     server: Server,
     stop_id: StopId,
@@ -35,12 +35,13 @@ impl<Q: Sharing> Trip<Q> {
         }
     }
 
-    /// Goes with these, and then with whoever waits for the next trip.
+    /// Runs with these questions, and then with those that wait for the next trip.
     async fn run(mut self, going: Going<Q>) {
         let mut next = Some(going);
         let mut untold = Vec::new();
         let here = Handle::current();
-        // One timer for all of them: to put off one costs nothing, and a new one wakes a thread that has nothing to do.
+        // One timer for all trips: resetting it costs nothing, while a new one wakes an idle
+        // thread.
         let mut late = pin!(sleep(self.server.waits().for_trips));
         while let Some(going) = next {
             let told = self
@@ -48,17 +49,17 @@ impl<Q: Sharing> Trip<Q> {
                 .await;
             let mut others = self.arrive();
             if others == Others::Back {
-                // The server has nothing to do, until those of the other trip have asked again.
+                // The server is idle until the questions of the other trip have been asked again.
                 let_others_run().await;
                 others = self.arrive();
             }
             if others == Others::None {
-                // The next ones are to be on their way while these go on.
+                // The next questions should be in flight while these continue.
                 untold = told;
             } else {
                 tell(told);
-                // The server has something to do: so those who were told, and ask again, go on the
-                // next one, too.
+                // The server is busy, so callers who were told, and ask again, can join the next
+                // trip.
                 let_others_run().await;
             }
             let mut departing = self.end();
@@ -77,8 +78,8 @@ impl<Q: Sharing> Trip<Q> {
         tell(untold);
     }
 
-    /// Asks for all of these at once: what each is to be told. Once they are on their way, those of the
-    /// trip before are told.
+    /// Asks all of these questions at once. Returns what each is to be told. Once they are in
+    /// flight, those of the trip before are told.
     async fn ask(
         &self,
         going: Going<Q>,
@@ -86,7 +87,7 @@ impl<Q: Sharing> Trip<Q> {
         mut late: Pin<&mut Sleep>,
     ) -> Vec<Untold<Q>> {
         let mut waiting = going.begin();
-        // Whoever has given up takes nothing.
+        // Callers who have given up take nothing.
         waiting.retain(|waiting| !waiting.told.is_closed());
         let questions: Vec<_> = waiting.iter().map(|waiting| &*waiting.question).collect();
         let Some(batch) = Q::batch(&questions, self.server.prefix()) else {
@@ -106,11 +107,11 @@ impl<Q: Sharing> Trip<Q> {
             let answer = pin!(unless_all_leave(answer, &mut waiting, || tell(untold)));
             once_late(answer, late, leave_behind).await
         };
-        // In their order, so that what is remembered at last is what the last of them has left.
+        // In order, so that what is remembered in the end is the state after the last of them.
         answer.map_or_else(Vec::new, |answer| to_be_told(waiting, answer))
     }
 
-    /// It is back: where the others from its stop are.
+    /// Records that it is back. Returns the state of the other trips from its stop.
     fn arrive(&self) -> Others {
         let mut shard = Q::trips(&self.server).lock(self.stop_id);
         let stop = shard.stops.get_mut(&self.stop_id).zip(self.number);
@@ -119,7 +120,7 @@ impl<Q: Sharing> Trip<Q> {
         })
     }
 
-    /// Ends, and lets those go who wait: the trips that they are to go on.
+    /// Ends. Returns the trips of those that wait.
     fn end(&mut self) -> impl Iterator<Item = (Self, Going<Q>)> + use<Q> {
         let ended = self.number.take();
         let trips = Q::trips(&self.server);
@@ -128,16 +129,16 @@ impl<Q: Sharing> Trip<Q> {
     }
 }
 
-/// Has all of them go.
+/// Starts all of these trips.
 pub(super) fn spawn_all<Q: Sharing>(server: &Server, stop_id: StopId, next: Departing<Q>) {
-    // Mostly nobody goes, and then nothing is to be cloned for it.
+    // Mostly there is none, and then nothing should be cloned.
     if !next.is_empty() {
         spawn_each(departing(server, stop_id, next));
     }
 }
 
-/// The same. A trip that never begins ends here, and those behind it go: one after the other, as there may be more
-/// such trips than the stack has room for.
+/// The same. A trip that never begins ends here, and those behind it go: one after the other, as
+/// there may be more such trips than the stack has room for.
 fn spawn_each<Q: Sharing>(departing: impl Iterator<Item = (Trip<Q>, Going<Q>)>) {
     let mut unbegun: Vec<_> = departing.filter_map(spawn).collect();
     while let Some(mut trip) = unbegun.pop() {
@@ -145,8 +146,8 @@ fn spawn_each<Q: Sharing>(departing: impl Iterator<Item = (Trip<Q>, Going<Q>)>) 
     }
 }
 
-/// Has these go where they wait: the caller's runtime may not go on. The trip, if it never begins: where nobody
-/// waits, or on a runtime that is being shut down.
+/// Starts a trip where its questions wait, as the caller's runtime may not make progress. Returns
+/// the trip if it never begins: because nobody waits, or on a runtime that is shutting down.
 fn spawn<Q: Sharing>((trip, going): (Trip<Q>, Going<Q>)) -> Option<Trip<Q>> {
     let Some(runtime) = going.runtime().cloned() else {
         return Some(trip);
@@ -172,12 +173,12 @@ fn departing<Q: Sharing>(
     })
 }
 
-/// What one is to be told who waits for it.
+/// What to tell a waiting question.
 type Untold<Q> = (oneshot::Sender<Told<Q>>, Told<Q>);
 
 fn tell<Q: Sharing>(untold: Vec<Untold<Q>>) {
     for (waits, told) in untold {
-        // Who has given up meanwhile is not told.
+        // Fails if the caller has given up meanwhile.
         let _ = waits.send(told);
     }
 }
@@ -227,26 +228,26 @@ impl<Q: Sharing> Drop for Trip<Q> {
     }
 }
 
-/// Those who are to go on a trip. Where it never begins, without a runtime or on one that is being shut
-/// down, they are told so: they may be on another one.
+/// The questions of a trip. If it never begins, without a runtime or on one that is shutting down,
+/// they are told so: they may be on another runtime.
 pub(super) struct Going<Q: Sharing>(pub(super) Vec<Waiting<Q>>);
 
 impl<Q: Sharing> Going<Q> {
-    /// The runtimes of those who have not given up.
+    /// The runtimes of the callers who have not given up.
     fn runtimes(&self) -> impl Iterator<Item = &Handle> {
         let waiting = self.0.iter().filter(|waiting| !waiting.told.is_closed());
         waiting.filter_map(|waiting| waiting.runtime.as_ref())
     }
 
-    /// Of these one that goes on by itself, if there is any: another one may stand still before the trip is
-    /// over, once nobody blocks on it any more.
+    /// One of these that makes progress by itself, if there is one: another one may stand still
+    /// before the trip is over, when no thread blocks on it any more.
     fn runtime(&self) -> Option<&Handle> {
         let lasting = self.runtimes().find(|runtime| goes_on_by_itself(runtime));
         lasting.or_else(|| self.runtimes().next())
     }
 
-    /// Whether they can go where the trip before was: it has no reason to move. Where none of them waits any
-    /// more, whoever has that runtime may be about to shut it down.
+    /// Whether they can go on the runtime of the trip before, which then has no reason to move. If
+    /// none of them waits there any more, that runtime may be about to shut down.
     pub(super) fn goes_on(&self, here: &Handle) -> bool {
         self.runtimes().any(|runtime| runtime.id() == here.id())
             && (goes_on_by_itself(here) || !self.runtimes().any(goes_on_by_itself))
@@ -263,8 +264,8 @@ impl<Q: Sharing> Drop for Going<Q> {
     }
 }
 
-/// Goes on behind those tasks that can go on by now. Not by tokio's `yield_now`, which keeps a task on its
-/// worker, whatever that has to do.
+/// Continues after the tasks that are ready now. Not by tokio's `yield_now`, which keeps a task on
+/// its worker, however busy that is.
 async fn let_others_run() {
     let mut is_behind = false;
     poll_fn(|cx| {
@@ -277,7 +278,8 @@ async fn let_others_run() {
     .await;
 }
 
-/// The answer. When it takes so long that others are not to wait for it, something is done meanwhile.
+/// Waits for the answer. If it takes so long that others should not wait for it any longer, does
+/// something meanwhile.
 async fn once_late<F: Future>(
     mut answer: Pin<&mut F>,
     mut late: Pin<&mut Sleep>,
@@ -298,9 +300,9 @@ async fn once_late<F: Future>(
     .await
 }
 
-/// The answer; `None` when nobody waits for it any more. A trip has no deadline but theirs: on a
-/// connection that swallows everything it would never be back, and nobody else could go. `meanwhile` is
-/// done once the question is on its way.
+/// Waits for the answer; `None` if nobody waits for it any more. A trip has no deadline but its
+/// callers': on a connection that swallows everything it would never be back, and nobody else could
+/// go. `meanwhile` is done once the question is in flight.
 async fn unless_all_leave<T, Q: Sharing>(
     answer: impl Future<Output = T>,
     waiting: &mut [Waiting<Q>],

@@ -1,4 +1,4 @@
-//! `Stop`: where takes wait for a trip, and which of them go on the next one.
+//! `Stop`: where takes wait for a trip, and which of them go next.
 
 use std::time::Duration;
 
@@ -8,32 +8,36 @@ use tokio::time::Instant;
 use super::fingerprints::{ByFingerprint, FingerprintSet};
 use crate::store::redis::runtimes::Driver;
 
-/// So many passengers share a trip, at most: a script holds up everybody else.
+/// At most this many passengers share a trip, since a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
-/// And no more than what takes the server as long as so many plain takes of different keys, for the same reason.
+/// At most as many as take the server as long as this many plain takes of different keys, for the
+/// same reason.
 const MOST_WEIGHT: usize = 512;
-/// So many trips there may be for however few: one is got ready while the server carries out the other.
+/// This many trips are allowed for any number of questions: one is prepared while the server
+/// carries out the other.
 pub(in crate::store::redis) const FEW_TRIPS: usize = 2;
-/// Further ones there are only if as many as this go on each: a trip costs both sides as much as some questions do, and
-/// behind HTTP a few large ones serve more requests than many small ones.
+/// Further trips need at least this many questions each. A trip costs both sides as much as some
+/// questions do, and behind HTTP a few large ones serve more requests than many small ones.
 const ENOUGH_FOR_FURTHER: usize = 24;
-/// So many may be under way that go alone, where there may be further trips: as long as nobody waits, each of so few is
-/// answered sooner by itself.
+/// How many questions may go alone, where further trips are allowed: as long as nobody waits, each
+/// of so few is answered sooner by itself.
 const MOST_ALONE: usize = 8;
 
-/// Which stop of those for one kind of question; uniformly distributed where it is one of a key or a subject.
+/// Identifies a stop among those for one kind of question. Uniformly distributed if it is that of a
+/// key or a subject.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::store::redis) struct StopId(pub(in crate::store::redis) u128);
 
 impl StopId {
-    /// One that questions share whatever their keys; those of each script have another one. No stop of a key has
-    /// this id, as good as certainly.
+    /// A stop that questions of all keys share; each script has its own. It is practically
+    /// impossible that the stop of a key has this id.
     pub(in crate::store::redis) fn of_all_keys(script: u16) -> Self {
         Self(script.into())
     }
 }
 
-/// Which trip from a stop: no two have the same number, also where the stop was deserted between them.
+/// Identifies a trip from a stop. No two have the same number, even if the stop was deserted in
+/// between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TripNumber(u64);
 
@@ -43,27 +47,30 @@ impl TripNumber {
     }
 }
 
-/// What waits at a stop.
+/// A question that waits at a stop.
 pub(in crate::store::redis) trait Passenger {
-    /// What its key is known by, where those of that key are to go together; `None` of one of several keys.
+    /// Identifies its key, if questions of that key should go together; `None` for a question with
+    /// several keys.
     fn key(&self) -> Option<u128>;
 
-    /// As long as so many plain takes it takes the server, one at least.
+    /// Its cost for the server, in plain takes; at least one.
     fn weight(&self) -> usize;
 }
 
-/// A stop: the trips under way from it, and who waits for the next.
+/// A stop: its trips in flight, and the passengers that wait for the next.
 ///
-/// The more trips there are, the less often client and server wait for each other, as long as enough go on each.
+/// The more trips there are, the less often client and server wait for each other, as long as each
+/// has enough passengers.
 ///
-/// A passenger that has a key waits while that key is on a trip, and then goes together with all others that have
-/// it: whatever is asked of a hot key is one step for each trip. One of several keys has none of its own: mostly one
-/// of them is everybody's, and if it waited for that there would never be two trips at once. No verdict depends on
-/// it, as the server judges trips one after the other, in the order in which they are sent. So nothing is wrong
-/// either where a trip was left behind, and those of its keys go on another one beside it.
+/// A passenger with a key waits while that key is on a trip, and then goes together with all others
+/// of the key: whatever is asked of a hot key is one step for each trip. A passenger with several
+/// keys has no key of its own: mostly one of them is everybody's, and if it waited for that there
+/// would never be two trips at once. No verdict depends on this, as the server judges trips one
+/// after the other, in the order in which they are sent. So it does no harm, either, if a trip was
+/// left behind and others of its keys go beside it.
 pub(super) struct Stop<P> {
     most_trips: usize,
-    /// So long a trip is waited for, until it is back and then until it has ended.
+    /// How long a trip is waited for, until it is back and then until it has ended.
     patience: Duration,
     trips: SmallVec<[Trip; 2]>,
     last_number: TripNumber,
@@ -71,27 +78,29 @@ pub(super) struct Stop<P> {
     seers: Seers,
 }
 
-/// Who sees that a trip is late which several share. Whoever does needs a timer: of the trip there is one.
+/// Who checks whether a shared trip is late. That takes a timer, and there is one trip but many
+/// passengers.
 enum Seers {
-    /// The trip itself, which goes on when those who wait do: all who have waited have this driver.
+    /// The trip itself, which makes progress when its passengers do: all that have waited have this
+    /// driver.
     Trips(Option<Driver>),
-    /// All who wait: the trip may stand still while they go on.
+    /// All that wait: the trip may stand still while they make progress.
     Passengers,
 }
 
-/// A trip under way.
+/// A trip in flight.
 struct Trip {
     number: TripNumber,
-    /// Whether its caller is the only one to see that it is back.
+    /// Whether only its caller notices that it is back.
     is_alone: bool,
-    /// From then on it is not waited for.
+    /// From then on it is no longer waited for.
     late_at: Instant,
     is_back: bool,
     passengers: usize,
     keys: Keys,
 }
 
-/// Where the other trips from a stop are.
+/// The state of the other trips from a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
     None,
@@ -100,9 +109,9 @@ pub(super) enum Others {
     Back,
 }
 
-/// Those whose takes are to go together.
+/// The keys of the takes of a trip.
 enum Keys {
-    /// Of one take.
+    /// The key of a single take.
     One(Option<u128>),
     Many(FingerprintSet),
 }
@@ -117,7 +126,8 @@ impl Keys {
 }
 
 impl<P: Passenger> Stop<P> {
-    /// A stop that so many trips may be under way from, each waited for so long, with higher numbers than this.
+    /// A stop that allows this many trips in flight, waits this long for each, and numbers them
+    /// from here on.
     pub(super) fn new(most_trips: usize, patience: Duration, last_number: TripNumber) -> Self {
         Self {
             most_trips,
@@ -134,12 +144,13 @@ impl<P: Passenger> Stop<P> {
         self.last_number
     }
 
-    /// Whether nothing is under way, and nobody waits.
+    /// Whether nothing is in flight, and nobody waits.
     pub(super) fn is_deserted(&self) -> bool {
         self.trips.is_empty() && self.waiting.is_empty()
     }
 
-    /// Lets a take of this key go by itself, at once: the number of its trip. `None` when it has to wait.
+    /// Lets a take of this key go alone, at once, and returns the number of its trip; `None` if it
+    /// has to wait.
     pub(super) fn go_alone(&mut self, key: Option<u128>, now: Instant) -> Option<TripNumber> {
         let may_go = self.has_room_for_one()
             && match key {
@@ -157,8 +168,8 @@ impl<P: Passenger> Stop<P> {
             || (self.most_trips > FEW_TRIPS && under_way < MOST_ALONE && all_go_alone())
     }
 
-    /// One with this driver is going to wait. Those who have waited without seeing to it that nobody is late, and
-    /// are to from now on: they have to enter anew.
+    /// Prepares for a passenger with this driver. Returns the passengers that have waited without
+    /// checking for late trips and now have to: they enter again.
     pub(super) fn prepare_for(&mut self, driver: Driver) -> Vec<P> {
         match self.seers {
             Seers::Trips(Some(known)) if known != driver => {
@@ -171,8 +182,8 @@ impl<P: Passenger> Stop<P> {
         Vec::new()
     }
 
-    /// Lets one wait that was prepared for: when it is to see whether those under way are late, if that is up to it,
-    /// as it is behind one who went alone.
+    /// Makes a passenger wait that was prepared for. Returns when it has to check for late trips,
+    /// if it has to, as it does after a trip that went alone.
     pub(super) fn wait(&mut self, passenger: P) -> Option<Instant> {
         self.waiting.push(passenger);
         let sees =
@@ -180,28 +191,28 @@ impl<P: Passenger> Stop<P> {
         sees.then(|| self.late_at()).flatten()
     }
 
-    /// Lets nobody wait any longer who has left: they would take places of those who have not.
+    /// Removes the passengers whose callers have left, as they would take the places of others.
     pub(super) fn without(&mut self, has_left: impl FnMut(&mut P) -> bool) -> Vec<P> {
-        // Where all find a place on one trip, to look at each of them costs more than it brings.
+        // If all fit on one trip, checking each costs more than it saves.
         if self.waiting.len() <= MOST_TOGETHER {
             return Vec::new();
         }
         self.waiting.extract_if(.., has_left).collect()
     }
 
-    /// When the first of those under way is late.
+    /// When the first of the trips in flight is late.
     pub(super) fn late_at(&self) -> Option<Instant> {
         self.trips.iter().map(|trip| trip.late_at).min()
     }
 
-    /// Waits no longer for trips that are late: whether there are any.
+    /// Leaves late trips behind. Returns whether there were any.
     pub(super) fn leave_behind(&mut self, now: Instant) -> bool {
         let before = self.trips.len();
         self.trips.retain(|trip| now < trip.late_at);
         self.trips.len() < before
     }
 
-    /// A trip is back.
+    /// Records that a trip is back.
     pub(super) fn arrive(&mut self, number: TripNumber, now: Instant) -> Others {
         let mut others = Others::None;
         for trip in &mut self.trips {
@@ -217,20 +228,20 @@ impl<P: Passenger> Stop<P> {
         others
     }
 
-    /// A trip is over.
+    /// Records that a trip has ended.
     pub(super) fn end(&mut self, number: TripNumber) {
         self.trips.retain(|trip| trip.number != number);
     }
 
-    /// Those who go together next, and the number of their trip. Where there may be several trips, an equal share of
-    /// all there are.
+    /// The passengers of the next trip, and its number. If several trips are allowed, an equal
+    /// share of all passengers.
     pub(super) fn depart(&mut self, now: Instant) -> Option<(TripNumber, Vec<P>)> {
         let under_way: usize = self.trips.iter().map(|trip| trip.passengers).sum();
         let all = under_way + self.waiting.len();
         let most_trips = (all / ENOUGH_FOR_FURTHER).max(FEW_TRIPS);
         let most_trips = most_trips.min(self.most_trips);
         let shared = self.trips.iter().filter(|trip| !trip.is_alone).count();
-        // Those who went alone are as one: nobody waits for all of them.
+        // The trips that went alone count as one: nobody waits for all of them.
         let trips = shared + usize::from(shared < self.trips.len());
         if self.waiting.is_empty() || trips >= most_trips {
             return None;
@@ -244,10 +255,11 @@ impl<P: Passenger> Stop<P> {
             let key = passenger.key();
             let goes = match key {
                 Some(key) if self.is_under_way(key) => false,
-                // All of a key who can, go together: mostly they are one step with the first.
+                // All passengers of a key go together as far as possible: mostly they are one step
+                // with the first.
                 Some(key) if together.contains(&key) => going.len() < MOST_TOGETHER,
                 Some(_) => has_room,
-                // Nobody goes before another who waits.
+                // A passenger does not overtake others that wait.
                 None => has_room && staying.is_empty(),
             };
             if goes {
