@@ -12,7 +12,6 @@ use crate::store::{Answer, OnItsWay, Store as _, Tries};
 ///
 /// A runtime that ends drops this task. The release is then restarted on the runtime on which the
 /// leases were taken, if that is another one. Releasing a lease twice does no harm.
-/// which they were taken, if that is another one: ending a lease twice does no harm.
 pub(super) struct Ending {
     pub(super) limiter: Limiter,
     /// Empty when there is nothing left to do.

@@ -71,7 +71,6 @@ impl LastCommas {
 /// The whole element must be well formed. If a client left a quote open, quoted and unquoted text
 /// are swapped. The last element then ends in a stray quote, is malformed, and nothing before it is
 /// read.
-/// it is malformed, and nothing before it is read.
 pub(super) fn entry(element: &[u8]) -> Entry {
     let (mut node, mut nodes) = (None, 0);
     let mut rest = element;

@@ -35,7 +35,6 @@
 //! itself, as its task makes progress whenever the waiting ones do; unless one of them is on a
 //! runtime that may stand still while another makes progress, from when on every waiting question
 //! does.
-//! one of them is on a runtime that may stand still while another goes on, from when each does who waits.
 
 mod fingerprints;
 mod shared_trips;
