@@ -1,10 +1,10 @@
-//! A cluster: each question goes to the node that has its subject's slot, over a lane of that
-//! node's own, so that a node which hangs holds up nobody else's questions.
+//! A cluster: each question goes to the node with its subject's slot, over that node's own lane, so
+//! that a node that hangs holds up no other questions.
 //!
-//! The client library has a connection to a whole cluster too. It sends a question again whose
-//! connection broke, though it may have run; its ASKING can be taken by another question on the
-//! same connection; and it serves nobody while it looks for nodes. Here a question is sent again
-//! only when the answer says that nothing ran.
+//! The client library has a connection to a whole cluster, too. But it sends a question again whose
+//! connection broke, though it may have run; another question on the same connection can take its
+//! ASKING; and it serves nobody while it looks for nodes. Here a question is sent again only if the
+//! answer says that nothing ran.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ mod try_out;
 use slots::{Node, Slot};
 use topology::Topology;
 
-/// So often a question follows redirections; a slot that moves takes two.
+/// How many redirections a question follows; a slot that moves takes two.
 const MOST_HOPS: u32 = 8;
-/// How long to wait before asking again about keys of which some have moved and some have not;
-/// doubled each time, up to the longest.
+/// How long to wait before asking again about keys some of which have moved; doubled each time, up
+/// to the longest wait.
 const FIRST_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_WAIT: Duration = Duration::from_millis(128);
-/// For so long the masters are waited for before it is asked who they are now.
+/// How long to wait for the masters before asking who they are now.
 const RECOVERY_ROUND: Duration = Duration::from_secs(1);
 
 /// All nodes of a cluster. Clones share them.
@@ -41,11 +41,11 @@ pub(super) struct Cluster(Arc<Topology>);
 
 /// Where to send a question.
 enum Route {
-    /// To the node that has the slot, as far as known.
+    /// To the node that has the slot by the slot map.
     Master,
     /// To the node that a redirection named.
     To(Node),
-    /// The same while it is still taking the slot over.
+    /// To the same node, while it is still taking the slot over.
     Asking(Node),
 }
 
@@ -65,7 +65,8 @@ impl Cluster {
         let ask = |lane: Lane, is_asking| async move { lane.ask(question, is_asking).await };
         let answer = self.follow(Route::Master, slot, ask).await;
         match &answer {
-            // Its node may be gone, and have a successor; and what is at its address now may be something else.
+            // Its node may be gone, and have a successor; and another server may have its address
+            // now.
             Err(Failed::NotAsked(_)) => {}
             Err(failed) if is_about_the_node(failed.kind()) => {}
             _ => refresh.not_needed(),
@@ -73,7 +74,7 @@ impl Cluster {
         answer
     }
 
-    /// Has the node woken that has a subject, as far as known, for a question that is to come soon.
+    /// Wakes the connection to the node of a subject, for a question that will come soon.
     pub(super) fn rouse(&self, subject: Subject) {
         let slot = Slot::of_tag(&subject.digits());
         let slots = self.0.known_slots();
@@ -83,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// Asks by this route, and whomever the answers redirect to.
+    /// Asks by this route, and follows redirections.
     async fn follow<F>(
         &self,
         mut route: Route,
@@ -122,8 +123,8 @@ impl Cluster {
         )))
     }
 
-    /// Waits at the node until it has all keys of the question or none: then it answers or redirects.
-    /// It is waited for as long as for any reply; who asks has a deadline.
+    /// Asks the node until it has all keys of the question or none: then it answers or redirects.
+    /// Waits as long as for any reply; the caller has a deadline.
     async fn ask_when_moved<F>(
         &self,
         node: &Node,
@@ -162,8 +163,8 @@ impl Cluster {
         }
     }
 
-    /// Ends when all masters answer again within this time, whichever they are by then, or when some have
-    /// and the others do not follow.
+    /// Ends when all masters answer within this time again, whichever they are by then, or when
+    /// some do and the others do not follow.
     pub(super) async fn recovered(self, within: Duration) {
         loop {
             self.0.refresh();
@@ -175,7 +176,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for all masters for a while: whether any has answered.
+    /// Waits for all masters for a while. Returns whether any has answered.
     async fn some_recovered(&self, within: Duration) -> Result<bool, StoreError> {
         let end = Instant::now() + RECOVERY_ROUND;
         let Ok(slots) = tokio::time::timeout_at(end, self.0.slots()).await else {
@@ -193,7 +194,7 @@ impl Cluster {
     }
 }
 
-/// Where an answer redirects to.
+/// The redirection in an answer.
 fn redirection(error: &RedisError, by: &Node) -> Option<Route> {
     let (node, _) = error.redirect_node()?;
     let node = Node::parse(node, by)?;
@@ -203,7 +204,7 @@ fn redirection(error: &RedisError, by: &Node) -> Option<Route> {
     })
 }
 
-/// Whether another node has the slot: the slot map tells where it is, also where this answer does not.
+/// Whether another node has the slot. The slot map tells which, even if this answer does not.
 fn is_moved(error: &RedisError) -> bool {
     error.code() == Some("MOVED")
 }
@@ -218,7 +219,7 @@ fn is_about_the_node(kind: StoreErrorKind) -> bool {
     )
 }
 
-/// Asks for the slot map when a question is given up: a node that hangs breaks no connection.
+/// Asks for the slot map if a question is given up, as a node that hangs breaks no connection.
 struct RefreshUnlessAnswered(Option<Arc<Topology>>);
 
 impl RefreshUnlessAnswered {

@@ -1,4 +1,4 @@
-//! Hash slots of a cluster, and who has them.
+//! The hash slots of a cluster, and their nodes.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::{fmt, ops};
 
 use redis::Value;
 
-/// Slots that there are.
+/// The number of slots.
 const SLOTS: u16 = 16_384;
 
-/// A part of all keys, kept by one node.
+/// A part of all keys, on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u16);
 
@@ -23,7 +23,7 @@ impl Slot {
     }
 }
 
-/// What each byte leaves, divided by the polynomial of CRC-16/XMODEM.
+/// The remainder of each byte by the polynomial of CRC-16/XMODEM.
 const REMAINDERS: [u16; 256] = {
     let mut remainders = [0; 256];
     let mut byte = 0;
@@ -41,10 +41,10 @@ const REMAINDERS: [u16; 256] = {
     remainders
 };
 
-/// Stands for the host of a node that has no name, where a cluster is told to call its nodes by their names.
+/// The host of a node without a name, in a cluster that is configured to call its nodes by names.
 const NO_NAME: &str = "?";
 
-/// Where a node listens.
+/// The address of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) host: Arc<str>,
@@ -63,8 +63,8 @@ impl Node {
         Self { host, port }
     }
 
-    /// As a redirection names it: `host:port`, and no host where it is that of the node which
-    /// redirects; `None` where it has not the name that it should be called by.
+    /// Reads the node of a redirection, `host:port`. Without a host, it is that of the node that
+    /// redirects. `None` if the node lacks the name by which it should be called.
     pub(super) fn parse(text: &str, redirected_by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         if host == NO_NAME {
@@ -79,8 +79,8 @@ impl Node {
     }
 }
 
-/// The masters of a cluster and their slots, in the slots' order: a cluster that was extended often has
-/// thousands of ranges.
+/// The masters of a cluster and their slots, in the slots' order, as a cluster that was extended
+/// often has thousands of ranges.
 #[derive(Default)]
 pub(super) struct SlotMap(Vec<Range>);
 
@@ -91,7 +91,7 @@ struct Range {
 }
 
 impl SlotMap {
-    /// Reads the answer to CLUSTER SLOTS of this node; `None` when it is none.
+    /// Reads this node's answer to CLUSTER SLOTS; `None` if it is none.
     pub(super) fn read(answer: &Value, by: &Node) -> Option<Self> {
         let Value::Array(ranges) = answer else {
             return None;
@@ -102,8 +102,9 @@ impl SlotMap {
         Some(Self(ranges))
     }
 
-    /// With the slots that nobody has where they were before: a node may learn sooner that a master has stepped
-    /// down than who has its slots since, and may not know all others. Who had them answers, or redirects.
+    /// Assigns slots without a node to the nodes that had them before. A node may learn earlier
+    /// that a master has stepped down than who has its slots since, and may not know all others.
+    /// The former node answers or redirects.
     pub(super) fn with_gaps_as_in(mut self, before: &Self) -> Self {
         for gap in self.gaps() {
             self.0.extend(before.within(gap));
@@ -112,7 +113,7 @@ impl SlotMap {
         self
     }
 
-    /// The slots that nobody has.
+    /// The slots without a node.
     fn gaps(&self) -> Vec<ops::Range<u16>> {
         let begins = self.0.iter().map(|range| range.last.saturating_add(1));
         let ends = self.0.iter().map(|range| range.first);
@@ -121,7 +122,7 @@ impl SlotMap {
         gaps.filter(|gap| !gap.is_empty()).collect()
     }
 
-    /// Who has these slots, as far as anybody has.
+    /// The ranges of these slots that have a node.
     fn within(&self, slots: ops::Range<u16>) -> impl Iterator<Item = Range> {
         let from = self.0.partition_point(|range| range.last < slots.start);
         let ranges = self.0[from..]
@@ -157,7 +158,8 @@ impl SlotMap {
 }
 
 impl Range {
-    /// First slot, last slot, master, replicas; a node begins with its host and its port.
+    /// Reads the first slot, the last slot, the master and the replicas; a node begins with its
+    /// host and its port.
     fn read(range: &Value, by: &Node) -> Option<Self> {
         let Value::Array(parts) = range else {
             return None;
@@ -179,7 +181,7 @@ impl Range {
             host => host,
         };
         let host = match host {
-            // The one that the question was sent to.
+            // The host of the node that was asked.
             "" => &by.host,
             host => host,
         };
@@ -200,8 +202,8 @@ fn text_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// The address of a node, where it is called by something else: what stands behind the host and the port is its number
-/// and a list of where else it is found.
+/// The address of a node that is called by something else. The host and the port are followed by
+/// its id and a list of its other names.
 fn address_in(others: &[Value]) -> Option<&str> {
     let [_, Value::Array(places), ..] = others else {
         return None;
@@ -271,9 +273,9 @@ mod tests {
         };
         assert_eq!(with(&["ip", "10.0.0.7"]), "10.0.0.7");
         assert_eq!(with(&["other", "ip", "ip", "10.0.0.7"]), "10.0.0.7");
-        // Which a node alone does not know of itself.
+        // A single node does not know its own address.
         assert_eq!(with(&["ip", ""]), "seed");
-        // The slots of all others are known all the same.
+        // The slots of all others are known nevertheless.
         assert_eq!(with(&[]), "?");
         assert_eq!(Node::parse("?:9", &asked), None);
     }

@@ -1,4 +1,4 @@
-//! What is tried at start-up, on every master: each has users of its own.
+//! The self-test at start-up, on every master, as each has users of its own.
 
 use tokio::task::JoinSet;
 
@@ -11,11 +11,11 @@ use crate::store::redis::self_test::SelfTest;
 use crate::trace;
 
 impl Cluster {
-    /// Tries what decisions do. A master that gives no answer keeps nobody from starting, as long as others
-    /// do.
+    /// Tries what decisions do. A master that gives no answer does not keep a service from
+    /// starting, as long as others answer.
     pub(in crate::store::redis) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
         let slots = self.0.slots().await?;
-        // All at once: a start waits for those that hang as for one of them.
+        // All at once, so that a start does not wait for each master that hangs.
         let mut tries = JoinSet::new();
         for master in slots.masters() {
             if let Some(tag) = tag_on(master, &slots) {
@@ -47,27 +47,27 @@ impl Cluster {
         }
     }
 
-    /// Tries it on a master that is known to have the slot of this tag; while that moves, on whomever it
-    /// redirects to, as decisions are made there.
+    /// Tries it on a master that has the slot of this tag; while that slot moves, on the node that
+    /// it redirects to, where decisions are made as well.
     async fn try_on(&self, master: Node, tag: &str, question: &SelfTest) -> Result<(), StoreError> {
         let slot = Slot::of_tag(tag.as_bytes());
-        // With ASKING everywhere.
+        // Tries ASKING on all nodes.
         let try_out = |lane: Lane, _| async move { lane.try_out(question).await };
         let reply = self.follow(Route::To(master.clone()), slot, try_out).await;
         match reply {
             Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(master)),
-            // Whoever has answered so, or could not be connected to, is named already.
+            // The error names the node that has answered so, or could not be reached.
             Err(failed) => Err(failed.into()),
         }
     }
 }
 
-/// Whether it keeps nobody from starting, as long as other masters answer.
+/// Whether the error does not keep a service from starting, as long as other masters answer.
 fn concerns_its_keys_alone(kind: StoreErrorKind) -> bool {
     is_about_the_node(kind) || kind == StoreErrorKind::Full
 }
 
-/// A tag of which a master has the slot. Slots come in all numbers before long.
+/// A tag whose slot is on this master. Consecutive numbers hit every slot before long.
 fn tag_on(master: &Node, slots: &SlotMap) -> Option<String> {
     let mut tags = (0..1_000_000).map(|number: u32| number.to_string());
     tags.find(|tag| slots.master_of(Slot::of_tag(tag.as_bytes())) == Some(master))

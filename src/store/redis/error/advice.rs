@@ -1,4 +1,4 @@
-//! What to do about an error that does not go away by itself.
+//! Advice on errors that do not go away by themselves.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use redis::{ErrorKind, RedisError};
 use super::{is_about_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// About what servers answer, first match first.
+/// Advice on answers of servers; the first match counts.
 const ADVICE: [(&str, &str); 20] = [
     ("NOAUTH", NAME_PASSWORD),
     ("Authentication required", NAME_PASSWORD),
@@ -45,7 +45,7 @@ const ADVICE: [(&str, &str); 20] = [
         "command called from",
         "the server lacks a command that the scripts call: see rename-command in its configuration",
     ),
-    // Of SET, which knows PXAT since then. All commands that are called are older.
+    // From SET, which knows PXAT since then. All commands that are called are older.
     (
         "syntax error",
         "the server is older than Redis 6.2: use Redis 6.2 or newer, or Valkey",
@@ -79,7 +79,8 @@ const GRANT_KEYS: &str =
     "the server's user may not use these keys: grant it ~{prefix}:*, with the prefix of the store";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
 
-/// About what is answered by who was taken for a Sentinel, before all else. Its login is not the master's.
+/// Advice on answers of servers that should be Sentinels, which takes precedence. A Sentinel's
+/// login is not the master's.
 const OF_SENTINELS: [(&str, &str); 3] = [
     (
         "NOAUTH",
@@ -98,8 +99,8 @@ const OF_SENTINELS: [(&str, &str); 3] = [
     ),
 ];
 
-// A server that speaks TLS may do any of these to who does not, and the other way round. Each has other
-// causes, too, which the client cannot tell apart.
+// A server with TLS may do any of these to a client without, and the other way round. Each has
+// other causes, too, which the client cannot tell apart.
 
 pub(super) const SILENT: &str = "the server did not answer in time: check that it is up, does not \
                                  hang and can be reached from here; begin the URL with rediss if \
@@ -112,7 +113,7 @@ const FOREIGN: &str = "what answers does not speak the protocol of Redis: check 
                        port; begin the URL with rediss if the server speaks TLS, with redis if it \
                        does not";
 
-/// What to do, with the error itself as its source.
+/// The advice, with the error as its source.
 #[derive(Debug)]
 struct Advised<E> {
     advice: &'static str,
@@ -139,7 +140,7 @@ pub(super) fn given(
     StoreError::with_source(kind, Advised { advice, error })
 }
 
-/// About what a server has answered, or shown.
+/// Advice on a server's answer or certificate.
 pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
     let is_about_keys =
         |text: &str| text.contains("access one of the keys") || text.contains("access a key");
@@ -149,13 +150,13 @@ pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
     }
 }
 
-/// About what a Sentinel has answered, as far as it is not the same for servers.
+/// Advice on a Sentinel's answer, as far as it differs from that for servers.
 pub(super) fn for_sentinel(error: &RedisError) -> Option<&'static str> {
     first_match(&OF_SENTINELS, error)
 }
 
 fn first_match(advice: &[(&str, &'static str)], error: &RedisError) -> Option<&'static str> {
-    // The client keeps the words of a refused login to itself.
+    // The client does not report the text of a refused login.
     let refused = error.kind() == ErrorKind::AuthenticationFailed;
     let untrusted = is_about_certificates(error);
     let matches = |text: &str| {
@@ -165,7 +166,8 @@ fn first_match(advice: &[(&str, &'static str)], error: &RedisError) -> Option<&'
     advice.find_map(|(text, advice)| matches(text).then_some(*advice))
 }
 
-/// About a connection that there is not yet. One that is refused, or leads to no host, speaks for itself.
+/// Advice on a connection that could not be made. A refused connection, or an unknown host, speaks
+/// for itself.
 pub(super) fn for_connecting(error: &RedisError) -> Option<&'static str> {
     if error.is_timeout() {
         Some(SILENT)
@@ -178,7 +180,7 @@ pub(super) fn for_connecting(error: &RedisError) -> Option<&'static str> {
     }
 }
 
-/// The words are those of the TLS client, for which there is no TLS in the first bytes.
+/// By the text of the TLS client, when the first bytes are not TLS.
 fn is_no_tls(error: &RedisError) -> bool {
     error.is_io_error() && error.to_string().contains("InvalidContentType")
 }

@@ -32,7 +32,7 @@ const CODES: [(&str, StoreErrorKind); 29] = [
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
     ("unknown command", StoreErrorKind::Configuration),
-    // The same within a script.
+    // The same error within a script.
     ("command called from", StoreErrorKind::Configuration),
     ("syntax error", StoreErrorKind::Configuration),
     ("cluster support disabled", StoreErrorKind::Configuration),
@@ -48,12 +48,12 @@ const CODES: [(&str, StoreErrorKind); 29] = [
     ("UNKILLABLE", StoreErrorKind::Busy),
 ];
 
-/// An error answered to a question, or met on the way.
+/// The answer to a question, or an error on the way.
 pub(super) fn of_question(error: RedisError) -> StoreError {
     advised(kind(&error), error)
 }
 
-/// An error met while connecting: nothing was asked yet.
+/// An error while connecting: nothing was asked yet.
 pub(super) fn of_connecting(error: RedisError) -> StoreError {
     match advice::for_connecting(&error) {
         Some(advice) => advice::given(of_nothing_asked(&error), advice, error),
@@ -61,7 +61,7 @@ pub(super) fn of_connecting(error: RedisError) -> StoreError {
     }
 }
 
-/// An error of whoever was taken for a Sentinel.
+/// An error of a server that should be a Sentinel.
 pub(super) fn of_sentinel(error: RedisError) -> StoreError {
     let error = without_arguments(error);
     match advice::for_sentinel(&error) {
@@ -70,12 +70,12 @@ pub(super) fn of_sentinel(error: RedisError) -> StoreError {
     }
 }
 
-/// That time is up, and nothing was heard of a server.
+/// The time is up without an answer of the server.
 pub(super) fn of_silence(error: impl Error + Send + Sync + 'static) -> StoreError {
     advice::given(StoreErrorKind::Unreachable, advice::SILENT, error)
 }
 
-/// Why a connection was lost, for those who have asked nothing on it.
+/// Why a connection was lost, for callers that have asked nothing over it.
 pub(super) fn of_lost_connection(error: RedisError) -> StoreError {
     advised(of_nothing_asked(&error), error)
 }
@@ -95,7 +95,7 @@ fn advised(kind: StoreErrorKind, error: RedisError) -> StoreError {
     }
 }
 
-/// The same, where a server repeats what it was told: with `HELLO` it was told the password.
+/// Removes arguments that the server repeats: those of `HELLO` include the password.
 fn without_arguments(error: RedisError) -> RedisError {
     let detail = error.detail().unwrap_or_default();
     match detail.split_once(", with args beginning with") {
@@ -109,7 +109,7 @@ pub(super) fn is_no_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
 
-/// Whether the connection is of no more use, because it broke or because it leads to a server that
+/// Whether the connection has become useless, because it broke or because it leads to a server that
 /// was demoted.
 pub(super) fn is_connection_lost(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
@@ -118,18 +118,19 @@ pub(super) fn is_connection_lost(error: &RedisError) -> bool {
         || is_demoted(error)
 }
 
-/// Whether it is none that the server has sent: whatever broke, or nothing came for so long as replies may take.
+/// Whether the server has not sent it: something broke, or there was no reply in the longest time
+/// that replies may take.
 pub(super) fn is_no_answer(error: &RedisError) -> bool {
     error.is_io_error()
 }
 
-/// Whether it is the answer of a server that is no master, or not any more: nothing ran.
+/// Whether it is the answer of a server that is not, or no longer, a master: nothing ran.
 pub(super) fn is_demoted(error: &RedisError) -> bool {
     says(error, "READONLY") || says(error, "MASTERDOWN")
 }
 
-/// What a script for some questions says of a value that it cannot read: that it is none of ours, or what
-/// it was about to do with it.
+/// What a script for certain questions says about a value that it cannot read: that it is foreign,
+/// or what the script was about to do with it.
 const OTHER_FORM: [&str; 5] = [
     "foreign value",
     "WRONGTYPE",
@@ -138,15 +139,16 @@ const OTHER_FORM: [&str; 5] = [
     "would overflow",
 ];
 
-/// Whether a script for some questions has met a value that it cannot read, and so has done nothing: the
-/// composed script can, or tells what is wrong with it. Of an error by any other words it is not known
-/// whether anything ran: a proxy says so, too, that it has lost its server.
+/// Whether a script for certain questions has found a value that it cannot read, and so has done
+/// nothing: the composed script can read it, or tells what is wrong with it. After an error with
+/// any other text it is not known whether anything ran: a proxy also reports so that it has lost
+/// its server.
 pub(super) fn is_other_form(error: &RedisError) -> bool {
     let is_servers = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
     is_servers && OTHER_FORM.iter().any(|text| says(error, text))
 }
 
-/// What an error means for a decision.
+/// The kind of failure of an error.
 pub(super) fn kind(error: &RedisError) -> StoreErrorKind {
     match error.kind() {
         ErrorKind::Io if error.is_timeout() => StoreErrorKind::TimedOut,
@@ -168,12 +170,12 @@ fn of_server(error: &RedisError) -> StoreErrorKind {
         .map_or(StoreErrorKind::BadReply, |(_, kind)| *kind)
 }
 
-/// The words are those of the TLS client, which come as an I/O error.
+/// By the text of the TLS client, which arrives as an I/O error.
 fn is_about_certificates(error: &RedisError) -> bool {
     error.is_io_error() && error.to_string().to_lowercase().contains("certificate")
 }
 
-/// Behind a code of its own there may be anything, as the name of a user.
+/// The text after an error code may contain anything, such as the name of a user.
 fn says(error: &RedisError, text: &str) -> bool {
     let is_code = |code: &str| code != "ERR" && code.bytes().all(|byte| byte.is_ascii_uppercase());
     match error.code() {
@@ -182,7 +184,7 @@ fn says(error: &RedisError, text: &str) -> bool {
     }
 }
 
-/// What a server replies in this line.
+/// The reply of a server with this line.
 #[cfg(test)]
 pub(super) fn error_reply(line: &str) -> redis::Value {
     redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap()

@@ -1,4 +1,4 @@
-//! `Expected`: what a question asked by the composed script, by which its rows are read and decided.
+//! `Expected`: what a question asked the composed script, to read its reply and decide.
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -9,10 +9,10 @@ use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 
-/// What was asked, to read the reply by.
+/// The question, by which its reply is read.
 pub(in crate::store::redis) struct Expected {
     pub(super) asked: SmallVec<[Asked; 4]>,
-    /// Whether a check denies that is asked elsewhere.
+    /// Whether a check on another node denies.
     is_denied_elsewhere: bool,
 }
 
@@ -57,7 +57,7 @@ impl Expected {
 
     /// # Errors
     ///
-    /// A reply of any other shape: it is a store error, never a guess.
+    /// If the reply has another shape: that is a store error, never a guess.
     pub(in crate::store::redis) fn read(&self, reply: Value) -> Result<Decisions, StoreError> {
         let (answers, at) = dated_answers(&reply)?;
         match self.split(answers)? {
@@ -66,16 +66,16 @@ impl Expected {
         }
     }
 
-    /// How many checks were asked.
+    /// The number of checks.
     pub(in crate::store::redis) fn checks(&self) -> usize {
         self.asked.len()
     }
 
-    /// The rows of these checks, and what is behind them.
+    /// The rows of these checks, and the rest after them.
     ///
     /// # Errors
     ///
-    /// Fewer rows.
+    /// If there are fewer rows.
     pub(in crate::store::redis) fn split<'a>(
         &self,
         answers: &'a [Value],
@@ -84,11 +84,11 @@ impl Expected {
         rows.ok_or_else(|| bad("an array of another length"))
     }
 
-    /// Reads the rows of these checks, decided at this instant.
+    /// Reads the rows of these checks, which were decided at this instant.
     ///
     /// # Errors
     ///
-    /// Anything else.
+    /// If a row is anything else.
     pub(in crate::store::redis) fn read_rows(
         &self,
         rows: &[Value],
@@ -104,7 +104,7 @@ impl Expected {
                 code if asked.is_shadow => {
                     let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
                     unanswered.push((position, kind));
-                    // It holds up nothing, and is none of the denials that a penalty counts.
+                    // It affects no other check, and no penalty counts it as a denial.
                     reading(true, row, at)
                 }
                 _ => return Err(bad("neither yes nor no")),
@@ -122,8 +122,8 @@ impl Expected {
     }
 }
 
-/// What stands in place of yes or no where a check in shadow could not be answered: its value could
-/// not be read, or not be written, for want of memory, of the right, or as the server refused.
+/// Read in place of yes or no if a check in shadow could not be answered: its value could not be
+/// read, or not written, for lack of memory, of the right, or because the server refused.
 fn failure(code: u64) -> Option<StoreErrorKind> {
     match code {
         2 => Some(StoreErrorKind::ForeignValue),

@@ -1,4 +1,4 @@
-//! `Judged`: what is said of takes that are judged one after the other.
+//! `Judged`: the verdicts about takes that are judged one after the other.
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -8,21 +8,22 @@ use crate::algorithm::Reading;
 use crate::error::StoreError;
 use crate::store::redis::error::of_question;
 
-/// What is said of takes that are judged one after the other, key by key.
+/// A verdict about takes that are judged one after the other, by key.
 pub(in crate::store::redis) enum Judged {
-    /// What was read of the next one.
+    /// The reading of the next take.
     One(Reading),
-    /// So many go on behind the one before, each with as much more taken as those before it take.
+    /// This many takes follow the last one with the same outcome, each after all before it have
+    /// taken theirs.
     Alike(u64),
-    /// Of all takes of the next key nothing was read.
+    /// Nothing was read for the takes of the next key.
     Failed(StoreError),
 }
 
-/// What a reply says of takes that are judged one after the other, however many.
+/// The verdicts in a reply about takes that are judged one after the other, however many.
 ///
 /// # Errors
 ///
-/// A reply of any other shape.
+/// If the reply has another shape.
 pub(in crate::store::redis) fn judged(reply: &Value) -> Result<Vec<Judged>, StoreError> {
     let (mut left, at) = dated_answers(reply)?;
     let mut judged = Vec::with_capacity(left.len() / INTEGERS_A_CHECK);

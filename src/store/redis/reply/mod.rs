@@ -1,4 +1,5 @@
-//! What scripts reply: the composed one four integers for each check, and the instant behind all of them.
+//! Reads the replies of scripts. The composed script replies four integers for each check, and the
+//! instant after all of them.
 
 use redis::Value;
 
@@ -16,7 +17,7 @@ pub(super) use judged::{Judged, judged};
 
 const INTEGERS_A_CHECK: usize = 4;
 
-/// The answers that a reply consists of.
+/// The answers in a reply.
 ///
 /// # Errors
 ///
@@ -28,7 +29,7 @@ pub(super) fn answers(reply: &Value) -> Result<&[Value], StoreError> {
     }
 }
 
-/// The same of a reply that tells its instant behind them, in microseconds.
+/// The same for a reply that ends with its instant, in microseconds.
 ///
 /// # Errors
 ///
@@ -39,11 +40,11 @@ pub(super) fn dated_answers(reply: &Value) -> Result<(&[Value], u64), StoreError
     dated.ok_or_else(|| bad("no instant behind the answers"))
 }
 
-/// The answers about each key, where there are as many of them about each as it was asked for.
+/// The answers by key, if there are as many for each as were asked for.
 ///
 /// # Errors
 ///
-/// Any other number of answers.
+/// If there is another number of answers.
 pub(super) fn by_key(
     answers: &[Value],
     answers_each: impl Iterator<Item = usize>,

@@ -1,5 +1,5 @@
-//! Scripts, sent by their digest; and those of questions, put together from the scripts of the
-//! algorithms that they ask.
+//! Scripts, which are sent by their digest; and those of questions, composed of the parts of
+//! algorithms.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(super) use self::composed::commands;
 pub(super) use self::composed::{Composed, queue_script};
 pub(super) use self::question::{Question, Row};
 
-/// A script, and what a server knows it by.
+/// A script and its digest.
 pub(super) struct Script {
     text: Cow<'static, str>,
     digest: String,
@@ -29,11 +29,11 @@ impl Script {
     }
 }
 
-/// What is asked by running a script.
+/// A question that is asked by running a script.
 pub(super) trait Scripted: Send + Sync {
     fn script(&self) -> &Script;
 
-    /// The command that runs the script, which is named by its digest or its text.
+    /// The command that runs the script, given by its digest or its text.
     fn command(&self, verb: &str, script: &str) -> Cmd;
 
     /// Runs the script if the server remembers it.
@@ -41,12 +41,12 @@ pub(super) trait Scripted: Send + Sync {
         self.command("EVALSHA", &self.script().digest)
     }
 
-    /// Runs the script and makes the server remember it, in one trip.
+    /// Runs the script and makes the server remember it, in one round trip.
     fn with_text(&self) -> Cmd {
         self.command("EVAL", &self.script().text)
     }
 
-    /// What stands behind the script in its command: how many keys, the keys, the arguments.
+    /// What follows the script in the command: the number of keys, the keys, the arguments.
     #[cfg(test)]
     fn arguments(&self) -> Vec<Vec<u8>> {
         let command = self.by_digest();
@@ -57,7 +57,7 @@ pub(super) trait Scripted: Send + Sync {
         arguments.skip(2).collect()
     }
 
-    /// The same where all of them are texts.
+    /// The same as texts, if all of them are.
     #[cfg(test)]
     fn texts(&self) -> Vec<String> {
         let arguments = self.arguments().into_iter();

@@ -1,4 +1,4 @@
-//! One question: the script, and the keys and arguments that it is run with.
+//! A question: the script, its keys and its arguments.
 
 use redis::Cmd;
 
@@ -9,26 +9,26 @@ use crate::store::Check;
 use crate::store::redis::keys::{Prefix, field};
 use crate::time::Micros;
 
-/// One question to the server, ready to be sent: by the script's digest, or with its text.
+/// A question to the server, ready to be sent: by the script's digest, or with its text.
 pub(in crate::store::redis) struct Question {
     parts: Parts,
     script: &'static Composed,
     keys: Vec<Vec<u8>>,
     now: Micros,
     rows: Vec<Row>,
-    /// Whether a check denies that is asked elsewhere.
+    /// Whether a check on another node denies.
     is_denied_elsewhere: bool,
 }
 
 /// The arguments of one check.
 #[derive(PartialEq, Eq)]
 pub(in crate::store::redis) struct Row {
-    /// What the script has to know of it, before the name of its algorithm.
+    /// A mark for the script, before the name of the algorithm.
     mark: &'static str,
     name: &'static str,
     verb: &'static str,
     numbers: Arguments,
-    /// How many of them the script has room for.
+    /// The number of arguments in the script's rows.
     room: usize,
     field: String,
 }
@@ -50,7 +50,7 @@ impl Row {
             name: check.algorithm.name(),
             verb: check.algorithm.verb(&check.action),
             numbers: check.algorithm.arguments(&check.action),
-            // The algorithm's name and the verb stand before them, the field behind them.
+            // The algorithm's name and the verb precede them, the field follows.
             room: (script.stride - 3).min(MOST_ARGUMENTS),
             field: field(check),
         }
@@ -93,12 +93,12 @@ impl Question {
         }
     }
 
-    /// What its script is put together of: those with the same number have the same script.
+    /// The parts of its script: questions with the same number have the same script.
     pub(in crate::store::redis) fn parts(&self) -> u16 {
         self.parts.number()
     }
 
-    /// The command that asks all of these by one script, which they have in common.
+    /// The command that asks all of these questions with their common script.
     pub(in crate::store::redis) fn command_of<'a>(
         questions: impl Iterator<Item = &'a Self> + Clone,
         verb: &str,
@@ -151,7 +151,7 @@ mod tests {
     use crate::store::PolicyId;
     use crate::time::SECOND;
 
-    /// Numbers among the keys hide from Cluster which slots a script needs.
+    /// Numbers among the keys would hide from a cluster which slots a script needs.
     #[test]
     fn numbers_are_passed_as_arguments_and_keys_are_keys() {
         let policy = PolicyId::new("api");

@@ -1,4 +1,4 @@
-//! `AtOnce`: parts that are asked at once.
+//! `AtOnce`: parts that are asked concurrently.
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -8,11 +8,12 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::begun::begun;
 use crate::store::redis::server::Server;
 
-/// Parts that are asked at once, each by a task of its own. Dropped, it gives up those that have not
-/// answered: the question is over, and nodes are known to be silent by what is given up.
+/// Parts that are asked concurrently, each by a task of its own. When dropped, it gives up those
+/// that have not answered: the question is over, and nodes are found to be silent by what is given
+/// up.
 pub(super) struct AtOnce {
     server: Server,
-    /// Those that have not been heard of.
+    /// The parts without an answer so far.
     parts: Vec<Option<Part>>,
     under_way: JoinSet<(usize, Answer)>,
 }
@@ -26,7 +27,7 @@ impl AtOnce {
         }
     }
 
-    /// Asks a part, which begins its way at once.
+    /// Asks a part, immediately.
     pub(super) fn ask<F>(&mut self, part: Part, ask: impl FnOnce(Part, Server) -> F)
     where
         F: Future<Output = Answer> + Send + 'static,
@@ -38,7 +39,7 @@ impl AtOnce {
             .spawn(async move { (position, answer.await) });
     }
 
-    /// Tells each answer as it comes, and at last who has given none by then.
+    /// Reports each answer as it comes, and finally the parts without an answer by then.
     pub(super) async fn heard_until(mut self, end: Instant, mut tell: impl FnMut(Part, Answer)) {
         let all = async {
             while let Some(one) = self.under_way.join_next().await {
@@ -51,7 +52,7 @@ impl AtOnce {
             }
         };
         let why = match timeout_at(end, all).await {
-            // Its task is gone: its runtime is being shut down.
+            // Its task is gone, as its runtime is shutting down.
             Ok(()) => StoreErrorKind::Interrupted,
             Err(_elapsed) => StoreErrorKind::TimedOut,
         };

@@ -1,4 +1,4 @@
-//! `GivingBack`: what a part has taken, on its way back.
+//! `GivingBack`: gives back what a part has taken.
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -14,10 +14,11 @@ use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::server::Server;
 use crate::store::{Tries, go_on};
 
-/// What gives back what a part has taken. Who asked hears of nothing that was taken, and so does not see to it.
+/// Gives back what a part has taken. The caller does not learn that anything was taken, and so does
+/// not do it.
 pub(super) struct GivingBack {
     server: Server,
-    /// Meanwhile others may have been denied for want of it.
+    /// Denials that others got meanwhile for lack of it are forgotten.
     forgetting: Option<Forgetting>,
     checks: SmallVec<[OwnedCheck; 2]>,
 }
@@ -36,11 +37,12 @@ impl GivingBack {
         }
     }
 
-    /// Gives back, also when who asked does not wait for it; without a runtime, what was taken lapses.
+    /// Gives back, even if the caller does not wait for it. Without a runtime, what was taken
+    /// lapses.
     ///
-    /// What has not been sent by the time that an attempt to connect may take lapses, too, as what is given
-    /// back twice would be there twice. But a lease may be ended twice, and lives long: that is tried until
-    /// its node has done it. Only the first try is to be waited for.
+    /// What has not been sent within the time of a connection attempt lapses, too, as giving back
+    /// twice would create permits. But a lease may be released twice, and lives long: that is
+    /// retried until its node has done it. Only the first try is worth waiting for.
     pub(super) fn begin(mut self) -> Option<JoinHandle<()>> {
         if self.checks.is_empty() {
             return None;
@@ -67,7 +69,7 @@ impl GivingBack {
         while tries.next().await && !self.is_done().await {}
     }
 
-    /// Tries to: whether the node says that it has.
+    /// Tries once. Returns whether the node says that it has done it.
     async fn is_done(&self) -> bool {
         let checks = question(&self.checks);
         let answer = timeout(CONNECT_TIMEOUT, self.server.ask_composed(&checks)).await;

@@ -1,10 +1,10 @@
-//! A question about several subjects in a cluster, where no script reaches two of them: each
-//! subject's checks are one script, in the order of the checks, and what was taken is given back
-//! when a later one denies.
+//! A question about several subjects in a cluster, where no script can use the keys of two of them.
+//! Each subject's checks are one script, in the order of the checks, and what was taken is given
+//! back if a later one denies.
 //!
-//! A node that fails concerns its own subjects: where their policies let requests pass then, the others
-//! are asked all the same. What holds up nothing is done wherever there is a node to do it. What is decided
-//! waits a while for what is not, and stands.
+//! A node that fails concerns its own subjects only: if their policies then let requests pass, the
+//! others are asked nevertheless. Actions that take nothing are carried out wherever a node
+//! answers. Decisions wait a while for the rest, and then stand.
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -38,7 +38,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Asks one part after the other, and then at once those that only count.
+/// Asks one part after the other, and then, concurrently, those that only count.
 async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) -> Answer {
     let begun = Instant::now();
     let mut taken = Taken {
@@ -47,8 +47,9 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
         answers: Answers::default(),
     };
     let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(Part::is_shadow);
-    // They are waited for about as long as an answer takes. One that has to make sure of its connection first
-    // would be given up each time, where it is asked so seldom that its connection is always idle.
+    // They are waited for about as long as an answer takes. A node that has to check its connection
+    // first would be given up each time, if it is asked so seldom that its connection is always
+    // idle.
     for later in enforced.iter().skip(1).chain(&shadows) {
         later.rouse(&server);
     }
@@ -66,7 +67,7 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
                 let others = ask_denied(&mut taken, enforced.chain(shadows));
                 let mut answers = vec![(part, answer)];
                 let heard = |part: Part, answer: Answer| {
-                    // The denial stands, whatever is left of theirs.
+                    // The denial stands, whatever they answer.
                     let answer = answer.unwrap_or_else(|_| part.not_told());
                     answers.push((part, answer));
                 };
@@ -86,14 +87,14 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
     taken.keep().in_order()
 }
 
-/// Until when what is decided by now waits for the rest, whose nodes are about as far away.
+/// When decisions stop waiting for the rest, whose nodes are about as far away.
 fn end_of_wait(server: &Server, begun: Instant) -> Instant {
     let now = Instant::now();
     now + (now - begun) + server.waits().for_other_nodes
 }
 
-/// Gives back what was taken before a denial, and asks all others what they say to a request that is
-/// denied: of those that deny it, too, the longest wait counts, and so do their penalties.
+/// Gives back what was taken before a denial, and asks all others about a request that is denied:
+/// if they deny it, too, the longest wait counts, and so do their penalties.
 fn ask_denied(taken: &mut Taken, not_asked: impl Iterator<Item = Part>) -> AtOnce {
     let mut others = AtOnce::new(&taken.server);
     for (part, answer) in taken.keep().each {
@@ -121,22 +122,23 @@ fn ask_at_once(server: &Server, parts: Vec<Part>) -> AtOnce {
     at_once
 }
 
-/// Does what holds up nothing, everywhere at once.
+/// Carries out actions that take nothing, on all nodes concurrently.
 async fn do_each(server: &Server, parts: Vec<Part>) -> Answer {
     let mut answers = Answers::default();
     let heard = |part: Part, answer: Answer| answers.note(part, answer);
-    // Who asks has a deadline.
+    // The caller has a deadline.
     let end = Instant::now() + RESPONSE_TIMEOUT;
     ask_at_once(server, parts).heard_until(end, heard).await;
     answers.in_order()
 }
 
-/// What has been answered so far.
+/// The answers so far.
 #[derive(Default)]
 struct Answers {
     each: Vec<(Part, Decisions)>,
     is_any_good: bool,
-    /// Why one failed, if any did: one that may have counted before any other, as who asked ends leases then.
+    /// Why a part failed, if any did: preferably one that may have counted, as the caller then
+    /// releases leases.
     failure: Option<StoreError>,
 }
 
@@ -156,7 +158,7 @@ impl Answers {
         self.each.push((part, answer));
     }
 
-    /// What to tell of what has failed.
+    /// The error to report.
     fn failure_beside(&mut self, error: StoreError) -> StoreError {
         match self.failure.take() {
             Some(before) if before.kind().may_have_counted() => before,
@@ -164,13 +166,13 @@ impl Answers {
         }
     }
 
-    /// The same, while nothing that goes wrong concerns anybody else.
+    /// The same for a part whose failure concerns no other.
     fn note_shadow(&mut self, part: Part, answer: Answer) {
         let answer = answer.unwrap_or_else(|error| part.failed(error.kind()));
         self.each.push((part, answer));
     }
 
-    /// Whether nobody has decided about anything.
+    /// Whether there is no decision about anything.
     fn have_failed(&self) -> bool {
         self.failure.is_some() && !self.is_any_good
     }
@@ -183,7 +185,7 @@ impl Answers {
     }
 }
 
-/// What earlier parts have taken. Dropped, it gives that back: the question was given up, or a
+/// What earlier parts have taken. When dropped, it gives that back: the question was given up, or a
 /// later part failed.
 struct Taken {
     server: Server,

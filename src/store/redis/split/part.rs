@@ -1,4 +1,4 @@
-//! `Part`: the checks of one subject of a question, which one script can answer.
+//! `Part`: the checks of a question about one subject, which one script can answer.
 
 use smallvec::SmallVec;
 
@@ -11,13 +11,13 @@ use crate::store::owned::{OwnedCheck, question};
 use crate::store::{Check, FailureMode};
 use crate::time::Micros;
 
-/// The checks of one subject, and where they stand in the question.
+/// The checks of one subject, and their positions in the question.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Part {
     subject: Subject,
     pub(super) positions: SmallVec<[usize; 2]>,
     checks: SmallVec<[OwnedCheck; 2]>,
-    /// What was decided about some checks when it was asked before, and stands: by their positions here.
+    /// Earlier decisions about some of the checks, which stand, by their positions here.
     decided: Vec<(usize, Decision)>,
 }
 
@@ -41,8 +41,8 @@ pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
     parts
 }
 
-/// The check, whose decision tells by what is given back what it takes, also when it takes that for good: a
-/// later part may deny.
+/// The check with a receipt in its decision, to give back what it takes, even if that is taken for
+/// good: a later part may deny.
 fn with_receipt(check: &Check<'_>) -> OwnedCheck {
     let check = OwnedCheck::of(check);
     match check.action {
@@ -55,43 +55,43 @@ fn with_receipt(check: &Check<'_>) -> OwnedCheck {
 }
 
 impl Part {
-    /// Whether it only counts, and so is carried out only when all others fit.
+    /// Whether it only counts, and so is carried out only if all others fit.
     pub(super) fn is_shadow(&self) -> bool {
         self.checks.iter().all(|check| check.is_shadow)
     }
 
-    /// Whether something enforced asks for permits, or looks.
+    /// Whether an enforced check asks for permits, or looks.
     pub(super) fn may_deny(&self) -> bool {
         let mut enforced = self.checks.iter().filter(|check| !check.is_shadow);
         enforced.any(|check| matches!(check.action, Action::Take(_)))
     }
 
-    /// Whether something enforced does not fit.
+    /// Whether an enforced check does not fit.
     pub(super) fn denies(&self, answer: &Decisions) -> bool {
         let mut each = self.checks.iter().zip(&**answer);
         each.any(|(check, decision)| !check.is_shadow && !decision.is_allowed())
     }
 
-    /// Whether the request may pass, as far as these policies are concerned, where they cannot be asked.
+    /// Whether the request may pass by these policies if they cannot be asked.
     pub(super) fn may_fail(&self) -> bool {
         let mut each = self.checks.iter().map(OwnedCheck::check);
         each.all(|check| check.is_shadow || check.on_store_failure == FailureMode::Allow)
     }
 
-    /// The decisions where the part has no answer.
+    /// The decisions if the part has no answer.
     pub(super) fn failed(&self, why: StoreErrorKind) -> Decisions {
         let each = self.checks.iter().map(OwnedCheck::check);
         each.map(|check| check.failed(why)).collect()
     }
 
-    /// The decisions beside a denial where it is not found out what is left.
+    /// The decisions beside a denial if it is not known what is left.
     pub(super) fn not_told(&self) -> Decisions {
         let quotas = self.checks.iter().map(|check| check.algorithm.quota());
         let each = quotas.map(|quota| Decision::unasked(Outcome::NotAsked, quota));
         self.with_decided(each)
     }
 
-    /// Has its node ready for when it is asked.
+    /// Prepares its node's connection for when it is asked.
     pub(super) fn rouse(&self, server: &Server) {
         server.rouse(self.subject);
     }
@@ -106,17 +106,17 @@ impl Part {
         }
     }
 
-    /// What it says to the request that another part denies: nothing is taken, but its penalties count what
-    /// it denies, too.
+    /// Asks about a request that another part denies: nothing is taken, but its penalties count
+    /// what it denies, too.
     pub(super) async fn ask_denied(&self, server: &Server) -> Result<Decisions, StoreError> {
         let answer = server.ask_denied(&question(&self.checks)).await?;
         Ok(self.with_decided(answer.iter().copied()))
     }
 
-    /// The same part, which was asked before another one denied, and answered so.
+    /// The same part after it was asked, before another one denied, and answered so.
     ///
-    /// Its penalties have counted: what they said stands. And so does that it is not known whether a lease was
-    /// taken: who has asked for one ends it then.
+    /// Its penalties have counted: their decisions stand. So does the uncertainty whether a lease
+    /// was taken: the caller then releases it.
     pub(super) fn after(mut self, answer: &Decisions) -> Self {
         let each = self.checks.iter_mut().zip(&**answer).enumerate();
         for (position, (check, decision)) in each {
@@ -135,7 +135,7 @@ impl Part {
         self
     }
 
-    /// These decisions, but for those that stand.
+    /// These decisions, except where earlier ones stand.
     fn with_decided(&self, each: impl Iterator<Item = Decision>) -> Decisions {
         let each = each.enumerate().map(|(position, decision)| {
             let mut decided = self.decided.iter();
@@ -157,8 +157,8 @@ impl Part {
         back.collect()
     }
 
-    /// Which checks took what they asked for. What fits has not always done so: a limit in shadow takes
-    /// nothing where one of its rates is denied, or its subject banned.
+    /// Which checks took what they asked for. A check that fits has not always done so: a limit in
+    /// shadow takes nothing if one of its rates is denied, or its subject banned.
     fn carried_out(&self, answer: &Decisions) -> SmallVec<[bool; 4]> {
         let checks = question(&self.checks);
         let readings = answer.iter().map(|decision| Reading {
@@ -172,7 +172,7 @@ impl Part {
     }
 }
 
-/// By what is given back what a check has taken.
+/// The action that gives back what a check has taken.
 fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     let Action::Take(take) = check.action else {
         return None;
@@ -184,8 +184,8 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
         return Some(Action::Release(lease));
     }
     let (permits, receipt) = (take.cost, decision.receipt);
-    // Others who have taken permits behind it hold them to be handed out later, or were told when theirs come:
-    // what is given back from under those would be there twice.
+    // Others that have taken permits since hold them to be handed out later, or were told when
+    // theirs come: giving back permits before those would create permits.
     let is_leased = check.check().policy.quota_lease().is_some();
     let may_be_late = check.algorithm.queues() || take.patience != Patience::None;
     match permits {

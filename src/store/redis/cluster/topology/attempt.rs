@@ -1,4 +1,4 @@
-//! `Attempt`: to read the slot map, from one node after the other.
+//! `Attempt`: reads the slot map, asking one node after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,15 +14,16 @@ use crate::store::claim::Number;
 use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::error::of_silence;
 
-/// How long one node may take to tell the slot map before the next is asked. As long as there is none, the last one
-/// has the time that connecting may take: there is nobody else to be asked.
+/// How long a node may take to tell the slot map before the next is asked. While there is no slot
+/// map yet, the last one has as long as connecting may take, as there is nobody else to ask.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
-/// So much later an attempt has gone on to the next node, or come to an end, if it is driven at all.
+/// After this time an attempt has moved on to the next node or ended, if it is driven at all.
 const GRACE: Duration = NODE_TIMEOUT;
-/// The time in which one that is driven at all has begun.
+/// The time in which an attempt has begun, if it is driven at all.
 pub(super) const TURN: Duration = NODE_TIMEOUT.saturating_add(GRACE);
 
-/// One that ends without a result, because its runtime was shut down, lets the next question try again.
+/// An attempt. If it ends without a result because its runtime shut down, the next question tries
+/// again.
 pub(super) struct Attempt {
     pub(super) topology: Arc<Topology>,
     pub(super) number: Number,
@@ -35,17 +36,18 @@ impl Attempt {
         }
     }
 
-    /// The slot map, as the first node says that gives an answer, and who that is; `None` once another
-    /// attempt has taken the place of this one.
+    /// Returns the slot map of the first node that answers, and that node; `None` once another
+    /// attempt has replaced this one.
     async fn read(&self) -> Option<Result<(SlotMap, Node), StoreError>> {
         let topology = &self.topology;
         let known = Arc::clone(&topology.view.borrow().slots);
         let mut nodes: Vec<Node> = known.masters().into_iter().cloned().collect();
-        // The first to be asked is another one each time: it may be cut off from the others, and
-        // not know it.
+        // Each attempt begins with another node, as one may be cut off from the others without
+        // knowing it.
         let first = topology.attempts.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
         nodes.rotate_left(first);
-        // By names of theirs, or replicas: no connection to them is held while a master answers.
+        // The URL's nodes may be other names of masters, or replicas: no connection to them is kept
+        // while a master answers.
         let seeds = topology.seeds.iter();
         nodes.extend(seeds.filter_map(|seed| node_of(seed.addr())));
         let mut why = StoreError::new(StoreErrorKind::Configuration);
@@ -83,7 +85,7 @@ impl Attempt {
         }
     }
 
-    /// Claims the time that the next node may take, unless another attempt has taken the place of this one.
+    /// Claims the time that the next node may take, unless another attempt has replaced this one.
     fn goes_on(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience + GRACE;
         let mut is_mine = false;
@@ -91,7 +93,7 @@ impl Attempt {
             let mine = view.attempt.filter(|claim| claim.is(self.number));
             is_mine = mine.is_some();
             view.attempt = mine.map(|claim| claim.prolonged(until)).or(view.attempt);
-            // Nothing that is waited for.
+            // Changes nothing that anybody waits for.
             false
         });
         is_mine
@@ -109,8 +111,8 @@ impl Attempt {
                     Ok((slots, teller)) => {
                         let slots = slots.with_gaps_as_in(&view.slots);
                         let known = view.slots.masters();
-                        // While none of them answers, who is asked in their place is asked again before
-                        // long: over the connection that there is, or after the pause that its lane keeps.
+                        // While no master answers, the node asked instead will be asked again soon:
+                        // over the same connection, or after the pause of its lane.
                         if known.is_empty() || known.contains(&&teller) {
                             topology.forget_all_but(&slots.masters());
                         }

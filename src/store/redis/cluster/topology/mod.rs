@@ -1,4 +1,5 @@
-//! The nodes of a cluster: a lane to each, and the slot map, asked for anew when it seems wrong.
+//! The nodes of a cluster: a lane to each, and the slot map, which is asked for again if it seems
+//! wrong.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -21,11 +22,11 @@ mod tests;
 
 use attempt::{Attempt, TURN};
 
-/// The slot map is not asked for more often.
+/// The minimum time between questions for the slot map.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Topology {
-    /// The nodes that the URL names; all others have their login and certificates.
+    /// The nodes in the URL; all others use the same login and certificates.
     seeds: Vec<ConnectionInfo>,
     lanes: Mutex<HashMap<Node, KnownLane>>,
     view: watch::Sender<View>,
@@ -34,7 +35,7 @@ pub(super) struct Topology {
 
 struct KnownLane {
     lane: Lane,
-    /// Whether a question went that way since the slot map was last learned.
+    /// Whether a question used this lane since the slot map was last learned.
     is_in_use: bool,
 }
 
@@ -42,7 +43,7 @@ struct KnownLane {
 #[derive(Clone)]
 struct View {
     slots: Arc<SlotMap>,
-    /// The attempt that is under way.
+    /// The attempt in flight.
     attempt: Option<Claim<Instant>>,
     /// The end of the last attempt, and why it failed.
     last: Option<(Instant, Option<StoreError>)>,
@@ -62,7 +63,7 @@ impl Topology {
         }
     }
 
-    /// The slot map; asked for if there is none yet.
+    /// The slot map, which is asked for if there is none yet.
     pub(super) async fn slots(self: &Arc<Self>) -> Result<Arc<SlotMap>, StoreError> {
         match self.known_slots() {
             Some(slots) => Ok(slots),
@@ -90,7 +91,7 @@ impl Topology {
             {
                 return Err(error);
             }
-            // The runtime is being shut down: it would be begun, and ended, without end.
+            // The runtime is shutting down: attempts would start and end again for ever.
             if has_begun && current.attempt.is_none() {
                 return Err(StoreError::new(StoreErrorKind::Unreachable));
             }
@@ -99,7 +100,7 @@ impl Topology {
         }
     }
 
-    /// Waits for a slot map that was asked for after now, unless this runtime is being shut down.
+    /// Waits for a slot map that is asked for from now on, unless this runtime is shutting down.
     pub(super) async fn refreshed(self: &Arc<Self>) {
         let asked = Instant::now();
         let mut view = self.view.subscribe();
@@ -119,7 +120,8 @@ impl Topology {
         }
     }
 
-    /// Asks for the slot map without waiting for it, unless that was just done; whether it has begun to.
+    /// Asks for the slot map without waiting for it, unless that was just done. Returns whether it
+    /// has begun to.
     pub(super) fn refresh(self: &Arc<Self>) -> bool {
         let Ok(runtime) = Handle::try_current() else {
             return false;
@@ -180,8 +182,8 @@ impl Topology {
         Ok(seed.clone().set_addr(address))
     }
 
-    /// Lets go of lanes to nodes that are no masters any more, and to which nobody was redirected lately: one that
-    /// is taking over its first slot is no master yet.
+    /// Drops lanes to nodes that are no masters any more, unless a question was redirected there
+    /// lately: a node that is taking over its first slot is no master yet.
     fn forget_all_but(&self, masters: &[&Node]) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.retain(|node, known| {
@@ -198,10 +200,10 @@ impl View {
     }
 }
 
-/// Waits for another view, or for the end of an attempt that nobody drives.
+/// Waits for another view, or for the end of an attempt that is not driven.
 async fn changed(view: &mut watch::Receiver<View>) {
     let attempt = view.borrow().attempt;
-    // The sender lives as long as who waits, so there always is a next state.
+    // The sender lives as long as the waiting task, so there always is a next state.
     match attempt {
         Some(attempt) => drop(timeout_at(attempt.end(), view.changed()).await),
         None => drop(view.changed().await),

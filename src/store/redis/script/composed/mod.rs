@@ -1,4 +1,5 @@
-//! The scripts of questions: of the algorithms that are asked, and of what makes one answer of them.
+//! The composed scripts: the parts of the algorithms involved, and the parts that combine their
+//! answers.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -6,8 +7,8 @@ use std::sync::OnceLock;
 use super::Script;
 use crate::store::Check;
 
-/// An algorithm's script: its function's name, its text and what that is built on, and how many
-/// arguments it takes, the verb among them.
+/// An algorithm's script: its function's name, its text and the text that it is built on, and the
+/// number of its arguments, including the verb.
 struct Source {
     name: &'static str,
     text: &'static str,
@@ -17,7 +18,7 @@ struct Source {
 
 const DEBT: &str = include_str!("../../../../../lua/debt.lua");
 
-/// Each at the number of its algorithm.
+/// Indexed by the number of the algorithm.
 const SOURCES: [Source; 9] = [
     Source {
         name: "gcra",
@@ -75,17 +76,18 @@ const SOURCES: [Source; 9] = [
     },
 ];
 
-/// Where their states stand, whatever asks for them.
+/// Reads and writes states.
 const STATES: &str = include_str!("../../../../../lua/states.lua");
 const DECIDE: &str = include_str!("../../../../../lua/decide.lua");
-/// The same where some checks are in shadow, so that questions without such cost no more.
+/// Checks in shadow, apart so that questions without them cost no more.
 const SHADOW: &str = include_str!("../../../../../lua/shadow.lua");
-/// One question or several by either of them.
+/// One or several questions, by either of these.
 const QUESTIONS: &str = include_str!("../../../../../lua/questions.lua");
-/// In place of all three for takes that share a trip.
+/// Replaces all three for takes that share a trip.
 const QUEUE: &str = include_str!("../../../../../lua/queue.lua");
 
-/// What a script has to know: one bit for each of [`SOURCES`], one for [`SHADOW`] and one for [`QUEUE`].
+/// The parts of a script: one bit for each of [`SOURCES`], one for [`SHADOW`] and one for
+/// [`QUEUE`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parts(usize);
 
@@ -101,7 +103,7 @@ impl Parts {
         Self(checks.iter().fold(0, |all, check| all | bits(check)))
     }
 
-    /// The parts that make answers of the checks.
+    /// The parts that combine the checks.
     fn deciding(self) -> &'static [&'static str] {
         if self.0 & Self::IN_A_QUEUE != 0 {
             &[QUEUE]
@@ -128,7 +130,7 @@ impl Parts {
         positions.map(|position| &SOURCES[position])
     }
 
-    /// The script for such questions, put together once in a process.
+    /// The script for these questions, composed once in a process.
     pub(super) fn script(self) -> &'static Composed {
         static SCRIPTS: [OnceLock<Composed>; 4 << SOURCES.len()] =
             [const { OnceLock::new() }; 4 << SOURCES.len()];
@@ -141,10 +143,10 @@ pub(in crate::store::redis) fn queue_script(check: &Check<'_>) -> &'static Compo
     Parts(Parts::of(&[*check]).0 | Parts::IN_A_QUEUE).script()
 }
 
-/// A script that was put together.
+/// A composed script.
 pub(in crate::store::redis) struct Composed {
     pub(in crate::store::redis) script: Script,
-    /// How many arguments each check has room for, with the algorithm's name and the field.
+    /// The number of arguments of each check, including the algorithm's name and the field.
     pub(in crate::store::redis) stride: usize,
 }
 
@@ -185,7 +187,7 @@ impl Composed {
     }
 }
 
-/// All commands that the scripts call, sorted and distinct.
+/// All commands that the scripts call, sorted, without duplicates.
 #[cfg(test)]
 pub(in crate::store::redis) fn commands() -> Vec<String> {
     use crate::store::redis::takes;
