@@ -10,14 +10,14 @@
 -- Writes        KEYS[i] in its commit; expires when the last lease lapses
 -- Mirrors       src/algorithm/concurrency.rs
 
--- What all leases of a key come to, read once for all checks of a question: it may renew many.
+-- The totals of a key's leases, read once for all checks of a question: it may renew many.
 local all_leases = {}
 
 local function concurrency(key, at, now)
   local verb, cost, limit = ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local lease_us, lease = tonumber(ARGV[at + 4]), ARGV[at + 5]
 
-  -- No clock gets so far before the year 2223, nor do permits.
+  -- No clock reaches this before the year 2223, nor does a number of permits.
   local function bounded(number)
     if number and not (number > -8000000000000000 and number < 8000000000000000 and number % 1 == 0) then
       error("foreign value")
@@ -35,7 +35,7 @@ local function concurrency(key, at, now)
     return string.format("%d", number)
   end
 
-  -- Then nobody has to go through them.
+  -- Every lease holds one permit, so nobody has to go through them.
   local function all_have_one()
     return redis.call("ZCOUNT", key, "-inf", "(0") <= 1
   end
@@ -45,14 +45,14 @@ local function concurrency(key, at, now)
     local sum, lapsed = score("held"), {}
     local lapsed_count = redis.call("ZCOUNT", key, 0, text(now))
     local held = -(sum or 0) - lapsed_count
-    -- Of a process that died there may be many.
+    -- If a process died, there may be many.
     if lapsed_count > 0 and not all_have_one() then
       lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
       for _, number in ipairs(lapsed) do
         held = held - permits_of(number) + 1
       end
     end
-    -- The last two, because the last may be about to end.
+    -- The last two, because the last one may be about to end.
     local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
     if held < 0 or (last[1] and not (sum and bounded(tonumber(last[2])))) then
       error("foreign value")
@@ -61,7 +61,8 @@ local function concurrency(key, at, now)
     all_leases[key] = all
   end
   local held, last = all.held, all.last
-  -- The permits that are held go with the last lease but this one.
+  -- How long until the key is empty if `left` permits are held: until the last lease other than
+  -- `but` lapses.
   local function empty_in(left, but)
     local lapse = tonumber(last[last[1] == but and 4 or 2] or 0)
     if (left > 0) ~= (lapse > now) then
@@ -70,7 +71,7 @@ local function concurrency(key, at, now)
     return math.max(lapse - now, 0)
   end
 
-  -- The lease in question, as far as it lives.
+  -- The lease in question, if it still lives.
   local lapses, permits = score(lease), 0
   if lapses and lapses > now then
     permits = permits_of(lease)
@@ -80,7 +81,7 @@ local function concurrency(key, at, now)
   else
     lapses = 0
   end
-  -- Sets the lease's permits and lapse, and what all hold with it.
+  -- Sets the lease's permits and lapse, and the total that is held.
   local function hold(new_permits, new_lapses)
     local new_held = held - permits + new_permits
     if new_held == 0 then
@@ -118,7 +119,7 @@ local function concurrency(key, at, now)
     end or nil
   end
   if verb == "credit" or verb == "release" then
-    -- A lease is ended by its holder, whole.
+    -- A lease is released by its holder, as a whole.
     local back = verb == "release" and permits or math.min(permits, cost)
     local empties_in = empty_in(held - back, back == permits and lease or nil)
     return true, 0, held - back, empties_in, back > 0 and function()

@@ -1,5 +1,5 @@
--- debt: what GCRA, token bucket and leaky bucket share: how long it takes until all that was taken
--- of a key is paid back, and what an action makes of that.
+-- debt: the arithmetic that GCRA, token bucket and leaky bucket share: how long it takes until all that was
+-- taken of a key is paid back, and how an action changes that.
 -- state         number or string paid_us, or paid_us:part:scale for paid_us + part/scale, the instant at
 --                                which nothing is owed any more
 -- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel | withdraw
@@ -13,7 +13,7 @@
 -- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, which expires when nothing
 --                is owed; without that when it does so in the same second
 -- Mirrors       src/algorithm/debt/mod.rs
--- What is left of us + part/scale less the other, at least nothing.
+-- us + part/scale minus the other, at least zero.
 local function minus(us, part, less_us, less_part, scale)
   us, part = us - less_us, part - less_part
   if part < 0 then
@@ -28,7 +28,7 @@ local function debt(state, at, now, queues)
   local verb, scale = ARGV[at + 1], ARGV[at + 6] + 0
   local cost_us, cost_part = ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local tolerance_us, tolerance_part = ARGV[at + 4] + 0, ARGV[at + 5] + 0
-  -- 120 years: more nobody ever owes.
+  -- 120 years: the debt never exceeds this.
   local most_us = 3794688000000000
 
   local paid_us, paid_part, is_last, expired = 0, 0, false, 0
@@ -47,7 +47,7 @@ local function debt(state, at, now, queues)
         error("foreign value")
       end
     end
-    -- With a part it expires a microsecond later.
+    -- A state with a fraction expires a microsecond later.
     if not (paid_us >= 0 and paid_us < 9007199254740991 and paid_us % 1 == 0) then
       error("foreign value")
     end
@@ -55,7 +55,7 @@ local function debt(state, at, now, queues)
       is_last = paid_us == ARGV[at + 7] + 0 and paid_part == ARGV[at + 8] + 0
     end
     if old_scale ~= scale and paid_part > 0 then
-      -- The rate was changed: round the old fraction up, so that nothing is forgiven.
+      -- The rate was changed: the old fraction is rounded up, so that nothing is forgiven.
       paid_us, paid_part = paid_us + 1, 0
     end
   end
@@ -76,7 +76,8 @@ local function debt(state, at, now, queues)
   if verb == "credit" or verb == "cancel" or verb == "withdraw" then
     local owes, stays = debt_us > 0 or debt_part > 0, verb == "cancel" and not is_last
     if verb == "withdraw" and not is_last then
-      -- While more is owed than the limit holds at once somebody may wait for what is taken already.
+      -- While more is owed than the limit holds at once, somebody may be waiting for permits that
+      -- are taken already.
       local is_over = debt_us > tolerance_us or (debt_us == tolerance_us and debt_part > tolerance_part)
       stays = queues or is_over
     end
@@ -84,7 +85,7 @@ local function debt(state, at, now, queues)
       return true, 0, debt_us, debt_part
     end
     if verb ~= "cancel" and ARGV[at + 7] ~= "0" then
-      -- What has come back by itself since the permits were taken is not given back once more.
+      -- What has come back by itself since the permits were taken is not given back again.
       local mark_us, mark_part = ARGV[at + 7] + 0, ARGV[at + 8] + 0
       local unpaid_us, unpaid_part = minus(mark_us, mark_part, now, 0, scale)
       if unpaid_us < cost_us or (unpaid_us == cost_us and unpaid_part < cost_part) then
@@ -105,10 +106,10 @@ local function debt(state, at, now, queues)
   if new_part >= scale then
     new_us, new_part = new_us + 1, new_part - scale
   end
-  -- Before the bound on what is owed, which would make the wait too short.
+  -- Before the debt is bounded, which would make the wait too short.
   local over_us, over_part = minus(new_us, new_part, tolerance_us, tolerance_part, scale)
   if new_us >= most_us then
-    -- On a clock that stepped back there may be more debt than that.
+    -- After the clock stepped back the debt may exceed the maximum.
     if debt_us >= most_us then
       new_us, new_part = debt_us, debt_part
     else
@@ -119,7 +120,7 @@ local function debt(state, at, now, queues)
     return true, 0, debt_us, debt_part, owe(new_us, new_part)
   end
 
-  -- What keeps it out altogether, and what it is held up by.
+  -- What keeps the cost out altogether, and what holds it up.
   local held_us, held_part, delay_us, delay_part = 0, 0, debt_us, debt_part
   if verb == "borrow" then
     if not queues then

@@ -9,8 +9,8 @@
 -- Writes        what the checks are to keep, only when every check fits, also elsewhere; but that of
 --               penalty when a rate of the limit before it is denied and it fits itself
 -- Mirrors       src/algorithm/question.rs
--- Before it stands states, behind it questions, which calls it with the first and the last check of the question,
--- and whether all fit that are asked elsewhere.
+-- `states` comes before this script and `questions` after it, which calls it with the first and the
+-- last check of the question, and whether all checks fit that are asked elsewhere.
 local function decide(first, last, all_fit)
   local reply, kept, expires = {}, {}, {}
   for i = first, last do
@@ -22,7 +22,7 @@ local function decide(first, last, all_fit)
     reply[row + 3], reply[row + 4] = level, more
   end
 
-  -- Every read came before the first write, so that an error here means that nothing happened.
+  -- Every read comes before the first write, so an error here means that nothing was written.
   local unwritten = {}
   for i = first, last do
     local at, committed = 2 + (i - 1) * stride, all_fit

@@ -22,7 +22,7 @@ local function fixed_window(state, at, now)
       error("foreign value")
     end
     opened, charged_ends, used = opened + 0, charged_ends + 0, used + 0
-    -- No clock gets so far before the year 2223, and no limit is higher.
+    -- No clock reaches this before the year 2223, and no limit is higher.
     if opened > charged_ends or charged_ends >= 8000000000000000 or used > 4294967295 then
       error("foreign value")
     end
@@ -32,8 +32,9 @@ local function fixed_window(state, at, now)
 
   local kept
   if verb == "credit" then
-    -- In the window that the permits were counted in, which ends as it did: others may have taken permits by
-    -- other rules since. What was taken in an earlier window has come back with its end.
+    -- Give back in the window in which the permits were counted, without changing its end: others
+    -- may have taken permits under other rules since. Permits of an earlier window came back when
+    -- it ended.
     local taken, taken_in = ARGV[at + 5] + 0, ARGV[at + 7] + 0
     local was_taken_in_it = taken == 0 or taken >= opened
     if taken_in > 0 then
@@ -44,7 +45,7 @@ local function fixed_window(state, at, now)
       used = used - back
       kept = string.format("%d:%d:%d", opened, charged_ends, used)
       if used == 0 then
-        -- Nobody has used this window: the next one opens with who does.
+        -- Nobody uses this window: the next request opens a new one.
         kept, ends = false, 0
       end
     end

@@ -19,7 +19,8 @@ local function penalty(state, at, now)
   if state then
     local expires, until_us, length, instants = string.match(state, "^(%d+):(%d+):(%d+)([%d:]*)$")
     expires, until_us, length = tonumber(expires), tonumber(until_us), tonumber(length)
-    -- No clock gets so far before the year 2223, no ban is longer than 366 days, and none outlasts this.
+    -- No clock reaches this before the year 2223, no ban is longer than 366 days, and none outlasts
+    -- the state.
     if not expires or expires >= 8000000000000000 or until_us > expires or length > 31622400000000 then
       error("foreign value")
     end
@@ -48,7 +49,7 @@ local function penalty(state, at, now)
   if looks then
     return true, rest_us, counted, next_ban
   end
-  -- A clock that stepped back stands still.
+  -- If the clock stepped back, time stands still here.
   local newest = math.max(denials[counted] or now, now)
   denials[counted + 1] = newest
   local expires = newest + within_us

@@ -15,20 +15,20 @@ if not now then
   now = clock[1] * 1000000 + clock[2]
 end
 
--- Texts are numbers here: an argument handed on as it came is cheaper than one that was a number, and of that a text
--- made here is cheaper than one made by the server.
+-- Numbers stay texts here: passing an argument on unchanged is cheaper than converting a number,
+-- and a text made in Lua is cheaper than one made by the server.
 local text = call("GET", key)
 local debt = (text or 0) - now
 if debt > 0 and debt <= ARGV[2] + 0 then
   local cost = ARGV[1]
-  -- Refuses what is no whole number by itself.
+  -- INCRBY itself refuses a value that is not a whole number.
   local paid = call("INCRBY", key, cost)
   if (paid - 1) % 1000000 < cost + 0 then
     call("PEXPIREAT", key, format("%d", math.ceil(paid / 1000000) * 1000))
   end
   return debt
 elseif text and (debt >= 2 ^ 52 or not string.find(text, "^%d+$")) then
-  -- Nobody owes so much, and a reply has no room for much more.
+  -- No debt is this large, and a reply has no room for much more.
   error("foreign value")
 elseif debt <= 0 then
   local paid = now + ARGV[1]

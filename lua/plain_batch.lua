@@ -22,7 +22,7 @@ end
 local texts = call("MGET", unpack(KEYS))
 local debts, answers, at, row, left = {}, 0, 0, 2, nil
 
--- Numbers as commands take them. Who owes nothing is written alike, most of the time.
+-- Numbers as texts for commands. Most keys without debt get the same text.
 local texts_of = {}
 local function text_of(number)
   local text = texts_of[number]
@@ -33,16 +33,16 @@ local function text_of(number)
   return text
 end
 
--- Nobody owes so much: a reply has no room for much more.
+-- No debt is this large: a reply has no room for much more.
 local too_late = now + 2 ^ 52
 local function is_foreign(text)
   return type(text) == "string" and (not string.find(text, "^[1-9]%d*$") or text + 0 >= too_late)
 end
 
--- Of each key whose state is in a pack what writes it there.
+-- For each key whose state is in a pack, the function that writes it there.
 local writers = {}
 
--- Raises an error at a key that fails; called again, it goes on behind that.
+-- Raises an error at a key that fails; called again, it goes on after that key.
 local function judge()
   while row < #ARGV do
     local cost_text, room, takes = ARGV[row], ARGV[row + 1] + 0, ARGV[row + 2] + 0
@@ -103,15 +103,15 @@ repeat
     -- Has the state of a pack stand in `texts` as if it stood alone. Most trips meet none, and to small ones it
     -- makes a difference whether they make this.
     local function open_pack()
-      -- As states has it.
+      -- As in `states`.
       local grace_us = 3600000000
       local behind, pack = cmsgpack.unpack_one(texts[at])
-      -- None of ours is empty, or has anything behind it.
+      -- A pack of this crate is never empty and has nothing after it.
       if behind ~= -1 or next(pack) == nil then
         error("foreign value")
       end
       local state, latest, is_alone = pack[""] or 0, 0, true
-      -- A state that is no whole number is for another script.
+      -- A state that is not a whole number is left to another script.
       if type(state) ~= "number" or state % 1 ~= 0 then
         error("another form")
       end
@@ -134,7 +134,7 @@ repeat
       end
     end
     if is_foreign(texts[at]) and pcall(open_pack) then
-      -- Once more, as if it stood alone.
+      -- Judge it again, as if it stood alone.
       left, at, answers = left + 1, at - 1, answers - 1
     else
       debts[answers] = is_foreign(texts[at]) and -1 or type(why) == "table" and why or {err = why}

@@ -14,12 +14,12 @@ if now == 0 then
   now = clock[1] * 1000000 + clock[2]
 end
 
--- The debts; and what is to be written, if anything, and when that expires.
+-- Returns the debts and, if anything is to be written, that and when it expires.
 local function judge(takes)
   local text, pack, behind = call("GET", KEYS[1]), {}, -1
   if text then
     behind, pack = cmsgpack.unpack_one(text)
-    -- None of ours is empty, or has anything behind it.
+    -- A pack of this crate is never empty and has nothing after it.
     if behind ~= -1 or next(pack) == nil then
       error("foreign value")
     end
@@ -27,7 +27,7 @@ local function judge(takes)
   local debts, count, all_fit = {}, 0, true
   for take = 1, #takes, 3 do
     local debt = max((pack[takes[take]] or 0) - now, 0)
-    -- Nobody owes so much: a reply has no room for much more, and none for a fraction.
+    -- No debt is this large: a reply has no room for much more, and none for a fraction.
     if not (debt < 2 ^ 52 and debt % 1 == 0) then
       error("foreign value")
     end
@@ -44,7 +44,7 @@ local function judge(takes)
     local paid = now + debts[take] + takes[at + 1]
     pack[takes[at]], latest = paid, max(latest, paid)
   end
-  -- As states has it.
+  -- As in `states`.
   local grace_us = 3600000000
   for field, state in pairs(pack) do
     local expires = type(state) == "table" and state[2] or state

@@ -29,7 +29,8 @@ end
 
 local texts = call("MGET", unpack(KEYS))
 
--- Expiries as commands take them: the end of the second. Most keys of a trip expire within the same few.
+-- Expiries as texts for commands: the end of the second. Most keys of a trip expire within the same
+-- few.
 local ends_of = {}
 local function end_of(latest)
   local second = ceil(latest / 1000000)
@@ -41,11 +42,13 @@ local function end_of(latest)
   return text
 end
 
--- Of the row: how a pack of just its fields is written, which one call reads and one writes, for half of what
--- cmsgpack costs. `image` is what stands before each state, and behind it the state.
+-- For the row: how a pack of just its fields is written. `struct` reads and writes it in one call
+-- each, at half the cost of cmsgpack. `image` is what stands before each state, followed by the
+-- state.
 local fields, form, size, image
--- And of it what each take costs, the latest state with which it fits, and the state after it of a key
--- that owes nothing. `fresh` is the text of such a key, when it has just these fields.
+-- Also for the row: what each take costs, the latest state with which it fits, and its state
+-- afterwards in a key that owes nothing. `fresh` is the text of such a key if it has just these
+-- fields.
 local count, costs, most, firsts, shadows, times, fresh, fresh_latest
 
 local function begin_row(row)
@@ -64,13 +67,13 @@ local function begin_row(row)
   end
 end
 
--- Nobody owes so much: it would not be read, and what was taken beside it would be taken again.
+-- No debt is this large: it would not be read, and what was taken with it would be taken again.
 local too_late = now + 2 ^ 52
 
--- The entries of a pack that is written in another way than the image, as that would have them; and the pack.
+-- The entries, in the image's form, of a pack that is written in another way; and the pack.
 local function unpacked(text)
   local behind, pack = cmsgpack.unpack_one(text)
-  -- None of ours is empty, or has anything behind it.
+  -- A pack of this crate is never empty and has nothing after it.
   if behind ~= -1 or next(pack) == nil then
     error("foreign value")
   end
@@ -85,9 +88,9 @@ local function unpacked(text)
   return entries, pack
 end
 
--- What is to be written of a pack with the image's states in it, and when that expires.
+-- The text of a pack with the image's states in it, and when it expires.
 local function among_others(pack, latest)
-  -- As states has it.
+  -- As in `states`.
   local grace_us = 3600000000
   local others = -count
   for take, name in ipairs(cmsgpack.unpack(fields)) do
@@ -106,8 +109,8 @@ local function among_others(pack, latest)
   return others > 0 and cmsgpack.pack(pack) or to_text(form, unpack(image)), latest
 end
 
--- Puts into the image the states of all takes, after as many times as fit of those that are enforced; when the
--- last of them is paid.
+-- Puts the states of all takes into the image, after as many times as the enforced ones fit.
+-- Returns when the last of the states is paid.
 local function take_all_times(entries)
   local fitting, latest, fits = times, 0, {}
   for take = 1, count do
@@ -124,7 +127,7 @@ local function take_all_times(entries)
   return latest
 end
 
--- What is to be written of a key that owes nothing and has no other fields: of all of them it is the same.
+-- The text of a key that owes nothing and has no other fields: the same for all of them.
 local function after_nothing()
   if not fresh then
     fresh_latest = take_all_times({})
@@ -141,20 +144,20 @@ local function debts_in(entries)
   return to_text(">" .. string.rep("I8", count), unpack(debts))
 end
 
--- Of the key that is judged.
+-- For the key that is being judged.
 local is_readable = false
 
--- `before` is when the key's last state is paid by now, where that is known.
+-- `before` is when the key's last state would have been paid without this write, if that is known.
 local function write(at, text, latest, before)
   is_readable = true
   local key = KEYS[at]
   if before and (latest - 1) % 1000000 >= latest - before then
-    -- It expires with that second already, and what is written in its place is as long: to say once more when it
-    -- expires is a seventh of all that this script does.
+    -- It already expires with that second, and the new text is as long. Setting the expiry again
+    -- would be a seventh of all the work of this script.
     call("SETRANGE", key, "0", text)
   elseif texts[at] then
     call("SET", key, text, "PXAT", end_of(latest))
-  -- MGET tells nothing of what is no string.
+  -- MGET does not show keys that are no strings.
   elseif not call("SET", key, text, "PXAT", end_of(latest), "NX") then
     return false
   end
@@ -162,11 +165,11 @@ local function write(at, text, latest, before)
   return true
 end
 
--- Puts into the image the states after all takes that fit: whether all do that are enforced, how many of those in
--- shadow do not, and when the last state is paid, before and after. Nothing of a pack that is written in another
--- way than the image.
+-- Puts the states after all takes that fit into the image. Returns whether all enforced ones fit,
+-- how many of those in shadow do not, and when the last state is paid, before and after. Returns
+-- nothing for a pack that is written in another way than the image.
 local function take_all(entries)
-  -- Once for all that is done of each take: these are most of the steps.
+  -- Looked up once for all the work on each take, which is most of the steps.
   local now, image, costs, most, firsts = now, image, costs, most, firsts
   local all_fit, before, latest, left_as_they_are = true, 0, 0, 0
   for take = 1, count do
@@ -216,7 +219,7 @@ local function judge(at)
       latest = take_all_times(entries)
     end
     if pack then
-      -- When others are in it, nobody knows when it expires.
+      -- With other fields in it, its expiry is not known.
       write(at, among_others(pack, latest))
     else
       write(at, to_text(form, unpack(image)), latest, before)
@@ -227,7 +230,7 @@ end
 
 local answers, answered, at, left = {}, 0, 0, 0
 
--- Raises an error at a key that fails; called again, it goes on behind that.
+-- Raises an error at a key that fails; called again, it goes on after that key.
 local function judge_row()
   while left > 0 do
     left, at, answered, is_readable = left - 1, at + 1, answered + 1, false

@@ -35,17 +35,18 @@ for at = 1, #KEYS do
     texts[at], missing[#missing + 1] = "", KEYS[at]
   end
 end
--- MGET tells nothing of what is no string, and an empty one is nobody's state.
+-- MGET does not show keys that are no strings, and an empty string is no state.
 local are_missing = #missing == 0 or call("EXISTS", unpack(missing)) == 0
 local function is_foreign(at)
   return texts[at] == "" and not are_missing and call("EXISTS", KEYS[at]) == 1
 end
 
--- Of each state what it owes, below zero of one that has paid; false of a foreign value.
+-- What each state owes, below zero if it has paid; false for a foreign value.
 local owed = {}
--- Nobody owes so much: it would not be read, and what was taken beside it would be taken again.
+-- No debt is this large: it would not be read, and what was taken with it would be taken again.
 local too_much = 2 ^ 52
--- Of each pack what is in it and still counts, when the last of that expires, and the fields of its states.
+-- For each pack, the entries that still count, when the last of them expires, and the fields of its
+-- states.
 local packs = {}
 
 local function read_pack(text)
@@ -54,11 +55,11 @@ local function read_pack(text)
     return pack, latest
   end
   local behind, found = cmsgpack.unpack_one(text)
-  -- None of ours is empty, or has anything behind it.
+  -- A pack of this crate is never empty and has nothing after it.
   if behind ~= -1 or next(found) == nil then
     error("foreign value")
   end
-  -- As states has it.
+  -- As in `states`.
   local grace_us = 3600000000
   for field, state in pairs(found) do
     local expires = type(state) == "table" and state[2] or state
@@ -72,7 +73,7 @@ local function read_pack(text)
   return pack, latest
 end
 
--- What a state owes that is under this field of a pack; false of a foreign value.
+-- What the state under this field of a pack owes; false for a foreign value.
 local function owed_in_pack(at, field, state)
   if not packs[at] then
     local is_read, pack, latest = pcall(read_pack, texts[at])
@@ -82,7 +83,7 @@ local function owed_in_pack(at, field, state)
   end
   packs[at].fields[state] = field
   local paid = packs[at].held and (packs[at].held[field] or 0)
-  -- A state that is no whole number is for another script.
+  -- A state that is not a whole number is left to another script.
   local is_plain = type(paid) == "number" and paid % 1 == 0
   return is_plain and paid - now
 end
@@ -97,9 +98,9 @@ local are_whole = string.find(table.concat(texts), "^%d*$")
 for at = 1, #KEYS do
   local text, debt = texts[at], 0
   if text ~= "" then
-    -- INCRBY takes none that begins with a zero, and would say so after others were written.
+    -- INCRBY refuses numbers with a leading zero, and would do so after others were written.
     local is_alone = (are_whole or string.find(text, "^%d+$")) and string.byte(text) ~= 48
-    -- Of a limit that had further rates, or has them in other processes, it is in a pack.
+    -- If the limit had further rates, or has them in other processes, the state is in a pack.
     debt = is_alone and text - now or owed_in_pack(at, "", at)
   elseif is_foreign(at) then
     debt = false
@@ -107,7 +108,8 @@ for at = 1, #KEYS do
   owed[at] = debt and debt < too_much and debt
 end
 
--- The answers, and what each state owes in the end. `unwritable` is why nothing can be taken, where it cannot.
+-- The answers, and what each state owes in the end. `unwritable` is why nothing can be taken, if
+-- so.
 local function judge(unwritable)
   local debts, answers = {}, {}
   local costs, rooms, shadows, states, fits = {}, {}, {}, {}, {}
@@ -167,7 +169,7 @@ local function judge(unwritable)
   return answers, debts
 end
 
--- Numbers as commands take them. Many keys are written alike.
+-- Numbers as texts for commands. Many keys get the same text.
 local texts_of = {}
 local function text_of(number)
   local text = texts_of[number]
@@ -217,7 +219,7 @@ local function write(debts)
 end
 
 local answers, debts = judge()
--- A server that does not write refuses the first write, and then none was made.
+-- A server that does not accept writes refuses the first one, so none was made.
 local is_written, why = pcall(write, debts)
 if not is_written then
   answers = judge(type(why) == "table" and why or {err = why})

@@ -8,7 +8,7 @@
 --               error: it fails alone, and has carried out nothing. Then now_us
 -- Writes        what decide writes
 -- Mirrors       src/store/redis/takes/any_takes/mod.rs
--- Before it stands decide or shadow.
+-- `decide` or `shadow` comes before this script.
 local behind = 2 + #KEYS * stride
 local reply = {}
 if not tonumber(ARGV[behind]) then

@@ -13,18 +13,19 @@
 --               which a foreign entry may be met behind takes that are written. Then now_us
 -- Writes        each key of which any fits, as states has it
 -- Mirrors       src/algorithm/mod.rs
--- Before it stands states.
--- Which key is judged, where its rows begin, whether it has failed, and its name while it is still to be
--- written.
+-- `states` comes before this script.
+-- Which key is judged, where its rows begin, whether it has failed, and its name while it still has
+-- to be written.
 local i, begins, is_failed, unwritten = 0, 0, false, nil
--- The run that is judged, of how many keys it still is, and how many of its takes are not told yet.
+-- The run that is judged, how many of its keys are left, and for how many of its takes the answer
+-- is still to be told.
 local at, left, untold = 2, nil, 0
--- Whether what a take costs is a time, with a part of a microsecond; the most that any may cost; and what is asked
--- for by the run's arguments as they are.
+-- Whether a cost is a time, with a fraction of a microsecond; the most that a take may cost; and
+-- what the run's own arguments ask for.
 local is_debt = { gcra = true, token_bucket = true, leaky_bucket = true }
 local most_cost, scale, asked_cost, asked_part
--- How many takes of the key by the same rules have taken permits; and how many more are looked at for what fits together, so that
--- where few do, few are.
+-- How many takes of the key under the same rules have taken permits, and how many more are examined
+-- to see what fits together. If few fit, few are examined.
 local taken, reach
 
 local reply, length = {}, 0
@@ -39,7 +40,7 @@ local function part_of(run)
 end
 local function begin_run()
   left, untold = tonumber(ARGV[at + stride + 1]), tonumber(ARGV[at + stride])
-  -- Once for all keys; between the verb and the field all are numbers.
+  -- Once for all keys; everything between the verb and the field is a number.
   for argument = at + 2, at + stride - 2 do
     ARGV[argument] = tonumber(ARGV[argument])
   end
@@ -53,8 +54,8 @@ local function next_run()
   begin_run()
 end
 
--- The takes that are still to be told of this key, as far as they differ in their cost alone and are within reach:
--- their runs, of each cost, part and takes; and how many they are.
+-- The takes of this key that are still to be told, as far as they differ only in their cost and are
+-- within reach: their runs, each with cost, part and takes; and how many takes there are.
 local function takes_ahead()
   local runs, takes = { asked_cost, asked_part, untold }, untold
   local run = at + stride + 2
@@ -65,7 +66,7 @@ local function takes_ahead()
   end
   return runs, math.min(takes, reach)
 end
--- What so many of them cost together.
+-- What this many of them cost together.
 local function cost_of(takes, runs)
   local cost, part = 0, 0
   for run = 1, #runs, 3 do
@@ -89,10 +90,10 @@ local function carry_out(kept, expires)
     unwritten = keep(i, at, kept, expires)
   end
 end
--- Carries out the most takes that fit at once, which mostly are all of them: how many.
+-- Carries out as many takes as fit at once, usually all of them. Returns how many.
 local function take_most()
   local runs, most = takes_ahead()
-  -- One is judged by itself.
+  -- A single take is judged by itself.
   if most < 2 then
     return 0
   end
@@ -114,7 +115,8 @@ local function take_most()
   end
   return fit
 end
--- Judges what is still to be told of this run; or of a later one, where takes of several go on together.
+-- Judges what is still to be told of this run, or of a later one if takes of several runs go on
+-- together.
 local function judge_run()
   while untold > 0 do
     local fits, wait_us, level, more, kept, expires = ask(asked_cost, asked_part)
@@ -124,8 +126,8 @@ local function judge_run()
     end
     carry_out(kept, expires)
     untold, taken = untold - 1, kept ~= nil and taken + 1 or taken
-    -- The first may open a window. Behind the second each finds only more taken, unless it waits: whatever
-    -- their number, they are one step.
+    -- The first take may open a window. After the second, each only finds more taken, unless it
+    -- waits. So however many they are, they are one step.
     if taken > 1 and ARGV[at + 1] == "take" and wait_us == 0 then
       local together = take_most()
       while together > untold do
@@ -144,7 +146,7 @@ local function end_key()
     write(name)
   end
 end
--- Raises an error at a key that fails; called again, it goes on behind that.
+-- Raises an error at a key that fails; called again, it goes on after that key.
 local function judge_keys()
   while at < #ARGV do
     if not left then

@@ -26,8 +26,8 @@ local function second_of(us, part)
   return ceil((part > 0 and us + 1 or us) / 1000000)
 end
 
--- The parts that are owed by a state, and the second at whose end it expires; nothing of one of another form, or of
--- which a reply has no room.
+-- The parts that a state owes, and the second at whose end it expires. Returns nothing if it has
+-- another form, or if a reply has no room for it.
 local function read(text, scale)
   local us, part = text, 0
   if not find(text, "^[1-9]%d*$") then
@@ -64,7 +64,7 @@ local function judge(at, scale, cost, room, takes)
   if debt > 0 and ends == second then
     reply = redis.pcall("SET", KEYS[at], text, "KEEPTTL")
   else
-    -- MGET tells nothing of what is no string.
+    -- MGET does not show keys that are no strings.
     local mode = texts[at] and "XX" or "NX"
     reply = redis.pcall("SET", KEYS[at], text, "PXAT", format("%d", ends * 1000), mode)
   end

@@ -1,16 +1,17 @@
--- self_test: tell what the user of a store may not do that its scripts do.
+-- self_test: tell which commands of the scripts the user of a store may not call.
 -- KEYS[1]  a key that nothing else uses
 -- KEYS[2]  one of another hash slot, so that a server of a cluster refuses the question; absent there
 -- Returns  the names of the commands that the user may not call
 -- Writes   KEYS[1], and forgets it again; it expires after a second
--- Where whole numbers are shorter, the scripts would write other ones than they have counted.
+-- If integers are formatted with fewer digits, the scripts would write other numbers than they have
+-- counted.
 if string.format("%d", 2 ^ 52) ~= "4503599627370496" then
   error("the scripts need a server that is built for 64 bits")
 end
 
 local key = KEYS[1]
 local denied = {}
--- What was said of the first that the server does not have.
+-- The error about the first command that the server does not have.
 local lacking
 
 local function is_denial(message)
@@ -49,11 +50,11 @@ end
 local expires_ms = string.format("%d", tonumber(clock[1]) * 1000 + 1000)
 local written = try("SET", key, "", "PXAT", expires_ms)
 if written.err then
-  -- A replica, or a server that is full: the caller knows the words.
+  -- A replica, or a server that is full: the caller knows these errors.
   return (lacking or #denied > 0) and told() or written
 end
 
--- The key holds a text, so that none of these changes anything; the rights are looked at first.
+-- The key holds a text, so none of these commands changes anything; permissions are checked first.
 try("GET", key)
 try("MGET", key)
 try("EXISTS", key)

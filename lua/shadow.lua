@@ -13,7 +13,7 @@
 --               is denied and it fits; each key of states holds all of them when it is written, and is
 --               written once
 -- Mirrors       src/algorithm/question.rs
--- Before it stands states, behind it questions, as with decide.
+-- `states` comes before this script and `questions` after it, as with `decide`.
 local function at(i)
   return 2 + (i - 1) * stride
 end
@@ -21,7 +21,7 @@ local function is_shadow(i)
   return judges[ARGV[at(i)]] == nil
 end
 
--- By what servers say, within a script of their own, up to Redis 7.0 in other words than since.
+-- By the words of servers within a script. Up to Redis 7.0 they differ from later ones.
 local failures = {
   { "foreign value", 2 },
   { "WRONGTYPE", 2 },
@@ -48,7 +48,7 @@ local function decide(first, last, all_fit)
     return reply[(i - first) * 4 + 1]
   end
 
-  -- What goes wrong in shadow costs no other check its answer.
+  -- An error in shadow costs no other check its answer.
   local function try(i, what)
     if not is_shadow(i) then
       return what(i)
@@ -60,7 +60,7 @@ local function decide(first, last, all_fit)
     local problem = fit
     local failure = failure_of(problem)
     if failure ~= 2 and all_in_shadow then
-      -- What the server refuses, it refuses to all of them.
+      -- What the server refuses here, it refuses for all checks.
       error(problem, 0)
     end
     return failure, 0, 0, 0
@@ -82,7 +82,8 @@ local function decide(first, last, all_fit)
   local function is_further_rate(i)
     return i <= last and string.find(ARGV[at(i)], "+", 1, true)
   end
-  -- Whether all rates of the limit that check i is about fit, whether one is denied, and the last of them.
+  -- Whether all rates of check i's limit fit, whether one is denied, and the position of the last
+  -- one.
   local function limit(i)
     while i > first and is_further_rate(i) do
       i = i - 1
@@ -108,8 +109,8 @@ local function decide(first, last, all_fit)
   local function writes_itself(i)
     return type(kept[i]) == "function"
   end
-  -- Every read came before the first write, so that an error here means that nothing happened; and what
-  -- is in shadow is written last, but for what shares its key with something that is not.
+  -- Every read comes before the first write, so an error here means that nothing was written.
+  -- Checks in shadow are written last, except those that share their key with an enforced one.
   local unwritten = {}
   for i = first, last do
     if is_committed(i) and not (is_shadow(i) and writes_itself(i)) then

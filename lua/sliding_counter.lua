@@ -9,8 +9,8 @@
 --                the state to keep, if any, which expires when both counts are gone; without that when it is
 --                when it was
 -- Mirrors       src/algorithm/sliding_counter.rs
--- a * b / c in whole numbers, and what is left over, for a below 2^35, b and c below 2^45: where the product
--- may leave 2^53, in steps of 7 bits, none of which does.
+-- a * b / c in whole numbers, and the remainder, for a below 2^35, b and c below 2^45. If the
+-- product may exceed 2^53, it goes in steps of 7 bits, none of which does.
 local function multiply_divide(a, b, c)
   if a < 9007199254740992 / b then
     local rest = a * b % c
@@ -35,14 +35,15 @@ local function sliding_counter(state, at, now)
       error("foreign value")
     end
     opened, length, current, previous = opened + 0, length + 0, current + 0, previous + 0
-    -- No clock gets so far before the year 2223, no window is longer than 366 days, and no limit higher.
+    -- No clock reaches this before the year 2223, no window is longer than 366 days, and no limit
+    -- is higher.
     if opened >= 8000000000000000 or length < 1 or length > 31622400000000 or
         current > 4294967295 or previous > 4294967295 then
       error("foreign value")
     end
   end
 
-  -- A clock that stepped back to before the window opened still counts in it.
+  -- If the clock stepped back to before the window opened, this still counts in it.
   local at_us = math.max(now, opened)
   local before = opened
   opened = at_us - at_us % length
@@ -51,7 +52,7 @@ local function sliding_counter(state, at, now)
   elseif opened ~= before then
     current, previous = 0, 0
   end
-  -- Whether what is written for this window expires as what there is.
+  -- Whether what is written for this window expires when the stored state does.
   local expires_alike = current > 0
   local function used_of(this, last)
     local share, rest = multiply_divide(last, length - (at_us - opened), length)
@@ -72,12 +73,13 @@ local function sliding_counter(state, at, now)
   end
 
   if verb == "credit" then
-    -- In the windows that the permits were counted in: others may have taken permits by other rules since.
-    -- Those of this window first, unless it is known when they were taken; those of a window before the
-    -- last one have come back.
+    -- Give back in the windows in which the permits were counted: others may have taken permits
+    -- under other rules since. Without a time, this window's permits go first. Permits of a window
+    -- before the last one have come back.
     local taken, back, back_last = ARGV[at + 5] + 0, 0, 0
     if length ~= window_us and taken > 0 then
-      -- How many of them still count by these rules: at least as many did when they were counted anew.
+      -- How many of them still count at least under these rules. No fewer did when they were
+      -- counted anew.
       local gone = taken - taken % window_us + 2 * window_us
       cost = multiply_divide(cost, math.max(math.min(gone - now, window_us), 0), window_us)
     end
@@ -95,7 +97,7 @@ local function sliding_counter(state, at, now)
     end
     return true, 0, used, gone_in(current), kept, expires
   end
-  -- Who takes nothing changes nothing: until somebody does, it goes by the windows that were.
+  -- A look changes nothing: until somebody takes permits, the old windows apply.
   if cost == 0 then
     return true, 0, used, gone_in(current)
   elseif verb == "take" and used + cost > limit then
@@ -103,15 +105,15 @@ local function sliding_counter(state, at, now)
     local counted, room = previous, limit - current - cost
     local from = ends
     if room < 0 then
-      -- Not in this window: in the next one its count is the previous.
+      -- Not in this window. In the next one, the current count is the previous.
       from, counted, room = ends + length, current, math.max(limit - cost, 0)
     end
-    -- The longest overlap with which the share is no more than the room.
+    -- The longest overlap at which the share leaves enough room.
     local overlap = multiply_divide(room, length, math.max(counted, 1))
     return false, from - math.min(overlap, length) - now, used, gone_in(current)
   end
 
-  -- The length was changed: nobody knows the spread, so all counts as taken in this window.
+  -- The length was changed: the spread is unknown, so all permits count as taken in this window.
   if length ~= window_us then
     current, previous = used, 0
     length, opened, expires_alike = window_us, at_us - at_us % window_us, false

@@ -15,11 +15,11 @@ local function sliding_log(key, at, now)
   local window_us = ARGV[at + 4] + 0
   local totals = 281474976710656
 
-  -- Entries are numbered from the newest, 0, to the oldest. Where an index or a number is known to be needed each
-  -- time, it is given as a text: to make one of a number takes Redis as long as finding an entry.
+  -- Entries are numbered from the newest, 0, to the oldest. Indices and numbers that are always
+  -- needed are written as texts: converting a number costs Redis as much as finding an entry.
   local function number(index)
     local found = tonumber(redis.call("LINDEX", key, index))
-    -- No clock gets so far before the year 2223, nor does a total.
+    -- No clock reaches this before the year 2223, nor does a total.
     if not found or not (found >= 0 and found < 8000000000000000 and found % 1 == 0) then
       error("foreign value")
     end
@@ -34,8 +34,8 @@ local function sliding_log(key, at, now)
   local function taken(from, to)
     return (to - from) % totals
   end
-  -- The first entry from lo on for which reached(entry), found from hi - 1, the oldest, where it
-  -- always is or at least is near: doubling steps, then halving.
+  -- The first entry from lo on for which reached(entry) holds. Searched from hi - 1, the oldest,
+  -- since it always holds there or the entry is near: doubling steps, then halving ones.
   local function first(hi, reached)
     local step, lo = 1, hi - 1
     while lo >= 0 and reached(lo) do
@@ -62,8 +62,8 @@ local function sliding_log(key, at, now)
       error("foreign value")
     end
   end
-  -- The entries that count at an instant in windows of this length, the running total before them, and
-  -- what was taken with them.
+  -- The entries that count at an instant in windows of this length, the running total before them,
+  -- and what was taken with them.
   local function counted(within_us, at_us)
     if number("-2") + within_us > at_us then
       local base = number("-1")
@@ -75,13 +75,14 @@ local function sliding_log(key, at, now)
     local base = number(2 * live + 1)
     return live, base, taken(base, total)
   end
-  -- A clock that stepped back to before the newest entry stands still until it is passed.
+  -- If the clock stepped back to before the newest entry, time stands still until that is passed.
   local at_us, live, base, used = now, 0, 0, 0
   if now < expires then
     at_us = math.max(now, newest)
     live, base, used = counted(window_us, at_us)
   end
-  -- By this window, and with the whole log, which is forgotten by the window it was charged with.
+  -- By this window, and together with the whole log, which is forgotten by the window it was
+  -- charged with.
   local function lapses_in(instant)
     local left = math.min(instant + window_us, expires) - now
     return left > 0 and left or error("foreign value")
@@ -89,8 +90,8 @@ local function sliding_log(key, at, now)
   local empty_in = used > 0 and lapses_in(newest) or 0
 
   if verb == "credit" then
-    -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
-    -- the log keeps the window it was charged with.
+    -- Others may have taken permits under other rules since: what has lapsed only by this window
+    -- stays, and the log keeps the window it was charged with.
     local taken_us, back, charged_us = ARGV[at + 5] + 0, math.min(used, cost), expires - newest
     if back == 0 or (taken_us > 0 and taken_us + math.min(window_us, charged_us) <= at_us) then
       return true, 0, used, empty_in
@@ -98,18 +99,18 @@ local function sliding_log(key, at, now)
     local function used_with(entry)
       return taken(base, number(2 * entry + 1))
     end
-    -- At least as much counts for longer, or earlier.
+    -- At least as much counts later, or at an earlier instant.
     local function left_of(counting)
       return counting >= back and counting - back or error("foreign value")
     end
-    -- The newest of that instant or before, where it is among the newest ones.
+    -- The newest entry at or before that instant, if it is among the newest ones.
     local newest_ones = taken_us > 0 and math.min(live, 32) or 0
     local own = first(newest_ones, function(entry)
       return instant(entry) <= taken_us
     end)
     if own == newest_ones then
-      -- Nobody knows which, or many others were taken since: the oldest, as those that stay lapse no
-      -- earlier than those given back would have.
+      -- The instant is unknown, or many others were taken since: give back the oldest, as those
+      -- that remain lapse no earlier than the ones given back would have.
       local counting
       live, base, counting = counted(math.max(window_us, charged_us), at_us)
       local left = math.min(used, left_of(counting))
@@ -126,13 +127,13 @@ local function sliding_log(key, at, now)
       end
     end
 
-    -- As if they had never been; and what there is not of them, of those before.
+    -- As if they had never been taken. What the entry does not have is taken from those before it.
     back = math.min(back, used_with(own))
     local left = used_with(own) - back
     local kept = first(live, function(entry)
       return used_with(entry) <= left
     end)
-    -- Of the entry before those there is something left, unless they make it up.
+    -- The entry before those keeps the rest, if there is a rest.
     local is_cut = used_with(kept) < left
     kept = is_cut and kept - 1 or kept
     local newest_left = own > 0 and newest or kept < count and instant(kept)
@@ -142,7 +143,7 @@ local function sliding_log(key, at, now)
         redis.call("DEL", key)
       end
     end
-    -- A clock that stands still may stand earlier now, where more counts.
+    -- If time stands still, it may now stand at an earlier instant, at which more counts.
     local _, _, counting = counted(window_us, math.max(now, newest_left))
     local left_used = left_of(counting)
     return true, 0, left_used, left_used > 0 and lapses_in(newest_left) or 0, function()
@@ -175,14 +176,15 @@ local function sliding_log(key, at, now)
   if cost == 0 then
     return true, 0, used, empty_in
   end
-  -- Once permits are taken, what is there is not forgotten before it lapses by this window.
+  -- Once permits are taken, the log is not forgotten before it lapses by this window.
   empty_in = used > 0 and newest + window_us - now or 0
   return true, 0, used, empty_in, function()
     local added = math.min(used + cost, 4294967295) - used
     local latest = text_of(at_us + window_us)
-    -- Where a user has no right to one of these commands, the others leave a log behind, and no pieces of one.
+    -- A user without the right to one of these commands leaves a whole log behind, not pieces of
+    -- one.
     if now >= expires then
-      -- A server at its memory bound refuses the first write only, and never a DEL.
+      -- A server at its memory limit refuses only the first write, and never a DEL.
       if length > 0 then
         redis.call("DEL", key)
       end

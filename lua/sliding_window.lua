@@ -14,20 +14,20 @@ local function sliding_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us, slice_us = ARGV[at + 4] + 0, ARGV[at + 6] + 0
 
-  -- All slices: their ends, their counts, both as they stand in the state unless they have changed, and how
-  -- many they are; those up to `lapsed` count no more.
+  -- All slices: their ends, their counts (both as texts of the state unless they have changed), and
+  -- how many there are. Those up to `lapsed` no longer count.
   local ends, counts, texts, last, lapsed, used = {}, {}, {}, 0, 0, 0
   local charged_us, charged_expires = window_us, 0
   if state then
     local expires, slices = string.match(state, "^(%d+)(:[%d:]+)$")
     charged_expires = tonumber(expires)
-    -- No clock gets so far before the year 2223.
+    -- No clock reaches this before the year 2223.
     if not charged_expires or charged_expires >= 8000000000000000 then
       error("foreign value")
     end
     for text, slice, count in string.gmatch(now < charged_expires and slices or "", ":((%d+):?(%d*))") do
       last = last + 1
-      -- No limit is higher, and what a slice was charged with is over by then.
+      -- No limit is higher, and everything a slice was charged with is over by then.
       if count == "" or count + 0 > 4294967295 or slice + 0 > charged_expires then
         error("foreign value")
       end
@@ -59,22 +59,24 @@ local function sliding_window(state, at, now)
     end
     return table.concat(text, ":"), expires
   end
-  -- By this window, and with the whole state, which is forgotten by the window it was charged with.
+  -- By this window, and together with the whole state, which is forgotten by the window it was
+  -- charged with.
   local function lapses_in(slice)
     return math.min(ends[slice] + window_us, ends[last] + charged_us) - now
   end
   local empty_in = last > lapsed and lapses_in(last) or 0
 
   if verb == "credit" then
-    -- Others may have taken permits by other rules since: what has lapsed by this window alone stays, and
-    -- the state keeps the window it was charged with.
+    -- Others may have taken permits under other rules since: what has lapsed only by this window
+    -- stays, and the state keeps the window it was charged with.
     local taken_us, back = ARGV[at + 5] + 0, math.min(used, cost)
     local shorter_us = math.min(window_us, charged_us)
     if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + shorter_us <= now) then
       return true, 0, used, empty_in
     end
-    -- Those of the slice that they were taken in, and then of those before it; where it is not known, the
-    -- oldest, as those that stay lapse no earlier than those given back would have.
+    -- Permits of the slice in which they were taken, and then of those before it. If that is
+    -- unknown, the oldest, as those that remain lapse no earlier than the ones given back would
+    -- have.
     local from, to, step = lapsed, lapsed + 1, -1
     while taken_us > 0 and from < last and ends[from + 1] <= end_of_slice(taken_us) do
       from = from + 1
@@ -109,14 +111,14 @@ local function sliding_window(state, at, now)
   end
 
   if cost > 0 and last > lapsed then
-    -- Once permits are taken, what is there is not forgotten before it lapses by this window.
+    -- Once permits are taken, the state is not forgotten before it lapses by this window.
     empty_in = ends[last] + window_us - now
   end
   local added = math.min(used + cost, 4294967295) - used
   if added <= 0 then
     return true, 0, used, empty_in
   end
-  -- Into the newest slice also on a clock that stepped back, and where slices were made shorter.
+  -- Into the newest slice also if the clock stepped back, or slices were made shorter.
   if last > lapsed and ends[last] >= end_of_slice(now) then
     counts[last], texts[last] = counts[last] + added, nil
   else

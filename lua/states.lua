@@ -22,12 +22,13 @@ end
 
 local call, find, format, ceil = redis.call, string.find, string.format, math.ceil
 
--- These are no text: they read and write their key themselves.
+-- These are not texts: they read and write their key themselves.
 local own_type = { sliding_log = true, concurrency = true }
--- The packs of the keys that were read and not written since: a state that stands alone is under the
--- empty field, and where it is a text by itself, it expires when its key does.
+-- The packs of keys that were read and not written since. A state that stands alone is under the
+-- empty field; if it is a text by itself, it expires when its key does.
 local packs = {}
--- So long after its expiry a state is kept beside others that live on: a clock that is corrected finds it.
+-- A state is kept this long after its expiry beside others that live on, in case the clock is
+-- corrected.
 local grace_us = 3600000000
 
 local function read(key, field)
@@ -38,7 +39,7 @@ local function read(key, field)
     -- No state of a group stands alone: its field begins with a letter.
     return { [""] = find(text, "^%d+$") and text + 0 or text }
   end
-  -- None of ours is empty, or has anything behind it.
+  -- A pack of this crate is never empty and has nothing after it.
   local is_read, behind, pack = pcall(cmsgpack.unpack_one, text)
   if not is_read or behind ~= -1 or type(pack) ~= "table" or next(pack) == nil then
     error("foreign value")
@@ -69,7 +70,7 @@ local function state_of(key, field)
   return entry
 end
 
--- By the server's clock, whatever the question's is.
+-- By the server's clock, whatever clock the question uses.
 local function expiry_of_key(key)
   local clock = call("TIME")
   return (clock[1] * 1000 + math.floor(clock[2] / 1000) + call("PTTL", key)) * 1000
@@ -108,7 +109,7 @@ local function write_several(key, pack)
     call("SET", key, cmsgpack.pack(pack), "PXAT", format("%d", ceil(latest / 1000000) * 1000))
   end
 end
--- Nothing when it has been written.
+-- Does nothing if it has been written.
 local function write(key)
   local pack = packs[key]
   if not pack then
@@ -127,8 +128,8 @@ local function write_all(keys)
   end
 end
 
--- fits, wait_us, level, more; then what is to be kept, if anything, and when that expires, or nothing where it does
--- when what there is does.
+-- Returns fits, wait_us, level, more; then the state to keep, if any, and when it expires, or
+-- nothing if it expires when the stored one does.
 local function judge(i, name, at)
   local key, field = KEYS[i], ARGV[at + stride - 1]
   if ARGV[at + 1] == "reset" then
@@ -144,7 +145,7 @@ local function judge(i, name, at)
   return judges[name](state_of(key, field), at, now)
 end
 
--- Carries out what judging has led to; the name of the key that is still to be written.
+-- Carries out what was judged. Returns the name of the key that is still to be written.
 local function keep(i, at, kept, expires)
   if type(kept) == "function" then
     kept()
