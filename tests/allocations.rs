@@ -1,4 +1,4 @@
-//! A decision about a known key allocates nothing, and what a log takes is what is said.
+//! A decision about a known key allocates nothing, and a log takes the documented memory.
 #![cfg(feature = "memory")]
 // Counting is the job of a global allocator, and that trait is unsafe to implement.
 #![allow(unsafe_code)]
@@ -23,7 +23,7 @@ mod asking;
 #[path = "support/same_for_all.rs"]
 mod same_for_all;
 
-/// The system's allocator, counting for each thread by itself what it is asked for.
+/// The system's allocator, which counts each thread's requests separately.
 struct Counting;
 
 thread_local! {
@@ -37,24 +37,24 @@ fn count(size: usize, before: usize) {
     BYTES.set(BYTES.get().wrapping_add(size).wrapping_sub(before));
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came. The counter has a constant
-// initial value and nothing to drop, so that counting itself never allocates.
+// SAFETY: every call is passed unchanged to the system's allocator. The counter has a constant
+// initial value and nothing to drop, so counting itself never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
-        // SAFETY: the caller keeps the promises of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size, layout.size());
-        // SAFETY: the caller keeps the promises of `realloc`.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         BYTES.set(BYTES.get().wrapping_sub(layout.size()));
-        // SAFETY: the caller keeps the promises of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -100,7 +100,7 @@ fn a_check_of_a_known_key_allocates_nothing_allowed_or_denied() {
                 admitted += u32::from(answer.unwrap().unwrap().is_allowed());
             }
         };
-        // The first round makes the key known, and lets a log grow as long as it ever gets.
+        // The first round makes the key known, and lets a log grow to its full length.
         second();
         assert_eq!(
             allocations(|| (0..100).for_each(|_| second())),
@@ -111,7 +111,7 @@ fn a_check_of_a_known_key_allocates_nothing_allowed_or_denied() {
     }
 }
 
-/// Logs of this many requests, in which a second later one is left.
+/// Logs of this many requests, of which one is left a second later.
 #[test]
 fn a_sliding_log_takes_what_the_documentation_of_the_store_says() {
     for requests in [1_usize, 4, 5, 16, 17, 100, 1_000] {
@@ -120,7 +120,8 @@ fn a_sliding_log_takes_what_the_documentation_of_the_store_says() {
             Policy::new("first", Limit::gcra(1, SECOND)),
             Policy::new("log", Limit::sliding_log(1_000, SECOND)),
         ];
-        // The key's place is the table's, not the log's: this other key takes as much, in a store of its own.
+        // The key's slot belongs to the table, not to the log: the other key takes as much, in a
+        // store of its own.
         let limiters = policies.map(|policy| {
             let store = MemoryStore::builder().clock(clock.clone()).build();
             Limiter::new(store, [policy]).unwrap()
@@ -135,7 +136,7 @@ fn a_sliding_log_takes_what_the_documentation_of_the_store_says() {
             }
             BYTES.get().wrapping_sub(before)
         };
-        // What the thread has for itself is not the store's.
+        // What the thread keeps for itself does not belong to the store.
         let other = Limiter::new(MemoryStore::new(), [Policy::new("any", limits()[0])]).unwrap();
         let _ = other.check("any", "alice").now_or_never();
         let table = bytes("first", 1);
@@ -148,7 +149,7 @@ fn a_sliding_log_takes_what_the_documentation_of_the_store_says() {
     }
 }
 
-/// Fails after a trip.
+/// Fails after a round trip.
 struct Gone;
 
 impl Store for Gone {
@@ -179,7 +180,7 @@ async fn a_decision_without_the_store_allocates_nothing_whatever_the_failure_mod
     }
     let mut left_alone = 0;
     for name in ["open", "closed", "local"] {
-        // The next probe may come at any time; a pause it is not.
+        // The next probe may come at any time; the pauses between probes allocate nothing.
         let least = (0..20).map(|_| {
             allocations(|| {
                 let failure = ask(name).store_failure();
@@ -235,7 +236,7 @@ async fn a_permit_of_a_batch_is_handed_out_without_an_allocation() {
                 }
             })
         });
-        // In one or the other the next batch is asked for.
+        // One of the rounds asks for the next batch.
         assert_eq!(rounds.min(), Some(0), "{limit:?}");
         assert_eq!(in_hand, 50 * 20, "{limit:?}");
     }
@@ -296,7 +297,7 @@ fn a_key_that_comes_back_after_a_minute_of_others_still_allocates_nothing() {
     };
     (0..10_000).for_each(check);
     assert_eq!(store.len(), 10_000);
-    // Each pays for the steps of the hand that fall to it.
+    // Each pays for its share of the hand's steps.
     assert_eq!(allocations(|| (0..10_000).for_each(check)), 0);
 }
 

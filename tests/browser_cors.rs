@@ -39,7 +39,7 @@ async fn elsewhere() -> Browser {
     browser
 }
 
-/// What a script learns that sends a request which needs a preflight.
+/// What a script learns from a request that needs a preflight.
 async fn fetched(browser: &Browser, url: &str) -> Value {
     let script = format!(
         "return fetch('{url}/', {{ headers: {{ 'x-api-key': 'k' }} }}).then(async (answer) => ({{
@@ -57,7 +57,7 @@ async fn fetched(browser: &Browser, url: &str) -> Value {
 async fn with_the_cors_layer_outside_a_script_sees_denials_and_preflights_cost_nothing() {
     let url = support::web::serve(app().layer(RateLimitLayer::new(one())).layer(cors())).await;
     let browser = elsewhere().await;
-    // Had its preflight been counted, this would be the one too many.
+    // If its preflight had been counted, this would be one too many.
     let served = fetched(&browser, &url).await;
     assert_eq!(served["status"], 200, "{served}");
     assert_eq!(served["text"], "hello");
@@ -97,8 +97,8 @@ async fn with_the_cors_layer_inside_the_preflight_takes_the_place_of_the_request
         .layer(RateLimitLayer::new(limiter.clone()));
     let url = support::web::serve(app).await;
     let browser = elsewhere().await;
-    // The preflight is let through, and nothing is left for what it asks for; a denial does not say
-    // that the script may read it.
+    // The preflight is let through, but nothing is left for the request itself. Its denial does not
+    // allow the script to read it.
     assert_eq!(fetched(&browser, &url).await, json!("TypeError"));
     let left = limiter.peek("api", tower_throttle::Key::everybody()).await;
     assert_eq!(left.unwrap().remaining(), 0);

@@ -1,5 +1,4 @@
-//! The example `compare`: the picture in the README is the one that it draws, and what it shows is
-//! true.
+//! The example `compare` draws the picture in the README, and what it shows is true.
 #![cfg(feature = "memory")]
 
 mod support;
@@ -33,7 +32,7 @@ fn drawn() -> &'static Drawn {
     DRAWN.get_or_init(|| {
         let program = support::example::program("compare");
         let directory = tempfile::tempdir().unwrap();
-        // In a directory that is not there yet.
+        // In a directory that does not exist yet.
         let file = directory.path().join("pictures/algorithms.svg");
         let ran = Command::new(program).arg(&file).output().unwrap();
         assert!(ran.status.success(), "{ran:?}");
@@ -78,7 +77,7 @@ fn the_picture_names_every_algorithm_and_what_is_most_of_it() {
     for algorithm in ALGORITHMS {
         let position = texts.iter().position(|text| text == algorithm);
         let position = position.unwrap_or_else(|| panic!("{algorithm} is not in the picture"));
-        // Its setting, how many it admitted, and the most in any second follow.
+        // Its settings, how many it admitted, and the most in any second follow.
         let most = texts[position + 3].parse();
         assert_eq!(most, Ok(most_in_any_second(algorithm)), "{algorithm}");
     }
@@ -96,8 +95,8 @@ fn sliding_log_and_sliding_window_never_admit_more_than_the_limit() {
     }
 }
 
-/// The sliding counter's estimate is worse than the limit and better than a fixed window's worst;
-/// the buckets give what they hold and what runs in, the queue lets out what the rate says.
+/// The sliding counter's estimate exceeds the limit, but less than a fixed window does at worst.
+/// The buckets give what they hold and what runs in; the queue lets out what the rate says.
 #[test]
 fn the_others_stay_within_what_their_documentation_says() {
     let within = [
@@ -141,7 +140,7 @@ fn what_is_not_well_formed_is_found() {
     assert!(faults("<svg a='>' b=\"&lt;\"><g/>text &amp; more</svg>\n").is_empty());
 }
 
-/// Nothing is scaled at the width that a README has, so that this is what a reader sees.
+/// Nothing is scaled at the width of a README, so this is what a reader sees.
 #[test]
 fn its_texts_are_at_least_twelve_pixels_high() {
     let picture = &drawn().picture;
@@ -165,8 +164,8 @@ fn texts(picture: &str) -> Vec<String> {
     elements.map(|element| content(element).unwrap()).collect()
 }
 
-/// What is wrong with elements, attributes and entities; for a file without comments, declarations
-/// and CDATA, which the picture has no use for.
+/// Errors in elements, attributes and entities. For a file without comments, declarations and
+/// CDATA, which the picture does not use.
 fn faults(xml: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let mut open: Vec<&str> = Vec::new();

@@ -1,6 +1,6 @@
-//! Whose cryptography it is: the application's to choose until something connects over TLS.
+//! The application chooses the cryptography, until something connects over TLS.
 //!
-//! A program of its own with one test, as a process chooses once.
+//! A program of its own with one test, as a process chooses only once.
 #![cfg(all(feature = "config", feature = "redis-tls"))]
 
 use rcgen::CertifiedKey;

@@ -1,4 +1,4 @@
-//! curl as a client: what it shows of a denial, and that it comes back when it is told to.
+//! curl as a client: what it shows of a denial, and that it returns when it is told to.
 #![cfg(all(feature = "axum", feature = "memory"))]
 
 mod support;
@@ -64,8 +64,8 @@ async fn it_shows_what_is_left_and_when_to_come_back() {
 async fn it_comes_back_when_it_is_told_to_and_is_served_then() {
     let url = limited(Limit::fixed_window(1, 3 * SECOND)).await;
     assert_eq!(curl(&[], &url).await, "hello\n");
-    // By itself it would try again after one second, once, and give up: it is `Retry-After` that
-    // makes it wait for longer.
+    // By default it would retry after one second, once, and give up. `Retry-After` makes it wait
+    // for longer.
     let retried = curl(&["--retry", "1", "--fail"], &url).await;
     assert!(retried.ends_with("hello\n"), "{retried}");
 }

@@ -1,4 +1,4 @@
-//! Limits that are chosen for each request: over real sockets, on every store.
+//! Limits that are chosen for each request, over real sockets, on every store.
 
 mod support;
 
@@ -32,7 +32,7 @@ on_every_store! {
     a_limit_of_another_algorithm_is_the_servers_fault
 }
 
-/// Premium users have a limit of their own.
+/// Premium users have their own limit.
 fn premium(limit: Limit) -> impl LimitExtractor {
     move |request: &RequestHead<'_>, _: &Key| {
         let tier = request.headers.get("x-tier")?;
@@ -83,8 +83,7 @@ fn told<'a>(headers: &'a HeaderMap, field: &str) -> &'a str {
     headers[field].to_str().unwrap()
 }
 
-/// Limits of each algorithm that differ in how many permits may be used at once, and in nothing
-/// that changes what a permit is.
+/// Limits of each algorithm that differ only in how many permits may be used at once.
 type Make = fn(u32) -> Limit;
 const AT_ONCE: [(&str, Make); 10] = [
     ("gcra", |most| Limit::gcra(6, MINUTE).burst(most)),
@@ -153,7 +152,7 @@ async fn an_upgrade_keeps_the_permits_that_were_used(bench: &Bench) {
         let _ = limiter.charge("user", key("alice"), 4).await.unwrap();
         let site = Site::behind(&limiter).await;
         assert_eq!(site.ask("alice", "basic").await.status(), 429, "{name}");
-        // One more would be held up by the queue, and by the others it is known to be one of three.
+        // The queue would hold one more up, and the others know that it is one of three.
         if name != "queue" {
             let upgraded = site.ask("alice", "premium").await;
             assert_eq!(upgraded.status(), 200, "{name}");
@@ -168,7 +167,7 @@ async fn a_downgrade_keeps_the_permits_that_were_used(bench: &Bench) {
     for (name, at_once) in AT_ONCE {
         bench.align(MINUTE);
         let limiter = bench.limiter([tiers(at_once(4), at_once(7))]);
-        // By the limiter's own limit, which a charge may pass: as many as the better tier had.
+        // Under the policy's own limit, which a charge may exceed: as many as the better tier had.
         let _ = limiter.charge("user", key("alice"), 6).await.unwrap();
         let site = Site::behind(&limiter).await;
         for _ in 0..3 {
@@ -185,7 +184,7 @@ async fn a_downgrade_keeps_the_permits_that_were_used(bench: &Bench) {
     }
 }
 
-/// Where permits come back one by one, what was used is the time that this takes.
+/// If permits come back one by one, usage is the time that this takes.
 async fn another_rate_keeps_the_time_until_all_is_back(bench: &Bench) {
     let makes: [fn(Rate) -> Limit; 3] = [
         |rate| match rate == per_minute(7) {
@@ -214,7 +213,7 @@ async fn another_rate_keeps_the_time_until_all_is_back(bench: &Bench) {
 
 async fn there_and_back_again_gives_nothing_away(bench: &Bench) {
     for (name, at_once) in AT_ONCE {
-        // Requests that run hold permits of the one, and are held up by the other.
+        // Running requests hold permits of one, and are held up by the other.
         if ["concurrency", "queue"].contains(&name) {
             continue;
         }
@@ -248,7 +247,7 @@ async fn outside_of_http_the_policys_own_limit_holds(bench: &Bench) {
     assert_eq!((decision.limit(), decision.remaining()), (2, 1));
 }
 
-/// What the client is told when the limit of the premium tier is this one.
+/// What the client is told if this is the premium tier's limit.
 async fn refusal(bench: &Bench, own: Limit, chosen: Limit) -> String {
     let limiter = bench.limiter([tiers(own, chosen)]);
     let site = Site::behind(&limiter).await;
@@ -315,7 +314,7 @@ async fn the_reason_is_there_for_the_layers_outside() {
     );
 }
 
-/// Also where the policy's own limit holds nobody up.
+/// Even if the policy's own limit holds nobody up.
 #[tokio::test]
 async fn who_goes_away_while_a_chosen_limit_holds_it_up_gives_back_what_it_took() {
     let bucket = Limit::leaky_bucket(3, per_minute(3));

@@ -1,5 +1,5 @@
 //! What a handler sees of the decisions about its request, over a real server; and stores that
-//! always say the same, behind which handlers are tested.
+//! always give the same answer, for tests of handlers.
 #![cfg(all(feature = "axum", feature = "memory"))]
 
 mod support;
@@ -17,7 +17,7 @@ use tower_throttle::{
     Rejection, RejectionKind, Route, Rules, Store, StoreError, StoreErrorKind, Verdict, per_minute,
 };
 
-/// A store on a clock that stands still.
+/// A store on a stopped clock.
 fn store() -> MemoryStore {
     MemoryStore::builder().clock(ManualClock::new()).build()
 }
@@ -26,7 +26,7 @@ fn layer(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> RateL
     RateLimitLayer::new(Limiter::new(store, policies).unwrap())
 }
 
-/// `name=remaining` of each policy, in the order in which they are told.
+/// `name=remaining` of each policy, in the order of the verdict.
 fn shown(verdict: &Verdict) -> String {
     let each = verdict.iter();
     let each = each.map(|(name, decision)| format!("{name}={}", decision.remaining()));
@@ -270,7 +270,7 @@ async fn stores_that_always_say_the_same_do_so_whatever_the_limit() {
     }
 }
 
-/// What a handler asks about itself, as its key stands in the body.
+/// A policy that a handler asks itself, since the key is in the body.
 fn by_hand(store: impl Store, limit: Limit) -> Limiter {
     let policy = Policy::new("login", limit)
         .on(NoRequest)

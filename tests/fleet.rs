@@ -1,4 +1,4 @@
-//! Two real servers over one Redis: what their clients see together.
+//! Two real servers over one Redis, and what their clients see.
 
 mod support;
 
@@ -12,7 +12,7 @@ const LIMIT: u32 = 211;
 const CLIENTS: usize = 64;
 const REQUESTS: usize = 5;
 
-/// An HTTP server of the fleet; its address.
+/// An HTTP server of the fleet. Returns its address.
 async fn serve(redis: &Server, limit: Limit) -> String {
     let everybody_by_header = |request: &RequestHead<'_>| {
         let user = request.headers.get("x-user")?;

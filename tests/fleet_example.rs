@@ -1,4 +1,4 @@
-//! The example `fleet` from the outside: five processes over one Redis server.
+//! The example `fleet` from outside: five processes over one Redis server.
 #![cfg(feature = "redis")]
 
 mod support;
@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 
 use support::redis::Server;
 
-/// What all workers together may send: so many at once, and so many each second.
+/// What all workers together may send: this many at once, and this many each second.
 const CAPACITY: u128 = 1;
 const RATE: u128 = 20;
 
-/// What the example prints; run once for all tests.
+/// The example's output. It runs once for all tests.
 fn printed() -> &'static str {
     static PRINTED: OnceLock<String> = OnceLock::new();
     PRINTED.get_or_init(run)
@@ -30,7 +30,7 @@ fn run() -> String {
     printed
 }
 
-/// When an order came, in microseconds since the fleet began to send, and which worker's it was.
+/// When an order arrived, in microseconds since the fleet began to send, and from which worker.
 fn order(line: &str) -> Option<(u128, &str)> {
     let (instant, worker) = line.split_once(" s: an order from worker ")?;
     let (seconds, micros) = instant.split_once('.')?;
@@ -44,8 +44,8 @@ fn the_fleet_sends_at_its_rate_however_many_processes_it_has() {
     let orders: Vec<_> = printed.lines().filter_map(order).collect();
     let workers: BTreeSet<_> = orders.iter().map(|(_, worker)| *worker).collect();
     assert_eq!(workers, BTreeSet::from(["1", "2", "3", "4"]), "{printed}");
-    // However late an order comes, none comes before it was allowed. One more than that, as Redis
-    // and the example tell the time by different clocks.
+    // An order may be late, but never arrives before it was allowed. One more than that, as Redis
+    // and the example use different clocks.
     for (count, (came, _)) in (1..).zip(&orders) {
         assert!(
             count * 1_000_000 <= (CAPACITY + 1) * 1_000_000 + RATE * came,

@@ -1,7 +1,7 @@
-//! The fuzz targets over their seeds, and over mutations of these: they build, and they hold.
+//! The fuzz targets over their seeds and over mutations of these: they build, and they hold.
 //!
-//! `scripts/fuzz` lets libFuzzer look for more. The target `redis_reply`, which looks inside of
-//! the crate, is run by the tests beside the decoder.
+//! `scripts/fuzz` lets libFuzzer search for more. The target `redis_reply`, which looks inside the
+//! crate, is run by the tests next to the decoder.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ mod targets;
 /// How many mutations each target gets.
 const MUTATIONS: usize = 3_000;
 
-/// What means something to one of the targets.
+/// Words that have a meaning for one of the targets.
 const WORDS: [&[u8]; 20] = [
     b",",
     b";",
@@ -66,7 +66,7 @@ fn grpc_is_answered_as_grpc_and_nothing_else_is() {
     holds("grpc_content_type", targets::grpc_content_type::run);
 }
 
-/// Runs a target over its seeds, then over mutations of them, the same ones every time.
+/// Runs a target over its seeds, then over mutations of them, always the same ones.
 fn holds(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/seeds")

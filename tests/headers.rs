@@ -54,7 +54,7 @@ async fn fetch(url: &str) -> reqwest::Response {
     client().get(url).send().await.expect("a response")
 }
 
-/// What the three headers say whose names begin so; `None` when none is there.
+/// The values of the three headers with this prefix; `None` if none is there.
 fn values(headers: &HeaderMap, prefix: &str) -> Option<[u64; 3]> {
     let lines = ["limit", "remaining", "reset"].map(|name| {
         let lines = headers.get_all(format!("{prefix}-{name}"));
@@ -140,7 +140,7 @@ async fn a_limit_of_requests_at_the_same_time_has_no_older_headers() {
     assert_eq!(values(response.headers(), "x-ratelimit"), None);
 }
 
-/// A policy that has permits left is no answer to why there are none.
+/// A policy with permits left does not explain why there are none.
 #[tokio::test]
 async fn nor_has_its_denial_whatever_other_policies_have_left() {
     let at_once = || Policy::new("at once", Limit::concurrency(1));
@@ -209,7 +209,7 @@ async fn of_nested_layers_the_older_headers_tell_the_tighter_once() {
 
 #[tokio::test]
 async fn a_denial_further_in_is_what_the_older_headers_tell() {
-    // The second request leaves nothing outside, where it is allowed.
+    // The second request uses up the outer policy, which allows it.
     let inner = layer([everybody("inner", 4).cost(3)]);
     let outer = layer([everybody("outer", 10).cost(5)]);
     let url = serve(hello().layer(inner).layer(outer)).await;

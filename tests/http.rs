@@ -34,7 +34,7 @@ fn hello() -> Router {
     Router::new().route("/", get(|| async { "hello" }))
 }
 
-/// Serves the application on a port of its own.
+/// Serves the application on its own port.
 async fn serve(app: Router) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -51,7 +51,7 @@ fn clients() -> [reqwest::Client; 2] {
     clients_of(|client| client)
 }
 
-/// The same, made by this.
+/// The same, from this builder.
 fn clients_of(
     make: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
 ) -> [reqwest::Client; 2] {
@@ -406,7 +406,7 @@ async fn a_denied_head_request_has_no_body_and_says_how_long_it_were() {
     }
 }
 
-/// There a WebSocket is a `CONNECT` that has a path: RFC 8441, section 4.
+/// Over HTTP/2 a WebSocket is a `CONNECT` with a path: RFC 8441, section 4.
 #[tokio::test]
 async fn web_sockets_over_http2_are_not_a_way_around_a_route_for_get() {
     let policy = Policy::new("ws", Limit::gcra(2, MINUTE)).on(Route::get("/ws"));
@@ -431,7 +431,7 @@ async fn web_sockets_over_http2_are_not_a_way_around_a_route_for_get() {
         let response = sender.send_request(request).await;
         response.expect("a response").status().as_u16()
     };
-    // With the first answer the client has the settings, by which the server takes the rest.
+    // With the first answer the client gets the settings that allow the rest.
     assert_eq!(ask(Method::GET).await, 200);
     assert_eq!(ask(Method::CONNECT).await, 200);
     assert_eq!(ask(Method::CONNECT).await, 429);

@@ -1,5 +1,5 @@
 //! Several policies of one request: those whose extractors read the same share one reading, and no
-//! policy is about the subject of another one.
+//! policy uses another one's subject.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -17,7 +17,7 @@ use tower_throttle::{
 mod http_store;
 use http_store::{TestStore, Trip};
 
-/// What requests with these headers are answered, one after another.
+/// The statuses of requests with these headers, one after the other.
 async fn statuses<const N: usize>(
     policies: impl IntoIterator<Item = Policy>,
     requests: [&[(&'static str, &'static str)]; N],
@@ -35,7 +35,7 @@ async fn statuses<const N: usize>(
     statuses
 }
 
-/// What a service behind the limiter answers.
+/// The status from a service behind the limiter.
 async fn status_of(limiter: &Limiter, request: Request<()>) -> u16 {
     let hello =
         service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
@@ -44,7 +44,7 @@ async fn status_of(limiter: &Limiter, request: Request<()>) -> u16 {
     response.status().as_u16()
 }
 
-/// A header's value, and how often it was read.
+/// A header's value, counting how often it was read.
 #[derive(Clone)]
 struct Counted {
     header: &'static str,
@@ -119,7 +119,7 @@ async fn no_policy_is_about_the_subject_that_another_one_has_read() {
     ];
     let answers = statuses(policies(), requests.each_ref().map(|headers| &headers[..])).await;
     assert_eq!(answers, [200, 200, 429, 200, 429, 200]);
-    // In whatever order they stand.
+    // In every order.
     let [first, second, team, last] = policies();
     let reordered = [last, team, second, first];
     let answers = statuses(reordered, requests.each_ref().map(|headers| &headers[..])).await;
@@ -180,7 +180,7 @@ fn an_extractor_reads_the_same_as_its_like_and_as_no_other_one() {
                 position == other_position,
                 "{position} beside {other_position}"
             );
-            // In boxes of their own, as a list has them that is made at run time.
+            // Each in its own box, as in a list made at run time.
             let boxed = one as &dyn KeyExtractor;
             assert_eq!(boxed.reads_the_same(other), position == other_position);
         }
@@ -202,7 +202,7 @@ fn nobody_knows_what_two_closures_read() {
     assert!(!Extension::with(|id: &u64| *id).reads_the_same(&Extension::with(|id: &u64| *id + 1)));
 }
 
-/// A user of the application, who is a key wherever one is asked for.
+/// A user of the application, who is a key wherever one is needed.
 #[derive(Clone, Copy)]
 struct UserId(u64);
 
@@ -254,7 +254,7 @@ fn limiter_of(policy: Policy) -> Limiter {
     Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy")
 }
 
-/// What a request is answered that authentication has found to be this user's.
+/// The status of a request that was authenticated as this user.
 async fn status_of_user(limiter: &Limiter, user: UserId) -> u16 {
     let mut request = Request::new(());
     request.extensions_mut().insert(user);

@@ -1,5 +1,5 @@
 //! The crate is built in floors, and a file imports only from its own floor and those below, so
-//! that whoever reads it top-down never has to read upwards.
+//! that reading it top-down never leads back up.
 
 use std::fs;
 use std::path::Path;
@@ -106,7 +106,7 @@ fn a_module_without_a_floor_is_a_fault() {
     );
 }
 
-/// Tests may look at what they are about from anywhere, and the root of the crate names all of it.
+/// Tests may import from anywhere, and the crate's root names everything.
 fn is_layered(path: &Path) -> bool {
     let mut parts = path.iter().map(|part| part.to_str().unwrap());
     !parts.any(|part| matches!(part, "tests" | "tests.rs" | "lib.rs"))
@@ -152,8 +152,7 @@ fn faults(module: &[String], text: &str) -> Vec<(usize, String)> {
     imports.filter_map(fault).collect()
 }
 
-/// The code without comments and without what follows `#[cfg(test)] mod`; lines stay where they
-/// are.
+/// The code without comments and without what follows `#[cfg(test)] mod`. Line numbers stay.
 fn without_tests(text: &str) -> String {
     let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
     let code = text[..end]
@@ -196,7 +195,7 @@ fn names(path: &str) -> Vec<String> {
             _ => {}
         }
     }
-    // Behind a trailing comma there is no name.
+    // After a trailing comma there is no name.
     names.retain(|name| !name.is_empty());
     names
 }

@@ -1,5 +1,5 @@
-//! The example `memory_per_key`: it measures every algorithm on a real server, and the documented
-//! table is one of its tables.
+//! The example `memory_per_key` measures every algorithm on a real server, and the documented table
+//! is one of its tables.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod support;
@@ -44,7 +44,7 @@ fn version(server: &Server) -> String {
     valkey.or_else(|| named("Redis", "redis_version:")).unwrap()
 }
 
-/// What it says when it gives up.
+/// Its message when it gives up.
 fn refusal(url: &str, keys: &str) -> String {
     let output = run(url, keys);
     assert!(!output.status.success());
@@ -52,7 +52,7 @@ fn refusal(url: &str, keys: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A row of the table: which algorithm, how it was used, and bytes.
+/// A row of the table: the algorithm, how it was used, and the bytes.
 struct Row {
     algorithm: String,
     used: String,
@@ -79,7 +79,7 @@ fn rows(text: &str) -> Vec<Row> {
             bytes: bytes.try_into().unwrap(),
         }
     };
-    // Behind the head.
+    // After the header.
     table.skip(1).map(row).collect()
 }
 
@@ -102,14 +102,14 @@ fn it_measures_every_algorithm_on_a_real_server_and_leaves_nothing_behind() {
     }
     for row in &measured {
         let [usage, all, in_process] = row.bytes;
-        // A name, an expiry and a place in a table are never less.
+        // A name, an expiry and a place in a table never take less.
         assert!(usage >= 64, "{:?}: {usage}", row.name());
         assert!(all > usage, "{:?}: {all} {usage}", row.name());
         assert!(in_process >= 64, "{:?}: {in_process}", row.name());
     }
     for pair in measured.windows(2) {
         let (less, more) = (&pair[0], &pair[1]);
-        // A sliding window keeps slices, however many permits are in them.
+        // A sliding window stores slices, however many permits are in them.
         if less.algorithm == more.algorithm && less.algorithm != "sliding_window" {
             let grown = less.bytes.iter().zip(more.bytes);
             assert!(

@@ -1,4 +1,4 @@
-//! What the recorder of the crate `metrics` is told, read back as Prometheus reads it.
+//! What the recorder of the crate `metrics` receives, read back as Prometheus reads it.
 #![cfg(all(feature = "memory", feature = "metrics"))]
 
 use std::net::SocketAddr;
@@ -30,7 +30,8 @@ fn recorder() -> PrometheusRecorder {
     builder.unwrap().build_recorder()
 }
 
-/// What is recorded while this runs. All of it runs on this thread, as its recorder does.
+/// What is recorded while this runs. Everything runs on this thread, as the recorder is local to
+/// it.
 fn recorded(work: impl FnOnce()) -> Scrape {
     let recorder = recorder();
     metrics::with_local_recorder(&recorder, work);
@@ -167,7 +168,7 @@ fn a_memory_store_that_is_full_is_told_by_the_decisions_it_could_not_take() {
             .observe(Metrics::new())
             .build()
             .unwrap();
-        // A quota that is used up is never driven out.
+        // A key whose quota is used up is never evicted.
         for user in 0_u32..10_000 {
             let _ = limiter.check("api", user).now_or_never().unwrap().unwrap();
         }
@@ -181,7 +182,7 @@ fn a_memory_store_that_is_full_is_told_by_the_decisions_it_could_not_take() {
     );
 }
 
-/// Of whom another policy denies, nobody waits.
+/// If another policy denies a request, nobody waits.
 #[test]
 fn only_those_who_go_on_are_counted_as_held_up() {
     let scrape = recorded(|| {
@@ -206,7 +207,7 @@ fn only_those_who_go_on_are_counted_as_held_up() {
 
 type Body = Empty<Bytes>;
 
-/// One request through the layer, with these headers, of this peer.
+/// Sends one request from this peer through the layer, with these headers.
 fn send(limiter: &Limiter, headers: &[(&'static str, &str)], peer: Option<SocketAddr>) -> u16 {
     let ok = service_fn(|_: Request<Body>| async { Ok::<_, ()>(Response::new(Body::new())) });
     let mut request = Request::new(Body::new());

@@ -1,4 +1,4 @@
-//! Requests that do not say whose they are, and servers that do not say whose request it is.
+//! Requests without a key, and servers that do not provide what the key needs.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use tower_throttle::{
 mod http_store;
 use http_store::{TestStore, Trip};
 
-/// The answers to requests with these lines of `x-user`, one after another, when one request a
+/// The answers to requests with these lines of `x-user`, one after the other, when one request a
 /// minute is allowed.
 async fn answers<const N: usize>(
     policy: impl Fn(Policy) -> Policy,

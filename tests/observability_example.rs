@@ -1,5 +1,5 @@
-//! The example `observability` from the outside: the text that Prometheus reads says what requests
-//! were answered with.
+//! The example `observability` from outside: the text that Prometheus reads agrees with the answers
+//! to requests.
 #![cfg(all(
     feature = "memory",
     feature = "metrics",
@@ -48,7 +48,7 @@ impl Running {
             log
         });
         let (url, mut printed) = listening(&mut process);
-        // It goes on printing, and somebody has to be there.
+        // It goes on printing, and somebody has to read.
         std::thread::spawn(move || std::io::copy(&mut printed, &mut std::io::sink()));
         Self {
             process,
@@ -85,7 +85,7 @@ impl Running {
         Decisions(Scrape::parse(&self.text("/metrics").await))
     }
 
-    /// Ends it; all that it has logged.
+    /// Ends it. Returns everything that it has logged.
     fn log(mut self) -> String {
         self.process.kill().unwrap();
         self.log.take().unwrap().join().unwrap()
@@ -95,7 +95,7 @@ impl Running {
 struct Decisions(Scrape);
 
 impl Decisions {
-    /// The results of this policy that there were, and how many of each.
+    /// The results of this policy, and how many of each.
     fn of(&self, policy: &str) -> BTreeMap<String, u32> {
         let series = self.0.series("tower_throttle_decisions_total");
         let of_policy = series.filter(|(labels, _)| labels["policy"] == policy);
@@ -122,7 +122,7 @@ async fn the_counters_are_those_of_the_requests_that_were_sent() {
         decisions.of("client"),
         counts([("allowed", 8), ("near_limit", 2), ("denied", 3)])
     );
-    // Five that it has, and all the others; those that are denied by another are not counted by it.
+    // Its five, and all others; requests denied by another policy are not counted by it.
     assert_eq!(
         decisions.of("client-half"),
         counts([("allowed", 4), ("near_limit", 1), ("shadow_denied", 8)])
@@ -166,7 +166,7 @@ async fn a_request_that_is_held_up_is_counted_with_its_delay() {
         assert_eq!(tokio::join!(report(), report()), (200, 200));
         sent += 2;
         let decisions = example.decisions().await;
-        // On a machine that is busy enough the second comes when the first's two seconds are over.
+        // On a very busy machine the second may come after the first's two seconds are over.
         if decisions.of("report").contains_key("waited") {
             break decisions;
         }
@@ -179,7 +179,7 @@ async fn a_request_that_is_held_up_is_counted_with_its_delay() {
         decisions.0.value(&name, &[("policy", "report")]).unwrap()
     };
     assert_eq!(delay("count"), f64::from(report["waited"]));
-    // In seconds, and none of them was held up for longer than it took to answer them all.
+    // In seconds; none of them was held up for longer than it took to answer them all.
     let longest = started.elapsed().as_secs_f64();
     assert!(delay("sum") > 0.0, "{}", delay("sum"));
     assert!(
@@ -189,7 +189,7 @@ async fn a_request_that_is_held_up_is_counted_with_its_delay() {
     );
 }
 
-/// How many decisions of this policy came out so.
+/// How many decisions of this policy had this result.
 fn count(decisions: &Decisions, policy: &str, result: &str) -> u32 {
     decisions.of(policy).get(result).copied().unwrap_or(0)
 }
@@ -200,7 +200,7 @@ async fn over_redis_denials_are_counted_whoever_remembers_them() {
     let example = Running::start(Some(&redis.url()));
     let (mut denied, started) = (0, Instant::now());
     let decisions = loop {
-        // On a busy machine the deadline passes for some, which are answered with 503.
+        // On a busy machine some exceed the deadline and are answered with 503.
         denied += u32::from(example.login("alice").await == 429);
         let decisions = example.decisions().await;
         if count(&decisions, "login", "denied_from_memory") > 0 {

@@ -1,4 +1,4 @@
-//! Who is told of what is decided: every decision once, and nothing that is none.
+//! Observers are told of every decision once, and of nothing else.
 #![cfg(feature = "memory")]
 
 mod support;
@@ -22,16 +22,16 @@ use tower_throttle::{
     Policy, RateLimitLayer, RefusalEvent, RefusalReason, Store, StoreErrorKind, per_minute,
 };
 
-/// How many there are is in no type, or one more would break whoever names it.
+/// Their number is part of no type: otherwise one more would break code that names the type.
 const _: (&[DecisionResult], &[RefusalReason]) = (DecisionResult::ALL, RefusalReason::ALL);
 const _: (&[StoreErrorKind], &[Mode]) = (StoreErrorKind::ALL, Mode::ALL);
 const _: &[BreakerState] = BreakerState::ALL;
 
-/// Writes down all that it is told.
+/// Records everything that it is told.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Note>>>);
 
-/// A policy's name, its mode, whose quota it was and how it came out; or a refusal, with its mode and reason.
+/// A policy's name, its mode, the subject and the result; or a refusal, with its mode and reason.
 #[derive(Clone, Debug, PartialEq)]
 enum Note {
     Decision(String, Mode, String, DecisionResult),
@@ -55,12 +55,12 @@ impl Notes {
         self.0.lock().unwrap().push(note);
     }
 
-    /// What was noted since it was last looked at.
+    /// What was recorded since the last call.
     fn new_ones(&self) -> Vec<Note> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    /// The same, of decisions that were enforced: only their policies and results.
+    /// The same for enforced decisions: only their policies and results.
     fn decisions(&self) -> Vec<(String, DecisionResult)> {
         let short = |note| match note {
             Note::Decision(policy, Mode::Enforce, _, result) => (policy, result),
@@ -120,7 +120,7 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
     notes.assert_decisions(&[("slots", NearLimit), ("slots", Denied)]);
 
     // The clock stands still: the second takes its permit ahead of time, the third waits for it,
-    // and the fourth will not.
+    // and the fourth will not wait.
     for _ in 0..3 {
         let _ = limiter.acquire("queue", "alice", 1).await.unwrap();
     }
@@ -178,7 +178,7 @@ async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
     let policy = Policy::new("queue", Limit::gcra(100, MINUTE));
     let denied = AccessList::new().keys([Key::from("mallory")]);
     let (limiter, notes) = observed(bench.builder([policy]).deny(denied));
-    // The list is not the policy's: what only counts is told as refused, too.
+    // The list is not the policy's, so it also refuses in shadow mode.
     for mode in [Mode::Enforce, Mode::Shadow] {
         limiter.set_mode("queue", mode).unwrap();
         let refused = || refusal("queue", Mode::Enforce, RefusalReason::Listed);
@@ -273,7 +273,8 @@ async fn a_request_that_is_held_up_is_told_once_when_it_is_decided(bench: &Bench
     notes.assert_decisions(&[("queue", Allowed), ("queue", Waited)]);
 }
 
-/// Nobody goes on who is denied: there is nothing to wait for. What is in shadow denies nobody.
+/// A denied request never goes on, so there is nothing to wait for. A policy in shadow denies
+/// nobody.
 async fn who_is_denied_by_another_policy_is_held_up_by_none(bench: &Bench) {
     let queue = Limit::gcra(60_000, MINUTE).burst(1);
     let queues = [
@@ -380,7 +381,7 @@ mod over_http {
     }
 }
 
-/// A memory store whose answers are on their way until the gate lets them through.
+/// A memory store whose answers stay in flight until the gate lets them through.
 struct Slow {
     store: MemoryStore,
     gate: Arc<Semaphore>,
@@ -399,8 +400,8 @@ impl Store for Slow {
     }
 }
 
-/// Others wait behind a place in a queue, so its answer is awaited though the client has gone; that
-/// of a window is not, and of a request that nobody has decided there is nothing to tell.
+/// Others wait behind a place in a queue, so its answer is awaited though the client has gone. The
+/// answer of a window is not, and there is nothing to report of a request that nobody has decided.
 #[tokio::test]
 async fn a_decision_that_is_there_when_the_client_has_gone_is_told_once() {
     let queue = Limit::leaky_bucket(5, per_minute(60));

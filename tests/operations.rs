@@ -47,7 +47,7 @@ fn assert_untouched(decision: &Decision, permits: u32, name: &str) {
     assert!(decision.reset_after().is_zero(), "{name}");
 }
 
-/// As many as these can be had at once, and not one more.
+/// Asserts that exactly this many can be taken at once.
 async fn assert_had(limiter: &Limiter, name: &str, permits: u32) {
     for had in 0..permits {
         let decision = limiter.check(name, "alice").await.unwrap();
@@ -217,7 +217,7 @@ async fn a_reset_lifts_a_ban_and_forgets_the_denials_before_it(bench: &Bench) {
                 let _ = limiter.check(name, "alice").await.unwrap();
             }
             let banned = limiter.check(name, "alice").await.unwrap();
-            // Not doubled: the ban before was forgotten too.
+            // Not doubled: the previous ban was forgotten too.
             assert_eq!(banned.banned_for(), Some(HOUR), "{name} {round}");
             let reset = limiter.reset(name, "alice").await.unwrap();
             assert_eq!(reset.banned_for(), None, "{name}");
@@ -247,7 +247,7 @@ async fn a_reset_ends_leases_that_others_hold(bench: &Bench) {
     let _ = limiter.reset("exports", "alice").await.unwrap();
     let next = limiter.hold("exports", "alice").await.unwrap();
     assert!(next.is_allowed());
-    // What the first one gives back now is nobody else's.
+    // What the first one gives back now belongs to nobody else.
     drop(held);
     assert!(
         !limiter

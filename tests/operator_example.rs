@@ -1,4 +1,4 @@
-//! The example `operator` from the outside: the password, and the page in a browser.
+//! The example `operator` from outside: the password, and the page in a browser.
 #![cfg(all(unix, feature = "axum", feature = "memory", feature = "redis"))]
 
 mod support;
@@ -23,7 +23,7 @@ fn program() -> &'static PathBuf {
 struct Running {
     _process: Process,
     app: String,
-    /// Where operators go, without user and password.
+    /// The operators' address, without user and password.
     operators: String,
 }
 
@@ -106,7 +106,7 @@ async fn who_is_denied_most_is_on_the_page_and_can_be_looked_at() {
     let hash = state["top_denied"][0]["subject"].as_str().unwrap();
     let answer = browser.text("#answer").await;
     assert!(answer.contains(hash), "{answer}");
-    // Nothing is denied for real by the policy that is in shadow mode.
+    // A policy in shadow mode denies nothing for real.
     let search = "[...document.querySelectorAll('#top-list li')]\
                   .find(line => line.textContent.startsWith('search'))";
     browser
@@ -117,7 +117,7 @@ async fn who_is_denied_most_is_on_the_page_and_can_be_looked_at() {
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
-/// Also draws the picture in the documentation, after five minutes, when it is told where to:
+/// Also draws the picture in the documentation, after five minutes, if it is told where to:
 ///
 /// ```sh
 /// OPERATOR_SCREENSHOT=docs/operator.png cargo test --all-features --test operator_example picture

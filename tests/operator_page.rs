@@ -22,7 +22,7 @@ use tower_throttle::{
 
 use self::http_store::{TestStore, Trip};
 
-/// What would be markup if it were put into the page as such.
+/// Markup, if it were put into the page as such.
 const HOSTILE: &str = r#"<img src=x onerror="document.title=1"><b>api"#;
 
 struct Site {
@@ -65,7 +65,7 @@ fn api() -> Policy {
     Policy::new("api", Limit::gcra(100, MINUTE).burst(5)).by(Header::new("x-user"))
 }
 
-/// The rates and totals of the first policy, as they stand there.
+/// The rates and totals of the first policy, as shown.
 const NUMBERS: &str = "[...document.querySelectorAll('#policies tr:first-child td.number .small')]\
                        .map(total => total.textContent).join(' ')";
 
@@ -146,7 +146,7 @@ async fn it_shows_groups_and_how_permits_are_leased() {
             let _ = site.limiter.check(policy, "everybody").await.unwrap();
         }
     }
-    // Some were asked about by trips, before there was a batch.
+    // Some took round trips before there was a batch.
     let words = r"/^leases: at most 25 % for 1 s; [1-9]\d? % of recent decisions$/";
     browser.until(&format!("{words}.test({leases})")).await;
     for of_another in ["group", "leases"] {
@@ -199,7 +199,8 @@ async fn the_kill_switch_asks_once_and_is_turned_back_at_once_by_keyboard_alone(
     let browser = site.open().await;
     let is_open = "document.querySelector('#confirm').open";
 
-    // The first thing that can be reached is the switch; of the dialog, what changes nothing.
+    // The first element that can be reached is the switch; in the dialog, the button that changes
+    // nothing.
     browser.press(&[TAB, ENTER]).await;
     browser.until(is_open).await;
     browser.press(&[ENTER]).await;
@@ -258,7 +259,7 @@ async fn a_subject_is_looked_at_and_reset_there() {
     );
     assert_eq!(browser.complaints().await, [""; 0]);
 
-    // What makes no sense is said there, too; the browser notes the status of the answer.
+    // Errors are shown there, too; the browser logs the status of the answer.
     browser.click("#kind option[value=address]").await;
     browser.fill("#value", "<b>nowhere</b>").await;
     browser.click("#subject button[value=peek]").await;
@@ -307,7 +308,7 @@ async fn its_policy_keeps_out_scripts_and_markup_that_are_not_its_own() {
 async fn a_server_that_is_gone_is_told_and_found_again() {
     let site = Site::of([api()]).await;
     let browser = site.open().await;
-    // As a proxy in front may answer whose server is gone.
+    // As a proxy in front may answer when its server is gone.
     browser
         .run("window.fetchBefore = window.fetch; window.fetch = async () => new Response('', { status: 502 })")
         .await;
@@ -373,7 +374,7 @@ async fn nobody_else_is_reset_by_a_number_that_a_script_cannot_count() {
     }
 }
 
-/// At the width of a phone nothing has to be scrolled to the side.
+/// At the width of a phone nothing has to be scrolled sideways.
 #[tokio::test]
 async fn it_fits_a_phone_in_light_and_dark() {
     let name = "a-name-as-long-as-a-name-may-be-".repeat(2);

@@ -1,4 +1,4 @@
-//! The example `quickstart` from the outside: what a newcomer sees who runs it.
+//! The example `quickstart` from outside: what a newcomer sees who runs it.
 #![cfg(all(feature = "axum", feature = "memory", feature = "redis"))]
 
 mod support;
@@ -43,8 +43,8 @@ impl Running {
         request.header("x-user", user).send().await.unwrap()
     }
 
-    /// As [`login`](Self::login), until the store has answered in time: on a busy machine the
-    /// deadline may pass, and the request with it.
+    /// As [`login`](Self::login), until the store has answered in time: on a busy machine a request
+    /// may exceed the deadline.
     async fn judged_login(&self, user: &str) -> Response {
         let judged = async {
             loop {
@@ -102,7 +102,7 @@ async fn two_of_them_over_one_redis_share_the_limit() {
             }
         }
     }
-    // Three, unless the deadline passed for one that Redis has counted.
+    // Three, unless a request exceeded the deadline that Redis has counted.
     assert!((1..=3).contains(&served), "{served}");
     for quickstart in &both {
         assert_eq!(quickstart.judged_login("alice").await.status(), 429);
@@ -120,7 +120,7 @@ fn it_prints_lines_to_try_with_the_address_it_has() {
     }
 }
 
-/// One that is not handed on would have the crate, and what it stands on, built once more for them.
+/// If one is not passed on, the crate and its dependencies are built once more for the examples.
 #[test]
 fn examples_are_built_with_every_feature_that_there_is() {
     let manifest = include_str!("../Cargo.toml");

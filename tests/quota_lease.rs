@@ -1,4 +1,4 @@
-//! Leases of quota over a real Redis: what reaches it, and what a fleet hands out.
+//! Quota leases over a real Redis: what reaches it, and what a fleet hands out.
 #![cfg(feature = "redis")]
 
 mod support;
@@ -31,7 +31,7 @@ fn leased(limit: Limit) -> Policy {
     Policy::new("hot", limit).quota_lease(QuotaLease::new())
 }
 
-/// Asks so often, from so many tasks; how many were allowed.
+/// Asks this often from this many tasks. Returns how many were allowed.
 async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
     let tasks = (0..tasks).map(|_| {
         let limiter = limiter.clone();
@@ -41,7 +41,7 @@ async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
                 let decision = limiter.check("hot", "everybody").await.unwrap();
                 assert_eq!(decision.store_failure(), None);
                 allowed += u32::from(decision.is_allowed());
-                // An answer from memory never waits: others have to be let on.
+                // An answer from memory never waits, so other tasks must be given a turn.
                 tokio::task::yield_now().await;
             }
             allowed
@@ -51,7 +51,7 @@ async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
     allowed.sum()
 }
 
-/// What this process may have, without taking any.
+/// How much this process may have, without taking any.
 async fn remaining(limiter: &Limiter) -> u32 {
     limiter.peek("hot", "everybody").await.unwrap().remaining()
 }
@@ -89,8 +89,8 @@ async fn three_processes_hand_out_exactly_the_limit_together() {
         let allowed: u32 = join_all(storms).await.into_iter().sum();
         assert!(allowed <= 20_000, "{limit:?}: {allowed} were handed out");
         let keeps_a_debt = limit != Limit::fixed_window(20_000, 366 * DAY);
-        // What was left of batches is there again, and somebody may have it: but for what others
-        // have taken something after, of a limit that keeps a debt, which may stay away for ever.
+        // What was left of batches is there again for others. The exception is a limit that keeps a
+        // debt, if others have taken something later: then it may stay away for ever.
         let patience = if keeps_a_debt { 2 } else { 20 } * SECOND;
         let give_up = tokio::time::Instant::now() + patience;
         let somebody = process(&server, Policy::new("hot", limit)).await;
@@ -120,7 +120,7 @@ async fn three_processes_hand_out_exactly_the_limit_together() {
     }
 }
 
-/// Batches go to the node that has the subject, and what is left goes back there.
+/// Batches are taken from the subject's node, and what is left goes back there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_a_cluster_a_limit_is_handed_out_in_few_commands_and_to_the_permit() {
     let cluster = Cluster::start();
@@ -163,7 +163,7 @@ async fn a_look_counts_what_the_process_holds() {
     let mut left = 100_000;
     loop {
         left -= storm(&limiter, 8, 20).await;
-        // A batch that is on its way is not held yet.
+        // A batch in flight is not held yet.
         let is_held = remaining(&other).await < left;
         if is_held && remaining(&limiter).await == left {
             break;
@@ -172,7 +172,7 @@ async fn a_look_counts_what_the_process_holds() {
     }
 }
 
-/// Which has a key of its own.
+/// The group has its own key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
     let server = Server::start();
@@ -229,7 +229,7 @@ fn who_waits_until_it_is_given_back_leaves_nothing_taken_in_advance() {
     }
 }
 
-/// A store that takes a trip, from which no answer comes when something is given back.
+/// A store that takes round trips, and never answers when something is given back.
 struct Silent(MemoryStore);
 
 impl Store for Silent {
@@ -359,7 +359,7 @@ fn leases_that_make_no_sense_are_refused() {
     .unwrap();
 }
 
-/// The tasks of a hot subject end with what they look after.
+/// The tasks of a hot subject end together with their work.
 #[tokio::test]
 async fn nothing_runs_on_when_nobody_asks_any_more() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Leases of quota over a real Redis Cluster, beside policies about other subjects.
+//! Quota leases over a real Redis Cluster, beside policies about other subjects.
 #![cfg(feature = "redis")]
 
 mod support;
@@ -19,12 +19,12 @@ const HOT: Limit = Limit::gcra(1_000, Duration::from_secs(366 * 24 * 60 * 60));
 
 async fn limiter(cluster: &Cluster, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let store = cluster.patient().connect().await.unwrap();
-    // Every question is to reach the servers, and on a busy machine an answer may be late.
+    // Every question must reach the servers, and on a busy machine an answer may be late.
     let builder = Limiter::builder(store.without_deny_cache()).policies(policies);
     builder.timeout(MINUTE).build().unwrap()
 }
 
-/// Has used up what there is under the policy `strict`, whose key is on another node than that of `hot`.
+/// Uses up everything under the policy `strict`, whose key is on another node than that of `hot`.
 async fn denied_on_another_node(cluster: &Cluster, limiter: &Limiter) -> (String, usize) {
     let (hot, _) = cluster.master_of(":hot");
     for number in 0.. {
@@ -46,8 +46,8 @@ async fn denied_on_another_node(cluster: &Cluster, limiter: &Limiter) -> (String
     unreachable!("one of three nodes has all keys")
 }
 
-/// What was taken in between is told a later time than what is given back: it would be handed out late
-/// together with who comes next.
+/// Permits taken in between were told a later time than those that are given back. They would be
+/// handed out late, together with the next taker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_subject_denies_is_not_given_back_under_permits_that_others_may_hold() {
     let leased = Policy::new("hot", HOT).quota_lease(QuotaLease::new());

@@ -1,5 +1,5 @@
-//! A store that gives no answer, or none of use: what is said of it, and that nothing is counted. What
-//! becomes of decisions in each outage, and when it is over, is in `tests/faults`.
+//! A store that gives no useful answer: what is reported, and that nothing is counted. Decisions
+//! during and after each outage are tested in `tests/faults`.
 
 mod support;
 
@@ -15,7 +15,7 @@ use tower_throttle::{
     StoreErrorKind, per_minute,
 };
 
-/// Far above what a decision takes here, far below what a test may take to notice a hang.
+/// Far longer than a decision takes here, far shorter than a test may take to notice a hang.
 const GENEROUS: Duration = Duration::from_secs(5);
 
 /// One policy of each failure mode.
@@ -33,8 +33,8 @@ async fn both(limiter: &Limiter) -> [Decision; 2] {
     [open, limiter.check("closed", "alice").await.unwrap()]
 }
 
-/// Each policy follows its failure mode, for one of these reasons, or as the circuit breaker is open
-/// by now.
+/// Each policy follows its failure mode, for one of these reasons, or because the circuit breaker
+/// is open by now.
 async fn assert_failed(limiter: &Limiter, kinds: &[StoreErrorKind]) {
     let started = Instant::now();
     let [open, closed] = both(limiter).await;
@@ -77,7 +77,7 @@ async fn a_server_that_is_not_there_fails_at_once_and_is_found_when_it_comes() {
     assert_eq!(recovers(&limiter).await.outcome(), Outcome::Allowed);
 }
 
-/// Also with a deadline that is shorter than most.
+/// Also with a deadline shorter than most.
 #[tokio::test]
 async fn a_connection_that_swallows_everything_is_replaced() {
     let server = Server::start();
@@ -173,7 +173,7 @@ async fn a_connection_that_is_lost_again_and_again_is_not_made_anew_for_every_qu
         );
         assert_eq!(answer.await.unwrap_err().kind(), StoreErrorKind::Busy);
     }
-    // One at once, then two a second; the last is this look's own.
+    // One at once, then two a second; the last is this query's own.
     let most = 2 + started.elapsed().as_millis() / 500;
     let made = connections() - before - 1;
     assert!(made <= most, "{made} connections");
@@ -248,7 +248,7 @@ async fn a_pool_of_ones_own_is_used_and_keeps_its_size() {
     );
 }
 
-/// With a name of its own beside others, and with what is wrong found at start-up.
+/// Its own name among others, and errors that are found at start-up.
 #[tokio::test]
 async fn a_pool_of_ones_own_is_told_all_that_a_url_is() {
     let server = Server::start_with(&["--requirepass", "right"]);
@@ -267,7 +267,7 @@ async fn a_pool_of_ones_own_is_told_all_that_a_url_is() {
     assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Configuration);
 }
 
-/// It says nothing of the server.
+/// It shows nothing about the server.
 #[tokio::test]
 async fn a_pool_of_ones_own_that_is_used_up_is_told() {
     let server = Server::start();

@@ -16,7 +16,7 @@ use tower_throttle::{
 const PROCESSES: usize = 4;
 const TASKS: usize = 64;
 const ATTEMPTS: usize = 10;
-/// Fewer than all attempts, and in no relation to the number of processes or tasks.
+/// Fewer than all attempts, and unrelated to the number of processes or tasks.
 const LIMIT: u32 = 997;
 const WORKER_URL: &str = "TOWER_THROTTLE_TEST_WORKER_URL";
 
@@ -126,7 +126,7 @@ async fn script_flush_under_load_makes_no_error_and_no_double_count() {
     );
 }
 
-/// As many as there are unless said, and as many as were said.
+/// With the default number of places, and with a given one.
 #[tokio::test]
 async fn beyond_the_places_for_questions_under_way_a_further_one_fails_at_once() {
     for (places, builder) in [

@@ -1,4 +1,4 @@
-//! Which requests a policy is about.
+//! Which requests a policy applies to.
 
 use http::{Method, Request};
 use tower_throttle::{RequestHead, RequestMatcher, Route};
@@ -24,7 +24,7 @@ fn a_pattern_is_matched_as_axums_router_does() {
         ("/users/{id}", "/users/7/posts", false),
         ("/users/{id}/posts", "/users/7/posts", true),
         ("/v{n}/x", "/v2/x", true),
-        // A parameter may be empty, but for the last one.
+        // A parameter may be empty, except the last one.
         ("/api/{version}/login", "/api//login", true),
         ("/v{n}/x", "/v/x", true),
         ("/{x}/{y}", "//y", true),
@@ -178,7 +178,7 @@ fn a_pattern_that_no_router_could_have_is_refused_and_matches_nothing() {
     assert!(!matches(&route, Method::POST, "/users/7"));
 }
 
-/// Of another one paths would be read otherwise than by who serves them.
+/// Another version would read paths differently from the router that serves them.
 #[test]
 fn paths_are_read_by_the_version_that_axum_has() {
     let locked = include_str!("../Cargo.lock");
@@ -199,7 +199,7 @@ mod behind_axums_router {
 
     use super::*;
 
-    /// What the route says of a request, where `Router::layer` puts the layer.
+    /// Whether the route matches a request, where `Router::layer` puts the layer.
     async fn matches(route: Route, router: Router, target: &str) -> bool {
         let route = Arc::new(route);
         let judge = move |request: Request, next: Next| {
@@ -238,7 +238,7 @@ mod behind_axums_router {
     async fn a_path_still_matches_where_a_wider_route_did() {
         assert!(matches(Route::get("/users/7"), app(), "/users/7").await);
         assert!(!matches(Route::get("/users/8"), app(), "/users/7").await);
-        // As documented: the route's text says nothing about a pattern that is narrower.
+        // As documented: the route's text does not help a pattern that is narrower.
         assert!(!matches(Route::get("/users/7"), app(), "/users/%37").await);
     }
 
@@ -265,7 +265,7 @@ mod behind_axums_router {
         assert!(matches(Route::get("/files/{one}"), app(), "/files/a").await);
     }
 
-    /// Asked where the path has lost what the router is nested at.
+    /// Asked where the path has lost its nested prefix.
     #[derive(Clone)]
     struct Judge {
         route: Arc<Route>,

@@ -1,4 +1,4 @@
-//! The example `server` from the outside: a process, a file, sockets, real clients.
+//! The example `server` from outside: a process, a file, sockets, real clients.
 #![cfg(all(unix, feature = "config", feature = "redis"))]
 
 mod support;
@@ -33,7 +33,7 @@ fn command(config: &str) -> (Command, NamedTempFile) {
     (command, file)
 }
 
-/// What it answers when it refuses to start.
+/// Its output when it refuses to start.
 fn refused(config: &str) -> Output {
     let (mut command, _file) = command(config);
     command.output().unwrap()
@@ -77,7 +77,7 @@ impl Running {
         support::redis::send_signal(&self.process, "TERM");
     }
 
-    /// Waits for its end; the harness's own deadline is the only one.
+    /// Waits for its end, without a deadline of its own.
     fn ended(mut self) -> ExitStatus {
         self.process.wait().unwrap()
     }
@@ -259,7 +259,7 @@ async fn it_leaves_no_place_taken_when_it_stops() {
     assert_eq!(redis.keys(), [""; 0]);
 }
 
-/// Has a server stop that is over Redis and has a request under way, which is answered.
+/// Stops a server over Redis while a request is in flight, which is answered.
 async fn stop_while_it_answers(redis: &Redis, config: &str) {
     let server = Running::start(&config.replace("\"memory\"", &format!("{:?}", redis.url())));
     let url = format!("{}/slow/300", server.url);
@@ -377,7 +377,7 @@ async fn the_store_and_the_secret_stand_in_the_environment() {
         assert_eq!(server.get(&client, "/").await.status(), 200);
         keys.push(redis.keys().len());
     }
-    // The same client is another subject under another secret.
+    // With another secret the same client is another subject.
     assert_eq!(keys, [1, 2]);
 
     let refused = refused(&config);
@@ -388,7 +388,7 @@ async fn the_store_and_the_secret_stand_in_the_environment() {
     );
 }
 
-/// `TWO` behind these fields of the file and with these of the policy.
+/// `TWO` with these further fields of the file and of the policy.
 fn two_with(head: &str, policy: &str) -> String {
     format!("{head}\n{TWO}{policy}\n")
 }

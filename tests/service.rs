@@ -38,7 +38,7 @@ fn rejection<B>(response: &Response<B>) -> Option<Rejection> {
     response.extensions().get().cloned()
 }
 
-/// Answers 200, counts its calls, and panics when an instance is called that was not polled ready.
+/// Answers 200, counts its calls, and panics if an instance is called that was not polled ready.
 #[derive(Debug, Default)]
 struct Strict {
     is_ready: bool,
@@ -166,7 +166,7 @@ async fn a_request_that_cannot_be_judged_gives_the_place_it_held_back() {
     assert_is_free(&mut beside, Trip::None);
 }
 
-/// The only place can be had by a clone, while the service that held it is still there.
+/// A clone can have the only place while the service that held it still exists.
 fn assert_is_free(beside: &mut ConcurrencyLimit<Strict>, trip: Trip) {
     let polled = beside.poll_ready(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_ready(), "{trip:?}");
@@ -245,7 +245,7 @@ async fn a_request_dropped_in_the_inner_service_drops_what_the_service_holds() {
         let mut service = layer(trip, 1).layer(inner);
         {
             let mut response = pin!(service.ready().await.expect("ready").call(request()));
-            // Twice: the answer may take a trip.
+            // Twice: the answer may take a round trip.
             for _ in 0..2 {
                 assert!(futures_util::poll!(response.as_mut()).is_pending());
             }
@@ -255,7 +255,7 @@ async fn a_request_dropped_in_the_inner_service_drops_what_the_service_holds() {
     }
 }
 
-/// What a policy about everybody with this failure mode answers over a store that is down.
+/// The answer of a policy for everybody with this failure mode, over a store that is down.
 async fn over_a_failing_store(trip: Trip, mode: FailureMode) -> Response<()> {
     let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(mode);
     over(trip, policy).await
@@ -285,12 +285,12 @@ async fn a_policy_that_fails_open_lets_pass_without_quota_headers() {
     }
 }
 
-/// What the layer answers when only this policy applies.
+/// The layer's answer when only this policy applies.
 async fn under(policy: Policy) -> Response<()> {
     over(Trip::None, policy).await
 }
 
-/// The same, when the store answers after such a trip.
+/// The same, when the store answers in this way.
 async fn over(trip: Trip, policy: Policy) -> Response<()> {
     let limiter = Limiter::new(TestStore::new(trip), [policy]).expect("a sound policy");
     let service = RateLimitLayer::new(limiter).layer(Strict::default());
@@ -398,7 +398,8 @@ async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
     let limiter = Limiter::new(
         TestStore::new(Trip::None),
         [
-            // Of the second request it lacks one permit, which takes 6 s; the nine it has would last for 54 s.
+            // The second request lacks one permit, which takes 6 s; the nine that are left would
+            // last for 54 s.
             Policy::new("slow", Limit::gcra(10, MINUTE)).cost_by(costs(10)),
             Policy::new("empty", Limit::gcra(1, 7 * SECOND)),
         ],
@@ -419,7 +420,7 @@ async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
     assert_eq!(reason.retry_after(), Some(7 * SECOND));
 }
 
-/// Layer, service and future can be named, with no parameter for key, store or policy.
+/// Layer, service and future can be named without parameters for key, store or policy.
 #[allow(dead_code)]
 struct Named {
     limiter: Limiter,

@@ -1,4 +1,4 @@
-//! The numbered promises of `Store`, held by every store.
+//! The numbered promises of `Store`, kept by every store.
 
 mod support;
 
@@ -54,7 +54,7 @@ async fn all_checks_are_charged_or_none(bench: &Bench) {
     assert_eq!(looked[0].remaining(), 9);
 }
 
-/// Promise 1, of algorithms whose scripts and states are of every kind.
+/// Promise 1, for algorithms with scripts and states of every kind.
 async fn every_two_algorithms_are_charged_together_or_not_at_all(bench: &Bench) {
     for (position, wide) in every_algorithm(9).into_iter().enumerate() {
         for (other, narrow) in every_algorithm(1).into_iter().enumerate() {
@@ -130,7 +130,7 @@ async fn what_gives_back_is_carried_out_together(bench: &Bench) {
     }
 }
 
-/// Leases that one process holds are renewed together, whosever they are.
+/// One process renews its leases together, whoever holds them.
 async fn one_question_renews_many_leases_of_a_key(bench: &Bench) {
     let limit = Limit::concurrency(9).lease(MINUTE);
     let algorithm = Algorithm::try_from(&limit).unwrap();
@@ -183,7 +183,7 @@ async fn a_denial_leaves_no_trace(bench: &Bench) {
     }
 }
 
-/// Promise 3, of cost 0.
+/// Promise 3, for cost 0.
 async fn looking_leaves_no_trace(bench: &Bench) {
     for limit in every_algorithm(3) {
         let stored = bench.stored();
@@ -234,7 +234,7 @@ async fn policies_and_subjects_never_influence_each_other(bench: &Bench) {
     }
 }
 
-/// Promise 6, of an operator who chooses another algorithm: the states are of different kinds.
+/// Promise 6, if an operator chooses another algorithm: the states are of different kinds.
 async fn another_algorithm_under_the_same_name_starts_anew(bench: &Bench) {
     for limit in every_algorithm(2) {
         assert_eq!(bench.drain(limit, 1).await, 2, "{limit:?}");
@@ -266,7 +266,7 @@ async fn what_never_fits_denies_the_whole_question_and_charges_nothing(bench: &B
     }
 }
 
-/// Promise 8, of the one failure that every store has.
+/// Promise 8, for the one failure that every store has.
 async fn a_store_without_room_takes_no_decision_and_counts_nothing(bench: &Bench) {
     let asked = of_every_algorithm(3, 1);
     bench.set_full(true).await;
@@ -289,13 +289,13 @@ async fn answers_that_are_dropped_leave_nothing_behind(bench: &Bench) {
     }
     for _ in 0..5_000 {
         let mut asked = Box::pin(answer(bench.question(&[("policy", limit, "key", 1)])));
-        // Polled once, so that it is on its way, then dropped.
+        // Polled once, so that it is sent, then dropped.
         let _ = futures_util::poll!(&mut asked);
     }
     assert!(bench.ask(limit, 1).await.is_allowed());
 }
 
-/// Promise 9; an answer that is there is none of these.
+/// Promise 9; an answer that is ready is not pending.
 async fn a_pending_answer_that_is_never_polled_has_taken_nothing(bench: &Bench) {
     let asked = of_every_algorithm(3, 1);
     // Each by itself, and all together.
@@ -338,7 +338,7 @@ fn in_shadow(policy: &str) -> bool {
     policy.starts_with("shadow")
 }
 
-/// A check of each algorithm's, and the name of its policy.
+/// A check of each algorithm, and the name of its policy.
 fn one_of_each(name: &str, limit: u32) -> impl Iterator<Item = (String, Algorithm)> {
     let named = move |(number, limit)| {
         let algorithm = Algorithm::try_from(&limit).unwrap();
@@ -440,7 +440,7 @@ async fn a_penalty_in_shadow_bans_in_shadow(bench: &Bench) {
     ];
     assert_eq!(outcomes, expected);
 
-    // Its policy would let it through, and must not count what the ban would keep out.
+    // Its policy would let it through, but must not count what the ban would keep out.
     bench.advance(SECOND);
     let decisions = bench.act_in_shadow(&question, in_shadow).await;
     assert_eq!(decisions[0].remaining(), 1);
@@ -470,13 +470,13 @@ async fn permits_in_shadow_are_charged_given_back_and_forgotten_as_all_others(be
     }
 }
 
-/// A check of each algorithm's, each of a policy of its own.
+/// A check of each algorithm, each of its own policy.
 fn of_every_algorithm(limit: u32, cost: u32) -> [Asked<'static>; 8] {
     let mut policies = ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter();
     every_algorithm(limit).map(|limit| (policies.next().unwrap(), limit, "k", cost))
 }
 
-/// Each algorithm with a limit of so many permits.
+/// Each algorithm with a limit of this many permits.
 fn every_algorithm(limit: u32) -> [Limit; 8] {
     let rate = per_minute(limit);
     [

@@ -1,4 +1,4 @@
-//! `scripts/test` on machines of all kinds, whose programs are stand-ins that say what they are
+//! `scripts/test` on machines of all kinds. Their programs are stand-ins that print what they are
 //! asked to do.
 #![cfg(unix)]
 
@@ -13,7 +13,7 @@ use programs::{Programs, printed};
 #[path = "support/programs.rs"]
 mod programs;
 
-/// A checkout of its own, and a PATH with a few of the usual tools, cargo, and nothing else.
+/// A checkout, and a PATH with a few of the usual tools, cargo, and nothing else.
 struct Machine(Programs);
 
 impl Deref for Machine {
@@ -24,7 +24,7 @@ impl Deref for Machine {
     }
 }
 
-/// The environment that the script makes, and the Python inside of it.
+/// The environment that the script makes, and the Python inside it.
 const GRPCIO: &str = "checkout/target/grpcio/bin/python";
 
 impl Machine {
@@ -43,7 +43,7 @@ impl Machine {
         machine
     }
 
-    /// All that the tests need.
+    /// Everything that the tests need.
     fn with_everything() -> Self {
         let machine = Self::new();
         for program in ["redis-server", "curl", "chromium", "chromedriver", GRPCIO] {
@@ -56,7 +56,7 @@ impl Machine {
         fs::remove_file(self.path(program)).unwrap();
     }
 
-    /// A package manager that has one package, which brings one program.
+    /// A package manager with one package, which brings one program.
     fn installs(&self, manager: &str, package: &str, program: &str, does: &str) {
         self.has("in-the-package", does);
         let from = self.path("in-the-package").display().to_string();
@@ -126,7 +126,7 @@ fn a_machine_that_has_everything_only_runs_the_tests() {
 #[test]
 fn a_server_is_installed_by_the_package_manager_that_is_there() {
     for (manager, package) in [
-        // Its `update` fails, as it does where one of several sources is gone.
+        // Its `update` fails, as when one of several sources is gone.
         ("apt-get", "redis"),
         ("apt-get", "valkey"),
         ("dnf", "redis"),
@@ -219,7 +219,7 @@ fn grpcio_is_installed_into_an_environment_of_its_own_once() {
 
 #[test]
 fn python_is_installed_by_the_package_manager_that_is_there() {
-    // Debian's has a module less, which comes with another package.
+    // Debian's lacks a module, which another package brings.
     let incomplete = "exit 1";
     for (manager, package, python) in [
         ("apt-get", "python3-venv", None),
@@ -266,7 +266,8 @@ fn a_machine_without_rust_is_told_where_it_is() {
     assert_advised(&machine.run(), "https://rustup.rs");
 }
 
-/// Registries may lie behind one; a client that is sent there finds no server of a test.
+/// Registries may lie behind a proxy; a client that is sent there would not find the servers of the
+/// tests.
 #[test]
 fn the_servers_of_the_tests_are_reached_through_no_proxy() {
     let machine = Machine::with_everything();
@@ -294,7 +295,7 @@ fn two_tests_run_at_a_time_for_each_processor_unless_told_otherwise() {
         change(command.env_remove("RUST_TEST_THREADS"));
         printed(&command.output().unwrap()).0
     };
-    // Nothing tells here how many there are.
+    // Nothing here tells how many there are.
     assert_eq!(threads(&|_| ()), "2\n");
     assert_eq!(
         threads(&|command| _ = command.env("RUST_TEST_THREADS", "7")),

@@ -1,4 +1,5 @@
-//! `scripts/test-servers`, whose servers and programs are stand-ins that say what they are asked to do.
+//! `scripts/test-servers`, with stand-ins for servers and programs that print what they are asked
+//! to do.
 #![cfg(unix)]
 
 use std::fs;
@@ -11,7 +12,7 @@ use programs::{Programs, printed};
 #[path = "support/programs.rs"]
 mod programs;
 
-/// A checkout of its own, in which `scripts/test` tells which server it would find.
+/// A checkout in which `scripts/test` prints which server it would find.
 struct Checkout(Programs);
 
 impl Deref for Checkout {

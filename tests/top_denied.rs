@@ -1,4 +1,4 @@
-//! The list of those who are denied most, as an operator reads it.
+//! The list of the most denied subjects, as an operator reads it.
 #![cfg(feature = "memory")]
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn top(capacity: usize, clock: &ManualClock) -> TopDenied {
     builder.clock(clock.clone()).build()
 }
 
-/// Denies whatever it is asked by any of these policies.
+/// Denies everything that any of these policies is asked.
 fn denying(top: &TopDenied, policies: &[&str]) -> Limiter {
     let policies = policies.iter();
     Limiter::builder(AlwaysDeny::for_another(MINUTE))
@@ -171,7 +171,7 @@ fn a_flood_of_made_up_subjects_hides_neither_who_stands_out_nor_another_policys(
         }
     }
     let list = top.list();
-    // 500 of 5500, more than a twentieth; it may have taken over as many from others.
+    // 500 of 5500, more than a twentieth; as many may have been taken over from others.
     let mallory = &list[0];
     assert_eq!(mallory.subject, limiter.subject_of("mallory"));
     let range = 500..=500 + 5_500 / 20;
@@ -186,7 +186,7 @@ fn a_flood_of_made_up_subjects_hides_neither_who_stands_out_nor_another_policys(
     );
 }
 
-/// Users subtract the one from the other.
+/// Users subtract one from the other.
 #[test]
 fn no_more_of_the_denials_are_others_than_there_are() {
     let clock = ManualClock::new();

@@ -1,4 +1,4 @@
-//! What a store is asked, without a limiter in front of it.
+//! Asks a store without a limiter in front of it.
 
 use std::fmt::Debug;
 
@@ -7,11 +7,11 @@ use tower_throttle::{
     Answer, Check, Decisions, FailureMode, Key, PendingAnswer, PolicyId, Store, StoreError, Subject,
 };
 
-/// So many plain takes of one server go by themselves beside each other. Whoever comes then waits for them, and shares a
-/// trip.
+/// This many plain takes of one server go by themselves side by side. Those that come then wait for
+/// them, and share a trip.
 pub const GO_ALONE: usize = 8;
 
-/// Enforced, and denied where the store fails.
+/// An enforced check that is denied when the store fails.
 pub fn check_of<'a>(
     policy: &'a PolicyId,
     key: impl Into<Key>,
@@ -34,7 +34,7 @@ pub async fn answer_of(
     heard(store.ask(checks)).await
 }
 
-/// Whether it took a trip or not.
+/// The answer, with or without a round trip.
 pub async fn heard(answer: Answer) -> Result<Decisions, StoreError> {
     match answer {
         Answer::Ready(answer) => answer,
@@ -42,7 +42,7 @@ pub async fn heard(answer: Answer) -> Result<Decisions, StoreError> {
     }
 }
 
-/// Of a store that takes a trip for it, which begins at once.
+/// The answer of a store that takes a round trip, which begins at once.
 pub fn pending_answer_of(store: &(impl Store + ?Sized), checks: &[Check<'_>]) -> PendingAnswer {
     match store.ask(checks) {
         Answer::Pending(answer) => answer,

@@ -1,4 +1,4 @@
-//! A store with a clock that tests move: every store looks the same from here.
+//! A store with a clock that tests move. Every store looks the same from here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Bench {
     kind: Kind,
 }
 
-/// More keys than any test has of its own, and few enough to fill up.
+/// More keys than any test uses itself, and few enough to fill up.
 const CAPACITY: u64 = 16_384;
 
 enum Kind {
@@ -43,7 +43,7 @@ impl Bench {
         }
     }
 
-    /// Around a store that takes a trip.
+    /// Around a store that takes round trips.
     pub fn deny_cache() -> Self {
         let clock = ManualClock::new();
         let store = memory_store(&clock);
@@ -86,7 +86,7 @@ impl Bench {
         self.builder(policies).build().unwrap()
     }
 
-    /// For all that [`limiter`](Self::limiter) leaves at its default, but for the deadline: on a
+    /// A builder with the defaults of [`limiter`](Self::limiter), but without its deadline: on a
     /// busy machine an answer may be late.
     pub fn builder(
         &self,
@@ -101,7 +101,7 @@ impl Bench {
         builder.timeout(MINUTE)
     }
 
-    /// The server, where there is one.
+    /// The server, if there is one.
     pub fn server_if_any(&self) -> Option<&Server> {
         match &self.kind {
             Kind::Memory(_) | Kind::DenyCache(..) => None,
@@ -117,7 +117,7 @@ impl Bench {
         }
     }
 
-    /// Has it find no room for another key, or find it again. In memory it is others that take the room,
+    /// Makes the store full for new keys, or no longer full. In memory, other keys take the room
     /// until a second has passed.
     pub async fn set_full(&self, is_full: bool) {
         match &self.kind {
@@ -156,20 +156,20 @@ impl Bench {
         self.asking(&done)
     }
 
-    /// Does something with one policy and one key.
+    /// Applies an action under one policy to one key.
     pub async fn act(&self, limit: Limit, action: Action) -> Decision {
         let algorithm = Algorithm::try_from(&limit).unwrap();
         self.act_all(&[("policy", algorithm, "key", action)]).await[0]
     }
 
-    /// The same, where the store may fail.
+    /// The same, if the store may fail.
     pub async fn try_act(&self, limit: Limit, action: Action) -> Result<Decision, StoreError> {
         let algorithm = Algorithm::try_from(&limit).unwrap();
         let answer = heard(self.asking(&[("policy", algorithm, "key", action)])).await;
         answer.map(|decisions| decisions[0])
     }
 
-    /// Does several things at once.
+    /// Applies several actions at once.
     pub async fn act_all(&self, done: &[Done<'_>]) -> Decisions {
         answer(self.asking(done)).await
     }
@@ -187,7 +187,7 @@ impl Bench {
         ask(self.store(), done)
     }
 
-    /// Asks until it is denied; how many permits were had.
+    /// Asks until it is denied. Returns how many permits were allowed.
     pub async fn drain(&self, limit: Limit, cost: u32) -> u64 {
         let mut had = 0;
         while self.ask(limit, cost).await.is_allowed() {
@@ -204,7 +204,7 @@ impl Bench {
         self.clock.advance(Duration::from_micros(us));
     }
 
-    /// Puts the clock at the start of a window aligned to this length.
+    /// Sets the clock to the start of an aligned window of this length.
     pub fn align(&self, window: Duration) {
         let into = self.clock.now().get() % window.as_micros() as u64;
         self.advance_us(window.as_micros() as u64 - into);
@@ -216,7 +216,7 @@ fn memory_store(clock: &ManualClock) -> MemoryStore {
     builder.clock(clock.clone()).build()
 }
 
-/// A store whose answers take a trip, at whose end it is decided.
+/// A store whose answers take a round trip, at whose end it decides.
 #[derive(Clone)]
 struct Trips(MemoryStore);
 
@@ -241,7 +241,7 @@ impl Store for Trips {
     }
 }
 
-/// Does several things at once.
+/// Applies several actions at once.
 pub fn ask(store: &dyn Store, done: &[Done<'_>]) -> Answer {
     ask_in_shadow(store, done, |_| false)
 }

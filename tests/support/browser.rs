@@ -1,4 +1,4 @@
-//! A headless Chromium that is driven from the outside, by WebDriver.
+//! A headless Chromium, driven from outside by WebDriver.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::redis::Process;
 use super::web::GENEROUS;
 
-/// Under which names the programs go, the first that is there.
+/// The possible names of the programs; the first one found is used.
 const BROWSERS: [&str; 4] = [
     "chromium",
     "chromium-browser",
@@ -26,8 +26,8 @@ const BROWSERS: [&str; 4] = [
 ];
 const DRIVERS: [&str; 2] = ["chromedriver", "chromium.chromedriver"];
 
-/// Without a sandbox it runs as root too, which is what containers run tests as; it only ever sees
-/// pages of the tests. The rest keeps it from talking to anybody else.
+/// Without a sandbox it also runs as root, as tests in containers do; it only ever sees pages of
+/// the tests. The other options keep it from contacting anybody else.
 const OPTIONS: [&str; 11] = [
     "--headless",
     "--no-sandbox",
@@ -100,7 +100,7 @@ impl Browser {
         self.post("url", json!({ "url": url })).await;
     }
 
-    /// What the body of a function gives in the page; a promise is waited for.
+    /// Runs the body of a function in the page and returns its result; a promise is awaited.
     pub async fn run(&self, body: &str) -> Value {
         self.post("execute/sync", json!({ "script": body, "args": [] }))
             .await
@@ -121,7 +121,7 @@ impl Browser {
         }
     }
 
-    /// The text that the first such element shows.
+    /// The text shown by the first element that matches.
     pub async fn text(&self, css: &str) -> String {
         let text = self
             .get(&format!("element/{}/text", self.element(css).await))
@@ -129,14 +129,14 @@ impl Browser {
         text.as_str().expect("a text").to_owned()
     }
 
-    /// Clicks where the first such element is, as a mouse does.
+    /// Clicks on the first element that matches, as a mouse does.
     pub async fn click(&self, css: &str) {
         let element = self.element(css).await;
         self.post(&format!("element/{element}/click"), json!({}))
             .await;
     }
 
-    /// Types into the first such element, in the place of what stands there.
+    /// Types into the first element that matches, replacing its content.
     pub async fn fill(&self, css: &str, text: &str) {
         let element = self.element(css).await;
         self.post(&format!("element/{element}/clear"), json!({}))
@@ -145,7 +145,7 @@ impl Browser {
             .await;
     }
 
-    /// Presses keys, one after the other, for whichever element has the focus.
+    /// Presses keys one after the other, for the element that has the focus.
     pub async fn press(&self, keys: &[char]) {
         let events = keys.iter().flat_map(|key| {
             ["keyDown", "keyUp"].map(|event| json!({ "type": event, "value": key }))
@@ -164,7 +164,7 @@ impl Browser {
         found[ELEMENT].as_str().expect("an element's id").to_owned()
     }
 
-    /// Takes the size of the page, and whether its reader likes it dark.
+    /// Sets the size of the page, and whether the user prefers dark colours.
     pub async fn look(&self, width: u32, height: u32, is_dark: bool) {
         let device = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
@@ -190,8 +190,8 @@ impl Browser {
         BASE64_STANDARD.decode(encoded).expect("base64")
     }
 
-    /// What the console says that is more than a remark, since the last call: errors of scripts,
-    /// requests that failed, what a content security policy forbade.
+    /// The warnings and errors on the console since the last call: script errors, failed requests,
+    /// violations of the content security policy.
     pub async fn complaints(&self) -> Vec<String> {
         let entries = self.post("se/log", json!({ "type": "browser" })).await;
         let entries = entries.as_array().expect("a list").iter();
@@ -210,7 +210,7 @@ impl Driver {
         let mut process = Process::spawn(&mut command);
         let said = process.stdout.take().expect("its output");
         let (sender, port) = mpsc::channel();
-        // It reads on to the end: whatever else is said must not fill the pipe.
+        // Reads on to the end, so that further output does not fill the pipe.
         std::thread::spawn(move || {
             for line in BufReader::new(said).lines().map_while(Result::ok) {
                 if let Some((_, port)) = line.split_once("successfully on port ") {
@@ -227,7 +227,7 @@ impl Driver {
         }
     }
 
-    /// Asks it to end itself and its browser, which would outlive it otherwise.
+    /// Asks it to end itself and its browser, which would otherwise outlive it.
     fn shut_down(&self) -> std::io::Result<()> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(GENEROUS))?;

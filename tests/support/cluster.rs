@@ -1,4 +1,4 @@
-//! A Redis Cluster of a test's own.
+//! A Redis Cluster for one test.
 
 use tower_throttle::{DAY, Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder};
 
@@ -7,7 +7,7 @@ use super::redis::{Server, free_port};
 use super::sentinel::until;
 
 const SLOTS: usize = 16_384;
-/// No server is there.
+/// No server listens there.
 const UNKNOWN: u16 = 1;
 
 const OPTIONS: [&str; 6] = [
@@ -21,11 +21,12 @@ const OPTIONS: [&str; 6] = [
 
 pub struct Cluster {
     pub masters: Vec<Server>,
-    /// Of the master at the same position; none in a cluster without replicas.
+    /// The replica of the master at the same position; none in a cluster without replicas.
     pub replicas: Vec<Server>,
-    /// Where the masters speak TLS, to each other too; none in a cluster without.
+    /// Where the masters speak TLS, also to each other; none in a cluster without TLS.
     pub tls_ports: Vec<u16>,
-    /// The way to the master at the same position; none in a cluster that is asked directly.
+    /// The proxy in front of the master at the same position; none in a cluster that is asked
+    /// directly.
     pub proxies: Vec<Proxy>,
 }
 
@@ -35,7 +36,7 @@ impl Cluster {
         Self::start_with(0, &[])
     }
 
-    /// Three masters, each of which serves its slots also while others do not.
+    /// Three masters, each of which serves its slots even while others do not.
     pub fn without_full_coverage() -> Self {
         Self::start_with(0, &["--cluster-require-full-coverage", "no"])
     }
@@ -57,7 +58,7 @@ impl Cluster {
         Self::of(masters, Vec::new(), tls_ports)
     }
 
-    /// Three masters, each of which others are sent to by a way that can be broken. To each other they speak
+    /// Three masters, each behind a proxy that clients are sent to. Among themselves they speak
     /// directly.
     pub fn behind_proxies() -> Self {
         let start = |_| {
@@ -68,7 +69,7 @@ impl Cluster {
                     proxy.port().to_string(),
                     "--cluster-announce-bus-port".to_owned(),
                     bus_port(port).to_string(),
-                    // One that a test stops for a while stays where it is.
+                    // A node that a test stops for a while stays a master.
                     "--cluster-node-timeout".to_owned(),
                     "60000".to_owned(),
                 ];
@@ -149,7 +150,7 @@ impl Cluster {
         }
     }
 
-    /// Names one node; the others are found.
+    /// Names one node; the others are discovered.
     pub fn url(&self) -> String {
         let scheme = match self.tls_ports[..] {
             [] => "redis-cluster",
@@ -158,12 +159,12 @@ impl Cluster {
         format!("{scheme}://127.0.0.1:{}", self.port(0))
     }
 
-    /// For a store that waits for what all nodes say, however busy the machine is.
+    /// A store that waits for the answers of all nodes, however busy the machine is.
     pub fn patient(&self) -> RedisStoreBuilder {
         RedisStore::builder(&self.url()).wait_for_other_nodes(MINUTE)
     }
 
-    /// Where others find a master.
+    /// Where clients find a master.
     fn port(&self, position: usize) -> u16 {
         let proxy = self.proxies.get(position);
         proxy.map_or_else(|| self.own_port(position), Proxy::port)
@@ -175,7 +176,7 @@ impl Cluster {
             .unwrap_or_else(|| self.masters[position].port())
     }
 
-    /// Two of these subjects that different masters count, and which those are.
+    /// Two of these subjects on different masters, and which masters those are.
     pub async fn apart<'a>(&self, store: &RedisStore, of: &[&'a str]) -> [(&'a str, usize); 2] {
         let policy = Policy::new("apart", Limit::fixed_window(1, DAY));
         let limiter = Limiter::builder(store.clone())
@@ -209,14 +210,14 @@ impl Cluster {
         found.unwrap_or_else(|| panic!("no master has a key that ends with {key_ends}"))
     }
 
-    /// Has one master know nothing of another one, for a minute.
+    /// Makes one master forget another one for a minute.
     pub fn forget(&self, forgotten: usize, by: usize) {
         let mut forget = cluster_command("FORGET");
         forget.arg(id(&self.masters[forgotten]));
         self.masters[by].query::<()>(forget);
     }
 
-    /// Begins to move the slot of a key from one master to another.
+    /// Begins to move a key's slot from one master to another.
     pub fn begin_to_move(&self, key: &str, from: usize, to: usize) -> u16 {
         let mut keyslot = cluster_command("KEYSLOT");
         keyslot.arg(key);
@@ -225,7 +226,7 @@ impl Cluster {
         slot
     }
 
-    /// Begins to move all slots of one master that it has since the start.
+    /// Begins to move all slots that one master has had since the start.
     pub fn begin_to_move_all(&self, from: usize, to: usize) {
         self.open(&self.first_slots_of(from), from, to);
     }
@@ -275,7 +276,7 @@ fn free_tls_port() -> u16 {
         .unwrap()
 }
 
-/// Where a node speaks to others, unless it is told to elsewhere. One for which there is no such port does
+/// Where a node speaks to other nodes, unless configured otherwise. A node without such a port does
 /// not start.
 fn bus_port(port: u16) -> u32 {
     u32::from(port) + 10_000

@@ -1,9 +1,9 @@
-//! Values drawn from a strategy, for tests that are async: proptest itself runs none.
+//! Values drawn from a strategy for async tests, which proptest itself cannot run.
 
 use proptest::strategy::{Strategy, ValueTree as _};
 use proptest::test_runner::TestRunner;
 
-/// As many as are asked for, never the same ones as the last time.
+/// An endless supply, different in each run.
 pub fn drawn<S: Strategy>(of: S) -> impl Iterator<Item = S::Value> {
     let mut runner = TestRunner::default();
     std::iter::repeat_with(move || of.new_tree(&mut runner).unwrap().current())

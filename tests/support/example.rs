@@ -1,4 +1,4 @@
-//! The examples as programs.
+//! Runs the examples as programs.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -22,8 +22,8 @@ pub fn program(name: &str) -> PathBuf {
     let features = FEATURES.iter().filter(|(_, is_on)| *is_on);
     let features: Vec<_> = features.map(|(feature, _)| *feature).collect();
     let mut build = Command::new(env!("CARGO"));
-    // What cargo tells a test about its package. Some build scripts run anew where it differs, and
-    // it is not there where the test was built.
+    // The variables that cargo sets for a test's package. Some build scripts rerun if they differ,
+    // and they were not set when the test was built.
     for (variable, _) in env::vars_os() {
         let name = variable.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -48,8 +48,8 @@ pub fn program(name: &str) -> PathBuf {
     program.expect("cargo names the program that it built")
 }
 
-/// How to run an example that serves: over this Redis, or in its own memory, and on a port that it
-/// picks. What it prints is read.
+/// How to run an example that serves: over this Redis, or in its own memory, on a port that it
+/// picks. Its output is captured.
 pub fn serving(program: &Path, redis: Option<&str>) -> Command {
     let mut command = Command::new(program);
     command.env("PORT", "0").env_remove("REDIS_URL");
@@ -58,7 +58,7 @@ pub fn serving(program: &Path, redis: Option<&str>) -> Command {
     command
 }
 
-/// Where it listens, by the first line that it prints; and the rest of what it prints.
+/// The address it listens on, from its first line of output, and the rest of its output.
 pub fn listening(process: &mut Child) -> (String, BufReader<ChildStdout>) {
     let mut printed = BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();

@@ -1,4 +1,5 @@
-//! Limiters for the tests of the layer: over a store that answers at once, by a trip, or never.
+//! Limiters for the tests of the layer, over a store that answers at once, after a round trip, or
+//! not at all.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -19,16 +20,16 @@ pub(crate) enum Trip {
     None,
     /// When the answer is polled a second time.
     Short,
-    /// At once, that it cannot.
+    /// Fails at once.
     Fails,
-    /// When the answer is polled a second time, that it cannot.
+    /// Fails when the answer is polled a second time.
     FailsLate,
 }
 
-/// The trips of a store that works: what must hold, holds for both.
+/// The ways of a store that works: what must hold, holds for both.
 pub(crate) const TRIPS: [Trip; 2] = [Trip::None, Trip::Short];
 
-/// Counts by the algorithms on a clock that stands still. Clones share the counts.
+/// Counts with the algorithms on a stopped clock. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct TestStore {
     trip: Trip,
@@ -50,7 +51,7 @@ impl TestStore {
         }
     }
 
-    /// A limiter over this store with one policy, `api`, about everybody.
+    /// A limiter over this store with one policy, `api`, for everybody.
     pub(crate) fn limiter(&self, limit: Limit) -> Limiter {
         Limiter::new(self.clone(), [Policy::new("api", limit)]).expect("a sound policy")
     }

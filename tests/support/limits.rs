@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_throttle::{Limit, Rate};
 
-/// Whose permits come back with time: so many in each window, and at once.
+/// Limits whose permits come back with time: this many in each window, and at once.
 pub fn in_time(permits: u32, window: Duration) -> [(&'static str, Limit); 8] {
     let rate = Rate::new(permits, window);
     [
@@ -25,7 +25,7 @@ pub fn in_time(permits: u32, window: Duration) -> [(&'static str, Limit); 8] {
     ]
 }
 
-/// Those, one that holds requests up, and one whose permits come back when what holds them ends, or
+/// These, one that holds requests up, and one whose permits come back when their holder ends, or
 /// lapse after this long.
 pub fn every(permits: u32, window: Duration) -> Vec<(&'static str, Limit)> {
     let rate = Rate::new(permits, window);

@@ -1,5 +1,5 @@
-//! What is said to `tracing`, word by word. In each test file of its own: the crate is there only
-//! with the feature.
+//! Records what is sent to `tracing`. Included by each test file separately: the crate is there
+//! only with the feature.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -12,7 +12,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// Everything that is said on this thread while it is kept.
+/// Everything that is logged on this thread while it is kept.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<Entry>>>);
 
@@ -24,20 +24,20 @@ pub(crate) struct Entry {
     /// The span's name, or the event's message.
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, String>,
-    /// The spans that it is said in, the innermost last.
+    /// The surrounding spans, the innermost last.
     pub(crate) within: Vec<&'static str>,
     pub(crate) is_event: bool,
 }
 
 impl Log {
-    /// Listens on this thread, until the guard is dropped.
+    /// Listens on this thread until the guard is dropped.
     pub(crate) fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::registry().with(log.clone());
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    /// Listens on all threads that have nobody else who does, once for a program.
+    /// Listens on all threads without a listener of their own. Once for each program.
     pub(crate) fn listen_everywhere() -> Self {
         let log = Self::default();
         let subscriber = tracing_subscriber::registry().with(log.clone());

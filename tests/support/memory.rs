@@ -1,14 +1,14 @@
-//! The memory of the test's process, and tests that have a process to themselves.
+//! The memory of the test's process, and tests that run in a process of their own.
 
 use std::any::type_name_of_val;
 use std::process::Command;
 use std::{env, fs};
 
-/// Set where a test runs in a process of its own.
+/// Set if a test runs in its own process.
 const IS_ALONE: &str = "THROTTLE_TEST_IS_ALONE";
 
-/// Does a test's work where it is the only one, so that what the process takes is what this takes:
-/// in another process of the same program, which runs this test and no other.
+/// Runs a test's work alone, so that the process uses no memory for anything else: in another
+/// process of the same program, which runs only this test.
 pub fn alone<T>(test: T, work: impl AsyncFnOnce()) {
     if env::var_os(IS_ALONE).is_some() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -23,7 +23,7 @@ pub fn alone<T>(test: T, work: impl AsyncFnOnce()) {
     print!("{said}");
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{name}: {}", output.status);
-    // A name that no test has is no failure to the other process.
+    // A name that no test has does not fail in the other process.
     assert!(said.contains("1 passed"), "{name}: {said}");
 }
 
@@ -41,7 +41,7 @@ pub fn resident() -> u64 {
     kilobytes << 10
 }
 
-/// Elsewhere than on Linux.
+/// On other systems than Linux.
 fn ask_ps() -> String {
     let id = std::process::id().to_string();
     let output = Command::new("ps").args(["-o", "rss=", "-p", &id]).output();

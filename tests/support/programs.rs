@@ -1,4 +1,4 @@
-//! Stand-ins for programs: scripts that say what they are asked to do.
+//! Stand-ins for programs: scripts that print what they are asked to do.
 #![allow(dead_code, unreachable_pub)]
 
 use std::fs;
@@ -9,14 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-/// A directory of them.
+/// A directory of stand-ins.
 pub struct Programs {
     directory: TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// A program cannot be run while a process has it open for writing, and every process that another
-/// thread starts meanwhile has it open for a moment.
+/// A program cannot be run while a process has it open for writing, and every process started by
+/// another thread meanwhile has it open for a moment.
 static ALONE: Mutex<()> = Mutex::new(());
 
 impl Programs {
@@ -42,7 +42,7 @@ impl Programs {
     }
 }
 
-/// What a program has written to its output and to its errors.
+/// What a program has written to its standard output and standard error.
 pub fn printed(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What one look at `/metrics` gave.
+/// The result of reading `/metrics` once.
 pub struct Scrape {
     text: String,
     series: Vec<(String, Labels, f64)>,
@@ -24,7 +24,7 @@ impl Scrape {
         &self.text
     }
 
-    /// The value of the one series that has these labels and no others.
+    /// The value of the series with exactly these labels.
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let labels = labels.iter();
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -41,7 +41,7 @@ impl Scrape {
     }
 }
 
-/// `name{label="value",...} number`; this crate's labels hold neither commas nor quotes.
+/// `name{label="value",...} number`; this crate's labels contain neither commas nor quotes.
 fn sample(line: &str) -> (String, Labels, f64) {
     let (series, value) = line.rsplit_once(' ').expect("a value");
     let (name, labels) = match series.split_once('{') {

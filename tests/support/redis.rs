@@ -1,4 +1,4 @@
-//! A Redis server of a test's own, on a free port, stopped with the test.
+//! A Redis server for one test, on a free port, stopped with the test.
 
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tower_throttle::{RedisStore, RedisStoreBuilder};
 
-/// The programs that will do, the first that is there.
+/// The programs that can be used; the first one found is.
 pub const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 pub struct Server {
@@ -20,7 +20,7 @@ pub struct Server {
     directory: TempDir,
 }
 
-/// Ends with its owner, also when its start or the owner's last look at it panics.
+/// Ends together with its owner, even if its start or the owner's last check of it panics.
 pub struct Process(Child);
 
 impl Process {
@@ -63,14 +63,15 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// With further options, as on the command line.
+    /// With further command-line options.
     pub fn start_with(options: &[&str]) -> Self {
         Self::start_knowing(|_| options.iter().map(ToString::to_string).collect())
     }
 
-    /// With further options, which may say on which port it is.
+    /// With further options, which may depend on its port.
     pub fn start_knowing(options: impl Fn(u16) -> Vec<String>) -> Self {
-        // Another process may take the free port first; then the server ends and the next is tried.
+        // Another process may take the free port first. Then the server exits, and the next port is
+        // tried.
         (0..10)
             .find_map(|_| {
                 let port = free_port();
@@ -81,7 +82,7 @@ impl Server {
             .expect("no redis-server would start on ten free ports")
     }
 
-    /// One that takes the command DEBUG, which newer servers do not unless they are told to.
+    /// One that accepts the command DEBUG, which newer servers do only if they are told to.
     pub fn with_debug() -> Self {
         let plain = Self::start();
         let mut config = redis::cmd("CONFIG");
@@ -131,7 +132,7 @@ impl Server {
             match self.is_this() {
                 Ok(true) => return true,
                 Ok(false) => {
-                    // Whose keys are none of ours to look through.
+                    // Another server, whose keys must not be inspected.
                     self.kill();
                     return false;
                 }
@@ -141,8 +142,8 @@ impl Server {
         false
     }
 
-    /// Whether it is this server that answers on its port: another test's may have been quicker there,
-    /// and answers while this one has not ended yet.
+    /// Whether it is this server that answers on its port. Another test's server may have taken the
+    /// port first, and answers before this one has exited.
     fn is_this(&self) -> redis::RedisResult<bool> {
         let mut config = redis::cmd("CONFIG");
         config.arg("GET").arg("dir");
@@ -171,7 +172,7 @@ impl Server {
         self.try_query(command).unwrap()
     }
 
-    /// Has it refuse to write, as it may hold so little.
+    /// Makes it refuse writes, by lowering its memory limit.
     pub fn set_full(&self, is_full: bool) {
         let mut config = redis::cmd("CONFIG");
         config.arg("SET").arg("maxmemory").arg(u8::from(is_full));
@@ -185,7 +186,7 @@ impl Server {
         command.query(&mut self.connection()?)
     }
 
-    /// A connection that may do everything.
+    /// A connection with all rights.
     pub fn connection(&self) -> redis::RedisResult<redis::Connection> {
         let address = redis::ConnectionAddr::Tcp("127.0.0.1".to_owned(), self.port);
         let mut login = redis::RedisConnectionInfo::default();
@@ -196,7 +197,7 @@ impl Server {
         let client = redis::Client::open(server.set_redis_settings(login))?;
         let mut connection = client.get_connection()?;
         if self.is_cluster {
-            // A replica tells its keys too.
+            // So that a replica lists its keys, too.
             redis::cmd("READONLY").query::<()>(&mut connection)?;
         }
         Ok(connection)
@@ -221,7 +222,7 @@ impl Server {
         }
     }
 
-    /// One part of what the server tells about itself.
+    /// One section of the server's INFO.
     pub fn info(&self, part: &str) -> String {
         self.try_info(part).unwrap()
     }
@@ -232,7 +233,7 @@ impl Server {
         self.try_query(info)
     }
 
-    /// How many connections it has had by now, with the one that this takes.
+    /// How many connections it has had so far, including this one.
     pub fn connections(&self) -> usize {
         connections_in(&self.info("stats"))
     }
@@ -242,7 +243,7 @@ impl Server {
         self.command_stat(command, "calls=")
     }
 
-    /// How often it did not even begin with a command, as a node of a cluster that sends elsewhere.
+    /// How often a command was rejected before it began, as by a cluster node that redirects.
     pub fn rejected_calls(&self, command: &str) -> u64 {
         self.command_stat(command, "rejected_calls=")
     }
@@ -270,21 +271,21 @@ impl Server {
             .collect()
     }
 
-    /// Takes away the directory that it saves to.
+    /// Removes the directory that it saves to.
     pub fn remove_directory(&self) {
         std::fs::remove_dir(self.directory.path()).unwrap();
     }
 
-    /// Sends the process a signal: "STOP" makes it hang, "CONT" go on.
+    /// Sends the process a signal: "STOP" makes it hang, "CONT" resume.
     pub fn signal(&self, signal: &str) {
         send_signal(&self.process, signal);
     }
 
-    /// Starts again on the same port, with nothing remembered.
+    /// Starts again on the same port, with no data.
     pub fn restart(&mut self) {
         self.kill();
-        // The port was ours a moment ago; a server that cannot have it back yet ends, and is
-        // started once more.
+        // The port was free a moment ago. A server that cannot have it back yet exits, and is
+        // started again.
         let again = (0..50).find_map(|_| Self::try_start_on(self.port, &[]));
         *self = again.expect("the server would not start again on its port");
     }
@@ -295,7 +296,7 @@ impl Server {
     }
 }
 
-/// Every test against Redis ends with this: no key without a TTL is left behind.
+/// Every test against Redis ends with this check: no key without a TTL is left behind.
 impl Drop for Server {
     fn drop(&mut self) {
         let running = matches!(self.process.try_wait(), Ok(None));
@@ -309,7 +310,7 @@ impl Drop for Server {
     }
 }
 
-/// By the shell, whose own command it is: a program named so is not on every machine.
+/// Through the shell, which has the command built in: not every machine has a program of that name.
 pub fn send_signal(process: &Child, signal: &str) {
     let sent = Command::new("sh")
         .args(["-c", &format!("kill -{signal} {}", process.id())])
@@ -317,7 +318,7 @@ pub fn send_signal(process: &Child, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// How many connections there were, as a server tells about itself.
+/// The number of connections in a server's INFO.
 pub fn connections_in(stats: &str) -> usize {
     let mut lines = stats.lines();
     let made = lines.find_map(|line| line.strip_prefix("total_connections_received:"));

@@ -1,4 +1,5 @@
-//! `SameForAll`: a store to which everybody is one and the same subject, and whose answers take a trip.
+//! `SameForAll`: a store for which everybody is the same subject, and whose answers take a round
+//! trip.
 
 use tower_throttle::{Answer, Check, Key, MemoryStore, Store, Subject};
 

@@ -1,4 +1,4 @@
-//! A Sentinel of a test's own over a master and a replica.
+//! A Sentinel for one test, over a master and a replica.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::redis::{PROGRAMS, Process, Server, connections_in, free_port};
 
-/// The name that the Sentinel knows the master by.
+/// The name by which the Sentinel knows the master.
 pub const NAME: &str = "main";
 
 pub struct Watched {
@@ -26,7 +26,7 @@ pub struct Sentinel {
 }
 
 impl Watched {
-    /// Ready to fail over. With options for the servers, and lines for the Sentinel.
+    /// Ready to fail over. With options for the servers, and configuration lines for the Sentinel.
     pub fn start_with(options: &[&str], lines: &str) -> Self {
         let quick = [options, &["--repl-diskless-sync-delay", "0"]].concat();
         let master = Server::start_with(&quick);
@@ -60,14 +60,14 @@ impl Watched {
         self.sentinel.port
     }
 
-    /// How many connections the Sentinel has had by now, with the one that this takes.
+    /// How many connections the Sentinel has had so far, including this one.
     pub fn connections(&self) -> usize {
         self.sentinel.connections()
     }
 }
 
 impl Sentinel {
-    /// Of what is taken for the master, with further lines of its configuration.
+    /// A Sentinel over this master, with further configuration lines.
     pub fn watching(master: u16, lines: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let port = free_port();
@@ -107,7 +107,7 @@ impl Sentinel {
         self.port
     }
 
-    /// How many connections it has had by now, with the one that this takes.
+    /// How many connections it has had so far, including this one.
     pub fn connections(&self) -> usize {
         connections_in(&self.info("stats").unwrap())
     }
@@ -121,10 +121,12 @@ impl Sentinel {
     }
 }
 
-/// So long a Sentinel promotes nobody whose timers were 2 s late, as on a busy machine: it is in its "TILT mode".
+/// A Sentinel promotes nobody for this long after its timers were 2 s late, as on a busy machine
+/// ("TILT mode").
 const TILT: Duration = Duration::from_secs(30);
 
-/// Waits for something that takes a few seconds at most, unless a Sentinel is in that mode, or in it once more.
+/// Waits for something that takes a few seconds at most, or longer while a Sentinel is in that
+/// mode.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {

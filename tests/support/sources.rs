@@ -1,4 +1,4 @@
-//! The files of the crate's own code, for tests that read it.
+//! The crate's own source files, for tests that read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ pub(crate) fn src() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// All files of code in this directory and those within.
+/// All source files in this directory and below.
 pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
     let files = entries.flat_map(|entry| {

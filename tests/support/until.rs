@@ -1,11 +1,11 @@
-//! Waiting for what comes by itself.
+//! Waiting for something that happens by itself.
 
 use std::time::{Duration, Instant};
 
-/// Far above what anything takes that is waited for.
+/// Far longer than anything that is waited for takes.
 pub const GENEROUS: Duration = Duration::from_secs(30);
 
-/// Waits until it is so; how long that took.
+/// Waits until it is so. Returns how long that took.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !is_so().await {

@@ -1,6 +1,5 @@
-//! tokio's clock as a store's. In a test that starts with time paused it moves on by itself when
-//! everybody waits, and stands still otherwise: waits are measured to the millisecond, and nobody
-//! waits for them.
+//! tokio's clock as a store's clock. In a test that starts with paused time it advances only while
+//! all tasks wait. So waits are measured to the millisecond, but take no real time.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,7 +13,7 @@ pub struct TokioClock {
 
 impl Clock for TokioClock {
     fn now(&self) -> Micros {
-        // 2100-01-01, as a manual clock.
+        // 2100-01-01, as in a manual clock.
         Micros::new(4_102_444_800_000_000).saturating_add(self.start.elapsed().into())
     }
 }
@@ -29,7 +28,7 @@ pub fn store() -> MemoryStore {
     MemoryStore::builder().clock(clock()).build()
 }
 
-/// What comes of it, and how long that takes.
+/// The result, and how long it took.
 pub async fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
     let start = Instant::now();
     (future.await, start.elapsed())

@@ -1,5 +1,4 @@
-//! A web server whose clients say what they are answered with, and which answers when the test lets
-//! it.
+//! A web server whose clients choose the answer, and which answers when the test lets it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tower_throttle::{Decision, Key, Limiter, RateLimitLayer};
 
-/// Far above what anything takes here.
+/// Far longer than anything takes here.
 pub const GENEROUS: Duration = Duration::from_secs(30);
 
 /// The service behind the layer. `GET /{status}/{cost}` is answered with this status, and this cost
@@ -47,12 +46,12 @@ impl Service {
         }))
     }
 
-    /// Lets so many requests out.
+    /// Lets this many requests out.
     pub fn let_out(&self, requests: usize) {
         self.0.door.add_permits(requests);
     }
 
-    /// Waits until so many requests are inside.
+    /// Waits until this many requests are inside.
     pub async fn inside(&self, requests: usize) {
         let mut inside = self.0.inside.subscribe();
         let there = inside.wait_for(|inside| *inside == requests);
@@ -62,12 +61,12 @@ impl Service {
             .unwrap();
     }
 
-    /// How many requests have come in so far.
+    /// How many requests have arrived so far.
     pub fn calls(&self) -> usize {
         self.0.calls.load(Ordering::SeqCst)
     }
 
-    /// Serves it behind a limiter; the address without a slash at its end.
+    /// Serves it behind a limiter. Returns the address without a trailing slash.
     pub async fn behind(&self, limiter: Limiter) -> String {
         let app = Router::new()
             .route("/{status}/{cost}", get(answer))
@@ -76,7 +75,7 @@ impl Service {
     }
 }
 
-/// A request that is inside; gone when it is answered, and when it is cancelled.
+/// A request that is inside, until it is answered or cancelled.
 struct Inside(Service);
 
 impl Inside {
@@ -104,7 +103,7 @@ async fn answer(
     (status, [("x-cost", cost.to_string())]).into_response()
 }
 
-/// Serves an application on a port of its own; its address without a slash at its end.
+/// Serves an application on its own port. Returns its address without a trailing slash.
 pub async fn serve(app: Router) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -112,7 +111,7 @@ pub async fn serve(app: Router) -> String {
     format!("http://{address}")
 }
 
-/// Looks at a key until it is so; what is sent without waiting for it needs its time.
+/// Looks at a key until it is so: what is sent without waiting for the answer takes a while.
 pub async fn eventually(
     limiter: &Limiter,
     policy: &str,

@@ -1,16 +1,16 @@
-//! The commands in what a client sends, told apart.
+//! Splits what a client sends into commands.
 
-/// Counts the commands in a stream of them: `*<words>`, then each word as `$<length>` and itself.
+/// Counts the commands in a stream: each is `*<words>`, then each word as `$<length>` and itself.
 #[derive(Default)]
 pub(super) struct Commands {
     line: Vec<u8>,
-    /// Bytes of a word, and of the end of its line, that are still to come.
+    /// How many bytes of a word, including the end of its line, are still to come.
     of_word: usize,
     words: usize,
 }
 
 impl Commands {
-    /// Those that these bytes complete.
+    /// How many commands these bytes complete.
     pub(super) fn count(&mut self, mut bytes: &[u8]) -> u64 {
         let mut complete = 0;
         while !bytes.is_empty() {

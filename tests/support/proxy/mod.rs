@@ -1,4 +1,4 @@
-//! A way to a server that can be broken, in every way that networks know, and mended again.
+//! A proxy in front of a server that fails in every way that networks do, and recovers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,25 +17,25 @@ mod replies;
 use commands::Commands;
 use replies::{Forgeries, Replies};
 
-/// What it does with what comes, from now on, on all connections.
+/// What it does with all traffic from now on, on all connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     Pass,
-    /// Each reply comes so much later.
+    /// Each reply is delayed by this.
     Delay(Duration),
-    /// What is sent in either direction is lost, also on connections made meanwhile; what was sent
-    /// before is not made good for later, as their bytes are not whole any more.
+    /// Everything sent in either direction is lost, also on new connections. Connections of that
+    /// time stay broken later, as their streams are incomplete.
     Blackhole,
-    /// Requests arrive, their replies are lost.
+    /// Requests arrive, but their replies are lost.
     DropReplies,
-    /// When the server replies, so that it has carried the request out, the connection is cut.
+    /// The connection is cut when the server replies, so that it has executed the request.
     CutReplies,
-    /// What is asked from now on is carried out, and each reply to it is these bytes.
+    /// New requests are executed, and each reply is replaced by these bytes.
     Garble(&'static [u8]),
-    /// The reply ends within, and so does the connection.
+    /// The reply breaks off, and so does the connection.
     Truncate,
-    /// Connections are accepted and closed at once, as by a balancer without a server; those that there
-    /// are, too.
+    /// Connections are accepted and closed at once, as by a load balancer without a server.
+    /// Existing ones are closed, too.
     Close,
     /// Nobody listens, and all connections are cut.
     Refuse,
@@ -44,7 +44,7 @@ pub enum Way {
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
-    /// One of its own, so that it works while a test blocks its thread.
+    /// Its own runtime, so that it works while a test blocks its thread.
     runtime: Option<Runtime>,
 }
 
@@ -77,7 +77,7 @@ impl Proxy {
             commands: AtomicU64::new(0),
             told: AtomicU64::new(0),
         });
-        // Keeps the port while nobody listens on it: connections are refused then.
+        // Keeps the port while nobody listens on it, so that connections are refused.
         let kept = bound(0).unwrap();
         let port = kept.local_addr().unwrap().port();
         let listener = {
@@ -115,23 +115,23 @@ impl Proxy {
         *self.shared.way.borrow()
     }
 
-    /// Cuts all connections there are.
+    /// Cuts all existing connections.
     pub fn cut(&self) {
         self.shared.cut.send_replace(());
     }
 
-    /// Loses all that is sent from now on over the connections there are, and tells nobody, as a firewall
-    /// that has forgotten them; those that are made from now on work.
+    /// Silently loses everything sent from now on over existing connections, like a firewall that
+    /// has forgotten them. New connections work.
     pub fn forget(&self) {
         self.shared.forgotten.send_replace(());
     }
 
-    /// Leads connections that are made from now on to the server on this port.
+    /// Sends new connections to the server on this port.
     pub fn lead_to(&self, server: u16) {
         *self.shared.server.lock().unwrap() = at(server);
     }
 
-    /// When each connection was accepted. With [`Way::Refuse`] nobody sees who tries.
+    /// When each connection was accepted. With [`Way::Refuse`] attempts are not seen.
     pub fn accepted(&self) -> Vec<Instant> {
         self.shared.accepted.lock().unwrap().clone()
     }
@@ -141,7 +141,7 @@ impl Proxy {
         self.shared.commands.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of replies have gone to those who connect: they need only be read.
+    /// How many bytes of replies have been sent to the clients.
     pub fn told(&self) -> u64 {
         self.shared.told.load(Ordering::Relaxed)
     }
@@ -161,7 +161,7 @@ fn at(port: u16) -> SocketAddr {
 
 fn bound(port: u16) -> std::io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
-    // Two sockets have the port: one that keeps it, one that listens now and then.
+    // Two sockets have the port: one that keeps it, and one that listens at times.
     socket.set_reuseaddr(true)?;
     socket.bind(at(port))?;
     Ok(socket)
@@ -214,7 +214,7 @@ impl Shared {
         let (told, pieces) = mpsc::unbounded_channel();
         let forgeries = Forgeries::default();
         let forgotten = self.forgotten.subscribe();
-        // Whichever ends first ends the connection.
+        // The connection ends when either direction does.
         tokio::select! {
             _ = cut.changed() => {}
             () = self.requests(from_client, to_server, &forgeries, &forgotten) => {}
@@ -244,7 +244,7 @@ impl Shared {
                 _ => None,
             };
             forgeries.expect(count, forgery);
-            // Before anybody can know by the reply that they have gone.
+            // Counted before anybody can learn from the reply that they were sent.
             self.commands.fetch_add(count, Ordering::Relaxed);
             if to.write_all(&bytes).await.is_err() {
                 return;
@@ -270,7 +270,7 @@ impl Shared {
                 Way::Delay(by) => now + by,
                 Way::CutReplies => return,
                 Way::Truncate => {
-                    // Half of a reply that is announced as longer than this.
+                    // Half of a reply that announces to be longer.
                     let _ = to.send((now, b"$100\r\nhalf of".to_vec()));
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     return;

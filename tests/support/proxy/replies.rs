@@ -1,15 +1,16 @@
-//! The replies in what a server sends, told apart, and forged.
+//! Splits what a server sends into replies, and forges replies.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-/// Of each command that is not answered yet, the reply that its sender gets in place of the server's, if any.
-/// Decided when the command passes, so that none is answered twice, nor by another's reply.
+/// For each command that is not answered yet, the reply that its sender gets in place of the
+/// server's, if any. Decided when the command passes, so that none is answered twice or with
+/// another's reply.
 #[derive(Default)]
 pub(super) struct Forgeries(Mutex<VecDeque<Option<&'static [u8]>>>);
 
 impl Forgeries {
-    /// So many commands are about to be sent.
+    /// This many commands are about to be sent.
     pub(super) fn expect(&self, commands: u64, forgery: Option<&'static [u8]>) {
         let mut expected = self.0.lock().unwrap();
         expected.extend((0..commands).map(|_| forgery));
@@ -37,19 +38,19 @@ impl Forgeries {
     }
 }
 
-/// Where the replies of a stream end: each is a line, `$<length>` and as many bytes, or `*<count>` and as many
-/// of the three.
+/// Finds the ends of replies: each is a line, `$<length>` and as many bytes, or `*<count>` and as
+/// many of these three.
 #[derive(Default)]
 pub(super) struct Replies {
     line: Vec<u8>,
-    /// Bytes of a text, and of the end of its line, that are still to come.
+    /// How many bytes of a text, including the end of its line, are still to come.
     of_text: usize,
-    /// How many values are to come of each array that is not whole yet, the innermost last.
+    /// How many values of each unfinished array are still to come, the innermost last.
     within: Vec<usize>,
 }
 
 impl Replies {
-    /// How many of these bytes are of the reply that is not whole yet, and whether that ends with them.
+    /// How many of these bytes belong to the unfinished reply, and whether they complete it.
     fn next(&mut self, bytes: &[u8]) -> (usize, bool) {
         let mut read = 0;
         while read < bytes.len() {
@@ -79,7 +80,7 @@ impl Replies {
         };
         match line[0] {
             b'+' | b'-' | b':' => true,
-            // Below zero: there is none.
+            // A negative length: there is no value.
             b'$' => match usize::try_from(number()) {
                 Ok(length) => {
                     self.of_text = length + 2;
@@ -98,7 +99,7 @@ impl Replies {
         }
     }
 
-    /// A value has ended; whether the whole reply has.
+    /// A value has ended. Returns whether the whole reply has.
     fn ends_reply(&mut self) -> bool {
         while let Some(to_come) = self.within.last_mut() {
             *to_come -= 1;
