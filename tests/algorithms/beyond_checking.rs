@@ -54,7 +54,7 @@ async fn a_charge_takes_without_asking_and_may_go_over(bench: &Bench) {
         assert_eq!(bench.act(limit, Action::Charge(9)).await.remaining(), 0);
         let denied = bench.ask(limit, 1).await;
         assert_eq!(denied.outcome(), Outcome::Denied, "{limit:?}");
-        // Exactly as long as it takes until what is over has come back.
+        // Exactly as long as it takes until the excess has come back.
         let wait = denied.retry_after().unwrap();
         bench.advance(wait);
         bench.clock.step_back(Duration::from_micros(1));
@@ -65,7 +65,7 @@ async fn a_charge_takes_without_asking_and_may_go_over(bench: &Bench) {
     }
 }
 
-/// Eleven of five, and one for who asks.
+/// Eleven of five, and one for the caller.
 async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
     let rate = per_minute(5);
     for (limit, wait_us) in [
@@ -73,12 +73,12 @@ async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
         (Limit::gcra(5, MINUTE), 84_000_000),
         (Limit::token_bucket(5, rate), 84_000_000),
         (Limit::leaky_bucket(5, rate), 84_000_000),
-        // All come back at once: with their window, their entry, their slice, their lease.
+        // All come back at once: with their window, entry, slice or lease.
         (Limit::fixed_window(5, MINUTE), 60_000_000),
         (Limit::sliding_log(5, MINUTE), 60_000_000),
         (Limit::sliding_window(5, MINUTE), 66_000_000),
         (Limit::concurrency(5).lease(MINUTE), 60_000_000),
-        // In the next window, when no more than four of eleven are in sight.
+        // In the next window, when no more than four of eleven still count.
         (Limit::sliding_counter(5, MINUTE), 98_181_819),
     ] {
         bench.align(MINUTE);
@@ -94,7 +94,7 @@ async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &B
     let _ = bench.act(limit, Action::Charge(u32::MAX)).await;
     bench.advance(SECOND / 2);
     let _ = bench.act(limit, Action::Charge(1)).await;
-    // Of the first slice alone.
+    // Of the first slice only.
     let looked = bench.act(limit, Action::look()).await;
     assert_eq!(looked.reset_after(), SECOND);
 }
@@ -132,7 +132,7 @@ async fn a_credit_of_what_was_taken_undoes_it(bench: &Bench) {
     }
 }
 
-/// What has come back by itself is not given back once more, at the cost of others.
+/// What has come back by itself is not given back again at others' expense.
 async fn a_credit_never_revives_an_ended_window(bench: &Bench) {
     for limit in [
         Limit::fixed_window(5, MINUTE),
@@ -162,7 +162,7 @@ async fn a_credit_never_revives_an_ended_window(bench: &Bench) {
     }
 }
 
-/// Of a log, the credit of an entry takes one away; the second finds it gone and takes none.
+/// In a log, the credit of an entry removes it; the second finds it gone and credits nothing.
 async fn no_more_is_credited_than_was_taken(bench: &Bench) {
     for limit in every_algorithm(9, MINUTE) {
         let taken = bench.ask(limit, 4).await.receipt().taken_at();
@@ -232,7 +232,8 @@ async fn what_takes_nothing_leaves_nothing_behind(bench: &Bench) {
     }
 }
 
-/// Of a limit on failed logins: those who succeed in between neither add to the failures nor keep them.
+/// With a limit on failed logins, those that succeed in between neither add to the failures nor
+/// keep them.
 async fn what_is_refunded_was_never_taken(bench: &Bench) {
     for (_, limit) in in_time(5, MINUTE) {
         bench.align(MINUTE);
@@ -267,7 +268,7 @@ async fn what_is_refunded_was_never_taken(bench: &Bench) {
     }
 }
 
-/// Where too many were let in since, the oldest is given back in its place.
+/// If too many were let in since, the oldest entry is given back in its place.
 async fn what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little(bench: &Bench) {
     let limit = Limit::sliding_log(100, MINUTE);
     for (others, left_then) in [(31, 100 - 31), (32, 100 - 32)] {
@@ -283,7 +284,7 @@ async fn what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little(bench:
             receipt: taken.receipt(),
         };
         let _ = bench.act(limit, refund).await;
-        // The first one has come back, and the second one, where it is still there, has not.
+        // The first one has come back; the second one, where it is still there, has not.
         bench.advance(MINUTE - 2 * SECOND);
         let kept = u32::from(others == 32);
         let looked = bench.act(limit, Action::look()).await;

@@ -1,4 +1,4 @@
-//! Concurrency: so many at the same time, by leases.
+//! Concurrency: a number of requests at the same time, by leases.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn lease(number: u64) -> LeaseId {
     LeaseId::from(NonZeroU64::new(number).unwrap())
 }
 
-/// A request starts, by a lease of this number.
+/// A request starts, with a lease of this number.
 async fn start(bench: &Bench, number: u64, cost: u32) -> Decision {
     let take = Take::new(cost).with_lease(lease(number));
     bench.act(LIMIT, Action::Take(take)).await
@@ -102,7 +102,7 @@ async fn a_lease_never_outlives_its_renewal(bench: &Bench) {
     assert!(start(bench, 2, 1).await.is_allowed());
 }
 
-/// Renewed a moment too late, its permits may be others' by now.
+/// If it is renewed a moment too late, its permits may be others' by now.
 async fn a_lapsed_lease_is_not_revived(bench: &Bench) {
     let _ = start(bench, 1, 2).await;
     bench.advance(30 * SECOND);
@@ -114,7 +114,7 @@ async fn a_lapsed_lease_is_not_revived(bench: &Bench) {
     assert_eq!(bench.ask(LIMIT, 0).await.remaining(), 0);
 }
 
-/// Told twice that a request has ended, or long after its lease has lapsed.
+/// As when a request's end is reported twice, or long after its lease has lapsed.
 async fn a_release_is_idempotent(bench: &Bench) {
     let _ = start(bench, 1, 1).await;
     let _ = start(bench, 2, 1).await;
@@ -133,7 +133,7 @@ async fn a_release_of_nothing_leaves_nothing(bench: &Bench) {
     assert_eq!(bench.stored(), 0);
 }
 
-/// A credit is about what was taken without a lease; a lease is ended by its holder.
+/// A credit concerns permits taken without a lease; a lease is released by its holder.
 async fn a_credit_ends_nobodys_lease(bench: &Bench) {
     let _ = start(bench, 1, 1).await;
     let _ = bench.act(LIMIT, Action::Charge(2)).await;
@@ -150,7 +150,7 @@ async fn a_longer_lease_is_had_with_the_next_renewal(bench: &Bench) {
     let longer = Limit::concurrency(3).lease(90 * SECOND);
     let renewed = bench.act(longer, Action::Renew(lease(1))).await;
     assert_eq!(renewed.reset_after(), 90 * SECOND);
-    // A shorter one never takes away what was promised.
+    // A shorter life never takes away what was promised.
     let renewed = renew(bench, 1).await;
     assert_eq!(renewed.reset_after(), 90 * SECOND);
 }

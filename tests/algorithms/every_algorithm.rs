@@ -37,7 +37,7 @@ async fn exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate(bench: &B
                 assert_eq!(drain(bench, &name, bucket, 1).await, burst, "{bucket:?}");
             }
         }
-        // Costs that divide the limit with nothing or something left over.
+        // Costs that divide the limit with and without a remainder.
         for cost in [limit, limit.div_ceil(2), limit / 3 + 1] {
             let name = format!("cost {cost} of {limit} in {period:?}");
             for limited in every_algorithm(limit, period) {
@@ -49,7 +49,7 @@ async fn exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate(bench: &B
     }
 }
 
-/// How often this cost is had until it is denied.
+/// How often this cost is allowed until it is denied.
 async fn drain(bench: &Bench, policy: &str, limit: Limit, cost: u32) -> u32 {
     let mut had = 0;
     while bench
@@ -111,7 +111,7 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
     }
 }
 
-/// Two crates of the field give capacity + 1 after idling.
+/// Two other crates give capacity + 1 after idling.
 async fn idling_gives_no_permit_too_many(bench: &Bench) {
     for (permits, window) in [
         (3, SECOND),
@@ -121,7 +121,7 @@ async fn idling_gives_no_permit_too_many(bench: &Bench) {
         for limit in every_algorithm(permits, window) {
             let full = bench.drain(limit, 1).await;
             for idle in [window, 3 * window, 1_000 * window, window + window / 3] {
-                // What sliding windows have counted is there for longer than a window.
+                // What sliding windows have counted lasts for longer than a window.
                 let reset = bench.ask(limit, 0).await.reset_after();
                 bench.advance(idle.max(reset));
                 assert_eq!(
@@ -135,7 +135,7 @@ async fn idling_gives_no_permit_too_many(bench: &Bench) {
     }
 }
 
-/// `check` takes for good, and nobody asks when that was.
+/// `check` takes for good, and nobody needs the instant.
 async fn who_takes_for_good_is_told_of_the_same_reset(bench: &Bench) {
     for limit in every_algorithm(10, 10 * SECOND) {
         for into_window in [0, 1, 900, 9_999] {
@@ -198,7 +198,7 @@ async fn a_clock_that_steps_back_never_frees_capacity(bench: &Bench) {
         bench.clock.step_back(HOUR);
         let denied = bench.ask(limit, 1).await;
         assert!(!denied.is_allowed(), "{limit:?}");
-        // The wait is told by the clock as it is now, and is still exact.
+        // The wait is relative to the clock as it is now, and is still exact.
         assert_eq!(denied.retry_after(), Some(wait + HOUR), "{limit:?}");
         bench.advance(wait + HOUR);
         assert!(bench.ask(limit, 1).await.is_allowed(), "{limit:?}");
@@ -246,7 +246,7 @@ async fn a_lowered_limit_does_not_stumble_over_a_state_above_it(bench: &Bench) {
 }
 
 async fn a_raised_rate_forgives_nothing(bench: &Bench) {
-    // Between rates with different fractions of a microsecond, the rounding is against the caller.
+    // Between rates with different fractions of a microsecond, rounding is against the caller.
     let (slow, fast) = (Limit::gcra(3, SECOND), Limit::gcra(7, SECOND));
     let _ = bench.ask(slow, 1).await;
     let owed = bench.ask(slow, 0).await.reset_after();

@@ -1,4 +1,4 @@
-//! Fixed window: so many in each window.
+//! Fixed window: a number of permits in each window.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn aligned_ends_at_multiples_of_its_length(bench: &Bench) {
     assert_eq!(bench.ask(limit, 1).await.reset_after(), HOUR);
 }
 
-/// The known property of fixed windows, documented and no more than it.
+/// The known property of fixed windows, no worse than documented.
 async fn admits_up_to_twice_the_limit_around_a_boundary(bench: &Bench) {
     let limit = Limit::fixed_window(5, MINUTE).aligned();
     bench.align(MINUTE);
@@ -68,7 +68,7 @@ async fn made_shorter_ends_earlier_at_once(bench: &Bench) {
     assert!(bench.ask(shorter, 1).await.is_allowed());
 }
 
-/// A TTL in whole seconds lets a short window live on.
+/// A TTL in whole seconds would let a short window live on.
 async fn shorter_than_a_second_ends_in_time(bench: &Bench) {
     let limit = Limit::fixed_window(2, Duration::from_millis(10));
     for _ in 0..5 {

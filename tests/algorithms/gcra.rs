@@ -18,7 +18,7 @@ async fn burst_of_1000_at_1_us_admits_1000_and_not_1048(bench: &Bench) {
     assert_eq!(bench.drain(limit, 1).await, 1);
 }
 
-/// `floor` on each call starves a caller that asks faster than one permit comes back.
+/// Applying `floor` on each call starves a caller that asks faster than permits come back.
 async fn a_fast_caller_is_refilled_all_the_same(bench: &Bench) {
     let had = had_by_a_fast_caller(bench, Limit::gcra(3, SECOND)).await;
     assert_eq!(had, 9, "three a second for three seconds");

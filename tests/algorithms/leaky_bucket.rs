@@ -55,7 +55,7 @@ async fn a_queue_lets_no_two_leave_at_once(bench: &Bench) {
     }
 }
 
-/// After a request that cost much, the next waits for as long as it takes.
+/// After a request with a high cost, the next one waits for as long as that takes.
 async fn a_queue_holds_up_by_what_those_before_cost(bench: &Bench) {
     let limit = Limit::leaky_bucket(10, per_second(1));
     for (cost, delay) in [(1, 0), (4, 1), (2, 5), (3, 7)] {
@@ -95,7 +95,8 @@ async fn a_queue_made_a_meter_keeps_its_water(bench: &Bench) {
     assert!(!bench.ask(queue, 1).await.is_allowed());
 }
 
-/// A capacity that is stored with the first request outlives every change of the configuration.
+/// A capacity that is stored with the first request would outlive every change of the
+/// configuration.
 async fn the_capacity_is_not_frozen_at_the_first_request(bench: &Bench) {
     for limit in [
         |capacity| Limit::leaky_bucket(capacity, per_second(1)),
@@ -121,7 +122,7 @@ async fn the_rate_is_not_frozen_at_the_first_request(bench: &Bench) {
     );
 }
 
-/// What creates the bucket must fit it, too.
+/// The request that creates the bucket must fit it, too.
 async fn the_first_request_is_held_to_the_capacity(bench: &Bench) {
     for limit in [
         Limit::leaky_bucket(5, per_second(1)),
@@ -138,7 +139,7 @@ async fn the_first_request_is_held_to_the_capacity(bench: &Bench) {
     );
 }
 
-/// Water that is not written back on a denial, with an instant that is, leaks twice or never.
+/// If a denial stores the instant but not the water, the bucket leaks twice or never.
 async fn it_leaks_the_same_whether_or_not_it_is_asked_meanwhile(bench: &Bench) {
     let limit = Limit::leaky_bucket(3, per_second(3)).without_delay();
     let key = |key, cost| [("policy", limit, key, cost)];
@@ -161,7 +162,7 @@ async fn it_leaks_the_same_whether_or_not_it_is_asked_meanwhile(bench: &Bench) {
     }
 }
 
-/// A bucket without a time to live blocks for ever whoever filled it once.
+/// A bucket without a time to live would block for ever whoever filled it once.
 async fn a_full_bucket_is_empty_again_in_time(bench: &Bench) {
     let limit = Limit::leaky_bucket(60, per_minute(1));
     bench.drain(limit, 1).await;

@@ -1,5 +1,5 @@
-//! What the algorithms promise, on every store, and the faults of other systems that ours must not
-//! have: each test that excludes one is named after it.
+//! What the algorithms promise, on every store, and known faults of other systems: each test that
+//! excludes one is named after it.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ mod support;
 use support::bench::Bench;
 use support::limits::every;
 
-/// A limit of each algorithm. Those that share a key, as a fixed window and an aligned one do, find
-/// each other's state there: by then it must not count any more.
+/// A limit of each algorithm. Some share a key, such as a fixed window and an aligned one, and find
+/// each other's state there: by then it must no longer count.
 fn every_algorithm(limit: u32, window: Duration) -> impl Iterator<Item = Limit> {
     let each = every(limit, window).into_iter();
     each.map(|(_, limit)| limit)
 }
 
-/// From 1 a year to 10 million a second, and those that divide nothing evenly.
+/// From 1 a year to 10 million a second, including some that divide nothing evenly.
 const RATES: [(u32, Duration); 10] = [
     (1, Duration::from_secs(365 * 86_400)),
     (7, MINUTE),
@@ -45,8 +45,8 @@ const RATES: [(u32, Duration); 10] = [
     (10_000_000, SECOND),
 ];
 
-/// When permits were had, one at a time, in bursts, trickles and pauses that no window and no slice is
-/// aligned to.
+/// When permits were allowed, one at a time, in bursts, trickles and pauses that are aligned to no
+/// window and no slice.
 async fn admitted_unevenly(bench: &Bench, limit: Limit) -> Vec<u64> {
     let mut admitted = Vec::new();
     for step in 0..400_u64 {
@@ -67,7 +67,7 @@ fn in_the_fullest_second(admitted: &[u64]) -> usize {
     admitted.iter().map(from).max().unwrap_or(0)
 }
 
-/// What who has used up all there was has of a thousand attempts in three seconds.
+/// How many of a thousand attempts in three seconds are allowed after everything was used up.
 async fn had_by_a_fast_caller(bench: &Bench, limit: Limit) -> u32 {
     bench.drain(limit, 1).await;
     let mut had = 0;

@@ -1,4 +1,4 @@
-//! Penalty box: who is denied too often is banned.
+//! Penalty box: a subject that is denied too often is banned.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const LOGIN: Limit = Limit::sliding_log(2, MINUTE);
 
 const PENALTY: Penalty = Penalty::after(3, MINUTE, HOUR);
 
-/// Does this with a limit and with the penalty behind it, in one question.
+/// Applies an action to a limit and its penalty, in one question.
 async fn guarded(bench: &Bench, penalty: &Penalty, action: Action) -> [Decision; 2] {
     let guard = Algorithm::try_from(&LOGIN).unwrap();
     let penalty = Algorithm::try_from(penalty).unwrap();
@@ -68,14 +68,14 @@ async fn so_many_denials_bring_a_ban(bench: &Bench) {
 
 async fn denials_further_apart_do_not(bench: &Bench) {
     let penalty = Penalty::after(3, 20 * SECOND, HOUR);
-    // Two are let in each minute, and four denied, of which no three within 20 seconds.
+    // Two are allowed in each minute, and four denied, of which no three within 20 seconds.
     for _ in 0..60 {
         assert_eq!(banned_for(bench, &penalty).await, None);
         bench.advance(10 * SECOND);
     }
 }
 
-/// A ban that each attempt makes longer never ends for a client that keeps trying.
+/// If each attempt extended a ban, it would never end for a client that keeps trying.
 async fn hammering_while_banned_never_makes_a_ban_longer(bench: &Bench) {
     get_banned(bench, &PENALTY).await;
     for minute in 0..60 {
@@ -94,7 +94,7 @@ async fn a_banned_subject_takes_no_permits(bench: &Bench) {
     bench.advance(2 * MINUTE);
     for _ in 0..5 {
         let [guard, penalty] = guarded(bench, &PENALTY, Action::take(1)).await;
-        // The check itself would fit, by now; but all or none are carried out.
+        // The check itself would fit by now; but all are carried out, or none.
         assert_eq!((guard.is_allowed(), guard.remaining()), (true, 2));
         assert_eq!(penalty.outcome(), Outcome::Banned);
     }
@@ -139,7 +139,7 @@ async fn a_subject_that_is_never_denied_leaves_no_penalty_behind(bench: &Bench) 
     assert_eq!(bench.stored(), 1, "the limit's own key");
 }
 
-/// A milder penalty is for the bans to come.
+/// A milder penalty applies to future bans.
 async fn a_changed_penalty_forgives_no_ban(bench: &Bench) {
     get_banned(bench, &PENALTY).await;
     let milder = Penalty::after(100, SECOND, SECOND);
@@ -147,7 +147,8 @@ async fn a_changed_penalty_forgives_no_ban(bench: &Bench) {
     assert_eq!(banned_for(bench, &milder).await, Some(50 * MINUTE));
 }
 
-/// Also who was banned by a milder one, twice as long as whose ban is still shorter.
+/// Also for a subject banned under a milder one, and twice as long for one whose ban is still
+/// shorter.
 async fn a_harsher_penalty_bans_for_no_less_than_its_first_ban(bench: &Bench) {
     let [milder, harsher] =
         [SECOND, MINUTE].map(|ban| Penalty::after(3, HOUR, ban).doubling_up_to(HOUR));
@@ -157,7 +158,7 @@ async fn a_harsher_penalty_bans_for_no_less_than_its_first_ban(bench: &Bench) {
     assert_eq!(banned_for(bench, &harsher).await, Some(MINUTE));
 }
 
-/// They outlast what is remembered of the ban.
+/// They outlast the memory of the ban.
 async fn denials_after_a_short_ban_count_for_as_long_as_any(bench: &Bench) {
     let penalty = Penalty::after(3, HOUR, SECOND);
     get_banned(bench, &penalty).await;

@@ -22,7 +22,7 @@ async fn spreads_what_was_used_over_the_next_window(bench: &Bench) {
     bench.align(SECOND);
     assert_eq!(bench.drain(limit, 1).await, 10);
     let denied = bench.ask(limit, 1).await;
-    // A tenth of the next window must pass until one of ten is out of sight.
+    // A tenth of the next window must pass until one of ten no longer counts.
     assert_eq!(denied.retry_after(), Some(SECOND + SECOND / 10));
     assert_eq!(denied.reset_after(), 2 * SECOND);
     bench.advance(SECOND);
@@ -61,8 +61,8 @@ async fn made_longer_forgives_nothing(bench: &Bench) {
     assert!(!bench.ask(longer, 1).await.is_allowed());
 }
 
-/// The known worst case: all in the last moment of a window, then one for each that is out of
-/// sight.
+/// The known worst case: everything in the last moment of a window, then one for each permit that
+/// no longer counts.
 async fn admits_one_less_than_twice_the_limit_at_worst(bench: &Bench) {
     let limit = Limit::sliding_counter(10, SECOND);
     bench.align(SECOND);
@@ -79,7 +79,7 @@ async fn admits_one_less_than_twice_the_limit_at_worst(bench: &Bench) {
     assert_eq!(had, 19);
 }
 
-/// Who is denied waits by the windows in which was counted, and not in vain.
+/// A denied caller waits by the windows in which permits were counted, and not in vain.
 async fn made_shorter_says_how_long_it_still_takes(bench: &Bench) {
     bench.align(MINUTE);
     bench.drain(Limit::sliding_counter(4, MINUTE), 1).await;
@@ -95,8 +95,8 @@ async fn made_shorter_says_how_long_it_still_takes(bench: &Bench) {
     assert_eq!(bench.ask(shorter, 0).await.remaining(), 4);
 }
 
-/// The scripts work the share out in pieces of seven bits: just below where one more is needed, it comes out of those
-/// before it alone.
+/// The scripts compute the share in steps of seven bits. Just below the point where one more step
+/// is needed, it comes from the previous steps alone.
 async fn shares_out_large_counts_to_the_permit(bench: &Bench) {
     let window = 300 * DAY;
     for count in [14, 21, 28].map(|bits| (1_u32 << bits) - 1) {

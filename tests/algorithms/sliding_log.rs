@@ -1,4 +1,4 @@
-//! Sliding log: never more than so many in any window.
+//! Sliding log: never more than a number of permits in any window.
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
     );
 }
 
-/// With the instant as the member of a sorted set, 10 passed a limit of 5.
+/// With the instant as the member of a sorted set, 10 would pass a limit of 5.
 async fn permits_of_one_instant_do_not_overwrite_each_other(bench: &Bench) {
     assert_eq!(bench.drain(Limit::sliding_log(5, SECOND), 1).await, 5);
 }
 
-/// Adding before checking keeps a client out for as long as it keeps trying.
+/// Adding before checking would keep a client out for as long as it keeps trying.
 async fn a_client_that_keeps_trying_is_let_in_in_time(bench: &Bench) {
     let limit = Limit::sliding_log(2, SECOND);
     let mut had = 0;
@@ -46,7 +46,7 @@ async fn a_client_that_keeps_trying_is_let_in_in_time(bench: &Bench) {
     assert_eq!(had, 20);
 }
 
-/// Counting before trimming counts what is over.
+/// Counting before trimming would count what is over.
 async fn counts_only_what_is_within_the_window(bench: &Bench) {
     let limit = Limit::sliding_log(3, SECOND);
     for _ in 0..20 {
@@ -55,7 +55,7 @@ async fn counts_only_what_is_within_the_window(bench: &Bench) {
     }
 }
 
-/// Trimming the current window instead of what is older admits for ever.
+/// Trimming the current window instead of older entries would admit for ever.
 async fn keeps_what_is_within_the_window(bench: &Bench) {
     let limit = Limit::sliding_log(3, MINUTE);
     let _ = bench.ask(limit, 1).await;
@@ -94,7 +94,8 @@ async fn a_cost_of_n_occupies_n_permits(bench: &Bench) {
     }
 }
 
-/// Nobody knows when they were taken: the oldest go, and one of those counts by the longer window alone.
+/// It is not known when they were taken: the oldest are given back, and one of those counts only by
+/// the longer window.
 async fn a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one(bench: &Bench) {
     let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
     let _ = bench.ask(long, 1).await;

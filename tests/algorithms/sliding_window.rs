@@ -1,4 +1,4 @@
-//! Sliding window: never more than so many in any window, counted in slices.
+//! Sliding window: never more than a number of permits in any window, counted in slices.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn of_one_slice_is_two_aligned_windows(bench: &Bench) {
     assert_eq!(bench.ask(limit, 0).await.remaining(), 5);
 }
 
-/// A slice of a microsecond late, which is as fine as the clock.
+/// A slice of a microsecond late, which is the resolution of the clock.
 async fn of_a_thousand_slices_is_nearly_the_log(bench: &Bench) {
     let millisecond = Duration::from_millis(1);
     let sliced = Limit::sliding_window(3, millisecond).slices(1_000);

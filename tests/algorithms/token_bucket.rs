@@ -1,4 +1,4 @@
-//! Token bucket: so many at once, refilled at a rate.
+//! Token bucket: a number of permits at once, refilled at a rate.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ on_every_store! {
     a_bucket_is_one_key
 }
 
-/// A verdict the wrong way round denies while there are tokens, and lets in when there are none.
+/// An inverted verdict would deny while there are tokens, and allow when there are none.
 async fn allows_while_there_are_tokens_and_then_denies(bench: &Bench) {
     let limit = Limit::token_bucket(3, per_second(1));
     for allows in [true, true, true, false, false] {
@@ -37,7 +37,7 @@ async fn takes_what_a_request_costs_and_not_one(bench: &Bench) {
     assert_eq!(bench.ask(limit, 6).await.remaining(), 0);
 }
 
-/// Judged by the count from before the refill, the first request after a pause is denied.
+/// Judged by the count from before the refill, the first request after a pause would be denied.
 async fn judges_by_the_tokens_that_have_come_in_by_now(bench: &Bench) {
     let limit = Limit::token_bucket(5, per_second(5));
     bench.drain(limit, 1).await;
@@ -48,7 +48,7 @@ async fn judges_by_the_tokens_that_have_come_in_by_now(bench: &Bench) {
     assert_eq!((denied.is_allowed(), denied.remaining()), (false, 3));
 }
 
-/// `floor` on each call starves a caller that asks faster than one token comes in.
+/// Applying `floor` on each call starves a caller that asks faster than tokens come in.
 async fn a_fast_caller_is_refilled_all_the_same(bench: &Bench) {
     let had = had_by_a_fast_caller(bench, Limit::token_bucket(3, per_second(3))).await;
     assert_eq!(had, 9, "three a second for three seconds");
@@ -70,8 +70,8 @@ async fn no_fraction_of_a_token_is_lost_or_invented(bench: &Bench) {
     }
 }
 
-/// A bucket that is forgotten after ten seconds is full after ten seconds. That Redis keeps it as
-/// long as it must, is shown in `tests/redis_keys`.
+/// A bucket that is forgotten after ten seconds would be full after ten seconds. `tests/redis_keys`
+/// shows that Redis keeps it as long as it must.
 async fn a_refill_of_days_is_not_cut_short(bench: &Bench) {
     let limit = Limit::token_bucket(10, Rate::new(1, DAY));
     bench.drain(limit, 1).await;
@@ -84,7 +84,7 @@ async fn a_refill_of_days_is_not_cut_short(bench: &Bench) {
     assert_eq!(bench.ask(limit, 0).await.reset_after(), 10 * DAY);
 }
 
-/// Kept in floating point, a crate's bucket admitted 1048.
+/// A crate that uses floating point admitted 1048 here.
 async fn burst_of_1000_at_1_us_admits_1000_and_not_1048(bench: &Bench) {
     let limit = Limit::token_bucket(1_000, per_second(1_000_000));
     assert_eq!(bench.drain(limit, 1).await, 1_000);
@@ -92,7 +92,7 @@ async fn burst_of_1000_at_1_us_admits_1000_and_not_1048(bench: &Bench) {
     assert_eq!(bench.drain(limit, 1).await, 1);
 }
 
-/// Two crates of the field hold capacity + 1 after idling.
+/// Two other crates hold capacity + 1 after idling.
 async fn idling_fills_it_to_the_brim_and_no_further(bench: &Bench) {
     for permits in [1, 3, 100] {
         let limit = Limit::token_bucket(permits, per_second(7));
@@ -106,7 +106,7 @@ async fn idling_fills_it_to_the_brim_and_no_further(bench: &Bench) {
     }
 }
 
-/// A second key, for the time of the last refill, is one that a cluster keeps elsewhere.
+/// A cluster would keep a second key, for the time of the last refill, elsewhere.
 async fn a_bucket_is_one_key(bench: &Bench) {
     let limit = Limit::token_bucket(3, per_second(3));
     for _ in 0..5 {

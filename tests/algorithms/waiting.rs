@@ -18,7 +18,7 @@ on_every_store! {
     what_gives_no_permits_ahead_of_time_lets_nobody_wait
 }
 
-/// Of one permit a second, one at once.
+/// One permit a second, one at once.
 const BUCKETS: [Limit; 2] = [
     Limit::token_bucket(1, per_second(1)),
     Limit::gcra(1, SECOND),
@@ -26,7 +26,7 @@ const BUCKETS: [Limit; 2] = [
 
 const QUEUE: Limit = Limit::leaky_bucket(1, per_second(1));
 
-/// Waits for all that others have taken, for no longer than that.
+/// Waits for everything that others have taken, but no longer than that.
 async fn try_acquire(bench: &Bench, limit: Limit, cost: u32, timeout: Duration) -> Decision {
     let take = Take::new(cost).with_patience(Patience::UntilPaid(Micros::from(timeout)));
     bench.act(limit, Action::Take(take)).await
@@ -36,10 +36,10 @@ async fn acquire(bench: &Bench, limit: Limit, cost: u32) -> Decision {
     try_acquire(bench, limit, cost, Duration::MAX).await
 }
 
-/// What a caller takes beyond what there is, the next one waits for.
+/// If a caller takes more than there is, the next one waits for it.
 async fn costs_1_1_2_4_8_1_at_one_a_second_wait_0_1_1_2_4_8_seconds(bench: &Bench) {
     for limit in BUCKETS.into_iter().chain([QUEUE]) {
-        // A bucket has a token to begin with; a queue that is idle has nothing.
+        // A bucket has a token to begin with; an idle queue has nothing.
         if limit != QUEUE {
             bench.drain(limit, 1).await;
         }
@@ -68,7 +68,7 @@ async fn who_would_wait_too_long_is_denied_at_once_and_takes_nothing(bench: &Ben
     }
 }
 
-/// More than the bucket ever holds is had by waiting: the next one pays for it.
+/// More than the bucket ever holds can be had by waiting: the next caller pays for it.
 async fn a_cost_above_the_capacity_is_had_by_who_waits_for_all_before_it(bench: &Bench) {
     for limit in BUCKETS.into_iter().chain([QUEUE]) {
         assert_eq!(bench.ask(limit, 60).await.outcome(), Outcome::NeverFits);

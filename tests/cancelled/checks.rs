@@ -1,4 +1,4 @@
-//! Outside HTTP: futures that are dropped wherever they happen to be.
+//! Outside HTTP: futures that are dropped at any point.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::left::{Before, limiter, looked_at, pause, unpause};
 use super::support::redis::Server;
 
 const ROUNDS: usize = 10;
-/// Less than may be on their way at once, so that each is sent.
+/// Fewer than may be in flight at once, so that each is sent.
 const EACH: usize = 1_000;
 
-/// After so long a silence a connection on which questions were given up is taken for dead.
+/// After a silence of this length, a connection on which questions were given up is taken for dead.
 const LONG: Duration = Duration::from_millis(600);
 
-/// One question, let go of sooner or later.
+/// One question, dropped sooner or later.
 async fn ask(limiter: Limiter, number: usize) -> bool {
     let (key, times) = (number as u64, number * 31 % 97);
     match number % 3 {

@@ -16,20 +16,20 @@ use tower_throttle::{
 use super::support::redis::Server;
 use super::support::web::{GENEROUS, eventually};
 
-/// So many questions may be on their way at once.
+/// The number of questions that may be in flight at once.
 const MOST_IN_FLIGHT: usize = 1_024;
 
-/// As much as nobody here uses up.
+/// More than anybody here uses.
 const PLENTY: u32 = 1_000_000;
 
-/// From one request that may pass to the next: so long that none does in a test, and so short that
-/// as many can wait as come at once.
+/// The time from one allowed request to the next: so long that none passes in a test, and short
+/// enough that as many can wait as come at once.
 const PAUSE: Duration = Duration::from_secs(4 * 60);
 
-/// What requests for each policy are for.
+/// The purpose of the requests for each policy.
 pub(crate) const PATHS: [&str; 3] = ["/200/1", "/200/2", "/200/3"];
 
-/// A limiter over a server, with one policy that counts requests, one whose places are held for
+/// A limiter over a server, with a policy that counts requests, one whose places are held for
 /// longer than any test takes, and one that makes requests wait as long.
 pub(crate) async fn limiter(server: &Server) -> Limiter {
     let [rate, places, waiting] = PATHS;
@@ -43,16 +43,16 @@ pub(crate) async fn limiter(server: &Server) -> Limiter {
     let policies = policies.map(|policy| policy.on_store_failure(FailureMode::Deny));
     let builder = Limiter::builder(server.store().await).policies(policies);
     let limiter = builder.timeout(60 * SECOND).build().unwrap();
-    // The only one that has not to wait.
+    // The only one that does not have to wait.
     let first = limiter.check("waiting", Key::everybody()).await.unwrap();
     assert!(first.is_allowed() && first.store_failure().is_none());
     limiter
 }
 
-/// The store's, and that of whoever asks.
+/// The store's, and that of the caller.
 const CONNECTIONS: u64 = 2;
 
-/// Looks at a future so many times, and lets go of it; whether it was done by then.
+/// Polls a future this often and drops it. Returns whether it was done by then.
 pub(crate) async fn looked_at(times: usize, future: impl Future) -> bool {
     let mut future = pin!(future);
     for _ in 0..times {
@@ -64,15 +64,15 @@ pub(crate) async fn looked_at(times: usize, future: impl Future) -> bool {
     false
 }
 
-/// What there was before.
+/// The state before the requests.
 pub(crate) struct Before {
     tasks: usize,
-    /// Held for as long as it takes: the task that renews leases is over with the last of them.
+    /// Held throughout: the task that renews leases ends with the last of them.
     first: Held,
 }
 
 impl Before {
-    /// When all is there that stays.
+    /// Once everything is there that stays.
     pub(crate) async fn now(server: &Server, limiter: &Limiter) -> Self {
         let first = limiter.hold("places", "first").await.unwrap();
         assert_eq!(leases(server), 1);
@@ -81,7 +81,7 @@ impl Before {
         Self { tasks, first }
     }
 
-    /// Waits until all is as it was, which comes by itself.
+    /// Waits until everything is as it was, which happens by itself.
     pub(crate) async fn comes_back(self, server: &Server, limiter: &Limiter) {
         let more = || format!("{} leases, one before", leases(server));
         until(more, || leases(server) == 1).await;
@@ -112,7 +112,7 @@ async fn nobody_else_is_connected(server: &Server) {
     until(all, || connections(server) == CONNECTIONS).await;
 }
 
-/// As many questions at once as may be on their way are answered, and one more is not.
+/// As many questions as may be in flight at once are answered, and one more is not.
 async fn all_places_are_free(server: &Server, limiter: &Limiter) {
     pause(server);
     let ask = |number| Box::pin(limiter.check("rate", number as u64));
@@ -141,7 +141,7 @@ fn connections(server: &Server) -> u64 {
     count.unwrap().parse().unwrap()
 }
 
-/// The server answers no question until it goes on.
+/// The server answers no question until it resumes.
 pub(crate) fn pause(server: &Server) {
     let mut pause = redis::cmd("CLIENT");
     pause.arg("PAUSE").arg(600_000).arg("WRITE");

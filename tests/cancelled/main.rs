@@ -1,5 +1,5 @@
 //! Ten thousand requests that nobody waits for any more leave nothing behind: no task, no
-//! connection, no place among the questions on their way, no lease.
+//! connection, no place among the questions in flight, no lease.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod checks;

@@ -12,7 +12,7 @@ use super::support::redis::Server;
 use super::support::web::Service;
 
 const REQUESTS: usize = 10_000;
-/// Fewer of them over HTTP/2 than a server takes on one connection.
+/// Fewer of them over HTTP/2 than a server accepts on one connection.
 const AT_ONCE: usize = 300;
 
 /// A service that answers nobody, and its clients.
@@ -37,8 +37,8 @@ impl Stage {
         }
     }
 
-    /// As many requests as come at once, half of them over one connection of HTTP/2 and half over
-    /// one of HTTP/1.1 each; a client goes away when it was looked at so often.
+    /// As many requests as come at once, half of them over one HTTP/2 connection and half over an
+    /// HTTP/1.1 connection each. A client goes away after this many polls.
     fn send(&self, looks: impl Fn(usize) -> usize) -> JoinSet<bool> {
         let client = Client::builder().http2_prior_knowledge().no_proxy();
         let client = client.build().unwrap();
@@ -58,8 +58,8 @@ impl Stage {
     }
 }
 
-/// A connection of its own, which is reset when it is let go of: closed in order, so many would
-/// keep as many ports for a minute.
+/// A connection that is reset when it is dropped: closed in order, this many would keep as many
+/// ports for a minute.
 async fn connection(address: String, path: &str) {
     let mut connection = TcpStream::connect(&address).await.unwrap();
     connection.set_zero_linger().unwrap();
@@ -77,7 +77,7 @@ async fn ten_thousand_clients_that_go_away_while_they_are_served_or_held_up_leav
     let before = Before::now(&stage.server, &stage.limiter).await;
     for _ in 0..=REQUESTS / AT_ONCE {
         let mut requests = stage.send(|_| usize::MAX);
-        // All but those that are held up.
+        // All except those that are held up.
         stage.service.inside(AT_ONCE * 2 / 3).await;
         requests.shutdown().await;
         stage.service.inside(0).await;

@@ -25,7 +25,7 @@ fn an_address_may_have_a_port_brackets_a_zone_and_any_case() {
             (&["[::FFFF:203.0.113.9]:1"], client("203.0.113.9")),
             (&["::ffff:cb00:7109"], client("203.0.113.9")),
             (&["64:ff9b::203.0.113.9"], client("203.0.113.9")),
-            // No proxy of 10/8 stands behind NAT64: it is no way to be taken for one.
+            // No proxy of 10/8 is behind NAT64, so this is no way to pass for one.
             (&["1.1.1.1, 64:ff9b::10.0.0.7"], client("10.0.0.7")),
         ],
     );

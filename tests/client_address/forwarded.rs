@@ -121,7 +121,7 @@ fn a_quote_left_open_is_unattributed_and_never_what_is_quoted() {
                 &[r#"for=1.1.1.1;x=", for="203.0.113.9";host="a""#],
                 nobody(),
             ),
-            // What the client chose as host comes to stand outside of the quotes.
+            // The host that the client chose ends up outside of the quotes.
             (
                 &[r#"x=", for="203.0.113.9";host=",for=1.1.1.1,y=""#],
                 nobody(),

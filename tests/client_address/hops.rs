@@ -56,7 +56,7 @@ fn the_last_place_is_the_sixty_fourth_entry() {
     let read = |line: String| key(&extractor, &request(tcp(PROXY), "x-forwarded-for", &[line]));
     let nearer = vec!["9.9.9.9"; 63].join(",");
     assert!(read(format!("1.1.1.1,203.0.113.9,{nearer}")) == client("203.0.113.9"));
-    // An empty entry takes one of the 64 that are looked at.
+    // An empty entry is one of the 64 that are read.
     assert!(read(format!("203.0.113.9,{nearer},")) == unattributed("9.9.9.9"));
 }
 

@@ -27,7 +27,7 @@ fn single() -> ClientAddr {
     ClientAddr::header("CF-Connecting-IP", TRUSTED).unwrap()
 }
 
-/// A request that came from `peer`, with these lines of a header.
+/// A request from `peer`, with these lines of a header.
 fn request(peer: impl Into<Peer>, header: &'static str, lines: &[impl AsRef<[u8]>]) -> Request<()> {
     let mut request = Request::new(());
     request.extensions_mut().insert(peer.into());
@@ -55,7 +55,7 @@ fn unattributed(last_hop: &str) -> Key {
     Key::unattributed(last_hop.parse().unwrap())
 }
 
-/// Holds a table of header lines and keys against an extractor, behind the proxy.
+/// Checks a table of header lines and keys against an extractor, behind the proxy.
 fn assert_rows(extractor: &ClientAddr, header: &'static str, rows: &[(&[&str], Key)]) {
     for (lines, expected) in rows {
         let found = key(extractor, &request(tcp(PROXY), header, lines));
@@ -171,7 +171,7 @@ fn sixty_four_entries_are_read_and_no_more() {
         assert!(read(&[format!("{element}203.0.113.9,{}", hops(64))]) == nobody);
         assert!(read(&[format!("{element}203.0.113.9"), hops(40), hops(24)]) == nobody);
         assert!(read(&many_lines) == nobody);
-        // Empty entries are looked at too.
+        // Empty entries are read too.
         let commas = ",".repeat(64);
         assert!(read(&[format!("{element}203.0.113.9{commas}")]) == unattributed(PROXY));
         let fewer = ",".repeat(63);

@@ -1,4 +1,4 @@
-//! The same reading against an oracle that is written another way, and what no text may do.
+//! Compares the reading with an independently written oracle, and checks what no text may do.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What an entry means, known before it is written down.
+/// What an entry means, before it is written down.
 #[derive(Clone, Debug)]
 enum Entry {
     Address(IpAddr),
@@ -27,7 +27,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     ]
 }
 
-/// Entries on lines, each with how it is spelt.
+/// Entries on lines, each with its spelling.
 fn header() -> impl Strategy<Value = Vec<Vec<(Entry, u8)>>> {
     let line = prop::collection::vec((entry(), any::<u8>()), 0..24);
     prop::collection::vec(line, 0..6)
@@ -122,7 +122,7 @@ fn flat(lines: &[Vec<(Entry, u8)>]) -> Vec<Entry> {
     entries
 }
 
-/// A forwarded line read from the left, with copies of everything.
+/// Reads a forwarded line from the left, with copies of everything.
 mod from_the_left {
     use super::*;
 
@@ -165,7 +165,7 @@ mod from_the_left {
         address.map_or(Entry::Junk(element.to_owned()), Entry::Address)
     }
 
-    /// Names in lower case, and values where they are well formed.
+    /// Names in lower case, and values if they are well formed.
     fn pairs(element: &str) -> Option<Vec<(String, Option<String>)>> {
         let mut pairs = Vec::new();
         for pair in cut(element, ';') {
@@ -250,7 +250,7 @@ fn leaves_a_quote_open(text: &str) -> bool {
     is_quoted
 }
 
-/// Whatever a header line can be made of.
+/// Anything that a header line can consist of.
 fn any_text(length: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         any::<u8>(),

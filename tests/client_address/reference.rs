@@ -1,10 +1,10 @@
-//! Many ways to say who the client is, one row each: the line, and what is read from it behind a
-//! proxy. A bar in a line is where a new line of the header begins.
+//! Many ways to name the client, one row each: the line, and what is read from it behind a proxy. A
+//! bar marks the start of a new header line.
 
 use super::*;
 
-/// A row's client as it is written: `-` is nobody, keyed by the socket's peer, and `-10.0.0.7`
-/// nobody, keyed by that hop.
+/// A row's client as written: `-` is nobody, keyed by the socket's peer, and `-10.0.0.7` nobody,
+/// keyed by that hop.
 fn expected(text: &str) -> Key {
     match text.strip_prefix('-') {
         Some("") => unattributed(PROXY),

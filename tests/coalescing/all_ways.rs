@@ -1,4 +1,4 @@
-//! Questions of every kind about the same keys, at the same time: each goes by a script of its own kind.
+//! Questions of every kind about the same keys at the same time: each kind has its own script.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Stage, assert_of_both_kinds};
 use crate::support::cluster::Cluster;
 use crate::support::drawn::drawn;
 
-/// Limits that let in so many at one instant: most by a plain take.
+/// Limits that admit this many at one instant; most are judged as plain takes.
 fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
     let kind = prop_oneof![3 => Just(0), 1 => 1..9];
     let limits = prop::collection::vec((kind, 10_u32..150), STATES);
@@ -27,7 +27,7 @@ fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
                 1 => Limit::token_bucket(most, per_second(2)),
                 // 2/7 of a second.
                 2 => Limit::gcra(7, 2 * SECOND).burst(most),
-                // In a queue a place that others stand behind is not given back.
+                // In a queue, a place that others stand behind is not given back.
                 3 => Limit::leaky_bucket(most, per_second(2)).without_delay(),
                 4 => Limit::fixed_window(most, HOUR),
                 5 => Limit::fixed_window(most, HOUR).aligned(),
@@ -41,7 +41,7 @@ fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
     })
 }
 
-/// What is asked of whom, and whether it is taken for good.
+/// What is asked, and whether it is taken for good.
 type Asked = (Question, bool);
 
 fn asked() -> impl Strategy<Value = Vec<Asked>> {
@@ -57,12 +57,13 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
         .prop_map(|(several, alone, is_final, knows_all_rates)| {
             let mut asked: Vec<_> = several.into_iter().chain(alone).zip(is_final).collect();
             for ((question, _), knows_all_rates) in asked.iter_mut().zip(knows_all_rates) {
-                // As by a process that has another one of the limit's rates not yet, or no more.
+                // As by a process that does not have another of the limit's rates yet, or no
+                // longer.
                 if !knows_all_rates {
                     question.states.retain(|(state, _)| *state != RATES[1]);
                 }
             }
-            // Those of a kind do not stand together.
+            // Questions of a kind are not adjacent.
             asked.sort_by_key(|(question, _)| question.cost);
             asked
         })
@@ -77,7 +78,8 @@ async fn ask(stage: &Stage, states: &States, (question, is_final): &Asked) -> Ve
     answer(stage, &checks).await.unwrap()
 }
 
-/// So many permits were taken of each state, by what was answered. Of a limit all rates are taken or none.
+/// How many permits were taken of each state, according to the answers. For a limit all rates are
+/// taken, or none.
 fn taken(answered: &[(Question, Vec<Decision>)]) -> [u32; STATES] {
     let mut taken = [0; STATES];
     for (question, answer) in answered {
@@ -96,7 +98,7 @@ async fn what_is_left_at_the_end_is_what_was_not_taken_whichever_way_it_went() {
     assert_nothing_lost(Stage::start().await).await;
 }
 
-/// What a later node denies, an earlier one is given back.
+/// What a later node denies is given back on an earlier one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_over_a_cluster_is_what_was_not_taken_whichever_way_it_went() {
     let cluster = Cluster::start();
@@ -106,7 +108,7 @@ async fn what_is_left_over_a_cluster_is_what_was_not_taken_whichever_way_it_went
     assert_nothing_lost(Stage { store, ..stage }).await;
 }
 
-/// Values have other types there, and errors among them.
+/// Values have other types in RESP3, and errors are among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_by_the_newer_protocol_is_what_was_not_taken_whichever_way_it_went() {
     let stage = Stage::start().await;

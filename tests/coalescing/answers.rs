@@ -24,7 +24,7 @@ impl Bucket {
         self.interval * cost
     }
 
-    /// How many permits fit when so much is owed.
+    /// How many permits fit with this debt.
     fn room(&self, debt: Duration) -> u32 {
         let room = self.price(self.capacity).saturating_sub(debt);
         (room.as_micros() / self.interval.as_micros()) as u32
@@ -62,14 +62,14 @@ pub(super) fn buckets() -> impl Strategy<Value = Bucket> {
     })
 }
 
-/// Finds an order of takes at one instant in which these are their answers, when so much was owed before;
-/// what is owed after them.
+/// Finds an order of takes at one instant that gives these answers, with this debt before them.
+/// Returns the debt after them.
 pub(super) fn follow(
     bucket: &Bucket,
     before: Duration,
     takes: &[(u32, Decision)],
 ) -> Result<Duration, String> {
-    // Each that is allowed tells what is owed after it.
+    // Each allowed one tells the debt after it.
     let (mut let_in, denied): (Vec<_>, Vec<_>) = takes
         .iter()
         .partition(|(_, decision)| decision.is_allowed());
@@ -111,7 +111,7 @@ async fn at_one_instant_the_answers_are_those_of_some_order() {
             // Whole runs of the same cost.
             costs.sort_unstable();
         }
-        // What never fits is no plain take.
+        // A take that never fits is no plain take.
         costs
             .iter_mut()
             .for_each(|cost| *cost = (*cost).min(bucket.capacity));
@@ -136,11 +136,11 @@ async fn at_one_instant_the_answers_are_those_of_some_order() {
         denied += takes.len() - allowed(takes.iter().map(|(_, decision)| decision));
     }
     assert_of_both_kinds(asked, denied);
-    // It is takes that came together that were judged.
+    // These were takes judged together.
     assert!(stage.scripts() - scripts < asked as u64 / 2);
 }
 
-/// Costs that are let in add up to what is owed at the end, to the microsecond.
+/// The costs that are allowed add up to the debt at the end, to the microsecond.
 #[tokio::test]
 async fn while_time_goes_on_nothing_is_lost_and_nothing_is_had_twice() {
     let stage = Stage::start().await;
@@ -201,7 +201,7 @@ async fn policies_do_not_mix() {
     assert_eq!([0, 1].map(|policy| allowed(of(policy))), [5, 9]);
 }
 
-/// As [`limit_by`](tower_throttle::Policy::limit_by) has it: they count in one key.
+/// As with [`limit_by`](tower_throttle::Policy::limit_by): they count in one key.
 #[tokio::test]
 async fn takes_of_one_key_under_several_limits_are_judged_each_by_its_own() {
     let stage = Stage::start().await;
@@ -231,7 +231,7 @@ async fn five_hundred_takes_of_one_key_are_a_few_scripts() {
     assert!(scripts <= 25, "{scripts} scripts");
 }
 
-/// By a log, of which each step looks at its length.
+/// With a log, where each step reads its length.
 #[tokio::test]
 async fn takes_of_one_key_of_several_costs_are_a_few_steps() {
     let stage = Stage::start().await;

@@ -1,5 +1,5 @@
-//! Takes of many keys that are no plain ones are one script, too, and so are those that only need a fraction of a
-//! microsecond; each is answered as if it came alone.
+//! Takes of many keys that are not plain, or only need a fraction of a microsecond, share a script,
+//! too. Each is answered as if it came alone.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 use crate::support::drawn::drawn;
 use crate::support::limits::in_time;
 
-/// One of each algorithm, of which three are had at once.
+/// One of each algorithm, with three permits at once.
 fn limits_of_three() -> [Limit; 8] {
     [
         Limit::gcra(7, HOUR).burst(3),
@@ -36,7 +36,7 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
     stage.proxy.set(SLOW);
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
-    // Half of them by the same limit, so that they share arguments, too.
+    // Half of them under the same limit, so that they share arguments, too.
     let of_each = (limits(), prop::collection::vec(limits(), 4));
     let of_each = of_each.prop_map(|(one, others)| [vec![one; 4], others].concat());
     let runs = prop::collection::vec((0..8_usize, takes(), 1..8_usize), 1..40);
@@ -52,7 +52,7 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
         let answers = join_all(answers).await.into_iter();
         let decisions: Vec<_> = answers.map(|answer| answer.unwrap()[0]).collect();
         let now = stage.clock.now();
-        // What the server keeps is what that order has left.
+        // The server's state is what that order has left.
         let left = policies.iter().zip(&limits);
         let left = join_all(left.map(|(policy, limit)| stage.take(policy, *limit, 1))).await;
         for (key, (limit, left)) in limits.iter().zip(left).enumerate() {
@@ -72,7 +72,7 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
         stage.clock.advance(SECOND / 7);
     }
     assert_of_both_kinds(asked, denied);
-    // For each of eight kinds two or three, on the average.
+    // Two or three on average for each of eight kinds.
     let scripts = stage.scripts() - scripts;
     assert!(scripts <= 60 * 20, "{scripts} for {asked}");
 }
@@ -85,7 +85,7 @@ async fn two_hundred_keys_are_a_few_scripts_and_all_expire() {
     }
 }
 
-/// Those are one row of the question, behind which stands what the last of them is asked for besides.
+/// They are one row of the question, followed by what the last of them is asked besides.
 #[tokio::test]
 async fn of_keys_that_are_asked_alike_and_some_for_more_each_gives_what_it_was_asked_for() {
     for (_, limit) in in_time(100, HOUR) {
@@ -133,13 +133,14 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
                 }
             }
             assert_eq!(query("DUMP", None), before, "{limit:?}, {value}");
-            // It is nobody's to expire.
+            // A foreign key need not expire.
             query("DEL", None);
         }
     }
 }
 
-/// Those before it in the trip are counted, those behind it, too, and its own takes are let through.
+/// Those before it in the trip are counted, so are those after it, and its own takes are let
+/// through.
 #[tokio::test]
 async fn in_shadow_a_key_that_holds_something_else_is_let_through_alone() {
     let limit = Limit::fixed_window(3, HOUR);
@@ -178,7 +179,7 @@ async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing()
     assert_nothing_counted_without_a_master(Limit::fixed_window(3, HOUR)).await;
 }
 
-/// A state of each of some policies stands in one key.
+/// One key holds a state of each of some policies.
 #[tokio::test]
 async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key() {
     let stage = Stage::start().await;

@@ -1,4 +1,4 @@
-//! Requests of several policies by whatever limits, of which some are no plain ones, share scripts, too.
+//! Requests of several policies under any limits, some of them not plain, share scripts, too.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use super::{SLOW, Stage};
 
 const SUBJECTS: [&str; 3] = ["alice", "bob", "carol"];
 
-/// Of each subject one of each of these, and of all of them the last one.
+/// Each subject has one of each, and the last one is for all of them.
 const LIMITS: [fn(u32) -> Limit; 7] = [
     |permits| Limit::gcra(7, 2 * SECOND).burst(3 * permits),
     |permits| Limit::fixed_window(3 * permits, 5 * SECOND),
@@ -40,7 +40,8 @@ fn states(case: usize, limits: &[Limit]) -> States {
     States::new(of_each.chain([place(OF_EACH, "everybody")]).collect())
 }
 
-/// Each about one subject and all of them, by all policies: one script. In shadow are some of them, or none.
+/// Each is about one subject and about all of them, under all policies: one script. Some are in
+/// shadow, or none.
 fn questions(some_in_shadow: bool) -> impl Strategy<Value = Vec<Question>> {
     let shadows = match some_in_shadow {
         false => Just(vec![false; LIMITS.len()]).boxed(),
@@ -59,7 +60,7 @@ fn questions(some_in_shadow: bool) -> impl Strategy<Value = Vec<Question>> {
     )
 }
 
-/// So that the server knows the script: who has to tell it comes late.
+/// Makes the script known to the server: a question that has to send it arrives late.
 async fn warm_up(stage: &Stage, is_shadow: bool) {
     let limits = LIMITS.map(|limit| limit(5));
     let policies = (0..OF_EACH).chain([OF_ALL]);
@@ -89,7 +90,7 @@ async fn in_shadow_too() {
 const WINDOW: Limit = Limit::fixed_window(3, HOUR);
 const ALL: Limit = Limit::gcra(10_000, HOUR);
 
-/// By a window of its own, and what all share.
+/// Under a window of its own and a limit that all share.
 async fn take(stage: &Stage, client: &str, is_shadow: bool) -> Answered {
     let [own, all] = ["own", "all"].map(PolicyId::new);
     let checks = [
@@ -161,7 +162,7 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
     }
 }
 
-/// Whoever needs no write is answered.
+/// Questions that need no write are answered.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
     let stage = Stage::start().await;
@@ -171,7 +172,7 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is
     assert!(later.iter().all(|answer| answer[0].remaining() == 2));
 }
 
-/// What is not written is taken by nobody, also not for those who are judged behind it.
+/// What is not written is not taken, also with regard to those who are judged later.
 #[tokio::test]
 async fn on_a_server_out_of_memory_nobody_is_denied_for_what_those_before_were_not_given() {
     let stage = Stage::start().await;

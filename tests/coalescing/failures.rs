@@ -1,4 +1,4 @@
-//! What goes wrong is told to all who wait for the same trip.
+//! A failure is reported to all who wait for the same trip.
 
 use futures_util::future::join_all;
 use tower_throttle::{DAY, Limit, StoreErrorKind};
@@ -26,7 +26,7 @@ async fn what_the_server_refuses_is_refused_to_all() {
     assert_eq!(failures(&stage, 50).await, [None; 50]);
 }
 
-/// As they are who ask alone: what is denied needs no memory.
+/// As when they ask alone: a denial needs no memory.
 #[tokio::test]
 async fn who_is_denied_is_so_beside_others_for_whom_there_is_no_memory() {
     let stage = Stage::start().await;
@@ -64,7 +64,7 @@ async fn a_connection_that_breaks_fails_those_under_way() {
     assert_eq!(failures(&stage, 50).await, [None; 50]);
 }
 
-/// They come back as failures at once instead of waiting without bound.
+/// They fail at once instead of waiting without bound.
 #[tokio::test]
 async fn no_more_than_a_thousand_are_under_way() {
     let stage = Stage::start().await;

@@ -1,4 +1,4 @@
-//! A server that is far away: nobody waits for the trips of others for as long as they take.
+//! A server that is far away: nobody waits for others' trips for as long as those take.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tower_throttle::{DAY, Decision, Limit};
 use super::{Stage, allowed};
 use crate::support::proxy::Way;
 
-/// So long that what a busy machine adds to a trip is no second one.
+/// So long that a busy machine's delay does not amount to a second one.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 const LIMITS: [Limit; 3] = [
     Limit::gcra(100, DAY),
@@ -29,7 +29,7 @@ async fn far(stage: Stage) -> Stage {
     stage
 }
 
-/// In less time than two trips take.
+/// In less time than two round trips take.
 async fn take_in_time(stage: &Stage, policy: &str, limit: Limit) -> Decision {
     let answer = timeout(ROUND_TRIP * 9 / 5, stage.take(policy, limit, 1)).await;
     let answer = answer.unwrap_or_else(|_| panic!("{policy} waits for the trips of others"));

@@ -1,4 +1,4 @@
-//! A key whose state has another form, or that holds something else, answers each take rightly.
+//! A key whose state has another form, or that holds something else, answers each take correctly.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ async fn a_fraction_that_another_rate_has_left_counts() {
     );
 }
 
-/// By a rate that needs thirds of a microsecond: what needs others is rounded up, as the composed script has it.
+/// Under a rate that needs thirds of a microsecond: other fractions are rounded up, as in the
+/// composed script.
 #[tokio::test]
 async fn what_another_rate_has_left_counts_by_a_rate_with_a_fraction() {
     let stage = Stage::start().await;
@@ -62,7 +63,7 @@ async fn what_another_rate_has_left_counts_by_a_rate_with_a_fraction() {
             format!("{}", now + ten_us),
             format!("{}:2:3", now + 999_999_999),
         ),
-        // Longer than the numbers of the script for many are.
+        // Longer than the numbers in the script for many.
         (
             format!("{}", now + (1 << 51)),
             format!("{}", now + (1 << 51)),

@@ -1,4 +1,4 @@
-//! Whoever gives up takes nothing ahead of those who wait, and holds up nobody.
+//! A caller that gives up takes nothing from those who wait, and holds up nobody.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::proxy::Way;
 
 const LIMIT: Limit = Limit::gcra(100, DAY);
 
-/// So many questions, asked in this order and not answered yet.
+/// This many questions, asked in this order and not answered yet.
 async fn asked(stage: &Stage, count: usize) -> Vec<PendingAnswer> {
     let mut asked = Vec::new();
     for _ in 0..count {
@@ -37,7 +37,7 @@ async fn who_gives_up_while_it_waits_takes_nothing() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let mut asked = asked(&stage, 22).await;
-    // The first is under way.
+    // The first is in flight.
     let given_up = asked.split_off(12);
     drop(given_up);
     let answers = join_all(asked).await;
@@ -56,7 +56,7 @@ async fn when_those_under_way_give_up_the_others_go() {
     let answers = join_all(waiting).await;
     let decisions = answers.into_iter().map(|answer| answer.unwrap()[0]);
     assert_eq!(allowed(&decisions.collect::<Vec<_>>()), 21);
-    // Whether what was under way was counted, its owners will never know.
+    // Its callers will never know whether the one in flight was counted.
     assert!((78..=79).contains(&remaining(&stage).await));
 }
 
@@ -68,14 +68,14 @@ async fn when_all_give_up_the_key_is_asked_about_at_once_again() {
         drop(asked(&stage, 22).await);
     }
     let scripts = stage.scripts();
-    // Nothing that was left keeps them waiting.
+    // Nothing that was abandoned keeps them waiting.
     let answers = join_all(asked(&stage, 3).await).await;
     assert!(answers.iter().all(Result::is_ok));
     assert!(stage.scripts() - scripts <= 40 + 3);
     assert!(remaining(&stage).await >= 97 - 40);
 }
 
-/// Nobody waits for ever for a trip that nobody waits for.
+/// Nobody waits for ever for an abandoned trip.
 #[tokio::test]
 async fn a_trip_that_never_comes_back_ends_with_those_who_wait_for_it() {
     let stage = Stage::start().await;
@@ -92,7 +92,7 @@ async fn a_trip_that_never_comes_back_ends_with_those_who_wait_for_it() {
     assert!(answered.is_ok(), "the key was never answered again");
 }
 
-/// A way to a server that swallows everything, and a store that lets a crowd wait for it.
+/// A proxy that swallows everything, and a store that lets a crowd wait for it.
 async fn crowded() -> Stage {
     let stage = Stage::start().await;
     let store = RedisStore::builder(&stage.proxy.url()).max_in_flight(65_536);
@@ -101,7 +101,7 @@ async fn crowded() -> Stage {
     Stage { store, ..stage }
 }
 
-/// So many questions that they wait for hundreds of trips, as few of them share one: each has many takes.
+/// Questions that wait for hundreds of trips, as few of them share one: each has many takes.
 async fn crowd(stage: &Stage) -> Vec<PendingAnswer> {
     let names: Vec<_> = (0..16).map(|number| format!("policy-{number}")).collect();
     let policies: Vec<_> = names.iter().map(|name| PolicyId::new(name)).collect();
@@ -142,7 +142,7 @@ fn a_crowd_whose_runtime_is_gone_has_the_stack_of_one() {
 #[tokio::test]
 async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
     let stage = Stage::impatient().await;
-    // As many as trips may be under way, of one key and of several, plain ones and others.
+    // As many trips as may be in flight, of one key and of several, plain and others.
     for (policy, limit) in [
         ("plain", LIMIT),
         ("any", Limit::fixed_window(100, DAY)),
@@ -173,7 +173,7 @@ async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
     }
 }
 
-/// Until a question is answered in time, one after the other.
+/// Asks one question after the other until one is answered in time.
 async fn answered_in_time(stage: &Stage, policy: &str, limit: Limit) -> bool {
     let late = Duration::from_millis(50);
     let answered =
@@ -181,7 +181,7 @@ async fn answered_in_time(stage: &Stage, policy: &str, limit: Limit) -> bool {
     timeout(Duration::from_secs(5), answered).await.is_ok()
 }
 
-/// The reply is lost, and among those who share the trip is one who waits for it all the same.
+/// The reply is lost, and one of those who share the trip waits for it all the same.
 #[tokio::test]
 async fn who_is_more_patient_than_others_does_not_hold_them_up() {
     for (policy, limit) in [("plain", LIMIT), ("any", Limit::fixed_window(100, DAY))] {
@@ -205,21 +205,21 @@ async fn who_is_more_patient_than_others_does_not_hold_them_up() {
     }
 }
 
-/// One that goes on only while somebody blocks on it, as beside a service for work of another kind.
+/// A runtime that runs only while somebody blocks on it, as one beside a service for other work.
 #[tokio::test]
 async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
     for (policy, limit) in [("plain", LIMIT), ("any", Limit::fixed_window(100, DAY))] {
         let stage = Stage::impatient().await;
         stage.proxy.set(SLOW);
         let idle = Builder::new_current_thread().enable_all().build().unwrap();
-        // Of which one is about the same key.
+        // One of them is about the same key.
         let mut under_way = ["one", policy].map(|policy| stage.question(policy, limit, 1));
         for question in &mut under_way {
             assert!(poll!(question).is_pending());
         }
         let mut waiting = stage.question(policy, limit, 1);
         assert!(poll!(&mut waiting).is_pending());
-        // It is this runtime that sees that they are over.
+        // This runtime notices that they are over.
         let blocking = idle.enter();
         drop(under_way);
         drop(blocking);
@@ -230,7 +230,7 @@ async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
     }
 }
 
-/// Behind a trip that many share, too, which that runtime was on: whatever becomes of the one who waits first.
+/// Also behind a shared trip that ran on that runtime, whatever becomes of the one who waits first.
 #[test]
 fn those_who_wait_for_a_runtime_that_nobody_drives_wait_for_no_one_beside_them() {
     let driven = || Builder::new_current_thread().enable_all().build().unwrap();
@@ -249,7 +249,7 @@ fn those_who_wait_for_a_runtime_that_nobody_drives_wait_for_no_one_beside_them()
         stage.proxy.set(SLOW);
         let (idle, busy) = (driven(), driven());
         let ask = |policy| stage.question(policy, limit, 1);
-        // Of which one waits for another about its key, and leaves both behind.
+        // One of them waits for another about its key, and leaves both behind.
         let mut under_way = ["one", policy, policy].map(ask);
         idle.block_on(async {
             for question in &mut under_way {
@@ -264,7 +264,7 @@ fn those_who_wait_for_a_runtime_that_nobody_drives_wait_for_no_one_beside_them()
             assert!(poll!(&mut first).is_pending());
             let mut second = ask(policy);
             assert!(poll!(&mut second).is_pending());
-            // Else it is there, and not polled any more.
+            // Otherwise it exists but is no longer polled.
             let kept = (!gives_up).then_some(first);
             let answer = timeout(Duration::from_secs(5), second).await;
             let answer = answer.unwrap_or_else(|_| panic!("{policy}: nobody sees to it"));

@@ -1,4 +1,5 @@
-//! Takes by the policies of a group, some of them in shadow, share trips whatever their subjects.
+//! Takes under the policies of a group, some of them in shadow, share trips whatever their
+//! subjects.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +15,12 @@ use super::{SLOW, Stage};
 const POLICIES: usize = 4;
 const SUBJECTS: [&str; 4] = ["alice", "bob", "carol", "dave"];
 
-/// The state of a policy, about one of these.
+/// The state of a policy and a subject.
 fn state(subject: usize, policy: usize) -> usize {
     subject * POLICIES + policy
 }
 
-/// Each about one subject, by some of the policies.
+/// Each about one subject, under some of the policies.
 fn questions() -> impl Strategy<Value = Vec<Question>> {
     let policies = prop::sample::subsequence((0..POLICIES).collect::<Vec<_>>(), 1..=POLICIES);
     let shadows = prop_oneof![
@@ -36,7 +37,7 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
     }))
 }
 
-/// Of each subject and each policy, whose limits these are.
+/// For each subject and policy, with these limits.
 fn states(case: usize, limits: &[Limit]) -> States {
     let places = SUBJECTS.into_iter().flat_map(|subject| {
         let each = limits.iter().enumerate();
@@ -57,7 +58,7 @@ async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() 
     asked.assert_some_denied_in_shadow_only();
 }
 
-/// Where none of those in shadow fits, and none is enforced, there is nothing to write.
+/// If none in shadow fits and none is enforced, there is nothing to write.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_in_shadow_still_are() {
     let stage = Stage::start().await;
@@ -106,7 +107,7 @@ async fn groups_of_thousands_of_policies_are_judged_however_many_ask_at_once() {
         answer(&stage, &checks).await.unwrap()
     };
     let answers = join_all((0..CALLERS).map(|_| take())).await;
-    // Of each caller the same by all policies, and another than of all others.
+    // Each caller gets the same from all policies, and something else than all others.
     let left = answers.iter().map(|decisions| {
         let left: BTreeSet<_> = decisions.iter().map(Decision::remaining).collect();
         assert_eq!(left.len(), 1);
@@ -116,7 +117,7 @@ async fn groups_of_thousands_of_policies_are_judged_however_many_ask_at_once() {
     assert_eq!(left, BTreeSet::from([6, 7, 8, 9]));
 }
 
-/// As while a policy is put into a group: each key counts by itself.
+/// As while a policy is being put into a group: each key counts by itself.
 #[tokio::test]
 async fn a_policy_that_is_in_a_group_for_some_shares_no_key_with_those_for_whom_it_is_not() {
     let stage = Stage::start().await;

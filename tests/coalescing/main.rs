@@ -37,10 +37,11 @@ mod support;
 
 /// Longer than it takes to ask for many.
 const SLOW: Way = Way::Delay(Duration::from_millis(100));
-/// Longer than any trip takes: who waits is to go together with all others, however slow the machine is.
+/// Longer than any trip takes: those who wait go together with all others, however slow the machine
+/// is.
 const PATIENT: Duration = MINUTE;
 
-/// A server, a way to it that can be slow, and a store whose clock stands still.
+/// A server, a proxy that can be slow, and a store whose clock stands still.
 struct Stage {
     server: Server,
     proxy: Proxy,
@@ -53,7 +54,7 @@ impl Stage {
         Self::with(|builder| builder.wait_for_trips(PATIENT)).await
     }
 
-    /// Where who waits for a trip that is late goes on one beside it.
+    /// With a store where those who wait for a late trip go on another one beside it.
     async fn impatient() -> Self {
         Self::with(|builder| builder).await
     }
@@ -100,7 +101,7 @@ impl Stage {
         decision.map_err(|error| error.kind())
     }
 
-    /// What they are answered when they come together.
+    /// The answers when they come together.
     async fn take_all(&self, policy: &str, limit: Limit, costs: &[u32]) -> Vec<Decision> {
         let takes = costs.iter().map(|cost| self.take(policy, limit, *cost));
         let answers = join_all(takes).await;
@@ -113,7 +114,7 @@ impl Stage {
         format!("throttle:{layout}1:{{{subject}}}:{policy}")
     }
 
-    /// The instant at which nothing is owed any more, as it is stored.
+    /// The stored instant at which nothing is owed any more.
     fn paid_us(&self, limit: Limit, policy: &str) -> u64 {
         let mut get = redis::cmd("GET");
         get.arg(self.key(limit, policy));
@@ -131,7 +132,7 @@ fn allowed<'a>(decisions: impl IntoIterator<Item = &'a Decision>) -> usize {
     decisions.filter(|decision| decision.is_allowed()).count()
 }
 
-/// Of those who were asked for at least a tenth were denied, and at least a tenth were not.
+/// At least a tenth of those asked for was denied, and at least a tenth was not.
 fn assert_of_both_kinds(asked: usize, denied: usize) {
     assert!(
         denied * 10 > asked && denied * 10 < asked * 9,

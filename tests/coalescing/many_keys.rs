@@ -1,4 +1,5 @@
-//! Takes of many keys that come together are one script, too, and each is answered as if it came alone.
+//! Takes of many keys that come together share a script, too, and each is answered as if it came
+//! alone.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ pub(super) fn policies(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key-{number}")).collect()
 }
 
-/// What one take of each is answered, when they come together.
+/// The answers to one take each, when they come together.
 pub(super) async fn take_each(
     stage: &Stage,
     limit: Limit,
@@ -34,7 +35,7 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
     let takes = prop::collection::vec((0..8_usize, 1_u32..12), 1..150);
     for (case, (buckets, takes)) in drawn((keys, takes)).take(60).enumerate() {
         let policies: Vec<_> = (0..8).map(|key| format!("case-{case}-{key}")).collect();
-        // What never fits is no plain take.
+        // A take that never fits is no plain take.
         let cost = |(key, cost): (usize, u32)| cost.min(buckets[key].capacity);
         let answers = takes
             .iter()
@@ -64,11 +65,12 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
 
 #[tokio::test]
 async fn five_hundred_keys_are_a_few_scripts_and_all_expire() {
-    // Of each round eight alone and up to six trips; of the first twice, as the server does not know their scripts yet.
+    // In each round eight alone and up to six trips; twice in the first, as the server does not
+    // know their scripts yet.
     assert_few_scripts_and_all_expire(LIMIT, 500, 70).await;
 }
 
-/// Four takes of each of so many keys, of three at once.
+/// Four takes each of this many keys, with three permits at once.
 pub(super) async fn assert_few_scripts_and_all_expire(limit: Limit, keys: usize, most: u64) {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
@@ -150,7 +152,7 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     let mut list = redis::cmd("LRANGE");
     list.arg(&foreign).arg(0).arg(-1);
     assert_eq!(stage.server.query::<Vec<String>>(list), ["hello"]);
-    // It is nobody's to expire.
+    // A foreign key need not expire.
     stage
         .server
         .query::<()>(redis::cmd("DEL").arg(&foreign).to_owned());
@@ -180,7 +182,8 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
     assert_denied_without_memory(LIMIT).await;
 }
 
-/// Of three at once: whoever needs no write is answered, and nobody else takes anything.
+/// With three permits at once: questions that need no write are answered, and no others take
+/// anything.
 pub(super) async fn assert_denied_without_memory(limit: Limit) {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
@@ -212,7 +215,7 @@ async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing()
     assert_nothing_counted_without_a_master(LIMIT).await;
 }
 
-/// Of three at once.
+/// With three permits at once.
 pub(super) async fn assert_nothing_counted_without_a_master(limit: Limit) {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
@@ -222,7 +225,7 @@ pub(super) async fn assert_nothing_counted_without_a_master(limit: Limit) {
         command.arg(host).arg(port);
         stage.server.query::<()>(command);
     };
-    // Of nobody there is.
+    // A replica of a master that does not exist.
     replica_of("127.0.0.1", "1");
     let refused = Err(StoreErrorKind::Busy);
     assert_eq!(take_each(&stage, limit, &policies).await, vec![refused; 40]);
@@ -241,7 +244,7 @@ async fn tasks_on_several_threads_share_many_keys_to_the_last_permit() {
     assert_shared_to_the_last_permit(Limit::gcra(50, DAY)).await;
 }
 
-/// Of fifty a day.
+/// With fifty permits a day.
 pub(super) async fn assert_shared_to_the_last_permit(limit: Limit) {
     let stage = std::sync::Arc::new(Stage::start().await);
     let tasks = (0..8).map(|task: usize| {

@@ -1,4 +1,5 @@
-//! Takes of limits of several rates, or of a group, share trips with takes of other keys beside them.
+//! Takes of limits of several rates, or of a group, share trips with takes of other keys beside
+//! them.
 
 use futures_util::future::join_all;
 use redis::Value;
@@ -10,12 +11,12 @@ use super::model::{
 use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, query, taken_by};
 use super::{SLOW, Stage};
 
-/// Of each client, in a key together.
+/// For each client, together in a key.
 const RATES: [Limit; 2] = [
     Limit::gcra(1, SECOND).burst(3),
     Limit::gcra(1, MINUTE).burst(5),
 ];
-/// What each of so many clients is answered, when they come together.
+/// The answers to this many clients, when they come together.
 async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
     let takes = (0..clients).map(|client| async move {
         let limit = PolicyId::new(&format!("client-{client}"));
@@ -39,23 +40,23 @@ fn left(decisions: &[Decision]) -> [u32; 2] {
     [decisions[0].remaining(), decisions[1].remaining()]
 }
 
-/// Puts a msgpack map into a key, written in Lua.
+/// Puts a msgpack map, written in Lua, into a key.
 pub(super) fn plant(stage: &Stage, key: &str, map: &str) {
     let script = format!("redis.call('SET', KEYS[1], cmsgpack.pack({map}), 'PX', 3600000)");
     query::<Value>(stage, "EVAL", &[&script, "1", key]);
 }
 
-/// What stands under a field of such a map.
+/// The value under a field of such a map.
 pub(super) fn state(stage: &Stage, key: &str, field: &str) -> Option<u64> {
     let script = "return cmsgpack.unpack(redis.call('GET', KEYS[1]))[ARGV[1]]";
     query(stage, "EVAL", &[script, "1", key, field])
 }
 
-/// Maps that are no packs of ours.
+/// Maps that are not this crate's packs.
 pub(super) fn foreign_maps(now: Micros) -> [String; 9] {
     let far = now.get() + 1_000_000;
     [
-        // No server keeps a key for so long, and it says so at the write.
+        // No server keeps a key for this long, and it says so at the write.
         format!("{{[''] = {far}, other = 1e300}}"),
         "{}".to_owned(),
         "{1, 2}".to_owned(),
@@ -63,7 +64,7 @@ pub(super) fn foreign_maps(now: Micros) -> [String; 9] {
         format!("{{[''] = {far}, other = '{far}'}}"),
         format!("{{[''] = {far}, other = true}}"),
         format!("{{[''] = {far} + 0.5}}"),
-        // With something behind it.
+        // With something after it.
         format!("{{[''] = {far}}}, 7"),
         "'text'".to_owned(),
     ]
@@ -75,7 +76,7 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     stage.proxy.set(SLOW);
     let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
     assert_eq!(taken_of_all(&stage), 1_500);
-    // Of 512 takes at most each.
+    // At most 512 takes each.
     assert!(scripts <= 50, "{scripts} scripts");
     for client in 0..500 {
         let key = key(&format!("client-{client}"), "alice");
@@ -112,7 +113,7 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
         let (taken, case) = (|| [taken_of_all(&stage)], format!("case {case}"));
         assert_fails_alone(&stage, key, taken, take_one_each, &case).await;
     }
-    // It is nobody's to expire.
+    // A foreign key need not expire.
     query::<Value>(&stage, "DEL", &[key]);
 }
 
@@ -121,7 +122,7 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let paid_us = stage.clock.now().get() + 2_000_000;
-    // Alone, and as a fraction of a microsecond that another rate has left.
+    // Alone, and with a fraction of a microsecond that another rate has left.
     let alone = paid_us.to_string();
     let _: () = query(
         &stage,
@@ -176,7 +177,7 @@ async fn other_states_of_a_key_stay_until_they_have_long_expired() {
     }
 }
 
-/// Whoever needs no write is answered, as if nobody had asked who does.
+/// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
     let stage = Stage::start().await;
@@ -187,7 +188,7 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is
     assert!(later.iter().all(|answer| left(answer) == [2, 4]));
 }
 
-/// Of its group one is asked here, another one there: they stand in one key.
+/// Different policies of the group are asked here and there: they are in one key.
 #[tokio::test]
 async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key() {
     let stage = Stage::start().await;

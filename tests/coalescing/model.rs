@@ -13,7 +13,7 @@ use crate::support::drawn::drawn;
 
 pub(super) type Answered = Result<Vec<Decision>, StoreErrorKind>;
 
-/// What a state is about.
+/// The key of a state.
 pub(super) struct Place {
     pub policy: PolicyId,
     pub subject: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct States {
     states: Vec<State>,
 }
 
-/// A question: which states it is about, whether in shadow, and what it takes of each.
+/// A question: its states, whether each is in shadow, and what it takes of each.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub states: Vec<(usize, bool)>,
@@ -33,7 +33,7 @@ pub(super) struct Question {
 }
 
 impl States {
-    /// Of which nothing was taken.
+    /// With nothing taken.
     pub(super) fn new(places: Vec<Place>) -> Self {
         let untouched = places
             .iter()
@@ -88,7 +88,7 @@ fn algorithm(limit: Limit) -> Algorithm {
     Algorithm::try_from(&limit).unwrap()
 }
 
-/// Of a take for good.
+/// A take for good.
 pub(super) fn check<'a>(
     policy: &'a PolicyId,
     subject: &str,
@@ -109,7 +109,8 @@ pub(super) fn is_allowed(decisions: &[Decision]) -> bool {
     decisions.iter().all(Decision::is_allowed)
 }
 
-/// Four times 500 clients come together: of each three takes are let in. How many scripts that was.
+/// Four times 500 clients come together, and three takes of each are allowed. Returns the number of
+/// scripts.
 pub(super) async fn scripts_of_four_rounds(
     stage: &Stage,
     take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
@@ -123,8 +124,8 @@ pub(super) async fn scripts_of_four_rounds(
     stage.scripts() - scripts
 }
 
-/// What some are told of which each may take three times: on a server out of memory the first twenty, who have
-/// done so; and once it has room again the twenty others, who have taken nothing meanwhile.
+/// The answers to some clients that may take three times each. On a server out of memory, the first
+/// twenty have done so; once it has room again, the twenty others have taken nothing meanwhile.
 pub(super) async fn told_without_memory(
     stage: &Stage,
     take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
@@ -156,8 +157,8 @@ pub(super) fn in_runs(
     })
 }
 
-/// At one instant those who come first are judged first, of all states that they share; and they share scripts.
-/// Each case has states of its own, by these limits, each of so many permits at once.
+/// At one instant those who come first are judged first, for all states that they share; and they
+/// share scripts. Each case has its own states, with these limits of this many permits at once.
 pub(super) async fn assert_in_order(
     stage: &Stage,
     limits: &[fn(u32) -> Limit],
@@ -173,7 +174,8 @@ pub(super) async fn assert_in_order(
         let limits: Vec<_> = limits.map(|(limit, burst)| limit(burst)).collect();
         let mut states = states(case, &limits);
         for questions in rounds {
-            // Tokio lets a task that has done much go on later, and what it has begun in another order.
+            // Tokio resumes a task that has done much later, and what it has begun in another
+            // order.
             tokio::task::yield_now().await;
             let answers = questions.iter().map(|question| {
                 let checks = states.checks(question);
@@ -202,7 +204,8 @@ pub(super) async fn assert_in_order(
     }
 }
 
-/// How many questions were asked, and how many of them were let in though something in shadow denied them.
+/// How many questions were asked, and how many of them were allowed although something in shadow
+/// denied them.
 pub(super) struct Asked {
     asked: usize,
     only_in_shadow: usize,
@@ -219,5 +222,5 @@ impl Asked {
     }
 }
 
-/// One that a single integer tells all of.
+/// A limit whose whole state is one integer.
 pub(super) const PLAIN: fn(u32) -> Limit = |burst| Limit::gcra(1, SECOND).burst(burst);

@@ -45,8 +45,8 @@ pub(super) fn limits() -> impl Strategy<Value = Limit> {
     })
 }
 
-/// A take for good, one that may be given back, and two that wait; the last two by limits that can be waited
-/// for.
+/// A take for good, one that may be given back, and two that wait, the latter for limits that can
+/// be waited for.
 pub(super) fn takes() -> impl Strategy<Value = (u8, u32)> {
     (0..4_u8, prop_oneof![3 => Just(1), 1 => 1_u32..70])
 }
@@ -68,7 +68,7 @@ pub(super) fn action(limit: Limit, (kind, cost): (u8, u32)) -> Action {
     }
 }
 
-/// The state that is left by an order of takes at one instant in which these are their answers.
+/// The state left by an order of takes at one instant that gives these answers.
 pub(super) fn follow(
     algorithm: &Algorithm,
     mut state: State,
@@ -78,7 +78,7 @@ pub(super) fn follow(
     let (mut let_in, denied): (Vec<_>, Vec<_>) = takes
         .iter()
         .partition(|(_, decision)| decision.is_allowed());
-    // Where somebody waits, nothing remains, and each makes it later.
+    // Where somebody waits nothing remains, and each makes it later.
     let_in.sort_by_key(|(_, decision)| {
         (
             std::cmp::Reverse(decision.remaining()),
@@ -135,7 +135,7 @@ async fn their_answers_are_those_of_some_order_and_few_scripts() {
             state = followed.unwrap_or_else(|how| panic!("{limit:?} {takes:?}: {how}"));
             stage.clock.advance(SECOND / 3);
         }
-        // What the server keeps is what that order has left.
+        // The server's state is what that order has left.
         let left = stage.take(&policy, limit, 1).await.unwrap();
         assert_eq!(
             left,
@@ -144,8 +144,8 @@ async fn their_answers_are_those_of_some_order_and_few_scripts() {
         );
     }
     assert!(denied > 100, "{denied} of {asked}");
-    // Two for each round, or four where some are plain takes and some are not, the one at the end, and
-    // those that the server had to be told first.
+    // Two for each round, or four if some are plain takes and some are not, the one at the end, and
+    // those that the server did not know yet.
     let scripts = stage.scripts() - scripts;
     assert!(
         scripts <= 60 * 7 + 30,

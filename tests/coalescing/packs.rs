@@ -39,14 +39,14 @@ async fn take(stage: &Stage, policy: &str, rates: Rates, cost: u32) -> Answered 
     answer(stage, &checks).await
 }
 
-/// What each is answered, when they come together.
+/// The answers when they come together.
 async fn take_all(stage: &Stage, takes: &[(String, Rates, u32)]) -> Vec<Answered> {
     let takes = takes.iter();
     let takes = takes.map(|(policy, rates, cost)| take(stage, policy, *rates, *cost));
     join_all(takes).await
 }
 
-/// One of each of so many keys.
+/// One of each of this many keys.
 async fn take_one_each(stage: &Stage, keys: usize) -> Vec<Answered> {
     let takes: Vec<_> = (0..keys)
         .map(|key| (format!("key-{key}"), RATES, 1))
@@ -131,7 +131,8 @@ async fn five_hundred_keys_are_a_few_scripts() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
-    // Of each round eight alone and up to six trips; of the first twice, as the server does not know their scripts yet.
+    // In each round eight alone and up to six trips; twice in the first, as the server does not
+    // know their scripts yet.
     assert!(scripts <= 70, "{scripts} scripts");
 }
 
@@ -179,7 +180,7 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         let after = query(redis::cmd("DUMP").arg(&foreign).to_owned());
         assert_eq!(before, after);
     }
-    // It is nobody's to expire.
+    // A foreign key need not expire.
     query(redis::cmd("DEL").arg(&foreign).to_owned());
 }
 
@@ -213,7 +214,7 @@ async fn states_that_nobody_asks_about_are_kept_until_the_last_of_them_expires()
     assert_expires_with(&stage, &key, far);
 }
 
-/// Else a key that is asked about often would grow with each rate that its policies ever had.
+/// Otherwise a busy key would grow with each rate that its policies ever had.
 #[tokio::test]
 async fn states_that_nobody_asks_about_are_forgotten_once_they_have_long_expired() {
     let stage = Stage::start().await;
@@ -229,7 +230,7 @@ async fn states_that_nobody_asks_about_are_forgotten_once_they_have_long_expired
     assert_eq!(states, [None, Some(long_ago + 1)]);
 }
 
-/// Whoever needs no write is answered.
+/// Questions that need no write are answered.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
     let stage = Stage::start().await;

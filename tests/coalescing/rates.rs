@@ -1,5 +1,5 @@
-//! A limit that had further rates, or has them in some processes only: while a deployment goes on, and as long
-//! as what those rates have counted is kept. Its takes share trips as all others do.
+//! A limit that had further rates, or has them in some processes only: during a deployment, and as
+//! long as the counts of those rates are kept. Its takes share trips like all others.
 
 use futures_util::future::join_all;
 use redis::Value;
@@ -10,23 +10,23 @@ use super::model::{Answered, answer, check, is_allowed};
 use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, query, taken_by};
 use super::{SLOW, Stage};
 
-/// Of each client.
+/// For each client.
 const HOURLY: Limit = Limit::gcra(1, HOUR).burst(3);
 /// The rate that comes and goes.
 const DAILY: Limit = Limit::gcra(1_000, DAY);
 const DAILY_FIELD: &str = "+86400s";
 
-/// What a process asks of a client.
+/// What a process asks about a client.
 #[derive(Clone, Copy)]
 struct Asks {
     hourly: Limit,
-    /// Whether it knows of that rate.
+    /// Whether it knows that rate.
     daily: bool,
     /// Whether a policy for all clients judges the request, too.
     with_others: bool,
 }
 
-/// Of the one rate, by one policy and by two.
+/// Of the one rate, under one policy and under two.
 const OF_ONE_RATE: [Asks; 2] = [
     Asks {
         hourly: HOURLY,
@@ -54,7 +54,7 @@ async fn take(stage: &Stage, client: &str, asks: Asks, cost: u32) -> Answered {
     answer(stage, &checks).await
 }
 
-/// What each of so many clients is answered, when they come together.
+/// The answers to this many clients, when they come together.
 async fn take_one_each(stage: &Stage, asks: Asks, clients: usize) -> Vec<Answered> {
     let names: Vec<_> = (0..clients)
         .map(|client| format!("client-{client}"))
@@ -62,7 +62,7 @@ async fn take_one_each(stage: &Stage, asks: Asks, clients: usize) -> Vec<Answere
     join_all(names.iter().map(|name| take(stage, name, asks, 1))).await
 }
 
-/// By both rates, as long as the limit had both.
+/// Under both rates, as long as the limit had both.
 async fn take_by_both(stage: &Stage, asks: Asks, clients: usize) {
     let asks = Asks {
         daily: true,
@@ -73,7 +73,7 @@ async fn take_by_both(stage: &Stage, asks: Asks, clients: usize) {
     }
 }
 
-/// After so many days of it are spent.
+/// After this many permits of a day are spent.
 fn daily_state(stage: &Stage, taken: u64) -> Option<u64> {
     Some(stage.clock.now().get() + taken * DAY.as_micros() as u64 / 1_000)
 }
@@ -133,8 +133,8 @@ async fn five_hundred_keys_of_which_a_rate_was_taken_away_are_a_few_scripts() {
             }
         }
         let scripts = stage.scripts() - scripts;
-        // Of each round eight alone, twice as their keys have another form, and up to six trips; of the first all twice,
-        // as the server does not know their scripts yet.
+        // In each round eight alone, twice as their keys have another form, and up to six trips; in
+        // the first all twice, as the server does not know their scripts yet.
         assert!(scripts <= 110, "{scripts} scripts");
         for client in 0..500 {
             let key = key(&format!("client-{client}"), "alice");
@@ -145,7 +145,8 @@ async fn five_hundred_keys_of_which_a_rate_was_taken_away_are_a_few_scripts() {
     }
 }
 
-/// Some by one policy, some by two, some by one rate, some by both: each permit is had once.
+/// Some under one policy, some under two, some under one rate, some under both: each permit is had
+/// once.
 #[tokio::test]
 async fn while_a_rate_comes_and_goes_nothing_is_lost_and_nothing_is_had_twice() {
     let stage = Stage::start().await;
@@ -208,7 +209,7 @@ async fn other_states_stay_until_they_have_long_expired() {
         let (day, hour) = (DAY.as_micros() as u64, HOUR.as_micros() as u64);
         let [one, two, far] = [one, two, 2].map(|days| now + days * day);
         let long_ago = now - hour;
-        // Without one of its own.
+        // Without a state of its own.
         let others = format!(
             "{{one = {one}, two = {{'text', {two}}}, three = {long_ago}, four = {}}}",
             long_ago + 1
@@ -246,7 +247,7 @@ async fn a_map_that_is_no_pack_of_ours_fails_its_questions_alone_and_is_left_as_
     }
 }
 
-/// Whoever needs no write is answered, as if nobody had asked who does.
+/// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
     for asks in OF_ONE_RATE {

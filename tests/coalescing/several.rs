@@ -1,4 +1,4 @@
-//! Takes of several keys at once share trips whatever their keys: all or nothing each.
+//! Takes of several keys at once share trips whatever their keys, each all or nothing.
 
 use futures_util::future::join_all;
 use tower_throttle::{
@@ -12,11 +12,11 @@ use super::model::{
 use super::ten_states::{STATES, questions, ten_states};
 use super::{SLOW, Stage};
 
-/// A take: by a policy of this name, about this subject.
+/// A take: under a policy of this name, about this subject.
 type Asked<'a> = (&'a str, &'a str, Limit, u32);
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
-/// Of all clients.
+/// For all clients.
 pub(super) const PLENTY: Limit = Limit::gcra(10_000, DAY);
 
 async fn take(stage: &Stage, asked: &[Asked<'_>]) -> Answered {
@@ -28,7 +28,8 @@ async fn take(stage: &Stage, asked: &[Asked<'_>]) -> Answered {
     answer(stage, &checks.collect::<Vec<_>>()).await
 }
 
-/// What each of so many clients is answered, when they come together: by a policy for each, and two for all.
+/// The answers to this many clients when they come together, under a policy for each and two for
+/// all.
 async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
     let names: Vec<_> = (0..clients)
         .map(|client| format!("client-{client}"))
@@ -55,8 +56,8 @@ pub(super) fn query<T: redis::FromRedisValue>(
         .query(redis::cmd(command).arg(arguments).to_owned())
 }
 
-/// At the end of that instant's second, to a millisecond, as far as can be told: the time before and after its
-/// expiry was asked for, however long that took.
+/// At the end of that instant's second, to the millisecond, as far as can be told: from the times
+/// before and after its expiry was read, however long that took.
 pub(super) fn assert_expires_with(stage: &Stage, key: &str, paid_us: u64) {
     let now_ms = || {
         let (secs, us): (u64, u64) = query(stage, "TIME", &[]);
@@ -72,7 +73,7 @@ pub(super) fn assert_expires_with(stage: &Stage, key: &str, paid_us: u64) {
     );
 }
 
-/// How many were taken of all by this policy.
+/// How many were taken in total under this policy.
 pub(super) fn taken_by(stage: &Stage, policy: &str) -> u64 {
     let interval_us = DAY.as_micros() as u64 / 10_000;
     let paid_us: Option<u64> = query(stage, "GET", &[&key(policy, "all")]);
@@ -81,7 +82,7 @@ pub(super) fn taken_by(stage: &Stage, policy: &str) -> u64 {
     })
 }
 
-/// How many were taken of all in either way.
+/// How many were taken in total in either way.
 fn taken_of_all(stage: &Stage) -> [u64; 2] {
     ["all", "all-again"].map(|policy| taken_by(stage, policy))
 }
@@ -170,8 +171,8 @@ async fn those_who_are_denied_together_write_nothing() {
     assert_eq!(writes(), before);
 }
 
-/// One client's key holds something else: it fails alone, and is left as it is, and nothing is taken for it of
-/// all. By what this is known is told with what goes wrong.
+/// One client's key holds something else: it fails alone and is left as it is, and nothing is taken
+/// for it from the common limit. On failure, the message names what the key holds.
 pub(super) async fn assert_fails_alone<const N: usize>(
     stage: &Stage,
     foreign: &str,
@@ -182,8 +183,9 @@ pub(super) async fn assert_fails_alone<const N: usize>(
     let before: Vec<u8> = query(stage, "DUMP", &[foreign]);
     let (taken, scripts) = (taken_of_all(), stage.scripts());
     let answers = take_one_each(stage, 40).await;
-    // The others share theirs, as ever, and wait for nobody who went alone for so long: eight alone and three or
-    // four trips, twice where the server does not know their scripts yet, and that one otherwise.
+    // The others share trips as usual, and wait for nobody who went alone for that long: eight
+    // alone and three or four trips, twice where the server does not know their scripts yet, and
+    // the failing one by another script.
     let scripts = stage.scripts() - scripts;
     assert!(scripts <= 25, "{known_by}: {scripts} scripts");
     let mut allowed = 0;
@@ -211,11 +213,11 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
         let taken = || taken_of_all(&stage);
         assert_fails_alone(&stage, &foreign, taken, take_one_each, value).await;
     }
-    // It is nobody's to expire.
+    // A foreign key need not expire.
     let _: i64 = query(&stage, "DEL", &[&foreign]);
 }
 
-/// They are asked once more, by another script, and what is enforced beside them is taken once.
+/// They are asked once more, by another script, and enforced takes beside them are taken once.
 #[tokio::test]
 async fn what_nobody_owes_in_shadow_is_none_of_ours_and_what_stands_beside_it_is_taken_once() {
     let stage = Stage::start().await;
@@ -237,7 +239,7 @@ async fn what_nobody_owes_in_shadow_is_none_of_ours_and_what_stands_beside_it_is
     assert_eq!(taken_of_all(&stage)[0], 40);
 }
 
-/// The composed script takes it for a number, and the server's counting does not.
+/// The composed script reads it as a number, but the server's counting does not.
 #[tokio::test]
 async fn a_number_with_zeros_before_it_is_judged_and_what_stands_beside_it_is_taken_once() {
     let stage = Stage::start().await;
@@ -279,7 +281,7 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     assert_eq!(taken_of_all(&stage), [40; 2]);
 }
 
-/// Whoever needs no write is answered, as if nobody had asked who does.
+/// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
     let stage = Stage::start().await;
@@ -297,7 +299,7 @@ async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is
 async fn a_server_that_is_no_master_any_more_fails_them_and_counts_nothing() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    // Of nobody there is.
+    // A replica of a master that does not exist.
     let _: () = query(&stage, "REPLICAOF", &["127.0.0.1", "1"]);
     let answers = take_one_each(&stage, 40).await;
     assert_eq!(answers, vec![Err(StoreErrorKind::Busy); 40]);
@@ -305,7 +307,7 @@ async fn a_server_that_is_no_master_any_more_fails_them_and_counts_nothing() {
     assert_eq!(taken_of_all(&stage), [0; 2]);
 }
 
-/// The limit for all of them is what they share, whichever ways they go.
+/// They share the limit for all of them, whichever way they go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_on_several_threads_share_keys_to_the_last_permit() {
     let stage = std::sync::Arc::new(Stage::start().await);

@@ -1,4 +1,4 @@
-//! Takes in shadow share trips as those do that are enforced, and are answered as they are.
+//! Takes in shadow share trips like enforced ones, and are answered like them.
 
 use futures_util::future::join_all;
 use tower_throttle::{HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind};
@@ -6,10 +6,10 @@ use tower_throttle::{HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKi
 use super::model::{Answered, answer, check};
 use super::{SLOW, Stage};
 
-/// A take: by a policy of this name and limit, where it is a further rate with its period.
+/// A take: under a policy of this name and limit; with its period if it is a further rate.
 type Asked<'a> = (&'a str, Limit, Option<Micros>);
 
-/// One of each way by which takes go.
+/// One for each kind of trip.
 fn limits() -> [Limit; 8] {
     [
         Limit::gcra(1, HOUR).burst(30),
@@ -35,7 +35,7 @@ async fn take(stage: &Stage, asked: &[Asked<'_>], is_shadow: bool) -> Answered {
     answer(stage, &checks.collect::<Vec<_>>()).await
 }
 
-/// What each of so many is answered who come together, in an order that does not matter.
+/// The answers when this many come together, in an order that does not matter.
 async fn take_together(
     stage: &Stage,
     asked: &[Asked<'_>],
@@ -84,7 +84,8 @@ async fn takes_of_many_keys_are_a_few_scripts() {
         join_all(takes).await;
     }
     let scripts = stage.scripts() - scripts;
-    // Eight alone and four to six trips, twice at first, as the server does not know their scripts yet.
+    // Eight alone and four to six trips, twice at first, as the server does not know their scripts
+    // yet.
     assert!(scripts <= 42, "{scripts} scripts");
 }
 
@@ -109,7 +110,7 @@ async fn rates_of_one_limit_are_answered_as_they_would_be_otherwise_and_are_a_fe
     }
 }
 
-/// It costs nobody's answer, and no policy's failure mode is asked.
+/// It costs nobody's answer, and no policy's failure mode is used.
 #[tokio::test]
 async fn a_value_that_is_not_ours_lets_all_through_and_is_left_as_it_is() {
     let stage = Stage::start().await;
@@ -130,7 +131,7 @@ async fn a_value_that_is_not_ours_lets_all_through_and_is_left_as_it_is() {
     }
 }
 
-/// Whoever needs no write is answered.
+/// Questions that need no write are answered.
 #[tokio::test]
 async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
     let stage = Stage::start().await;

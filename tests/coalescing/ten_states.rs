@@ -1,4 +1,4 @@
-//! Ten states that questions are about: most have a key of their own, some are in one together.
+//! Ten states that questions are about: most have their own key, some share one.
 
 use proptest::prelude::*;
 use tower_throttle::{Limit, Micros, PolicyId};
@@ -6,12 +6,12 @@ use tower_throttle::{Limit, Micros, PolicyId};
 use super::model::{Place, Question, States, in_runs};
 
 pub(super) const STATES: usize = 10;
-/// Of a group, in a key together.
+/// Of a group, together in a key.
 const GROUP: [usize; 2] = [6, 7];
-/// The rates of one limit, in a key together.
+/// The rates of one limit, together in a key.
 pub(super) const RATES: [usize; 2] = [8, 9];
 
-/// Of limits of their own.
+/// With limits of their own.
 pub(super) fn ten_states(case: usize, limits: &[Limit]) -> States {
     let places = limits.iter().enumerate().map(|(state, limit)| Place {
         policy: policy(case, state),
@@ -39,7 +39,7 @@ fn policy(case: usize, state: usize) -> PolicyId {
     }
 }
 
-/// About these, or some more.
+/// A question about these states, or some more.
 pub(super) fn question(states: Vec<(usize, bool)>, cost: u32) -> Question {
     // A limit is asked with all its rates. In shadow it would go by the composed script.
     let (rates, mut states): (Vec<_>, Vec<_>) = states
@@ -48,7 +48,7 @@ pub(super) fn question(states: Vec<(usize, bool)>, cost: u32) -> Question {
     if !rates.is_empty() {
         states.extend(RATES.map(|rate| (rate, false)));
     }
-    // Those of one key go on trips of their own.
+    // Questions about one key only go on trips of their own.
     for key in [GROUP, RATES] {
         if states.iter().all(|(state, _)| key.contains(state)) {
             states.push((0, false));
@@ -57,7 +57,7 @@ pub(super) fn question(states: Vec<(usize, bool)>, cost: u32) -> Question {
     Question { states, cost }
 }
 
-/// Each about several.
+/// Each about several states.
 pub(super) fn questions() -> impl Strategy<Value = Vec<Question>> {
     let states = prop::sample::subsequence((0..STATES).collect::<Vec<_>>(), 2..5).prop_shuffle();
     let shadows = prop_oneof![
