@@ -1,5 +1,5 @@
-//! What ends with a response of each kind: those without a body, with trailers, with an error, and
-//! those that are none.
+//! When a place is given back for responses of each kind: without a body, with trailers, with an
+//! error, and those that never come.
 
 use std::convert::Infallible;
 
@@ -50,7 +50,7 @@ async fn a_head_request_gives_its_place_back_whatever_the_body_would_have_been(p
     places.empty().await;
 }
 
-/// Nobody asks a body for more when it has said that there is nothing.
+/// Nobody polls a body again that has said it is at its end.
 async fn a_body_of_known_length_ends_with_its_last_frame(places: &Places) {
     let stage = Stage::behind(places).await;
     for client in clients() {
@@ -122,7 +122,7 @@ async fn a_body_that_panics_gives_the_place_back(places: &Places) {
             let body = StreamBody::new(panics).boxed_unsync();
             stage.arrived().await.answer(Ok(Response::new(body)));
         });
-        // The head may have been sent, or not.
+        // The head may or may not have been sent.
         if let Ok(response) = response {
             assert!(response.bytes().await.is_err());
         }
@@ -130,7 +130,7 @@ async fn a_body_that_panics_gives_the_place_back(places: &Places) {
     }
 }
 
-/// It is no response any more; who serves it holds what it needs.
+/// It is no longer a response; whoever serves it holds what it needs.
 async fn an_upgraded_connection_holds_no_place(places: &Places) {
     let stage = Stage::behind(places).await;
     let request = GET.replacen(

@@ -1,4 +1,4 @@
-//! What becomes of leases in a cluster, where each policy of a request may be about a subject on another node.
+//! Leases in a cluster, where each policy of a request may have its subject on another node.
 
 use std::convert::Infallible;
 
@@ -18,19 +18,19 @@ use super::support::proxy::Way;
 
 type Body = Full<Bytes>;
 
-/// How many places there are, whose leases lapse in no test.
+/// How many places there are. Their leases lapse in no test.
 const PLACES: u32 = 5;
 
-/// So many that not all of them are on one node.
+/// So many that they are not all on one node.
 const SUBJECTS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
 
-/// A policy of places that one node has, and behind it one of which another node has no permit left.
+/// A policy of places on one node, followed by one that has no permit left on another node.
 struct Pair {
     cluster: Cluster,
     limiter: Limiter,
-    /// Who has places.
+    /// The subject that has places.
     subject: &'static str,
-    /// Who has no permit left.
+    /// The subject that has no permit left.
     other: &'static str,
     /// The positions of the two nodes.
     places: usize,
@@ -68,12 +68,12 @@ impl Pair {
         decision.store_failure().is_none() && decision.remaining() == PLACES
     }
 
-    /// A request that takes a place, of which it has no answer, and which the other node denies then. That
-    /// node hangs until the first is back, if it is to be.
+    /// A request that takes a place, gets no answer about it, and is then denied by the other node.
+    /// If `is_to_be_back`, that node hangs until the first one is back.
     async fn request_without_an_answer(&self, is_to_be_back: bool) -> Response<ResponseBody<Body>> {
         let way = &self.cluster.proxies[self.places];
         let other = &self.cluster.masters[self.full];
-        // Its connection is in use, so that it is not tried first.
+        // Its connection is in use, so it is not tried out first.
         until("all are free", async || self.all_are_free().await).await;
         let before = self.taken();
         way.set(Way::CutReplies);
@@ -83,7 +83,7 @@ impl Pair {
         other.signal("STOP");
         let asking = tokio::spawn(request(self.limiter.clone()));
         let is_taken = until("it is taken", async || self.taken() > before);
-        // On a busy machine the connection may have been tried all the same.
+        // On a busy machine the connection may have been tried out all the same.
         let _ = timeout(2 * SECOND, is_taken).await;
         way.set(Way::Pass);
         until("it is back", async || {
@@ -95,7 +95,7 @@ impl Pair {
         asking.await.unwrap()
     }
 
-    /// A request that has taken a place, whose node cannot be reached any more when the other one answers.
+    /// A request that has taken a place whose node is unreachable when the other one answers.
     async fn request_that_is_cut_off_its_place(
         &self,
         others_way: Way,
@@ -107,7 +107,7 @@ impl Pair {
         let before = self.taken();
         let asking = tokio::spawn(request(self.limiter.clone()));
         until("it is taken", async || self.taken() > before).await;
-        // By the same connection, so that the answer before it has come, too.
+        // Over the same connection, so that the previous answer has arrived, too.
         assert!(!self.all_are_free().await);
         way.set(Way::Refuse);
         until("its node is gone", async || {
@@ -131,7 +131,7 @@ fn limiter(store: RedisStore, [places, full]: [(&'static str, FailureMode); 2]) 
         let policy = Policy::new(name, limit).by(move |_: &RequestHead<'_>| Some(subject));
         policy.on_store_failure(mode)
     });
-    // Every question is to reach the servers.
+    // Every question must reach the servers.
     patient(store.without_deny_cache(), policies)
 }
 

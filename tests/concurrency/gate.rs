@@ -1,4 +1,4 @@
-//! A way to a Redis server on which the answers can be held back.
+//! A proxy to a Redis server that can hold back the answers.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// An open one, to the server on this port.
+    /// An open gate to the server on this port.
     pub(crate) async fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! What is on its way back to the store when a process, or one of its runtimes, ends.
+//! What is in flight back to the store when a process, or one of its runtimes, ends.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn workers() -> Runtime {
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-/// One place over a server, of which a lease outlives every test.
+/// One place over a server, with a lease that outlives every test.
 async fn limiter(server: &Server) -> Limiter {
     let store = server.store().await;
     patient(store, [policy(Limit::concurrency(1).lease(HOUR))])

@@ -1,4 +1,4 @@
-//! What becomes of leases when the store is slow, gone, or says no.
+//! Leases when the store is slow, gone, or refuses.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::watched::Watched;
 
 type Body = Full<Bytes>;
 
-/// A request through the layer; its body is still there.
+/// A request through the layer. The body of its response is kept.
 async fn request(limiter: &Limiter) -> Response<ResponseBody<Body>> {
     let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::from("hello"))) });
     let service = RateLimitLayer::new(limiter.clone()).layer(inner);
@@ -38,14 +38,14 @@ fn one_for_long() -> Policy {
     policy(Limit::concurrency(1).lease(HOUR))
 }
 
-/// A limiter of one place whose store fails, if it fails.
+/// A limiter of one place, over a store that can be made to fail.
 fn watched(mode: FailureMode) -> (Watched, Limiter) {
     let store = Watched::new();
     let policy = one().on_store_failure(mode);
     (store.clone(), patient(store, [policy]))
 }
 
-/// A limiter of one place behind a gate that has closed, and its server, which knows the script.
+/// A limiter of one place behind a closed gate, and its server, which knows the script.
 async fn behind_a_gate(timeout: Duration, mode: FailureMode) -> (Server, Gate, Limiter) {
     let server = Server::start();
     let gate = Gate::to(server.port()).await;
@@ -126,7 +126,7 @@ async fn without_an_answer_a_request_that_may_pass_holds_nothing_and_gives_nothi
 /// The store's clock stands still: nothing lapses.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_the_store_did_not_end_is_ended_when_it_answers_again() {
-    // So long that the circuit breaker opens, and probes, between the first try and the last.
+    // So long that the circuit breaker opens and probes between the first try and the last.
     let life = 30 * SECOND;
     let store = Watched::new();
     let one = policy(Limit::concurrency(1).lease(life));
@@ -147,7 +147,8 @@ async fn a_lease_that_the_store_did_not_end_is_ended_when_it_answers_again() {
 async fn a_store_that_is_gone_is_not_asked_for_longer_than_the_lease_lives() {
     let (store, limiter) = watched(FailureMode::Deny);
     let response = request(&limiter).await;
-    // Which the circuit breaker lets be: else it would keep some tries from the store.
+    // A failure that the circuit breaker ignores: otherwise it would keep some tries from the
+    // store.
     store.fail(StoreErrorKind::Overloaded);
     drop(response);
     sleep(LIFE).await;
@@ -156,7 +157,7 @@ async fn a_store_that_is_gone_is_not_asked_for_longer_than_the_lease_lives() {
     assert_eq!(store.released(), [0; 0]);
 }
 
-/// A limiter of places, and of so many requests a minute.
+/// A limiter of places and of requests a minute.
 fn both(places: u32, requests: u32) -> (Watched, Limiter) {
     let store = Watched::new();
     let policies = [
@@ -211,7 +212,7 @@ async fn a_request_that_leaves_while_it_is_held_up_gives_its_place_back() {
         async move { request(&limiter).await }
     });
     come_to(&limiter, 1).await;
-    // Renewed also while it waits.
+    // It is renewed while it waits, too.
     sleep(2 * LIFE).await;
     assert!(!store.renewed().is_empty());
     held_up.abort();

@@ -23,10 +23,10 @@ on_both_stores! {
     a_call_that_is_cancelled_gives_its_place_back_on_a_connection_that_stays
 }
 
-/// Feeds a stream message by message; dropped, it ends the stream.
+/// Feeds a stream message by message. Dropping it ends the stream.
 type Feed = mpsc::Sender<Result<HealthCheckResponse, Status>>;
 
-/// Its streams are fed by the test, its simple calls never answered.
+/// Its streams are fed by the test; its unary calls are never answered.
 struct Fed(mpsc::UnboundedSender<Feed>);
 
 #[tonic::async_trait]

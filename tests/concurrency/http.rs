@@ -1,4 +1,4 @@
-//! Requests over sockets: from when to when each holds its place, and who leaves gives it back.
+//! Requests over sockets: when each holds its place, and that clients that leave give it back.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -87,13 +87,13 @@ async fn a_client_that_leaves_amid_the_response_gives_its_place_back(places: &Pl
         send(&feed, "some of it").await;
         assert_eq!(response.chunk().await.unwrap().unwrap(), "some of it");
         drop(response);
-        // The service has nothing to say, so that no write fails.
+        // The service has nothing to send, so no write fails.
         feed.closed().await;
         places.empty().await;
     }
 }
 
-/// With what it has sent unread, the connection is reset instead of closed.
+/// With unread data, the connection is reset instead of closed.
 async fn a_connection_that_breaks_amid_the_response_gives_the_place_back(places: &Places) {
     let stage = Stage::behind(places).await;
     let mut connection = stage.connection(GET).await;
@@ -124,7 +124,7 @@ async fn a_connection_that_breaks_gives_the_places_of_all_its_streams_back(place
     assert!(response.bytes().await.is_err());
 }
 
-/// Passes one connection on, until it is aborted.
+/// Relays one connection until it is aborted.
 async fn relay(to: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! One after the other: who gives a place back finds it free with the very next question.
+//! One after the other: a place that is given back is free for the very next question.
 
 use std::convert::Infallible;
 
@@ -18,7 +18,7 @@ on_every_store! {
     a_body_that_has_ended_makes_room_for_the_next_request
 }
 
-/// Enough for chance to have no part in it.
+/// Enough to rule out chance.
 const TIMES: usize = 100;
 
 async fn a_guard_that_is_dropped_makes_room_for_the_next_one(bench: &Bench) {
@@ -41,7 +41,7 @@ async fn so_it_does_on_a_runtime_of_several_threads() {
     tokio::spawn(async move { hold_one_after_the_other(&by_a_task).await })
         .await
         .unwrap();
-    // What is blocked on is on no worker.
+    // The future that is blocked on runs on no worker.
     limiter.given_back().await;
     hold_one_after_the_other(&limiter).await;
 }

@@ -1,4 +1,4 @@
-//! A store to which what is to be taken comes late, and what is given back at once.
+//! A store that is late to take permits, and gives them back at once.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tower_throttle::{Answer, Check, FailureMode, MemoryStore, Store};
 
 pub(crate) const LATE: Duration = Duration::from_millis(100);
 
-/// Counts in memory, also when nobody waits for the answer any more. For one check at a time.
+/// Counts in memory, even if nobody waits for the answer any more. For one check at a time.
 pub(crate) struct Late(MemoryStore);
 
 impl Late {

@@ -1,4 +1,4 @@
-//! The layer's own futures and bodies: who keeps one does not keep the place for longer than
+//! The layer's own futures and bodies: keeping one does not hold the place for longer than
 //! something runs.
 
 use std::future::{Ready, ready};
@@ -29,7 +29,7 @@ fn request() -> Request<Empty<Bytes>> {
     Request::new(Empty::new())
 }
 
-/// A response through the layer, and what feeds its body.
+/// A response through the layer, and the feed of its body.
 async fn respond(places: &Places) -> (Feed, ResponseBody<Body>) {
     let (feeds, mut fed) = mpsc::unbounded_channel();
     let answers = service_fn(move |_| {

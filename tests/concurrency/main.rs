@@ -1,4 +1,4 @@
-//! The concurrency limit: what holds a place, what gives it back, and what keeps it meanwhile.
+//! The concurrency limit: what takes a place, what gives it back, and what keeps it meanwhile.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod answers;

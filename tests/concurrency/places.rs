@@ -27,7 +27,7 @@ pub(crate) fn policy(limit: Limit) -> Policy {
 /// How long a decision may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A limiter that waits for as long as a busy machine makes it.
+/// A limiter that waits for as long as a busy machine needs.
 pub(crate) fn patient(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let builder = Limiter::builder(store).policies(policies);
     builder.timeout(TIMEOUT).build().unwrap()
@@ -40,7 +40,7 @@ pub(crate) async fn taken(limiter: &Limiter) -> u32 {
     decision.limit() - decision.remaining()
 }
 
-/// Waits until so many places are taken.
+/// Waits until this many places are taken.
 pub(crate) async fn come_to(limiter: &Limiter, expected: u32) {
     let what = format!("{expected} places taken");
     until(&what, async || taken(limiter).await == expected).await;
@@ -57,13 +57,13 @@ pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     assert!(looked.is_ok(), "never came: {what}");
 }
 
-/// Ends a test that waits for what never comes.
+/// Ends a test that waits for something that never happens.
 pub(crate) async fn in_time<T>(test: impl Future<Output = T>) -> T {
     let ended = tokio::time::timeout(2 * GENEROUS, test).await;
     ended.expect("the test waits for what never comes")
 }
 
-/// Far above what anything takes here.
+/// Far longer than anything takes here.
 const GENEROUS: Duration = Duration::from_secs(60);
 
 /// A limiter over a store whose clock the test moves.
@@ -107,7 +107,7 @@ impl Places {
         come_to(&self.limiter, expected).await;
     }
 
-    /// Waits until nothing is held, and nothing stored, any more.
+    /// Waits until nothing is held or stored any more.
     pub(crate) async fn empty(&self) {
         self.come_to(0).await;
         if let Some(redis) = &self.redis {

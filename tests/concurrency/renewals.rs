@@ -1,4 +1,4 @@
-//! Leases are renewed for as long as they are held, together, and no longer.
+//! Leases are renewed together for as long as they are held, and no longer.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, patient, policy, t
 use super::support::redis::Server;
 use super::watched::Watched;
 
-/// A limiter of a thousand places over a store that writes down what it is asked.
+/// A limiter of a thousand places over a store that records what it is asked.
 fn thousand(life: Duration) -> (Watched, Limiter) {
     let store = Watched::new();
     let limit = Limit::concurrency(1_000).lease(life);
@@ -26,7 +26,7 @@ async fn hold(limiter: &Limiter) -> Held {
     held
 }
 
-/// Lets time pass, on the store's clock as in the process.
+/// Lets time pass on the store's clock and in the process.
 async fn pass(store: &Watched, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -51,7 +51,7 @@ async fn a_lease_outlives_many_lives_of_its_own_and_is_not_missed_when_it_ends()
     assert_eq!(store.renewed(), [0; 0], "there is nothing left to renew");
 }
 
-/// It lives from when the store was asked on, as far as anybody here knows.
+/// As far as this process knows, it lives from the time at which the store was asked.
 #[tokio::test(start_paused = true)]
 async fn a_lease_outlives_answers_that_take_most_of_its_life() {
     let (store, limiter) = thousand(LIFE);
@@ -118,7 +118,7 @@ async fn a_lease_with_a_short_life_does_not_wait_for_those_with_a_long_one() {
         let decision = limiter.peek(name, "alice").await.unwrap();
         assert_eq!(decision.remaining(), 0, "{name}");
     }
-    // Once a second, and only where it is time with the other.
+    // Once a second, and only when it is due together with the other.
     let renewed = store.renewed();
     assert_eq!(renewed.len(), 60);
     assert_eq!(renewed.into_iter().filter(|leases| *leases == 2).count(), 3);
@@ -126,7 +126,7 @@ async fn a_lease_with_a_short_life_does_not_wait_for_those_with_a_long_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_is_tried_again_while_the_lease_lives() {
-    // So long that a probe of the circuit breaker, which these failures open, comes in time.
+    // So long that the circuit breaker, which these failures open, probes in time.
     let life = 60 * SECOND;
     let (store, limiter) = thousand(life);
     for kind in [
@@ -170,7 +170,7 @@ async fn a_store_that_panics_does_not_end_renewals_for_good() {
     drop((first, second));
 }
 
-/// The time of its task's next round is months away.
+/// The next round of its task is months away.
 #[tokio::test(start_paused = true)]
 async fn a_limiter_that_is_dropped_leaves_no_task_behind() {
     let (store, limiter) = thousand(365 * 86_400 * SECOND);
@@ -207,7 +207,7 @@ async fn a_hundred_leases_on_ten_keys_are_renewed_by_one_command() {
     assert!(held.iter().all(are_held));
     assert_eq!(server.keys().len(), 10);
     let (commands, started) = (server.calls("evalsha"), Instant::now());
-    // Four lives, in steps for which each is renewed in time.
+    // Four lives, in steps in which each is renewed in time.
     for _ in 0..12 {
         clock.advance(LIFE / 3);
         let renewed = clock.now().saturating_add(LIFE.into()).get();

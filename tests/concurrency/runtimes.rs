@@ -60,7 +60,7 @@ fn a_runtime_that_nobody_drives_holds_up_no_renewals_of_others() {
     drop(idles);
 }
 
-/// On which a task is dropped the moment it is spawned.
+/// A runtime that drops a task the moment it is spawned.
 #[test]
 fn holding_on_a_runtime_that_is_gone_comes_back_at_once() {
     let (done, is_done) = mpsc::channel();

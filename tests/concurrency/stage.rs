@@ -1,4 +1,4 @@
-//! A server whose requests the test answers by hand, and its clients.
+//! A server whose requests the test answers, and its clients.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ use super::places::Places;
 pub(crate) type Body = UnsyncBoxBody<Bytes, &'static str>;
 pub(crate) type Answer = Result<Response<Body>, &'static str>;
 
-/// Feeds a body frame by frame; dropped, it ends the body.
+/// Feeds a body frame by frame. Dropping it ends the body.
 pub(crate) type Feed = mpsc::Sender<Result<Frame<Bytes>, &'static str>>;
 
 /// A response whose body the test feeds.
@@ -46,7 +46,7 @@ pub(crate) fn bodyless(status: u16) -> Response<Body> {
     response
 }
 
-/// A request that was let in and waits for its answer. Dropped, its service panics.
+/// A request that was let in and waits for its answer. Dropping it makes its service panic.
 pub(crate) struct Arrived {
     pub(crate) request: Request<Incoming>,
     answer: oneshot::Sender<Answer>,
@@ -132,7 +132,7 @@ impl Stage {
     }
 }
 
-/// A client of each version of HTTP.
+/// A client for each version of HTTP.
 pub(crate) fn clients() -> [Client; 2] {
     [client(Version::HTTP_11), client(Version::HTTP_2)]
 }
@@ -145,7 +145,7 @@ pub(crate) fn client(version: Version) -> Client {
     client.build().unwrap()
 }
 
-/// A request as it is written.
+/// A request as sent.
 pub(crate) const GET: &str = "GET / HTTP/1.1\r\nhost: stage\r\n\r\n";
 
 /// The head of a response.

@@ -1,8 +1,8 @@
 //! The example `concurrency`, twice, over one Redis: clients that are slow, leave, and break; then
 //! one of the two is killed.
 //!
-//! Both write to one pipe when a request begins and ends, so that the order of what they tell is
-//! that of what happened: the place is taken before, and given back after.
+//! Both write to one pipe when a request begins and ends, so the order of their output is that of
+//! events: the place is taken before the first line, and given back after the second.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
@@ -52,11 +52,11 @@ impl Running {
         }
     }
 
-    /// As nobody can prevent: SIGKILL.
+    /// By SIGKILL, which nobody can prevent.
     fn kill(&mut self, told: &Told) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        // What it has told before comes before this, and what others do with its places later.
+        // After everything it has printed, and before others use its places.
         writeln!(&told.pipe, "{} is killed", self.process.id()).unwrap();
     }
 
@@ -83,7 +83,7 @@ impl Running {
     }
 }
 
-/// What the servers tell.
+/// What the servers print.
 struct Told {
     pipe: PipeWriter,
     addresses: mpsc::Receiver<String>,
@@ -94,7 +94,7 @@ struct Told {
 struct Requests {
     /// By the server's process.
     running: HashMap<String, usize>,
-    /// The most that ever ran together.
+    /// The most that ever ran at the same time.
     most: usize,
 }
 
@@ -162,7 +162,7 @@ fn held(connection: &mut redis::Connection) -> usize {
     held.sum()
 }
 
-/// Looks, in a thread of its own, at how many places are taken in Redis.
+/// Polls, in its own thread, how many places are taken in Redis.
 struct Sampler {
     is_over: Arc<AtomicBool>,
     thread: thread::JoinHandle<(usize, usize)>,
@@ -192,8 +192,8 @@ impl Sampler {
     }
 }
 
-/// Clients that read to the end, slowly; that leave amid the response; that leave at once; and
-/// whose connection is reset with data unread.
+/// Clients that read slowly to the end; that leave in the middle of the response; that leave at
+/// once; and whose connection is reset with unread data.
 async fn storm(servers: &[Running; 2]) {
     let clients = (0..CLIENTS).map(async |number| {
         let client = client([Version::HTTP_11, Version::HTTP_2][number / 2 % 2]);
@@ -244,8 +244,8 @@ async fn no_more_run_than_there_are_places_whoever_leaves_or_is_killed() {
         until("all places are in use", all_run).await;
         servers[0].kill(&told);
         assert_eq!(held(&mut redis.connection().unwrap()), LIMIT);
-        // Its places are had by others when its leases have lapsed. Those of the other server,
-        // which are as old, are not.
+        // Its places are taken by others once its leases have lapsed. Leases of the other server
+        // are as old but do not lapse.
         for _ in 0..LIMIT / 2 {
             streams.push(servers[1].open(&slow, 100_000).await);
         }

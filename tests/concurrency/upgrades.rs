@@ -1,4 +1,4 @@
-//! Connections that are upgraded, as WebSockets are, served as `Limit::concurrency` says.
+//! Upgraded connections, such as WebSockets, served as `Limit::concurrency` describes.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -30,7 +30,7 @@ async fn echo(State(limiter): State<Limiter>, request: Request) -> Response {
     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
 }
 
-/// Asks for an upgrade: the connection, and the status of what it is answered.
+/// Asks for an upgrade. Returns the connection, and the status of the answer.
 async fn upgrade(address: &str) -> (TcpStream, u16) {
     let mut connection = TcpStream::connect(address).await.unwrap();
     let asks = "GET / HTTP/1.1\r\nhost: stage\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";

@@ -1,4 +1,4 @@
-//! A store that writes down what it is asked, and fails when the test says so.
+//! A store that records what it is asked, and fails when the test says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{Answer, Check, ManualClock, MemoryStore, Store, StoreError, StoreErrorKind};
 
-/// Counts in memory and answers after a trip. Clones are the same store.
+/// Counts in memory and answers after a round trip. Clones are the same store.
 #[derive(Clone)]
 pub(crate) struct Watched(Arc<Watch>);
 
@@ -16,10 +16,10 @@ struct Watch {
     store: MemoryStore,
     clock: ManualClock,
     asked: Mutex<Vec<Vec<Action>>>,
-    /// What it answers instead, having done nothing.
+    /// What it answers instead, without doing anything.
     failure: Mutex<Option<StoreErrorKind>>,
     panics: AtomicBool,
-    /// How long an answer takes, and no question.
+    /// How long an answer takes; questions take no time.
     way_back: Mutex<Duration>,
 }
 
@@ -58,12 +58,12 @@ impl Watched {
         self.0.panics.store(true, Ordering::SeqCst);
     }
 
-    /// How many leases each question was to renew, since the last time.
+    /// How many leases each question was to renew, since the last call.
     pub(crate) fn renewed(&self) -> Vec<usize> {
         self.asked_to(|action| matches!(action, Action::Renew(_)))
     }
 
-    /// How many leases each question was to end, since the last time.
+    /// How many leases each question was to release, since the last call.
     pub(crate) fn released(&self) -> Vec<usize> {
         self.asked_to(|action| matches!(action, Action::Release(_)))
     }

@@ -1,4 +1,4 @@
-//! `algorithm`, `limit` and the options: each algorithm's own, and no other's.
+//! `algorithm`, `limit` and the options: each algorithm accepts its own, and no other's.
 
 use tower_throttle::{
     DAY, HOUR, Limit, MINUTE, Policy, Rate, Rules, SECOND, per_minute, per_second,
@@ -6,7 +6,7 @@ use tower_throttle::{
 
 use super::{read, refusal, with_policy};
 
-/// What makes each algorithm allow two and no more, in the lines that follow its name.
+/// What makes each algorithm allow exactly two, in the lines after its name.
 const TWO: [(&str, &str); 8] = [
     ("gcra", "limit = \"2/day\""),
     ("token-bucket", "limit = \"2/day\""),
@@ -18,7 +18,8 @@ const TWO: [(&str, &str); 8] = [
     ("concurrency", "limit = 2\nlease = \"1day\""),
 ];
 
-/// A file with one policy; its name is in line 4, its algorithm in line 6, and then come these.
+/// A file with one policy: its name is in line 4, its algorithm in line 6, followed by these
+/// fields.
 fn with_limit(algorithm: &str, fields: &str) -> String {
     with_policy(&format!(
         "name = \"client\"\nkey = \"peer\"\nalgorithm = {algorithm:?}\n{fields}"

@@ -1,4 +1,4 @@
-//! The same configuration by serde, from other formats.
+//! The same configuration through serde, from other formats.
 
 use serde::Deserialize;
 use tower_throttle::Config;
@@ -125,7 +125,7 @@ fn a_refusal_names_the_policy_the_field_and_what_would_be_right() {
     }
 }
 
-/// As settings have it that a program writes.
+/// As generated settings have it.
 #[tokio::test]
 async fn a_field_that_is_null_is_left_out() {
     let sound = JSON.replace("\"memory\"", "\"memory\", \"prefix\": null");

@@ -1,4 +1,4 @@
-//! The file format: what it takes, and how it refuses what is wrong.
+//! The file format: what it accepts, and how it refuses errors.
 #![cfg(feature = "config")]
 
 use std::convert::Infallible;
@@ -37,7 +37,7 @@ async fn answers(
     layer.layer(service).oneshot(request).await.unwrap()
 }
 
-/// What a sound text says; the schema allows it too.
+/// Reads a valid text; the schema allows it too.
 fn read(text: &str) -> Config {
     assert!(schema::allows(text), "{text}");
     Config::from_toml(text).unwrap()
@@ -58,7 +58,7 @@ fn refusal(text: &str) -> String {
     Config::from_toml(text).unwrap_err().to_string()
 }
 
-/// One policy of which one field is replaced, or added.
+/// One policy with one field replaced or added.
 fn with_field(field: &str) -> String {
     let name = field.split_once(" =").unwrap().0;
     let sound = [

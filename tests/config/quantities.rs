@@ -1,4 +1,4 @@
-//! Limits, numbers and times: what they mean, and which of them are refused.
+//! Limits, numbers and times: their meaning, and which of them are refused.
 
 use super::{read, refusal, refusal_of, with_field};
 

@@ -1,4 +1,4 @@
-//! What a refusal says of where it is, the line and the file, and that it never shows a password.
+//! How an error names its place, the line and the file, and that it never shows a password.
 
 use tower_throttle::Config;
 
@@ -25,7 +25,7 @@ fn a_broken_text_is_refused_in_its_line() {
         ("store = \"redis://:hunter2@h\n", "line 1: store: "),
         ("store: \"redis://:hunter2@h/0?a=b\"\n", "line 1: "),
         ("store \"redis://:hunter2@h\" = 1\n", "line 1: "),
-        // A key in a list of its own lines, without the quote before it.
+        // A key on its own line of a list, without the opening quote.
         (
             "store = \"memory\"\ndeny = [{ key = \"header:x-api-key\", values = [\n  hunter2=\",\n]}]\n",
             "line 3: ",

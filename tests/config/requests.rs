@@ -128,7 +128,7 @@ fn a_route_that_cannot_be_read_is_refused_in_its_line() {
     }
 }
 
-/// Two text messages an hour to each number, which only the handler knows that sends them.
+/// Two text messages an hour to each number, which only the handler knows.
 const ASKED_BY_HANDLERS: &str =
     "name = \"sms\"\nalgorithm = \"fixed-window\"\nlimit = \"2/h\"\non = \"none\"";
 

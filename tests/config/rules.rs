@@ -9,7 +9,7 @@ use tower_throttle::{Mode, Peer};
 
 use super::{answers, layer, read, refusal, with_field};
 
-/// One request an hour for all together.
+/// One request an hour for everybody together.
 const ONE: &str = "[[policy]]\nname = \"client\"\nalgorithm = \"fixed-window\"\nlimit = \"1/h\"\n";
 
 fn file(head: &str, key: &str) -> String {
@@ -89,7 +89,7 @@ async fn addresses_on_the_lists_are_refused_or_let_through() {
     }
 }
 
-/// Else whoever is on the list would only have to say that somebody else is asking.
+/// Otherwise a listed client would only have to claim that somebody else is asking.
 #[tokio::test]
 async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
     let head = "trusted_proxies = [\"10.0.0.0/8\"]\ndeny = [\"203.0.113.9\"]";
@@ -138,7 +138,7 @@ async fn an_address_on_a_list_may_be_like_those_of_proxies_where_these_are_count
     }
 }
 
-/// An entry that matches nobody would be copied, and believed in.
+/// An entry that matches nobody would be copied and relied on.
 #[tokio::test]
 async fn whatever_the_documented_file_has_on_its_lists_is_about_somebody() {
     let page = include_str!("../../docs/configuration.md");

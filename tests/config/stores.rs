@@ -7,7 +7,7 @@ use crate::support::cluster::Cluster;
 use crate::support::redis::Server;
 use crate::support::sentinel::Watched;
 
-/// The addresses that the documentation of the store lists.
+/// The addresses listed in the store's documentation.
 const ADDRESSES: [&str; 7] = [
     "memory",
     "redis://user:secret@h:1/2",
@@ -73,7 +73,7 @@ fn an_address_that_makes_no_sense_is_refused_with_what_is_wrong() {
     }
 }
 
-/// What is tried in memory first would be refused where it counts.
+/// What is first tried in memory would otherwise be refused in production.
 #[test]
 fn a_prefix_that_makes_no_sense_is_refused_over_every_store() {
     for store in ADDRESSES {

@@ -22,7 +22,7 @@ fn request<const N: usize>(headers: [(&str, &str); N]) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// The limit and the permits that are left, as a response tells them.
+/// The limit and the remaining permits, as a response tells them.
 async fn told(layer: &RateLimitLayer, request: Request<()>) -> [String; 2] {
     let response = answers(layer, request).await;
     ["ratelimit-policy", "ratelimit"]
@@ -108,7 +108,7 @@ async fn a_header_that_says_more_than_one_value_belongs_to_no_tier() {
     }
 }
 
-/// How it is counted, the policy says for all of its tiers.
+/// The policy says for all its tiers how to count.
 #[tokio::test]
 async fn every_algorithm_has_tiers() {
     for (policy, tier, limit) in [

@@ -1,4 +1,4 @@
-//! `{ env = "..." }`, by variables that cargo sets for every test.
+//! `{ env = "..." }`, with variables that cargo sets for every test.
 
 use std::sync::{Arc, Mutex};
 
@@ -95,7 +95,7 @@ fn a_table_that_names_no_variable_is_refused() {
     }
 }
 
-/// Where a template puts in what the variable holds, that is a password.
+/// If a template inserts the variable's value, that is a password.
 #[test]
 fn what_is_no_name_of_a_variable_is_refused_without_being_shown() {
     for text in [
@@ -112,7 +112,7 @@ fn what_is_no_name_of_a_variable_is_refused_without_being_shown() {
             "line 1: store.env: expected the name of a variable, such as \"REDIS_URL\""
         );
     }
-    // It could be a name, but those that look like one are in capitals.
+    // It could be a name, but names are expected in capitals.
     let refused = refusal("store = { env = \"hunter2\" }\n");
     let start =
         "line 1: store.env: the variable of this name is not set, set it to \"memory\", or ";

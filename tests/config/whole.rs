@@ -1,4 +1,4 @@
-//! Whole files: one with every field of the format, and that of the README.
+//! Whole files: one with every field of the format, and the README's.
 
 use tower_throttle::QuotaHeaders;
 

@@ -1,4 +1,4 @@
-//! A file that a test changes, and what is told of its reloads.
+//! A file that a test changes, and the outcomes of its reloads.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tower_throttle::{ConfigFile, RateLimitLayer, WatchedConfig};
 
 use crate::support::web::GENEROUS;
 
-/// What was told of one reload: nothing, or the text of the error.
+/// The outcome of one reload: nothing, or the text of the error.
 pub(crate) type Outcome = Result<(), String>;
 
 /// A directory with a file in it.
@@ -37,12 +37,12 @@ impl Limits {
         self.directory().join("limits.toml")
     }
 
-    /// Writes into the file that is there.
+    /// Writes into the existing file.
     pub(crate) fn write(&self, text: &str) {
         fs::write(self.path(), text).unwrap();
     }
 
-    /// Writes another file and puts it in the place of the one that is there, as editors do.
+    /// Writes another file and moves it into place, as editors do.
     pub(crate) fn replace<T: AsRef<[u8]> + ?Sized>(&self, text: &T) {
         let other = self.directory().join("limits.toml.new");
         fs::write(&other, text).unwrap();
@@ -73,18 +73,18 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Waits until a change of the file was taken or refused.
+    /// Waits until a change of the file was applied or refused.
     pub(crate) async fn outcome(&mut self) -> Outcome {
         let outcome = tokio::time::timeout(GENEROUS, self.outcomes.recv()).await;
         outcome.unwrap().unwrap()
     }
 
-    /// Waits until a change of the file was taken.
+    /// Waits until a change of the file was applied.
     pub(crate) async fn reloaded(&mut self) {
         self.outcome().await.unwrap();
     }
 
-    /// Permits that a policy has left for somebody.
+    /// How many permits a policy has left for somebody.
     pub(crate) async fn remaining(&self, policy: &str) -> u32 {
         let limiter = self.config.limiter();
         limiter.peek(policy, "somebody").await.unwrap().remaining()
@@ -110,7 +110,7 @@ pub(crate) async fn serve(layer: RateLimitLayer) -> String {
     format!("http://{address}")
 }
 
-/// One policy for everybody, and whatever else the head of the file says.
+/// One policy for everybody, and these other fields at the head of the file.
 pub(crate) fn with(head: &str, limit: &str, more: &str) -> String {
     format!(
         "store = \"memory\"\n{head}\n[[policy]]\nname = \"client\"\nalgorithm = \"fixed-window\"\n\

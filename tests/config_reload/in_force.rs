@@ -17,7 +17,7 @@ impl Observer for Count {
     }
 }
 
-/// And one who panics when told is told again.
+/// One that panics when told is told again.
 #[tokio::test]
 async fn those_who_are_told_stay_the_same() {
     let file = Limits::new(&limit("3/day"));

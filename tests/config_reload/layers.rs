@@ -1,4 +1,4 @@
-//! What layers show, and whom they let through, changes under the requests that they serve.
+//! What layers show, and whom they let through, changes while they serve requests.
 
 use http::Response;
 use reqwest::Client;

@@ -1,11 +1,11 @@
-//! What the log says of a file.
+//! What is logged about a file.
 
 use tracing::Level;
 
 use super::file::{Limits, limit};
 use super::log::Log;
 
-/// Nobody else in this program may listen everywhere.
+/// No other test of this program may listen everywhere.
 #[tokio::test]
 async fn a_file_without_policies_is_warned_of_and_each_reload_tells_how_many_there_are() {
     let log = Log::listen_everywhere();

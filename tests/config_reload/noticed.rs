@@ -1,4 +1,4 @@
-//! However a file is changed, it is noticed; and what is no change is none.
+//! Every change of a file is noticed, however it is made, and nothing else is.
 
 use std::error::Error as _;
 use std::fs;
@@ -22,7 +22,7 @@ async fn a_file_that_is_written_in_place_is_reloaded() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     file.write(&limit("5/day"));
-    // It may have been found empty, between the two steps of writing it.
+    // It may have been found empty between the two steps of writing it.
     while limits.outcome().await.is_err() {}
     assert_eq!(limits.remaining("client").await, 5);
 }
@@ -39,7 +39,7 @@ async fn a_file_that_another_takes_the_place_of_is_reloaded_each_time() {
 }
 
 /// As Kubernetes updates a mounted `ConfigMap`: the file is a link through a link to a directory,
-/// and only the latter is replaced.
+/// and only the latter link is replaced.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_link_that_leads_elsewhere_is_reloaded() {
@@ -82,7 +82,7 @@ async fn a_file_behind_a_link_is_reloaded_where_it_is() {
     }
 }
 
-/// A release that is named by a link, and a link between the one that is watched and the file.
+/// A release that is named by a link, and a link between the watched path and the file.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_link_anywhere_on_the_way_is_noticed_long_before_the_file_is_looked_at_in_any_case() {
@@ -156,7 +156,7 @@ async fn each_other_reason_why_a_file_cannot_be_taken_is_told() {
         let error = limits.config.last_error().unwrap();
         let reason = error.source().unwrap().downcast_ref::<io::Error>();
         reasons.push(reason.unwrap().kind());
-        // There is something again, and it is no file.
+        // Something is there again, but it is no file.
         let _ = fs::create_dir(file.path());
     }
     assert_eq!(reasons[0], io::ErrorKind::NotFound);
@@ -173,11 +173,11 @@ async fn what_is_no_change_of_the_file_is_not_told() {
     file.replace(&limit("4/day"));
     limits.reloaded().await;
     assert_eq!(limits.remaining("client").await, 4);
-    // All that came before has been looked at by now.
+    // All earlier changes have been looked at by now.
     assert!(limits.outcomes.try_recv().is_err());
 }
 
-/// The watching begins on a thread of its own, perhaps later than this.
+/// Watching begins on its own thread, perhaps later than this.
 #[tokio::test]
 async fn a_change_right_after_the_file_was_read_is_noticed() {
     let file = Limits::new(&limit("3/day"));
@@ -193,7 +193,7 @@ async fn nothing_is_watched_once_nobody_keeps_it() {
     let mut limits = file.open().await;
     let limiter = limits.config.limiter();
     drop(limits.config);
-    // The thread that could tell has ended when nobody can.
+    // The channel closes when the thread has ended.
     let told = tokio::time::timeout(GENEROUS, limits.outcomes.recv()).await;
     assert_eq!(told, Ok(None));
     file.replace(&limit("4/day"));
@@ -219,7 +219,7 @@ async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
     assert_eq!(limits.path(), file.path());
 }
 
-/// A pipe in its place holds up who reads it, until it is written.
+/// A pipe in place of the file blocks its reader until it is written.
 #[cfg(unix)]
 #[tokio::test]
 async fn who_ends_the_watching_has_the_last_word_also_while_the_file_is_read() {
@@ -239,7 +239,7 @@ async fn who_ends_the_watching_has_the_last_word_also_while_the_file_is_read() {
     limiter.replace(Rules::new().policies([mine])).unwrap();
     pipe.write_all(limit("5/day").as_bytes()).unwrap();
     drop(pipe);
-    // Until nobody is left who could tell of a reload.
+    // Until nobody is left who could report a reload.
     while timeout(GENEROUS, limits.outcomes.recv())
         .await
         .unwrap()

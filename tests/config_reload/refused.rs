@@ -1,4 +1,4 @@
-//! A file that is refused leaves all as it was.
+//! A file that is refused leaves everything as it was.
 
 use super::file::{Limits, limit, with};
 
@@ -51,7 +51,7 @@ async fn what_cannot_change_is_refused_in_its_line_and_nothing_else_changes() {
     }
 }
 
-/// It is in force already.
+/// It is already in force.
 #[tokio::test]
 async fn a_default_that_is_written_out_is_no_change() {
     let redis = crate::support::redis::Server::start();

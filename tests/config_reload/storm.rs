@@ -11,7 +11,7 @@ use crate::support::web::GENEROUS;
 const RELOADS: usize = 50;
 const PERMITS: usize = 200;
 
-/// Files that differ in all that a reload changes, but for the one limit that is tested.
+/// Files that differ in everything that a reload changes, except for the one limit under test.
 fn version(number: usize) -> String {
     let head = match number % 4 {
         0 => "headers = \"draft-6\"",
@@ -54,7 +54,7 @@ async fn no_request_passes_unlimited_while_the_file_changes() {
         let so_far = denied.load(Ordering::SeqCst);
         file.replace(&version(number));
         limits.reloaded().await;
-        // Each of the files has been at work, not only the last.
+        // Each of the files has been in force, not only the last.
         let another_is_denied = async {
             while denied.load(Ordering::SeqCst) <= so_far {
                 tokio::task::yield_now().await;

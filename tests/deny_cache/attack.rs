@@ -1,4 +1,4 @@
-//! What reaches Redis.
+//! What reaches Redis under attack.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,8 @@ pub(crate) async fn limiter(
     clock: &ManualClock,
     policies: Vec<Policy>,
 ) -> Limiter {
-    // On a busy machine a trip may be late, too, and whoever does not wait for it asks by itself.
+    // On a busy machine a round trip may be late, too, and callers that do not wait for it ask by
+    // themselves.
     let store = server.builder().wait_for_trips(60 * SECOND);
     let store = store.clock_for_tests(clock.clone());
     limiter_over(store.connect().await.unwrap(), policies)
@@ -40,7 +41,7 @@ fn limiter_over(store: RedisStore, policies: Vec<Policy>) -> Limiter {
     builder.timeout(60 * SECOND).build().unwrap()
 }
 
-/// Who asks a thousand times a second, for some seconds, and is denied each time.
+/// Asks a thousand times a second, for some seconds, and is denied each time.
 pub(crate) async fn attack(server: &Server, clock: &ManualClock, ask: impl AsyncFn() -> bool) {
     while ask().await {}
     for second in 0..3 {
@@ -66,7 +67,8 @@ async fn an_attack_by_one_subject_costs_redis_fewer_than_ten_commands_a_second()
     }
 }
 
-/// Also who shared the trip on which the last permit was taken: else all of them would ask once more.
+/// Also one that shared the trip on which the last permit was taken: otherwise all of them would
+/// ask once more.
 #[tokio::test]
 async fn who_is_denied_behind_the_last_permit_is_known_to_be() {
     let server = Server::start();
@@ -105,13 +107,13 @@ async fn through_the_layer_it_costs_no_more() {
     }
 }
 
-/// What the operator reads adds up with what the server has done.
+/// The operator's numbers agree with the server's.
 #[cfg(feature = "metrics")]
 #[tokio::test]
 async fn what_it_did_not_cost_is_among_the_metrics() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let metrics = metrics::with_local_recorder(&recorder, Metrics::new);
-    // Each series is made when it is first counted, for the recorder of the thread.
+    // Each series is made on its first count, for the recorder of the thread.
     let _recorded = metrics::set_default_local_recorder(&recorder);
     let (server, clock) = (Server::start(), ManualClock::new());
     let store = server.builder().clock_for_tests(clock.clone());
@@ -137,7 +139,7 @@ async fn what_it_did_not_cost_is_among_the_metrics() {
     assert_eq!(by_server, (server.calls("evalsha") - connected) as f64);
 }
 
-/// Who is denied by one policy cannot make the store work by choosing what others count.
+/// A subject denied by one policy cannot cause load by varying what other policies count.
 #[tokio::test]
 async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more() {
     let server = Server::start();
@@ -172,7 +174,7 @@ async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more(
     assert_eq!(store.deny_cache_hits(), 2_000 - (all_calls - connected));
 }
 
-/// Who is banned cannot make the store work by choosing what a request costs: under one rate nor two.
+/// A banned subject cannot cause load by varying the cost, with one rate or two.
 #[tokio::test]
 async fn an_attack_that_costs_something_else_each_time_costs_no_more_under_a_ban() {
     let server = Server::start();
@@ -200,7 +202,7 @@ async fn an_attack_that_costs_something_else_each_time_costs_no_more_under_a_ban
     }
 }
 
-/// Nor can who is denied by a limit that tells of one cost at a time, alone or with others.
+/// Nor can one denied by a limit whose denials tell of one cost at a time, alone or with others.
 #[tokio::test]
 async fn nor_does_one_without_a_ban() {
     const COSTS: [&[u32]; 2] = [
@@ -222,7 +224,7 @@ async fn nor_does_one_without_a_ban() {
             vec![policy.clone(), shadow(&other)],
             vec![shadow(&policy), shadow(&other)],
         ];
-        // A log stands in no key with others.
+        // A log shares no key with others.
         if name != "sliding_log" {
             sets.push(vec![group(&policy), group(&other)]);
         }
@@ -257,14 +259,15 @@ async fn attack_by_costs(
     for _ in 0..10 {
         assert_eq!(request(1).await, 200);
     }
-    // Each smaller cost than those that are known is learnt once, and of the first larger ones how long they wait.
+    // Each cost below the known ones is learned once, and so are the waits of the first larger
+    // ones.
     for &cost in costs.iter().chain(costs).chain(costs) {
         request(cost).await;
     }
     let requests = AtomicU32::new(0);
     let ask = async || {
         let turn = requests.fetch_add(1, Ordering::SeqCst) as usize;
-        // Who is let in by all policies in shadow is denied by none, and no less asked about.
+        // If all policies are in shadow, requests are let in, but the store is asked no more often.
         request(costs[turn % costs.len()]).await == 200 && !is_in_shadow
     };
     attack(server, clock, ask).await;
@@ -295,7 +298,7 @@ async fn a_reset_elsewhere_is_seen_after_the_most_age() {
     assert!(!here.check("api", "alice").await.unwrap().is_allowed());
     let _ = elsewhere.reset("api", "alice").await.unwrap();
     clock.advance(SECOND - MICROSECOND);
-    // Whether it was seen sooner depends on how often the subject asks.
+    // Whether it was seen earlier depends on how often the subject asks.
     let _ = here.check("api", "bob").await.unwrap();
     clock.advance(MICROSECOND);
     assert!(here.check("api", "alice").await.unwrap().is_allowed());

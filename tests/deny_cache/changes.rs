@@ -68,7 +68,7 @@ async fn a_denial_is_forgotten_as_soon_as_permits_are_on_their_way_back() {
     }
 }
 
-/// The answer to a question that was asked after the reset, and decided before it.
+/// The answer to a question asked after the reset but decided before it.
 #[tokio::test]
 async fn a_denial_that_overtakes_a_reset_is_forgotten_when_the_reset_is_done() {
     struct Overtaken(Bench);

@@ -1,5 +1,5 @@
-//! Remembered denials of a cluster, where what one subject's policies took is given back when another's
-//! deny.
+//! Remembered denials in a cluster, where permits of one subject are given back when another
+//! subject is denied.
 
 use tokio::task::JoinHandle;
 use tower_throttle::algorithm::Action;
@@ -57,7 +57,7 @@ async fn ask(store: &RedisStore, asked: &[(PolicyId, String)], actions: &[Action
 }
 
 impl Apart {
-    /// What the first policy's only permit is taken by, until its second one is known.
+    /// A question that holds the first policy's only permit until its second policy has decided.
     async fn taken_for_a_while(&self) -> JoinHandle<Decisions> {
         let take = [Action::take(1); 2];
         ask(&self.other, &self.policies[1..], &take).await;

@@ -1,4 +1,4 @@
-//! Two processes that share a store and remember each for itself.
+//! Two processes that share a store, each with its own memory.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -21,15 +21,15 @@ const LIMITS: [Limit; 7] = [
     Limit::sliding_counter(5, MINUTE),
 ];
 
-/// Who asks, for how many permits, whether they are charged whatever fits, and after how long.
+/// Who asks, for how many permits, whether they are charged unconditionally, and after how long.
 fn questions() -> impl Strategy<Value = Vec<(usize, u32, bool, u64)>> {
     let after_us = prop_oneof![Just(0), 1_u64..3_000_000, 1_u64..70_000_000];
     let question = (0_usize..2, 1_u32..5, prop::bool::weighted(0.1), after_us);
     prop::collection::vec(question, 60)
 }
 
-/// What the other has taken in the meantime makes a wait longer, never shorter: a denial leaves no
-/// trace, so that the store can be asked the same at the same instant.
+/// What the other process takes meanwhile makes a wait longer, never shorter. A denial leaves no
+/// trace, so the store can be asked the same at the same instant.
 #[test]
 fn whatever_others_take_a_remembered_denial_is_one_of_the_store() {
     let runtime = tokio::runtime::Builder::new_current_thread().build();

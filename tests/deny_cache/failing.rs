@@ -1,4 +1,4 @@
-//! What is remembered goes before the failure modes.
+//! Remembered denials come before the failure modes.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ async fn a_store_that_is_left_alone_denies_whom_it_was_known_to_deny() {
     }
 }
 
-/// It goes to the store, as one does twice in the most age.
+/// Its question goes to the store, as one does twice within the maximum age.
 #[tokio::test(start_paused = true)]
 async fn who_is_to_find_out_whether_it_still_holds_is_denied_if_nobody_says() {
     let Bench {
@@ -80,13 +80,13 @@ async fn who_is_to_find_out_whether_it_still_holds_is_denied_if_nobody_says() {
     let asked = trips.asked.load(Ordering::SeqCst);
     assert_eq!(outcome(&limiter, "alice").await, Outcome::Denied);
     assert_eq!(trips.asked.load(Ordering::SeqCst), asked + 1);
-    // Nor is anybody denied by what is too old.
+    // Nobody is denied by an entry that is too old.
     clock.advance(Duration::from_secs(20));
     let gone = Outcome::FailedOpen(StoreErrorKind::Unreachable);
     assert_eq!(outcome(&limiter, "alice").await, gone);
 }
 
-/// Does not answer who takes two.
+/// Does not answer takes of two permits.
 struct SilentAboutTwo(Trips);
 
 impl Store for SilentAboutTwo {

@@ -1,4 +1,4 @@
-//! Policies of a group, whose states are in one key of Redis: which denials are remembered, and what
+//! Policies of a group, whose states share a Redis key: which denials are remembered, and what
 //! reaches the server.
 
 use std::convert::Infallible;
@@ -63,7 +63,7 @@ async fn an_attack_by_one_subject_whose_group_denies_costs_fewer_than_ten_script
     assert_eq!(groups.len(), GROUPS.len(), "{groups:?}");
 }
 
-/// A group over a server, on a clock that tests move, with denials that are remembered for long.
+/// A group over a server, on a manual clock, with denials that are remembered for long.
 struct Group {
     server: Server,
     clock: ManualClock,
@@ -82,7 +82,7 @@ impl Group {
         }
     }
 
-    /// Asks the policies of these limits, which are named by their letters, about Eve.
+    /// Asks the policies with these limits, which are named by their letters, about Eve.
     async fn ask(&self, asked: &[(&str, Limit)]) -> Decisions {
         self.ask_by(&self.store, asked).await
     }
@@ -110,7 +110,7 @@ fn check(policy: &PolicyId, limit: Limit) -> Check<'_> {
     check_of(policy, "eve", &limit, Action::spend(1))
 }
 
-/// One policy of each group is used up; the others have much left, and never deny.
+/// In each group one policy is used up; the others have much left, and never deny.
 fn one_that_denies() -> impl Iterator<Item = [(&'static str, Limit); 3]> {
     let tight = [
         Limit::gcra(2, MINUTE),
@@ -144,7 +144,7 @@ async fn a_denial_by_one_policy_of_a_group_is_answered_without_a_command_until_i
                 assert_eq!(known.denied_by(), Some(denying));
                 assert!(known.iter().all(|decision| decision.is_remembered()));
             }
-            // What the server would say of the one that denies.
+            // What the server would say about the policy that denies.
             group.clock.advance(first / 2);
             let known = group.ask(&policies).await;
             let uncached = group.store.clone().without_deny_cache();

@@ -1,7 +1,6 @@
-//! The same random histories of one process through a store, with its denials remembered and
-//! without.
+//! The same random histories of one process through a store, with and without remembered denials.
 //!
-//! `HISTORIES` sets how many histories are run, 1 000 unless it is set, and a tenth on Redis.
+//! `HISTORIES` sets how many histories are run, 1 000 by default, and a tenth of that on Redis.
 
 use std::time::Duration;
 
@@ -60,7 +59,7 @@ enum Time {
     Stands,
     On(Duration),
     Back(Duration),
-    /// To the end of the longest wait, or so much before.
+    /// To the end of the longest wait, or this much before.
     ToRetry(Duration),
 }
 
@@ -108,7 +107,7 @@ fn histories() -> impl Strategy<Value = History> {
         .prop_map(
             |(kinds, permits, further_rates, mut penalties, shadows, in_group, steps)| {
                 if shadows.contains(&false) {
-                    // One in shadow does not hear of every denial beside what is enforced.
+                    // A penalty in shadow does not hear of every denial beside enforced policies.
                     for policy in (0..POLICIES).filter(|policy| shadows[*policy]) {
                         penalties[policy] = None;
                     }
@@ -143,7 +142,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => longest.prop_map(Patience::UntilPaid),
     ];
     let cost = prop_oneof![1 => Just(0_u32), 8 => Just(1), 4 => 2_u32..9];
-    // Most are plain, and go by scripts of their own.
+    // Most are plain, and have scripts of their own.
     let is_plain = prop::bool::weighted(0.6);
     let take = (cost.clone(), patience, is_plain).prop_map(|(cost, patience, is_final)| {
         let patience = if is_final { Patience::None } else { patience };
@@ -179,7 +178,7 @@ fn steps() -> impl Strategy<Value = Step> {
         })
 }
 
-/// Runs a history on both; the first step on which they disagree is the error.
+/// Runs a history on both. The error is the first step on which they disagree.
 async fn run(
     history: &History,
     clock: &ManualClock,
@@ -266,13 +265,13 @@ async fn run(
     Ok(())
 }
 
-/// Whether all of those are that are not in shadow.
+/// Whether all enforced checks are allowed.
 fn allow(checks: &[Check<'_>], decisions: &Decisions) -> bool {
     let mut each = checks.iter().zip(decisions.iter());
     each.all(|(check, decision)| check.is_shadow || decision.is_allowed())
 }
 
-/// Allowed or denied, and each wait, as the store says; and all else that is said to be exact.
+/// Compares results and waits with the store's, and everything else that is documented as exact.
 fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Result<(), String> {
     let is_allowed = allow(checks, found);
     if is_allowed != allow(checks, expected) || found.len() != expected.len() {
@@ -299,7 +298,7 @@ fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Resul
             {
                 return Err(format!("{name}: wait"));
             }
-            // A sliding limit may be known to deny a smaller cost, and for less time.
+            // A sliding limit may be known to deny a smaller cost, for less time.
             Outcome::Denied | Outcome::Banned
                 if found.retry_after() < expected.retry_after()
                     && !(name.starts_with("sliding") && check.action.takes() > 1) =>
@@ -369,7 +368,7 @@ fn wanted() -> u64 {
     })
 }
 
-/// Runs so many histories.
+/// Runs this many histories.
 async fn compare(
     histories_wanted: u64,
     mut stores: impl AsyncFnMut(&History, u64) -> Result<(), String>,

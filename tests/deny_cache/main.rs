@@ -27,7 +27,7 @@ use tower_throttle::{
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// A store whose answers are there when they are awaited, decided when they were asked for.
+/// A store that decides when it is asked, but whose answers are there only when awaited.
 #[derive(Clone)]
 struct Trips {
     counts: MemoryStore,
@@ -57,7 +57,7 @@ impl Trips {
     }
 }
 
-/// A deny cache over a store that counts its questions, both on a clock that tests move.
+/// A deny cache over a store that counts its questions, both on a manual clock.
 struct Bench {
     clock: ManualClock,
     trips: Trips,
@@ -85,7 +85,7 @@ impl Bench {
         }
     }
 
-    /// What the store is asked while this is done.
+    /// How many questions the store is asked meanwhile.
     async fn trips(&self, work: impl Future) -> usize {
         let before = self.trips.asked.load(Ordering::SeqCst);
         work.await;
@@ -115,12 +115,12 @@ impl Bench {
     }
 }
 
-/// All that is said to users, but where it comes from.
+/// Everything that users are told, except where it comes from.
 fn told(decision: &Decision) -> impl PartialEq + Debug {
     (told_of_denial(decision), decision.receipt().taken_at())
 }
 
-/// The same where nothing is taken, so that it is nothing to ask when that was.
+/// The same for a denial: nothing was taken, so there is no instant to compare.
 fn told_of_denial(decision: &Decision) -> impl PartialEq + Debug {
     (
         (decision.outcome(), decision.limit(), decision.window()),
@@ -299,7 +299,7 @@ async fn a_slow_answer_is_kept_for_no_longer_and_tells_no_wait_that_is_too_short
         let bench = Bench::new();
         while bench.take(limit, 1).await.remaining() > 0 {}
         let under_way = bench.begin(limit, Action::take(1));
-        // The store may have decided at any time meanwhile.
+        // The store may have decided at any time in between.
         bench.clock.advance(SECOND);
         let wait = answer(under_way).await[0].retry_after().unwrap();
         let known = bench.take(limit, 1).await;

@@ -40,7 +40,7 @@ async fn a_penalty_hears_of_every_denial_and_its_ban_is_answered_from_memory() {
         }
     };
     assert_eq!(bench.trips(hammering).await, 0);
-    // Longer than the denial that brought it, which is looked at once more.
+    // Longer than the denial that caused it, which is then asked about once more.
     bench.clock.advance(MINUTE - MICROSECOND);
     let last = async {
         for _ in 0..100 {
@@ -76,7 +76,7 @@ async fn a_ban_that_was_lifted_elsewhere_is_forgotten_once_the_store_says_so() {
     }
 }
 
-/// Of a sliding limit a denial is known for its own cost and larger ones.
+/// Under a sliding limit, a denial is known for its own cost and larger ones.
 #[tokio::test]
 async fn the_store_is_asked_once_in_half_an_age_how_long_it_denies_what_a_ban_guards() {
     let bench = Bench::remembering(2 * SECOND);
@@ -125,7 +125,8 @@ async fn of_what_is_held_a_ban_from_memory_tells_its_own_wait() {
     assert_eq!(bench.cache.hits(), 1);
 }
 
-/// A clock that stepped back behind the end of the first ban is still within the second.
+/// After the clock stepped back to before the end of the first ban, the second one is still in
+/// force.
 #[tokio::test]
 async fn a_ban_is_not_taken_for_the_one_before() {
     let bench = Bench::new();

@@ -1,4 +1,5 @@
-//! Takes for good, which scripts of their own judge: alone, together, of several keys, of several states in one.
+//! Final takes, which have scripts of their own: alone, together, of several keys, of several
+//! states in one.
 
 use std::iter::repeat_n;
 use std::time::Duration;
@@ -17,10 +18,10 @@ use super::support::drawn::drawn;
 use super::support::redis::Server;
 use super::{Timed, Twins, answer, wanted};
 
-/// Those of the last ones share a trip.
+/// The last of them share a trip.
 const SUBJECTS: usize = GO_ALONE + 6;
 
-/// What a policy's limit is, but for its algorithm: permits a second, and how many at once.
+/// A policy's limit, apart from its algorithm: permits a second, and how many at once.
 type Pace = (u32, u32);
 
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ struct Taking {
 struct Step {
     time: Time,
     change: Option<(usize, Pace)>,
-    /// What is taken of each policy.
+    /// What is taken under each policy.
     costs: [Option<u32>; 2],
     shadows: [bool; 2],
     /// Whether the first policy has a second rate.
@@ -45,7 +46,7 @@ struct Step {
     is_charge: bool,
 }
 
-/// Never back: nothing is forgotten meanwhile.
+/// Never back, so nothing is forgotten meanwhile.
 fn times() -> impl Strategy<Value = Time> {
     let span = prop_oneof![
         (1_u64..2_000).prop_map(Duration::from_micros),
@@ -61,7 +62,7 @@ fn times() -> impl Strategy<Value = Time> {
 }
 
 fn takings() -> impl Strategy<Value = Taking> {
-    // A microsecond each, a part of one, and longer than a second.
+    // A microsecond each, a fraction of one, and longer than a second.
     let permits = prop_oneof![Just(1_000_000_u32), Just(300_000), Just(4), Just(1)];
     let pace = (permits, 1_u32..9);
     let step = (
@@ -104,10 +105,10 @@ fn algorithm_of(algorithm: u8, (permits, burst): Pace) -> Algorithm {
     Algorithm::try_from(&limit).unwrap()
 }
 
-/// A history while it is told.
+/// A history while it runs.
 struct Course<'a> {
     taking: &'a Taking,
-    /// The first policy, the second rate of it, the second policy.
+    /// The first policy, its second rate, the second policy.
     policies: [PolicyId; 3],
     paces: [Pace; 2],
     subjects: [Subject; SUBJECTS],
@@ -148,7 +149,7 @@ impl<'a> Course<'a> {
         .with_failure_mode(FailureMode::Deny)
     }
 
-    /// What a subject asks; not all ask for as much.
+    /// What a subject asks; the subjects ask for different amounts.
     fn asked(&self, step: &Step, subject: usize) -> Vec<Check<'_>> {
         let places = (0..3).filter(|place| *place != 1 || step.has_second_rate);
         let checks = places.filter_map(|place| {
@@ -162,7 +163,7 @@ impl<'a> Course<'a> {
         checks.collect()
     }
 
-    /// Each key of a subject, and how long it is until the last of its states is untouched.
+    /// Each key of a subject, and how long until the last of its states is untouched.
     fn keys(&self, subject: usize, twins: &mut Twins, now: Micros) -> [(String, Duration); 2] {
         let resets = [0, 1, 2].map(|place| {
             let look = self.check(place, subject, Action::look(), false);
@@ -184,7 +185,8 @@ impl<'a> Course<'a> {
     }
 }
 
-/// How many milliseconds are left of each of some keys, and the instants between which that was, in milliseconds.
+/// The milliseconds left of each of these keys, and the instants (in milliseconds) between which
+/// they were read.
 fn left_of(server: &Server, keys: &[String]) -> ([i64; 2], Vec<i64>) {
     let script = "local function now()
             local clock = redis.call('TIME')
@@ -203,7 +205,7 @@ fn left_of(server: &Server, keys: &[String]) -> ([i64; 2], Vec<i64>) {
     }
 }
 
-/// With the second in which the last of a key's states is untouched, and not before.
+/// In the second in which the last of a key's states is untouched, and not before.
 fn assert_expiry(server: &Server, keys: Vec<(String, Duration)>, now: Micros) {
     let (keys, resets): (Vec<_>, Vec<_>) = keys
         .into_iter()
@@ -213,7 +215,7 @@ fn assert_expiry(server: &Server, keys: Vec<(String, Duration)>, now: Micros) {
     for ((key, reset), left) in keys.iter().zip(resets).zip(left) {
         let until = now.saturating_add(reset.into()).ceil_millis() as i64;
         let case = || format!("{key}: {before}..={after} + {left}, {until}");
-        // Of the expiry itself only the millisecond is known.
+        // Only the millisecond of the expiry is known.
         assert!(after + left + 1 >= until, "{}", case());
         assert!(before + left <= until + 1_000, "{}", case());
     }
@@ -239,7 +241,7 @@ async fn tell(taking: &Taking, number: u64, timed: &Timed, server: &Server) {
         let each = || asked.iter().flat_map(|checks| repeat_n(checks, step.times));
         let expected: Vec<_> = each().map(|checks| twins.ask(checks, now)).collect();
         let found = join_all(each().map(|checks| answer(&timed.store, checks))).await;
-        // Of those who ask for the same any may have come first.
+        // Of those who ask for the same, any may have come first.
         let sorted = |decisions: &[Decisions]| {
             let mut texts: Vec<_> = decisions.iter().map(|told| format!("{told:?}")).collect();
             texts.sort_unstable();

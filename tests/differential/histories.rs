@@ -1,4 +1,4 @@
-//! Random histories: what is asked of three policies, and when.
+//! Random histories: what three policies are asked, and when.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -17,10 +17,10 @@ pub(crate) const POLICIES: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     pub limits: [Limit; POLICIES],
-    /// A further rate of each policy's limit, if it has one; of any algorithm, as the store does not
-    /// mind.
+    /// A further rate of each policy's limit, if it has one; of any algorithm, as the store does
+    /// not mind.
     pub further_rates: [Option<Limit>; POLICIES],
-    /// The penalty that each policy has, if it has one.
+    /// Each policy's penalty, if it has one.
     pub penalties: [Option<Penalty>; POLICIES],
     /// The policies that are in a group.
     pub in_group: [bool; POLICIES],
@@ -33,13 +33,13 @@ pub(crate) struct Step {
     /// A policy's limit is replaced before the step.
     pub change: Option<(usize, Limit)>,
     pub key: u8,
-    /// What is done with each policy that is asked.
+    /// The action on each policy that is asked.
     pub acts: [Option<Act>; POLICIES],
     /// The policies that are asked in shadow.
     pub shadows: [bool; POLICIES],
 }
 
-/// What is done with a policy's permits.
+/// An action on a policy's permits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Take {
@@ -51,10 +51,10 @@ pub(crate) enum Act {
     Charge(u32),
     Credit {
         permits: u32,
-        /// Whether it is said when they were taken, which is when permits were taken last.
+        /// Whether the time at which they were taken is given: that of the last take.
         known: bool,
     },
-    /// Of what was taken last.
+    /// Of the last take.
     Refund(u32),
     Cancel(u32),
     Withdraw(u32),
@@ -112,7 +112,7 @@ fn limits() -> BoxedStrategy<Limit> {
                 9 => Limit::concurrency(permits).lease(period),
                 _ => Limit::gcra(permits, period).burst(capacity),
             };
-            // A bucket that takes centuries to fill is no limit.
+            // A bucket that takes centuries to fill is no valid limit.
             Algorithm::try_from(&limit).map_or(Limit::gcra(permits, period), |_| limit)
         })
         .boxed()
@@ -137,7 +137,7 @@ fn penalties() -> impl Strategy<Value = Option<Penalty>> {
     prop::option::weighted(0.3, penalty)
 }
 
-/// What takes permits, and what gives them back: no question does both.
+/// Actions that take permits, and those that give them back: no question has both.
 fn acts() -> [BoxedStrategy<Act>; 2] {
     let cost = prop_oneof![
         1 => Just(0),
@@ -205,7 +205,7 @@ fn steps() -> impl Strategy<Value = Step> {
         [act.clone(), act.clone(), act]
     });
     let acts = prop_oneof![2 => take, 1 => give_back];
-    // Often about one policy alone: most requests are.
+    // Often about a single policy, like most requests.
     let only = prop::option::weighted(0.4, 0..POLICIES);
     let acts = (acts, only).prop_map(|(mut acts, only)| {
         if let Some(only) = only {
@@ -254,13 +254,13 @@ impl History {
     }
 }
 
-/// A history while it is told of one subject.
+/// A history while it runs for one subject.
 pub(crate) struct Course<'a> {
     history: &'a History,
     policies: [PolicyId; POLICIES],
     further_rates: [PolicyId; POLICIES],
     limits: [Limit; POLICIES],
-    /// Those of the first rates, then those of the further ones.
+    /// For the first rates, then for the further ones.
     receipts: [Receipt; 2 * POLICIES],
 }
 
@@ -288,7 +288,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// What a step asks of those policies.
+    /// The checks of a step.
     pub(crate) fn checks(
         &self,
         step: &Step,
@@ -415,7 +415,7 @@ impl Time {
                 clock.advance(reset.saturating_sub(Duration::from_micros(early_us)));
             }
         }
-        // Within the years that the crate is exact in, and ahead of the server's clock.
+        // Within the years in which the crate is exact, and ahead of the server's clock.
         let (first, last) = (ManualClock::new().now(), Micros::new(5_200_000_000_000_000));
         clock.set(clock.now().clamp(first, last));
     }

@@ -1,7 +1,7 @@
-//! The same random histories through the Rust twins, the memory store and the scripts on a real
-//! server: every decision must be the same.
+//! The same random histories through the Rust algorithms, the memory store and the scripts on a
+//! real server: every decision must be the same.
 //!
-//! `HISTORIES` sets how many histories are run, 10 000 unless it is set.
+//! `HISTORIES` sets how many histories are run, 10 000 by default.
 
 mod for_good;
 mod histories;
@@ -26,7 +26,7 @@ use tower_throttle::{
     RedisStore, SECOND, Store, Subject,
 };
 
-/// The specification: a map of states, and the twins over it.
+/// The specification: a map of states, and the algorithms over it.
 #[derive(Default)]
 struct Twins(HashMap<(u128, &'static str, u128), State>);
 
@@ -68,12 +68,12 @@ impl Timed {
     async fn on(server: &Server) -> Self {
         let clock = ManualClock::new();
         let store = server.builder().clock_for_tests(clock.clone());
-        // It is the scripts that are put to the test.
+        // The scripts are under test, not the memory of denials.
         let store = store.connect().await.unwrap().without_deny_cache();
         Self { store, clock }
     }
 
-    /// One by itself, and where to ask it.
+    /// A single one, and the runtime and server to run it on.
     fn alone() -> (Runtime, Server, Self) {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let server = Server::start();
@@ -86,10 +86,10 @@ async fn answer(store: &impl Store, checks: &[Check<'_>]) -> Decisions {
     answer_of(store, checks).await.unwrap()
 }
 
-/// Two algorithms that one question asks.
+/// Two algorithms in one question.
 type Pair = [&'static str; 2];
 
-/// What histories have led to.
+/// What the histories have reached.
 #[derive(Default)]
 struct Seen {
     pairs: HashSet<Pair>,
@@ -98,7 +98,7 @@ struct Seen {
 
 type Is = fn(&Decision) -> bool;
 
-/// What can become of checks in shadow.
+/// What can happen to checks in shadow.
 const SITUATIONS: [&str; 5] = [
     "one in shadow is denied, the others are not",
     "one in shadow is banned, the others are not",
@@ -140,7 +140,7 @@ impl Seen {
     }
 }
 
-/// Runs a history; the first step on which not all agree is the error.
+/// Runs a history. The error is the first step on which not all agree.
 async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, String> {
     let clock = &redis.clock;
     clock.set(ManualClock::new().now());
@@ -162,7 +162,7 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, S
         }
         let expected = twins.ask(&checks, clock.now());
         latest = latest.max(clock.now());
-        // What has long expired, the memory store has forgotten: no clock brings it back.
+        // The memory store has forgotten states that have long expired: no clock brings them back.
         let stepped_back = latest.saturating_sub(clock.now());
         memory_remembers &= stepped_back <= Micros::from(SECOND);
         // So has a key of several states.
@@ -224,7 +224,7 @@ fn twins_memory_and_redis_decide_every_history_alike() {
             runtime.spawn(run(tree.current(), Arc::clone(store), number))
         });
         let tasks: Vec<_> = tasks.collect();
-        // To draw them takes this thread a while, in which these run.
+        // Drawing them takes this thread a while, in which these run.
         next = drawn(wanted - done - trees.len() as u64);
         let found = runtime.block_on(try_join_all(tasks)).unwrap();
         done += found.len() as u64;

@@ -1,5 +1,6 @@
-//! A limit that is replaced between taking permits and giving them back, which is done by the rules they
-//! were taken by: what others have used by the new ones falls by what is given back, and never by more.
+//! A limit that is replaced between taking permits and giving them back. They are given back under
+//! the rules they were taken by: what others have used under the new ones falls by what is given
+//! back, and never by more.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -24,13 +25,14 @@ struct Replacing {
     new: Limit,
     /// The length of their windows.
     windows: [Duration; 2],
-    /// What others take, before by the old rules and afterwards by the new ones, when in thousandths of
-    /// the time there is, and how much.
+    /// What others take, first under the old rules and then under the new ones: when, in
+    /// thousandths of the available time, and how much.
     others: [Vec<(u64, u32)>; 2],
-    /// What is taken by the old rules, when of the window, and how much of it is given back, and when.
+    /// What is taken under the old rules, when within the window, how much of it is given back, and
+    /// when.
     taken: (u64, u32),
     back: (u64, u32),
-    /// When it is looked what is left, in thousandths of the longer window.
+    /// When to look at what is left, in thousandths of the longer window.
     looks: Vec<u64>,
 }
 
@@ -52,7 +54,7 @@ fn replacing() -> impl Strategy<Value = Replacing> {
             others
         })
     };
-    // More than the newest of a log, among which it looks for what is given back.
+    // More than the newest entries of a log that are searched.
     let others = (others(0..12), others(1..60)).prop_map(|(before, since)| [before, since]);
     let slices = prop_oneof![Just(1_u32), Just(3), Just(10)];
     let looks = prop::collection::vec(moment.clone(), 1..6).prop_map(|mut looks| {
@@ -85,7 +87,8 @@ fn replacing() -> impl Strategy<Value = Replacing> {
     )
 }
 
-/// Where it is told: two keys, of which only the first is given back to, and all who must answer alike.
+/// Where it runs: two keys, of which only the first is given back to, and all stores that must
+/// answer alike.
 struct Place {
     clock: ManualClock,
     redis: RedisStore,
@@ -95,7 +98,7 @@ struct Place {
 }
 
 impl Place {
-    /// Does something with a key, or both.
+    /// Applies an action to one key, or both.
     async fn act(&mut self, limit: &Limit, action: Action, keys: &[u64]) -> Vec<Decision> {
         let policy = PolicyId::new("replaced");
         let mut decisions = Vec::new();
@@ -142,7 +145,7 @@ impl Place {
         }
         clock.set(Micros::new(taken_us));
         let receipt = self.act(old, Action::take(cost), &[0, 1]).await[0].receipt();
-        // While it counts in full by the rules that it was taken by.
+        // While it counts in full under the rules that it was taken by.
         let meanwhile = taken_us..start + old_us;
         for (at, cost) in since {
             set(meanwhile.clone(), *at);
@@ -157,8 +160,8 @@ impl Place {
             .await;
 
         let permits = i64::from(permits);
-        // A fixed window may have ended, and a window that was made shorter, too; and of one whose windows others
-        // do not follow, less may count still than was taken.
+        // A fixed window may have ended, and so may a window that was made shorter. If others do
+        // not follow a window, less may still count than was taken.
         let is_fixed = Algorithm::try_from(old).unwrap().name() == "fixed_window";
         let given_back = self.given_back(new).await;
         if new_us.is_multiple_of(old_us) && !is_fixed {

@@ -1,4 +1,4 @@
-//! Nothing depends on what is in shadow, and in shadow all is counted as it would be otherwise.
+//! Nothing depends on what is in shadow, and in shadow everything is counted as otherwise.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::histories::{Course, History, POLICIES, histories, policy_of, receipts
 use super::support::drawn::drawn;
 use super::{Timed, answer, wanted};
 
-/// How a history is told: which policies are asked, and which of them in shadow.
+/// How a history is run: which policies are asked, and which of them in shadow.
 #[derive(Clone, Copy, Debug)]
 struct Telling {
     asked: [bool; POLICIES],
@@ -27,8 +27,8 @@ impl Telling {
     }
 }
 
-/// Tells a history twice, each time of subjects of its own: about a policy that is asked both times
-/// the answers must be the same. How often they were compared.
+/// Runs a history twice, with different subjects: about a policy that is asked both times the
+/// answers must be the same. Returns how often they were compared.
 async fn tell_twice(
     history: &History,
     tellings: [Telling; 2],
@@ -47,7 +47,7 @@ async fn tell_twice(
         step.time.pass(clock, last.as_ref());
         latest = latest.max(clock.now());
         if latest.saturating_sub(clock.now()) > Micros::from(remembers) {
-            // No clock brings back what has expired for so long.
+            // No clock brings back what has long expired.
             break;
         }
         let mut answers = Vec::new();
@@ -84,14 +84,14 @@ async fn tell_twice(
     Ok(compared)
 }
 
-/// Tells histories twice on each store; `tellings` says how.
+/// Runs histories twice on each store; `tellings` says how.
 fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
     let (runtime, _server, Timed { store, clock }) = Timed::alone();
     let mut compared = 0;
     for (number, history) in (0..wanted().div_ceil(20)).zip(drawn(histories())) {
         let tellings = tellings(&history, number);
         let memory = MemoryStore::builder().clock(clock.clone()).build();
-        // What has expired in a key of several states is kept for an hour beside them.
+        // In a key of several states, an expired state is kept for an hour beside the others.
         let remembers = if history.shares_keys() {
             HOUR
         } else {
@@ -115,7 +115,8 @@ fn without_what_is_in_shadow_all_else_is_answered_alike() {
         // At least one, and each of them in turn.
         let mut shadows = history.steps[0].shadows;
         shadows[number as usize % POLICIES] = true;
-        // All of them are left out, or one: those that stay depend on it no more than the others.
+        // All of them are left out, or one: those that stay depend on it no more than the others
+        // do.
         let asked = if number.is_multiple_of(2) {
             shadows.map(|is_shadow| !is_shadow)
         } else {

@@ -1,4 +1,4 @@
-//! What remembers denials, and what lists them.
+//! The memory of denials, and the list of them.
 
 use std::convert::Infallible;
 

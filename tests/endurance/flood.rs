@@ -1,4 +1,4 @@
-//! The flood, and what the process takes after a part of it and after all.
+//! The flood, and the process's memory after a part of it and after all of it.
 
 use std::env;
 use std::ops::Range;
@@ -7,11 +7,11 @@ use tower_throttle::{Limiter, Policy, SECOND, Store};
 
 use super::support::memory::resident;
 
-/// What a process may grow by for other reasons: buffers, and how the allocator lays things out. A
-/// page is as large as this where the system gives large ones.
+/// How much a process may grow for other reasons: buffers, and the allocator's layout. Where the
+/// system gives large pages, one is this large.
 const OTHER_REASONS: u64 = 2 << 20;
 
-/// Ten million where that is wanted, else so many.
+/// Ten million if that is wanted, otherwise this many.
 pub(crate) fn keys(few: u64) -> u64 {
     match env::var("THROTTLE_ENDURANCE") {
         Ok(wanted) if wanted == "1" => 10_000_000,
@@ -61,7 +61,7 @@ impl Grown {
     }
 }
 
-/// A limiter that waits for as long as a busy machine makes it.
+/// A limiter that waits for as long as a busy machine needs.
 pub(crate) fn patient(store: impl Store, policy: Policy) -> Limiter {
     let builder = Limiter::builder(store).policy(policy);
     builder.timeout(60 * SECOND).build().unwrap()

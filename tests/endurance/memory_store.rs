@@ -7,7 +7,7 @@ use tower_throttle::{HOUR, Limit, ManualClock, MemoryStore, Policy, SECOND};
 use super::flood::{Grown, keys, patient};
 use super::support::memory::alone;
 
-/// A store to which ten times as many keys come as it has room for.
+/// A store that gets ten times as many keys as it has room for.
 struct Flooded {
     grown: Grown,
     held: u64,
@@ -15,7 +15,7 @@ struct Flooded {
 }
 
 impl Flooded {
-    /// With this long from key to key.
+    /// With this pause between keys.
     async fn by(name: &str, limit: Limit, pause: Duration) -> Self {
         let keys = keys(200_000);
         let capacity = keys / 10;
@@ -53,7 +53,7 @@ fn a_full_store_takes_what_is_documented_for_its_capacity_and_no_more() {
     );
 }
 
-/// Each key has memory of its own beside the table, which is given back when the key goes.
+/// Each key has memory of its own beside the table, which is freed when the key goes.
 #[test]
 fn so_does_a_full_store_of_logs() {
     alone(so_does_a_full_store_of_logs, async || {
@@ -61,7 +61,7 @@ fn so_does_a_full_store_of_logs() {
         let flooded = Flooded::by("sliding_log, full", limit, Duration::ZERO).await;
         assert!(flooded.held >= flooded.capacity * 99 / 100);
         flooded.grown.assert_flat();
-        // A log of one request, with what the allocator takes for its two blocks.
+        // A log of one request, with the allocator's overhead for its two blocks.
         let log = 48 + 64 + 2 * 16;
         flooded.grown.assert_at_most((180 + log) * flooded.capacity);
     });
@@ -74,7 +74,7 @@ fn keys_that_are_over_make_room_by_themselves() {
         let pause = SECOND / second as u32;
         let flooded = Flooded::by("gcra, over in a second", Limit::gcra(1, SECOND), pause).await;
         // A second in use, one of grace for a clock that is corrected, and what the broom has not
-        // come to yet.
+        // reached yet.
         assert!(flooded.held < 4 * second, "{}", flooded.held);
         flooded.grown.assert_flat();
         flooded.grown.assert_at_most(180 * flooded.held);

@@ -10,7 +10,7 @@ use super::support::memory::alone;
 use super::support::redis::Server;
 use super::support::web::GENEROUS;
 
-/// So many questions are on their way at once.
+/// This many questions are in flight at once.
 const AT_ONCE: usize = 256;
 
 /// What the server has allocated.
@@ -25,7 +25,7 @@ fn held(server: &Server) -> u64 {
     server.query(redis::cmd("DBSIZE"))
 }
 
-/// Each key is allowed once and denied once, which is remembered here, until its second is over.
+/// Each key is allowed once and denied once, which is remembered here until its second is over.
 #[test]
 fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over() {
     alone(
@@ -38,7 +38,7 @@ fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over()
             let (mut most, mut most_used) = (0, 0);
             let mut denied = 0;
 
-            // The first fifth of them fills what remembers denials.
+            // The first fifth of them fills the memory of denials.
             let keys = keys(500_000);
             let grown = Grown::under("RedisStore", keys, async |keys| {
                 let both = async |key: u64| {
@@ -59,10 +59,10 @@ fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over()
                 }
             });
             let grown = grown.await;
-            // But for those that were kept waiting for longer than their second.
+            // Except those that were kept waiting for longer than their second.
             assert!(denied > keys / 2, "{denied}");
             grown.assert_flat();
-            // What is remembered, and what is on its way.
+            // What is remembered, and what is in flight.
             grown.assert_at_most((14 << 20) + AT_ONCE as u64 * 10_000);
 
             let gone = async {
@@ -81,7 +81,7 @@ fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over()
     );
 }
 
-/// Each of them has a stop of its own while its trip is under way.
+/// Each of them has its own stop while its trip is in flight.
 #[test]
 fn so_do_logs_on_the_server_which_nothing_remembers_here() {
     alone(

@@ -1,4 +1,4 @@
-//! A cluster of which all masters are gone, and other nodes are there.
+//! A cluster of which all masters are gone and other nodes remain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ use crate::one_node::limiter_over;
 use crate::support::cluster::Cluster;
 use crate::support::redis::Server;
 
-/// The URL may name nodes that are no masters. Here one closes every connection, and the other goes on telling
-/// who the masters were.
+/// The URL may name nodes that are not masters. Here one closes every connection, and the other
+/// keeps telling who the masters were.
 #[tokio::test]
 async fn nobody_connects_to_the_others_all_the_time() {
     let mut cluster = Cluster::with_replicas();
@@ -24,7 +24,7 @@ async fn nobody_connects_to_the_others_all_the_time() {
     );
     let limiter = limiter_over(&url).await;
     let ask = async || limiter.peek("api", "alice").await.unwrap().store_failure();
-    // After an answer all are asked for ten seconds before the circuit breaker opens.
+    // After an answer, the store is asked for ten seconds before the circuit breaker opens.
     assert_eq!(ask().await, None);
     cluster.masters.iter_mut().for_each(Server::kill);
     let count = || [refused.load(Ordering::Relaxed), replica.connections()];
@@ -35,7 +35,7 @@ async fn nobody_connects_to_the_others_all_the_time() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let now = count();
-    // Two a second, of which one was before, and the one that looks at it.
+    // Two a second, one from before, and the one that looks at it.
     let most = gone.elapsed().as_millis() as usize / 500 + 2;
     let new = [0, 1].map(|node| now[node] - before[node]);
     assert!(
@@ -44,7 +44,7 @@ async fn nobody_connects_to_the_others_all_the_time() {
     );
 }
 
-/// The port of somebody who closes each connection at once, and how many that were.
+/// The port of a listener that closes each connection at once, and how many those were.
 async fn refusing() -> (u16, Arc<AtomicUsize>) {
     let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = door.local_addr().unwrap().port();

@@ -1,8 +1,9 @@
-//! What is counted when nobody hears of trips that many questions share.
+//! What is counted when the replies to shared trips are lost.
 //!
-//! Of many that come at once eight go alone. As these do not come back, those behind them go on four trips after a
-//! while, as many as there is room for, first come, first served; the others wait as long for these. So it is exact who
-//! was asked about until then, and of nobody else anything may be counted.
+//! Of many questions that come at once, eight go alone. As their replies are lost, those behind
+//! them go on four trips after a while, as many as there is room for, first come, first served; the
+//! rest waits as long for these. So it is known exactly who was asked about by then, and nothing
+//! may be counted for anybody else.
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,16 @@ use crate::support::proxy::Way;
 const LIMIT: u32 = 100;
 /// More than have room on the trips.
 const ATTEMPTS: usize = 1_200;
-/// One of each who went alone, and four that others shared.
+/// One for each that went alone, and four shared ones.
 const TRIPS: u64 = GO_ALONE as u64 + 4;
-/// Those who went on them: of all the first.
+/// The questions on these trips: the first ones.
 const PASSENGERS: usize = GO_ALONE + 4 * 256;
 
-/// So long a trip is waited for: longer than it takes to see who went, and not so long that a connection is first made
-/// sure of, as after a second of silence.
+/// How long a trip is waited for: longer than it takes to see who went, and short enough that no
+/// connection is checked first, as after a second of silence.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// On which no permit comes back within a test, and the scripts of all trips are known to the server.
+/// No permit comes back within a test, and the server knows the scripts of all trips.
 async fn start(timeout: Duration) -> Counted {
     let limit = Limit::gcra(LIMIT, LIMIT * DAY);
     let patient = |store: RedisStoreBuilder| store.wait_for_trips(PATIENCE);
@@ -39,8 +40,8 @@ async fn start(timeout: Duration) -> Counted {
     counted
 }
 
-/// Asks about all subjects at once, each by itself, while replies are lost; why each failed. `meanwhile` is done
-/// once no more trips begin, and these have run.
+/// Asks about all subjects at once, each by itself, while replies are lost. Returns why each
+/// failed. `meanwhile` runs once no more trips begin and these have run.
 async fn attempt(counted: &Counted, meanwhile: impl FnOnce()) -> Vec<Outcome> {
     let trips = || counted.server.calls("evalsha");
     let before = trips();
@@ -92,7 +93,7 @@ async fn what_went_on_trips_whose_connection_broke_after_they_ran_is_counted_onc
     assert_eq!(went, [interrupted; PASSENGERS]);
     assert!(!waited.contains(&interrupted), "they were not sent yet");
     back(&counted).await;
-    // Those who waited go on when there is a connection again, and fail where there is none yet.
+    // Those who waited go on when there is a connection again, and fail if there is none yet.
     let is_counted = |outcome| outcome == interrupted || outcome == Outcome::Allowed;
     let expected = outcomes
         .iter()
@@ -108,8 +109,8 @@ async fn what_went_on_trips_that_were_given_up_is_counted_once() {
     assert_eq!(outcomes, [late; ATTEMPTS]);
     counted.proxy.set(Way::Pass);
     back(&counted).await;
-    // Of the others nobody knows: when the last one of a trip gives up, another may begin with those who have
-    // not done so yet.
+    // About the others nothing is known: when the last one of a trip gives up, another trip may
+    // begin with those who have not given up yet.
     let taken = taken(&counted).await;
     assert_eq!(taken[..PASSENGERS], [1; PASSENGERS]);
     assert!(taken.iter().all(|permits| *permits <= 1), "{taken:?}");

@@ -1,4 +1,4 @@
-//! What is counted when nobody hears of it.
+//! What is counted when replies are lost.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// For charges, each of which is a script of its own.
+    /// For charges, each of which is a script call of its own.
     async fn start(timeout: Duration) -> Self {
         Self::start_with(Limit::fixed_window(PLENTY, DAY), timeout, |store| store).await
     }
@@ -49,7 +49,7 @@ impl Counted {
         }
     }
 
-    /// Of all subjects, as the server has it.
+    /// For all subjects, according to the server.
     fn taken(&self) -> usize {
         let keys = self.server.keys();
         if keys.is_empty() {
@@ -62,7 +62,7 @@ impl Counted {
         counts.map(|count| count.parse::<usize>().unwrap()).sum()
     }
 
-    /// All charged at once, each to a subject of its own; why each failed.
+    /// All charged at once, each to its own subject. Returns why each failed.
     pub(crate) async fn attempt(
         &self,
         attempts: usize,
@@ -122,7 +122,8 @@ async fn a_thousand_questions_that_were_given_up_are_counted_once_each() {
     assert_eq!(counted.taken(), ATTEMPTS, "sent again later");
 }
 
-/// A reply that no script of ours gives, or an error by words of somebody between, says nothing of what ran.
+/// A reply that no script of this crate gives, or an error from something in between, does not show
+/// what ran.
 #[tokio::test]
 async fn a_question_whose_reply_is_no_answer_is_counted_once() {
     let server = Server::start();
@@ -166,7 +167,7 @@ async fn a_question_whose_reply_is_no_answer_is_counted_once() {
     }
 }
 
-/// One at a time, each on a connection of its own.
+/// One at a time, each on its own connection.
 #[tokio::test]
 async fn a_question_is_not_asked_again_on_the_next_connection() {
     let counted = Counted::start(10 * SECOND).await;

@@ -1,4 +1,4 @@
-//! A server that is demoted under a connection, and a successor that is there already.
+//! A server that is demoted under a connection, with a successor already there.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::support::proxy::Proxy;
 use crate::support::redis::{Server, free_port};
 
 const LIMIT: u32 = 100;
-/// On which no permit comes back within a test.
+/// No permit comes back within a test.
 const DEBT: Limit = Limit::gcra(LIMIT, DAY.saturating_mul(LIMIT));
 /// A younger connection is not replaced at once.
 const AGE: Duration = Duration::from_millis(600);
 
-/// From now on it refuses, and those who connect are led to its successor.
+/// From now on the server refuses, and new connections lead to its successor.
 fn demote(demoted: &Server, proxy: &Proxy, successor: &Server) {
     let mut follow = redis::cmd("REPLICAOF");
     follow.arg("127.0.0.1").arg(free_port());
@@ -53,7 +53,7 @@ async fn is_asked_once_more(name: &'static str, limit: Limit, refusal: &str) {
     script.arg("redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], '')");
     script.arg(1).arg("any");
     let refused = demoted.try_query::<()>(script).unwrap_err();
-    // Before Redis 7.0 it is no code, but a part of what is said of the script.
+    // Before Redis 7.0 it is no code, but a part of the script's error text.
     let said = format!("{:?} {refused}", refused.code());
     assert!(said.contains(refusal), "{said}");
     // Some alone, and the others together.
@@ -69,7 +69,7 @@ async fn is_asked_once_more(name: &'static str, limit: Limit, refusal: &str) {
     assert_eq!(demoted.keys().len(), 1, "{name}");
 }
 
-/// Nothing ran where it was refused, so that it is asked again within the same decision.
+/// If it was refused, nothing ran, so it is asked again within the same decision.
 #[tokio::test]
 async fn what_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
     for (name, limit) in [
@@ -83,8 +83,8 @@ async fn what_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
     }
 }
 
-/// By these policies about many subjects at once, of which each has so many keys. So many go alone, and are answered
-/// before the server is demoted; the others share trips after that.
+/// Asks under these policies about many subjects at once, each with this many keys. `alone` of them
+/// go alone and are answered before the server is demoted; the others share trips after that.
 async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize, alone: usize) {
     const SUBJECTS: u64 = 40;
     let (demoted, successor) = (Server::start(), Server::start());
@@ -120,7 +120,7 @@ async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize, alone:
     assert_eq!(successor.keys().len(), others * keys, "{policies:?}");
 }
 
-/// It refuses each of those who share a trip by itself, in an answer to all of them.
+/// It refuses each of those who share a trip separately, in one answer.
 #[tokio::test]
 async fn so_is_what_a_demoted_server_refuses_of_those_who_go_together() {
     let alone = [PolicyId::new("a")];

@@ -1,4 +1,4 @@
-//! Clusters, and servers that Sentinel names.
+//! Clusters, and servers behind Sentinel.
 
 use tower_throttle::StoreErrorKind::{Busy, Interrupted, TimedOut, Unreachable};
 use tower_throttle::{RedisStore, SECOND};
@@ -22,7 +22,7 @@ async fn a_cluster_that_hangs() {
     all("STOP");
     let outage = outage(&limiter, 3 * SECOND).await;
     all("CONT");
-    // They take those first that knocked meanwhile, and this one after them.
+    // They accept earlier connection attempts first, and this one after them.
     let made = connections()
         .zip(before)
         .map(|(after, before)| after - before - 1);
@@ -46,7 +46,7 @@ async fn a_cluster_that_hangs() {
     assert!(recovery < SOON, "{recovery:?}");
 }
 
-/// As long as one slot has no master, a cluster serves none.
+/// While one slot has no master, a cluster serves none.
 #[tokio::test]
 async fn a_cluster_that_is_down() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);

@@ -1,4 +1,4 @@
-//! Servers that are there, and do not answer.
+//! Servers that are there but do not answer.
 
 use tower_throttle::StoreErrorKind::{TimedOut, Unreachable};
 
@@ -32,7 +32,7 @@ async fn a_process_that_was_stopped_for_long_is_asked_again_within_a_second() {
     stage.is_soon_back("a long SIGSTOP", stop, go_on).await;
 }
 
-/// Connections are made and answered meanwhile.
+/// Connections are accepted and answered meanwhile.
 #[tokio::test]
 async fn a_server_that_lets_scripts_wait() {
     let mut stage = Stage::start().await;
@@ -46,7 +46,7 @@ async fn a_server_that_lets_scripts_wait() {
         .await;
 }
 
-/// Its end comes by itself.
+/// It ends by itself.
 #[tokio::test]
 async fn a_server_that_lets_all_commands_wait() {
     let mut stage = Stage::start().await;

@@ -1,6 +1,6 @@
-//! Faults of servers and networks, one after the other: what becomes of decisions meanwhile, and
-//! how soon the store is asked again. With `--nocapture` each test tells what it measured; that is
-//! where the figures of docs/faults.md come from.
+//! Faults of servers and networks, one by one: the decisions meanwhile, and how soon the store is
+//! asked again. With `--nocapture` each test prints its measurements, which are the source of the
+//! figures in docs/faults.md.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod all_masters;

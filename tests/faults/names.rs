@@ -1,4 +1,4 @@
-//! Host names that lead nowhere.
+//! Host names that do not resolve.
 
 use std::time::Instant;
 
@@ -7,14 +7,14 @@ use tower_throttle::{RedisStore, SECOND};
 
 use crate::stage::{limiter, outage};
 
-/// No name under this is ever anybody's, see RFC 6761.
+/// Names under this never exist, see RFC 6761.
 const URLS: [&str; 3] = [
     "redis://store.invalid",
     "redis-sentinel://store.invalid/main",
     "redis-cluster://store.invalid",
 ];
 
-/// Also where the one who is asked for names gives no answer: an attempt to connect takes 2 s at most.
+/// Even if the resolver does not answer: a connection attempt takes 2 s at most.
 #[tokio::test]
 async fn a_name_that_nobody_has_is_told_when_the_service_starts() {
     for url in URLS {
@@ -32,7 +32,7 @@ async fn with_a_name_that_nobody_has_the_failure_modes_decide() {
         let limiter = limiter(store);
         let outage = outage(&limiter, SECOND).await;
         outage.print(url, SECOND);
-        // At once, or by the deadline where nobody answers who knows names.
+        // At once, or at the deadline if no resolver answers.
         outage.assert_reasons(&[Unreachable, TimedOut]);
     }
 }

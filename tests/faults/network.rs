@@ -1,4 +1,4 @@
-//! The network between the two, and whatever else stands there.
+//! The network in between, and whatever else stands there.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn replies_that_end_within() {
     endures("truncated replies", Way::Truncate, &reasons).await;
 }
 
-/// How often somebody knocks here, nobody hears: see [`Way::Close`], where each attempt fails as soon.
+/// Attempts to connect here are not seen: see [`Way::Close`], where each attempt fails as soon.
 #[tokio::test]
 async fn a_port_where_nobody_listens() {
     let reasons = [Interrupted, Unreachable];
@@ -75,7 +75,7 @@ async fn connections_that_are_closed_as_soon_as_they_are_made() {
 #[tokio::test]
 async fn replies_that_are_none() {
     let http = b"HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\n";
-    // An I/O error, or one of the protocol; while connecting, no connection.
+    // An I/O error or a protocol error; while connecting, no connection.
     let reasons = [BadReply, Interrupted, Unreachable];
     endures("replies in HTTP", Way::Garble(http), &reasons).await;
 }

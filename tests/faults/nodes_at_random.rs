@@ -1,4 +1,4 @@
-//! A cluster whose nodes hang and go on at random: what is counted is what was decided, once.
+//! A cluster whose nodes hang and resume at random: what is counted is what was decided, once.
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -16,14 +16,15 @@ use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 
 const DEADLINE: Duration = Duration::from_millis(100);
-/// That of a question when all is well again.
+/// For a question when all is well again.
 const GENEROUS: Duration = Duration::from_secs(20);
 const TASKS: usize = 16;
 const SUBJECTS: usize = 12;
 /// More than are asked for.
 const PERMITS: u32 = 100_000;
 
-/// One node after the other is stopped, or goes on if it is stopped; then so many milliseconds go by.
+/// One node after the other is stopped, or resumed if it is stopped; then this many milliseconds
+/// pass.
 type Signals = Vec<(usize, u64)>;
 
 /// About one subject, or about two that may be on different nodes.
@@ -38,7 +39,7 @@ struct Question {
 struct Count {
     /// Those that were allowed.
     least: u32,
-    /// With those that may have been counted, though nobody knows.
+    /// Including those that may have been counted without anybody knowing.
     most: u32,
 }
 
@@ -99,14 +100,14 @@ async fn ask_until(
             };
         }
         if !matches!(answer, Ok(Ok(_))) {
-            // What fails at once is not to be most of what is asked.
+            // Questions that fail at once must not be most of those asked.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
     counts
 }
 
-/// Nobody asks any more, and all nodes go on.
+/// Nobody asks any more, and all nodes run.
 async fn taken(store: &RedisStore, limit: Limit, subject: usize) -> u32 {
     let look = Question {
         subjects: vec![subject],
@@ -158,7 +159,7 @@ async fn come_and_go(limit: Limit, signals: Signals, questions: Vec<Question>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
-    /// By scripts of their own, and by such as share trips.
+    /// With scripts of their own, and with those that share trips.
     #[test]
     fn what_is_counted_is_what_was_decided(signals in signals(), questions in questions()) {
         let runtime = tokio::runtime::Runtime::new().unwrap();

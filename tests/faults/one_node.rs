@@ -1,4 +1,4 @@
-//! A cluster of which one node fails: that is nothing to those whose keys are on the others.
+//! A cluster with one failing node: subjects on the other nodes are not affected.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use crate::support::cluster::Cluster;
 use crate::support::proxy::Way;
 use crate::support::redis::Server;
 
-/// Far above what a node takes that works.
+/// Far longer than a working node takes.
 const DEADLINE: Duration = Duration::from_millis(500);
 const GENEROUS: Duration = Duration::from_secs(30);
 /// The position of the node that fails.
 const FAILING: usize = 1;
 
-/// Subjects that all ask at once, some of which are counted by the node that fails.
+/// Subjects that all ask at once, some of which are counted by the failing node.
 struct Crowd {
     cluster: Cluster,
     limiter: Limiter,
@@ -38,7 +38,7 @@ impl Crowd {
         Self::gather_at("127.0.0.1").await
     }
 
-    /// Around nodes whose host the URL calls so.
+    /// Over nodes whose host has this name in the URL.
     async fn gather_at(host: &str) -> Self {
         let cluster = Cluster::without_full_coverage();
         let url = cluster.url().replace("127.0.0.1", host);
@@ -66,7 +66,8 @@ impl Crowd {
         }
     }
 
-    /// Asks for all at once: why the store did not decide for those there. For those elsewhere it did.
+    /// Asks for all at once. Returns why the store did not decide for those on the failing node;
+    /// for the others it did.
     async fn ask(&self) -> Vec<Option<StoreErrorKind>> {
         let ask = async |subject: &String| {
             let decision = self.limiter.check("api", subject).await.unwrap();
@@ -106,7 +107,7 @@ fn is_left_alone(there: &[Option<StoreErrorKind>]) -> bool {
     reasons.all(|why| *why == Some(StoreErrorKind::Unreachable))
 }
 
-/// The URL may have other names of the nodes than they have themselves.
+/// The URL may use other names for the nodes than they use themselves.
 #[tokio::test]
 async fn that_is_gone_has_nobody_connect_to_the_others_again() {
     let mut crowd = Crowd::gather_at("localhost").await;
@@ -123,7 +124,7 @@ async fn that_is_gone_has_nobody_connect_to_the_others_again() {
         .ask_until(|there| there.iter().all(Option::is_some))
         .await;
     let before = others.map(received);
-    // Each question about a key of that node has the slot map asked for again.
+    // Each question about a key of that node requests the slot map again.
     let gone = Instant::now();
     while gone.elapsed() < 3 * SECOND {
         crowd.ask().await;
@@ -144,7 +145,7 @@ async fn that_hangs() {
     assert_eq!(late[0], Some(StoreErrorKind::TimedOut));
     // Before long nobody waits for it.
     crowd.ask_until(is_left_alone).await;
-    // Longer than an attempt to connect takes, and another.
+    // Longer than two attempts to connect take.
     let left_alone = Instant::now();
     while left_alone.elapsed() < 5 * SECOND {
         let there = crowd.ask().await;
@@ -157,7 +158,7 @@ async fn that_hangs() {
         .await;
 }
 
-/// The runtime of the one who found that out is not driven any more.
+/// The runtime that noticed it is no longer driven.
 #[test]
 fn that_hung_is_asked_again_on_other_runtimes() {
     let mut busy = Builder::new_multi_thread();
@@ -247,7 +248,7 @@ async fn that_does_not_come_back_with_the_others() {
     cluster.masters[FAILING].signal("CONT");
 }
 
-/// That it ended a lease beside is said again until it is heard.
+/// A lease released along with them is released again until it is heard.
 #[tokio::test]
 async fn that_is_not_heard_when_it_gives_permits_back_does_so_once() {
     let cluster = Cluster::behind_proxies();
@@ -277,7 +278,7 @@ async fn that_is_not_heard_when_it_gives_permits_back_does_so_once() {
         places(place),
         permits(other, take),
     ]));
-    // The second time by the same connection, so that the answer before it has come, too.
+    // The second time over the same connection, so that the previous answer has arrived, too.
     for _ in 0..2 {
         until(async || left().await == [4, 9]).await;
     }

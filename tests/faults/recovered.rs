@@ -1,4 +1,4 @@
-//! What a store does to find out that it is back, and that it does no more.
+//! How a store finds out that it is back, and that it does nothing more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tower_throttle::{DenyCache, MemoryStore, RedisStore, SECOND, Store};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 
-/// Far above what an answer takes.
+/// Far longer than an answer takes.
 const GENEROUS: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn a_store_that_answers_has_recovered_whatever_is_around_it() {
     assert!(MemoryStore::new().recovered(GENEROUS).is_none());
 }
 
-/// It connects by itself, and only while somebody wants to know.
+/// It connects by itself, and only while somebody waits.
 #[tokio::test]
 async fn who_waits_no_more_makes_no_more_connections() {
     let server = Server::start();
@@ -36,7 +36,7 @@ async fn who_waits_no_more_makes_no_more_connections() {
     let within = Duration::from_millis(100);
     let waited = tokio::time::timeout(2 * SECOND, store.recovered(within).unwrap()).await;
     assert!(waited.is_err(), "there is no way to it");
-    // What was begun lives for as long as connecting may take.
+    // An attempt that has begun lives for as long as connecting may take.
     tokio::time::sleep(3 * SECOND).await;
     let before = proxy.accepted().len();
     assert!(before > 1, "it tried");
@@ -47,7 +47,7 @@ async fn who_waits_no_more_makes_no_more_connections() {
     tokio::time::timeout(GENEROUS, recovered).await.unwrap();
 }
 
-/// An answer that decisions would not wait for is none.
+/// An answer too late for decisions does not count.
 #[tokio::test]
 async fn a_store_that_answers_too_late_has_not_recovered() {
     let server = Server::start();

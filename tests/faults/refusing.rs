@@ -1,4 +1,4 @@
-//! Servers that answer, and refuse.
+//! Servers that answer with refusals.
 
 use std::time::Duration;
 
@@ -22,20 +22,20 @@ fn set(server: &Server, name: &str, value: &str) {
     run(server, &["CONFIG", "SET", name, value]);
 }
 
-/// What not every server takes.
+/// Options that not every server accepts.
 fn try_set(server: &Server, name: &str, value: &str) {
     let mut config = redis::cmd("CONFIG");
     config.arg("SET").arg(name).arg(value);
     let _ = server.try_query::<()>(config);
 }
 
-/// On a connection that is there already, or that nobody waits for.
+/// On a connection that exists already, or that nobody waits for.
 fn run_beside(server: &Server, words: &'static [&'static str]) -> std::thread::JoinHandle<()> {
     let mut connection = server.connection().unwrap();
     std::thread::spawn(move || {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
-        // Its end may be an error: a script that is killed.
+        // It may end with an error: a script that is killed.
         let _ = command.query::<()>(&mut connection);
     })
 }
@@ -69,8 +69,8 @@ async fn a_server_that_is_loading_its_data() {
             "LOADING",
             &[Busy, TimedOut, Unreachable],
             |server, _| {
-                // It answers each time that so much is loaded: 2 MiB where this cannot be set, before
-                // Redis 7.0, for which the values are long.
+                // It answers each time that this much is loaded: 2 MiB if this cannot be set
+                // (before Redis 7.0), which is why the values are long.
                 run(server, &["DEBUG", "POPULATE", "20000", "key", "1024"]);
                 set(server, "rdbcompression", "no");
                 try_set(server, "loading-process-events-interval-bytes", "1024");
@@ -166,7 +166,7 @@ async fn a_replica_that_has_lost_its_master() {
 #[tokio::test]
 async fn a_server_with_too_many_clients() {
     let mut stage = Stage::start().await;
-    // It would have no place for us either.
+    // It would have no room for this connection either.
     let mut kept = stage.server.connection().unwrap();
     let mut run = |words: &[&str]| {
         let mut command = redis::cmd(words[0]);
@@ -187,7 +187,7 @@ async fn a_server_with_too_many_clients() {
         .await;
 }
 
-/// It still denies those whose quota is used up, so it is not left alone.
+/// It still denies subjects whose quota is used up, so it is not left alone.
 #[tokio::test]
 async fn a_server_that_is_full() {
     let stage = Stage::start().await;
@@ -211,7 +211,7 @@ async fn a_server_that_is_full() {
     assert_eq!(left.remaining(), known.remaining(), "nothing was counted");
 }
 
-/// What does not mend itself is tried seldom: servers lock out those who keep trying.
+/// A lasting failure is retried seldom: servers lock out clients that keep trying.
 #[tokio::test]
 async fn a_password_that_is_changed() {
     let server = Server::start();
@@ -228,8 +228,8 @@ async fn a_password_that_is_changed() {
     outage.assert_failed(Configuration);
     let mut attempts = proxy.accepted();
     attempts.retain(|attempt| *attempt > outage.found_open());
-    // One each 4 s or less often, but for one where the breaker has opened before the wrong password was told. With
-    // pauses as after any other failure there are three or more.
+    // One each 4 s or less, plus one if the breaker opened before the wrong password was reported.
+    // With the pauses of other failures there would be three or more.
     assert!(attempts.len() <= 2, "{} attempts", attempts.len());
     set_password(&["limiter", ">secret"]);
     let recovery = recovery(&limiter).await;

@@ -1,5 +1,5 @@
-//! A server, a way to it that can be broken, and a limiter with a policy of each failure mode; what
-//! all faults have in common.
+//! A server, a proxy that can fail, and a limiter with a policy of each failure mode: what all
+//! fault tests have in common.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +14,14 @@ use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
-/// Far above what a decision takes past its deadline, far below what a hang would.
+/// Far longer than a decision takes past its deadline, far shorter than a hang.
 const GENEROUS: Duration = Duration::from_secs(5);
-/// Far above what a decision takes for which nobody asks the store.
+/// Far longer than a decision takes that does not ask the store.
 const AT_ONCE: Duration = Duration::from_millis(5);
-/// Counted from the server's return. The circuit breaker alone would take up to 6 seconds after outages as long
-/// as these.
+/// Counted from the server's return. The circuit breaker alone would take up to 6 seconds after
+/// outages of this length.
 pub(crate) const PROMISED: Duration = SECOND;
-/// The rest is for machines that are busy. What takes longer each time is seen by [`Stage::is_soon_back`].
+/// The rest is for busy machines. [`Stage::is_soon_back`] notices what takes longer each time.
 pub(crate) const SOON: Duration = Duration::from_secs(3);
 /// So long that pauses of 250, 500 and 1000 ms are over, and one of 2 s has begun.
 const OUTAGE: Duration = Duration::from_secs(2);
@@ -46,15 +46,15 @@ impl Observer for Openings {
     }
 }
 
-/// What there was in an outage.
+/// What happened in an outage.
 #[derive(Default)]
 pub(crate) struct Outage {
-    /// How long each decision took, and why the store did not take it.
+    /// How long each decision took, and why the store did not make it.
     decisions: Vec<(Duration, StoreErrorKind)>,
     length: Duration,
-    /// When the circuit breaker was first found open.
+    /// When the circuit breaker was first seen open.
     found_open: Option<Instant>,
-    /// How many were tried to make; none where nobody can count them.
+    /// How many connection attempts there were; `None` if they cannot be counted.
     connections: Option<usize>,
 }
 
@@ -86,9 +86,9 @@ impl Stage {
         self.counting(outage_until(&self.limiter, is_long)).await
     }
 
-    /// Breaks something, asks for a while, mends it, and waits for the store: decisions were in
-    /// time, as the failure modes say, and for one of these reasons; nobody knocked at the door all
-    /// the time; and the store was soon asked again.
+    /// Breaks something, asks for a while, mends it, and waits for the store. Asserts that
+    /// decisions were in time, followed the failure modes, and had one of these reasons; that there
+    /// were few connection attempts; and that the store was soon asked again.
     pub(crate) async fn endures(
         &mut self,
         fault: &str,
@@ -100,7 +100,7 @@ impl Stage {
         outage.assert_few_connections();
     }
 
-    /// The same without a word about connections, for what happens where nobody can count them.
+    /// The same without checking connections, where they cannot be counted.
     pub(crate) async fn outlives(
         &mut self,
         fault: &str,
@@ -118,8 +118,8 @@ impl Stage {
         outage
     }
 
-    /// Breaks something and mends it after a long outage, until the store was asked again as soon as is promised:
-    /// a busy machine takes longer, but not each time.
+    /// Breaks something and mends it after a long outage, until the store was once asked again as
+    /// soon as promised: a busy machine takes longer, but not each time.
     pub(crate) async fn is_soon_back(
         &mut self,
         fault: &str,
@@ -141,7 +141,7 @@ impl Stage {
         panic!("{fault}: {slow:?} to recover");
     }
 
-    /// Asks for so long, each policy in turn.
+    /// Asks for this long, each policy in turn.
     pub(crate) async fn outage(&self, length: Duration) -> Outage {
         self.counting(outage(&self.limiter, length)).await
     }
@@ -214,7 +214,7 @@ fn assert_follows_mode(policy: &str, decision: &Decision, why: StoreErrorKind) {
     }
 }
 
-/// Asks until the store decides again; how long that took.
+/// Asks until the store decides again. Returns how long that took.
 pub(crate) async fn recovery(limiter: &Limiter) -> Duration {
     let started = Instant::now();
     loop {
@@ -236,8 +236,9 @@ impl Outage {
         self
     }
 
-    /// The median of those that waited for the store is near the deadline at most, and that of those that an open
-    /// breaker answered is no wait at all: a busy machine delays any of them, but not half.
+    /// The median of decisions that waited for the store is near the deadline at most, and the
+    /// median of those answered by an open breaker is no wait at all. A busy machine delays any of
+    /// them, but not half.
     fn assert_in_time(&self) {
         let (at_once, waited): (Vec<_>, Vec<_>) =
             (self.decisions.iter()).partition(|(_, why)| *why == StoreErrorKind::BreakerOpen);
@@ -252,13 +253,13 @@ impl Outage {
         self.found_open.expect("the breaker was open")
     }
 
-    /// Some failed so, and the others as the breaker was open by then.
+    /// Some failed in this way, and the others because the breaker was open by then.
     pub(crate) fn assert_reasons(&self, reasons: &[StoreErrorKind]) {
         self.assert_no_other_reasons(reasons);
         self.assert_failed(StoreErrorKind::BreakerOpen);
     }
 
-    /// Some failed so, and the others so or as the breaker was open by then.
+    /// Some failed in this way, and the others in this way or because the breaker was open by then.
     pub(crate) fn assert_no_other_reasons(&self, reasons: &[StoreErrorKind]) {
         // On a busy machine any answer may be late.
         let is_expected = |why: &StoreErrorKind| {
@@ -271,7 +272,7 @@ impl Outage {
         assert!(reasons.iter().any(failed), "none of {reasons:?}");
     }
 
-    /// Some failed so.
+    /// Some failed in this way.
     pub(crate) fn assert_failed(&self, reason: StoreErrorKind) {
         let failed = self.decisions.iter().any(|(_, why)| *why == reason);
         assert!(failed, "none is {reason:?}");
@@ -288,12 +289,12 @@ impl Outage {
         );
     }
 
-    /// Somebody was there to count attempts, and there were some to count.
+    /// Attempts were counted, and there were some.
     pub(crate) fn assert_tried(&self) {
         assert!(self.connections.is_some_and(|made| made > 0));
     }
 
-    /// So often that a return is seen within a second.
+    /// So often that a return is noticed within a second.
     pub(crate) fn assert_tried_each_second(&self) {
         let made = self.connections.expect("somebody counted");
         assert!(
@@ -303,7 +304,7 @@ impl Outage {
         );
     }
 
-    /// How late decisions came that came late, and how soon the store was asked again.
+    /// How late the late decisions were, and how soon the store was asked again.
     pub(crate) fn print(&self, fault: &str, recovery: Duration) {
         let took = self.decisions.iter().map(|(took, _)| *took);
         let waited = took.clone().filter(|took| *took >= DEADLINE);

@@ -1,4 +1,4 @@
-//! Servers that end, and come again.
+//! Servers that stop and come back.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn a_server_that_was_gone_for_long_is_asked_again_within_a_second() {
     stage.is_soon_back("a long kill -9", kill, restart).await;
 }
 
-/// Nothing is wrong with a server that forgets: limits start anew.
+/// A server that forgets is not broken: limits start anew.
 #[tokio::test]
 async fn a_server_that_is_emptied_fails_no_decision() {
     let stage = Stage::start().await;

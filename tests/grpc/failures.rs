@@ -20,14 +20,14 @@ fn only(failures: Code) -> RateLimitLayer {
     layer_of(Trip::None, [policy])
 }
 
-/// A question for a health service; it knows only how the one without a name is.
+/// A question for a health service, which only knows the service without a name.
 fn about(service: &str) -> HealthCheckRequest {
     HealthCheckRequest {
         service: service.to_owned(),
     }
 }
 
-/// `ask` asks how a service is.
+/// `ask` asks for the health of a service.
 async fn two_failures_are_let_through(mut ask: impl AsyncFnMut(&str) -> Result<(), Status>) {
     for _ in 0..2 {
         for _ in 0..3 {

@@ -1,5 +1,5 @@
 //! Another implementation of gRPC: Python's grpcio, which is the C core that most languages use,
-//! and which retries on its own when it is told to.
+//! and which retries automatically if configured to.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use tower_throttle::{
 use crate::http_store::Trip;
 use crate::stage::{Counted, check, client, layer, layer_of, listen, serve};
 
-/// Calls once, by a client with this service config, and reads what it was told.
+/// Calls once, with this service config, and returns what the client was told.
 async fn call(address: SocketAddr, service_config: Option<Value>) -> Value {
     let python = concat!(env!("CARGO_MANIFEST_DIR"), "/target/grpcio/bin/python");
     let output = Command::new(python)
@@ -38,7 +38,7 @@ async fn call(address: SocketAddr, service_config: Option<Value>) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}:\n{stderr}"))
 }
 
-/// Retries a few times at once, where it is not told another time.
+/// Retries a few times at once, unless it is told another time.
 fn retrying(code: &str) -> Option<Value> {
     Some(json!({
         "methodConfig": [{
@@ -59,7 +59,7 @@ fn retrying(code: &str) -> Option<Value> {
 struct Attempts(Arc<Mutex<Vec<Instant>>>);
 
 impl Attempts {
-    /// How long after the one before.
+    /// How long after the previous one.
     fn another(&self) -> Duration {
         let mut attempts = self.0.lock().expect("no test panics in here");
         let now = Instant::now();
@@ -130,8 +130,8 @@ async fn a_client_that_retries_comes_back_when_it_is_told_to_and_not_before() {
     let attempts = Attempts::default();
     let on_attempt = {
         let attempts = attempts.clone();
-        // Time goes on only between attempts, so that a slow machine changes nothing. The client
-        // counts in whole milliseconds, of which it may have missed a part at either end.
+        // Time advances only between attempts, so a slow machine changes nothing. The client counts
+        // in whole milliseconds, and may have missed a fraction at either end.
         move || clock.advance(attempts.another() + Duration::from_millis(2))
     };
     let address = watched(RateLimitLayer::new(limiter), on_attempt).await;

@@ -1,4 +1,4 @@
-//! The layer over gRPC: real servers and clients, and bytes on a socket for what clients do not
+//! The layer over gRPC: real servers and clients, and raw bytes on a socket for what clients do not
 //! show.
 
 mod deadlines;

@@ -1,4 +1,4 @@
-//! Calls by other methods of HTTP than `POST`: no gRPC client sends them, and tonic serves them.
+//! Calls by other HTTP methods than `POST`: no gRPC client sends them, but tonic serves them.
 
 use http::Method;
 use http_body_util::BodyExt;
@@ -7,7 +7,7 @@ use tower_throttle::{HOUR, Limit, Policy, Route};
 use crate::http_store::Trip;
 use crate::stage::{Counted, layer_of, raw, serve};
 
-/// An empty message, not compressed, of no bytes.
+/// An empty, uncompressed message of no bytes.
 const MESSAGE: &[u8] = &[0; 5];
 
 #[tokio::test]

@@ -31,7 +31,7 @@ pub(crate) fn layer_of(trip: Trip, policies: impl IntoIterator<Item = Policy>) -
     RateLimitLayer::new(Limiter::new(TestStore::new(trip), policies).expect("sound policies"))
 }
 
-/// To watch it ends before the first message.
+/// A watch of this service ends before the first message.
 pub(crate) const SILENT: &str = "silent";
 
 /// Answers and counts its calls.
@@ -74,14 +74,14 @@ impl Health for Counted {
     }
 }
 
-/// A port of its own, and where it is.
+/// A free port, and its address.
 pub(crate) async fn bind() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     (listener, address)
 }
 
-/// The same for a server of tonic.
+/// The same for a tonic server.
 pub(crate) async fn listen() -> (TcpIncoming, SocketAddr) {
     let (listener, address) = bind().await;
     (listener.into(), address)
@@ -97,7 +97,7 @@ pub(crate) async fn serve(layer: RateLimitLayer, service: Counted) -> SocketAddr
     address
 }
 
-/// What a raw HTTP/2 client gets for a request about the health.
+/// What a raw HTTP/2 client gets for a health request.
 pub(crate) async fn raw(
     address: SocketAddr,
     method: Method,

@@ -1,4 +1,4 @@
-//! What a tonic client is told: the code, the details, and when to come back.
+//! What a tonic client is told: the code, the details, and when to return.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tower_throttle::{
 use crate::http_store::{TRIPS, TestStore, Trip};
 use crate::stage::{Counted, bind, check, client, layer, layer_of, listen, serve};
 
-/// The status of a call that does not get through.
+/// The status of a call that is not let through.
 async fn refused(layer: RateLimitLayer) -> Status {
     let service = Counted::default();
     let mut client = client(serve(layer, service.clone()).await).await;
@@ -35,7 +35,7 @@ fn quota_ids(status: &Status) -> Option<Vec<String>> {
     Some(ids.collect())
 }
 
-/// What a client that retries on its own is told, once.
+/// The pushback for a client that retries automatically. It must occur once.
 fn pushback(status: &Status) -> i64 {
     let values = status.metadata().get_all("grpc-retry-pushback-ms");
     let values: Vec<_> = values.iter().collect();
@@ -74,7 +74,7 @@ async fn a_denied_call_says_which_policies_deny_and_how_long_exactly() {
     let mut client = client(serve(layer, Counted::default()).await).await;
     check(&mut client).await.expect("allowed");
     let denied = check(&mut client).await.expect_err("denied");
-    // A minute by seven, rounded up to the microsecond.
+    // A minute divided by seven, rounded up to the microsecond.
     let wait = Duration::from_micros(8_571_429);
     assert_eq!(retry_delay(&denied), Some(wait));
     assert_eq!(
@@ -134,7 +134,7 @@ async fn a_client_on_the_deny_list_is_denied_permission() {
     assert_eq!(pushback(&refused), -1);
 }
 
-/// Of requests that say where they come from in a way that nobody can read.
+/// For requests whose address cannot be read.
 struct Garbled;
 
 impl AddressExtractor for Garbled {
@@ -172,7 +172,7 @@ async fn a_server_that_tells_no_peer_is_told_what_it_takes_as_far_as_there_is_ro
     const TONIC: &str = "On tonic, enable the feature `tonic` of tower-throttle \
         (`tonic-tls` behind tokio-rustls)";
     const AXUM: &str = "`into_make_service_with_connect_info::<SocketAddr>()`";
-    // The other is as long as a name can be.
+    // The other name is as long as possible.
     for (name, advice) in [("client", &[TONIC, AXUM][..]), (&"p".repeat(64), &[TONIC])] {
         let policy = Policy::new(name, Limit::gcra(1, MINUTE)).by(PeerAddr);
         let service = Routes::new(HealthServer::new(Counted::default()));
@@ -205,7 +205,7 @@ async fn nested_layers_push_back_once() {
 
 #[tokio::test]
 async fn two_hundred_policies_fit_into_a_small_answer() {
-    // As long as a name can be, and each character with a mark before it.
+    // As long as possible, with every character escaped.
     let policy = |number| Policy::new(format!("{number:\"<64}"), Limit::gcra(1, MINUTE));
     let layer = layer_of(Trip::None, (0..200).map(policy));
     let mut client = client(serve(layer, Counted::default()).await).await;

@@ -1,4 +1,4 @@
-//! Streaming calls, of every kind: one decision each, whatever number of messages follow.
+//! Streaming calls of every kind: one decision each, however many messages follow.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::stage::{Counted, client, connect, layer, listen, serve};
 #[derive(Clone, Default)]
 pub(crate) struct Streams(Arc<AtomicUsize>);
 
-/// A client's stream, answered with the number of its messages.
+/// A client stream, answered with the number of its messages.
 const SUM: &str = "/test.Streams/Sum";
-/// A stream either way: what comes in goes out.
+/// A bidirectional stream that echoes its input.
 const ECHO: &str = "/test.Streams/Echo";
 
 impl NamedService for Streams {
@@ -79,7 +79,7 @@ fn message(number: usize) -> Message {
     }
 }
 
-/// The answer to a client's stream.
+/// The answer to a client stream.
 pub(crate) async fn sum(
     channel: Channel,
     messages: impl Stream<Item = Message> + Send + 'static,
@@ -92,7 +92,7 @@ pub(crate) async fn sum(
     Ok(answer.await?.into_inner().service)
 }
 
-/// A stream either way: what goes out, and what comes in.
+/// A bidirectional stream: what goes out, and what comes in.
 async fn talk(
     channel: Channel,
 ) -> Result<(mpsc::UnboundedSender<Message>, Streaming<Message>), Status> {
@@ -153,7 +153,7 @@ async fn a_servers_stream_is_one_decision_and_keeps_its_messages_and_trailers() 
         .await
         .expect_err("the status of the service");
     assert_eq!(ending.code(), Code::DataLoss);
-    // The quota was told before, in the headers.
+    // The quota was sent before, in the headers.
     assert!(!ending.metadata().contains_key("ratelimit"));
     let denied = client.watch(HealthCheckRequest::default()).await;
     assert_eq!(denied.expect_err("denied").code(), Code::ResourceExhausted);
@@ -191,7 +191,7 @@ async fn a_denied_call_ends_though_its_client_has_more_to_send() {
 
 #[tokio::test]
 async fn a_stream_either_way_holds_its_place_until_both_have_ended() {
-    // Its store answers at once, so that the place is free when the client sees the end.
+    // Its store answers at once, so the place is free when the client sees the end.
     let limiter = TestStore::new(Trip::None).limiter(Limit::concurrency(1));
     let (_, channel) = behind(RateLimitLayer::new(limiter)).await;
     let (sender, mut answers) = talk(channel.clone()).await.expect("allowed");

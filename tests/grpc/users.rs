@@ -1,4 +1,4 @@
-//! Users that an interceptor has found in the metadata of a call.
+//! Users that an interceptor has found in a call's metadata.
 
 use tonic::service::InterceptorLayer;
 use tonic::transport::Server;

@@ -26,7 +26,7 @@ async fn raw(address: SocketAddr, method: Method, content_type: &str) -> Respons
     stage::raw(address, method, content_type, &[]).await
 }
 
-/// Content types that make a call of a `POST`, each with the one in which it is answered.
+/// Content types that make a `POST` a call, each with that of its answer.
 const CONTENT_TYPES: [(&str, &str); 6] = [
     ("application/grpc", "application/grpc"),
     ("application/grpc+proto", "application/grpc"),
@@ -75,7 +75,7 @@ async fn nobody_turns_a_denial_into_a_success_by_a_content_type() {
     }
 }
 
-/// What a gRPC-Web client, over HTTP/1.1 as from a browser, is told by its second call.
+/// What a gRPC-Web client, over HTTP/1.1 as from a browser, is told on its second call.
 async fn second_call(address: SocketAddr) -> Status {
     let http = Client::builder(TokioExecutor::new()).build_http();
     let web = ServiceBuilder::new()

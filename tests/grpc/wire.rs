@@ -1,5 +1,5 @@
-//! A denial as bytes on a socket: HTTP/2 spoken by hand, since clients put frames together before
-//! anybody sees them. See RFC 9113, section 4.1, and RFC 7541 for the headers.
+//! A denial as bytes on a socket: HTTP/2 written by hand, since clients merge frames before anybody
+//! sees them. See RFC 9113, section 4.1, and RFC 7541 for the headers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Frame {
         bytes
     }
 
-    /// Takes the first frame off, when it is there as a whole.
+    /// Takes the first frame off, once it is complete.
     fn split(bytes: &mut Vec<u8>) -> Option<Self> {
         let length = u32::from_be_bytes([0, *bytes.first()?, *bytes.get(1)?, *bytes.get(2)?]);
         let end = 9 + usize::try_from(length).expect("three bytes");
@@ -59,14 +59,14 @@ impl Frame {
     }
 }
 
-/// Whether the client has said all when it is answered.
+/// Whether the client has sent everything when it is answered.
 #[derive(Clone, Copy, Debug)]
 enum Client {
     Unary,
     StillSending,
 }
 
-/// The headers of a call, none of them compressed.
+/// The headers of a call, uncompressed.
 fn call(client: Client) -> Vec<Frame> {
     // `:method: POST` and `:scheme: http` of the static table.
     let mut block = vec![0x83, 0x86];
@@ -85,7 +85,7 @@ fn call(client: Client) -> Vec<Frame> {
         stream: 1,
         payload: block,
     };
-    // An empty message, not compressed, of no bytes.
+    // An empty, uncompressed message of no bytes.
     let message = Frame {
         kind: DATA,
         flags: END_STREAM,
@@ -98,7 +98,7 @@ fn call(client: Client) -> Vec<Frame> {
     }
 }
 
-/// All frames with which a call is answered, until the server has closed the connection.
+/// All frames of the answer to a call, until the server has closed the connection.
 async fn answer(address: SocketAddr, client: Client) -> Vec<Frame> {
     let exchange = async {
         let mut socket = TcpStream::connect(address).await.expect("a connection");
@@ -132,7 +132,7 @@ async fn answer(address: SocketAddr, client: Client) -> Vec<Frame> {
     answered.await.expect("the server closes the connection")
 }
 
-/// An axum application on hyper, whose handler is never asked.
+/// An axum application on hyper, whose handler is never called.
 async fn serve_axum(trip: Trip) -> SocketAddr {
     let app = Router::new()
         .route("/grpc.health.v1.Health/Check", post(async || "a body"))
@@ -147,7 +147,8 @@ async fn a_denial_is_one_headers_frame_that_ends_the_stream() {
     for trip in TRIPS {
         let tonic = serve(layer(trip, 1), Counted::default()).await;
         for address in [tonic, serve_axum(trip).await] {
-            // What is let through takes more frames: headers, a message, and on tonic trailers.
+            // A call that is let through takes more frames: headers, a message, and on tonic
+            // trailers.
             let allowed = answer(address, Client::Unary).await;
             assert!(allowed.len() > 1, "{allowed:?}");
             assert!(!allowed[0].ends_stream(), "{allowed:?}");
@@ -181,6 +182,6 @@ fn assert_one_headers_frame(frames: &[Frame]) {
     };
     assert_eq!(frame.kind, HEADERS);
     assert_eq!(frame.flags, END_STREAM | END_HEADERS);
-    // `:status: 200`, of the static table.
+    // `:status: 200` of the static table.
     assert_eq!(frame.payload[0], 0x88);
 }

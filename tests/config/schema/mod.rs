@@ -1,4 +1,5 @@
-//! `docs/limits.schema.json`: made of the types beside this file, and held to what the crate reads.
+//! `docs/limits.schema.json`: generated from the types beside this file, and compared with what the
+//! crate reads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +20,7 @@ mod types;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/limits.schema.json");
 
-/// In the draft that editors know.
+/// In the draft that editors support.
 fn made_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft07()
         .for_deserialize()
@@ -30,7 +31,7 @@ fn made_of<T: JsonSchema>() -> Value {
     settings.into_generator().into_root_schema_for::<T>().into()
 }
 
-/// A field that may be left out is no field that may be null: TOML has no such value.
+/// A field that may be left out may still not be null: TOML has no such value.
 fn without_null(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else {
         return;
@@ -57,7 +58,7 @@ fn without_null(schema: &mut Schema) {
     }
 }
 
-/// Whether the committed schema allows a text of TOML.
+/// Whether the committed schema allows a TOML text.
 pub(super) fn allows(text: &str) -> bool {
     static VALIDATOR: OnceLock<Validator> = OnceLock::new();
     let validator = VALIDATOR.get_or_init(|| {
@@ -81,7 +82,7 @@ fn the_committed_schema_is_that_of_the_format() {
     );
 }
 
-/// The names in an error that ends so.
+/// The names at the end of such an error.
 fn expected_one_of(refusal: &str) -> BTreeSet<String> {
     let (_, names) = refusal.split_once("expected one of ").unwrap();
     let names = names.split(", ").map(|name| name.trim_matches('"'));
