@@ -279,7 +279,7 @@ fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
     }
 }
 
-/// How many of ten requests pass when there is no store.
+/// How many of ten requests pass without a store.
 async fn allowed_without_store(head: &str, policy: &str) -> usize {
     let port = crate::support::redis::free_port();
     let config = read(&format!(

@@ -241,7 +241,7 @@ fn tiers_that_make_no_sense_are_refused() {
     }
 }
 
-/// It would be denied each time, and nobody would be told why.
+/// Otherwise it would be denied each time, and nobody would be told why.
 #[test]
 fn a_tier_that_never_has_what_a_request_costs_is_refused_in_its_line() {
     let tiers = "[\n{ key = \"user\", values = [\"a\"], limit = \"30/s\" },\n\

@@ -1,5 +1,5 @@
-//! Who is never driven out, and from when on it is: as soon as nobody would be denied, whatever was
-//! announced before.
+//! Which keys are never evicted, and until when: only as long as their subjects would be denied,
+//! whatever was announced before.
 
 use std::convert::Infallible;
 
@@ -33,7 +33,7 @@ fn credit(setup: &Setup, key: u64, permits: u32) -> Decision {
     answer.expect("a memory store answers at once").unwrap()
 }
 
-/// Two a day, and a store full of subjects that are denied, which are these.
+/// Two a day, and a store full of denied subjects, which are returned.
 fn full() -> (Setup, Vec<u64>) {
     let setup = Setup::new(Limit::fixed_window(2, DAY));
     let is_denied = |key: &u64| {

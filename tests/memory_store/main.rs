@@ -1,5 +1,5 @@
-//! What the memory store promises beyond what every store does: a bound, forgetting by itself, and
-//! whom it forgets when it is full.
+//! What the memory store promises beyond other stores: a bound, forgetting by itself, and whom it
+//! forgets when it is full.
 #![cfg(feature = "memory")]
 
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use self::asking::{Asked, ask};
 mod asking;
 mod kept;
 
-/// A small store, so that a flood is quickly ten times as many keys.
+/// A small store, so that a flood of ten times as many keys is quick.
 const CAPACITY: usize = 2_048;
 const FLOOD: u64 = 10 * CAPACITY as u64;
 
@@ -56,7 +56,7 @@ impl Setup {
         answer.expect("a memory store answers at once").unwrap()
     }
 
-    /// Asks once for each of these keys, of no interest themselves.
+    /// Asks once for each of these keys, which do not matter themselves.
     fn flood(&self, keys: impl IntoIterator<Item = u64>) {
         for key in keys {
             let _ = self.check(key);
@@ -64,7 +64,7 @@ impl Setup {
     }
 }
 
-/// Whose hashes begin as that of somebody whom they would crowd out.
+/// Keys whose hashes begin like that of a subject they would evict.
 #[test]
 fn made_up_keys_crowd_nobody_out_before_the_store_is_full() {
     let setup = Setup::new(Limit::sliding_log(5, HOUR));
@@ -110,7 +110,7 @@ fn keys_in_use_survive_a_flood() {
     for key in active() {
         let _ = setup.check(&key);
     }
-    // Each is used once while a quarter of the bound passes by.
+    // Each is used once while a quarter of the capacity passes by.
     for (position, key) in (0..FLOOD).enumerate() {
         let _ = setup.check(key);
         if position % (CAPACITY / 4) == 0 {
@@ -192,7 +192,7 @@ fn a_banned_subject_stays_banned_through_a_flood() {
     for _ in 0..4 {
         let _ = setup.check("banned");
     }
-    // What it has used is back; nothing but the ban is left of it.
+    // What it has used is back; only the ban is left of it.
     setup.clock.advance(MINUTE);
     setup.flood(0..FLOOD);
     assert_eq!(setup.check("banned").outcome(), Outcome::Banned);
@@ -204,14 +204,14 @@ fn a_store_of_denied_subjects_is_full_until_their_time_has_passed() {
     setup.flood((0..FLOOD).flat_map(|key| [key, key]));
     assert_eq!(setup.store.len(), CAPACITY);
 
-    // Those that were let in are all still denied; who was not, finds it full.
+    // All that were let in are still denied; the others find the store full.
     let outcomes: Vec<Outcome> = (0..FLOOD).map(|key| setup.check(key).outcome()).collect();
     let count = |this| outcomes.iter().filter(|outcome| **outcome == this).count();
     let full = Outcome::FailedOpen(StoreErrorKind::Full);
     assert_eq!(count(Outcome::Denied), CAPACITY);
     assert_eq!(count(full), FLOOD as usize - CAPACITY);
 
-    // Half a quota is back, so that nobody is denied although no state is over.
+    // Half of each quota is back, so nobody is denied although no state is over.
     setup.clock.advance(MINUTE / 2 - Duration::from_micros(1));
     assert_eq!(setup.check("newcomer").outcome(), full);
     setup.clock.advance(Duration::from_micros(1));
@@ -327,7 +327,7 @@ fn a_question_that_finds_no_room_for_one_key_charges_none() {
     let setup = Setup::new(Limit::gcra(1, MINUTE));
     let known = |cost| Asked::new("known", Limit::fixed_window(10, MINUTE), "alice", cost);
     let left = |asked: &Asked| ask(&setup.store, &[asked.check()]).unwrap()[0].remaining();
-    // It stays through the flood, because six more would be denied, and still has room for one.
+    // It survives the flood, because six more would be denied, and still has room for one.
     assert_eq!(left(&known(6)), 4);
     setup.flood(0..FLOOD);
     let known = known(1);
@@ -345,7 +345,7 @@ fn a_question_that_finds_no_room_for_one_key_charges_none() {
     assert_eq!(setup.store.len(), CAPACITY);
 }
 
-/// Else whoever fills it would lift the limits of everybody for all who are new.
+/// Otherwise whoever fills the store would lift the limits for everybody who is new.
 #[test]
 fn a_policy_whose_new_key_finds_no_room_lifts_no_other_policys_limit() {
     let key = Header::new("x-user");
@@ -366,7 +366,7 @@ fn a_policy_whose_new_key_finds_no_room_lifts_no_other_policys_limit() {
             let answer = service.clone().oneshot(request).now_or_never();
             answer.expect("an answer at once").unwrap().status()
         };
-        // It stays through the flood, because six more would be denied.
+        // It survives the flood, because six more would be denied.
         let left = setup.check_cost("everybody", Key::everybody(), 6);
         assert_eq!(left.remaining(), 3);
         setup.flood(0..FLOOD);

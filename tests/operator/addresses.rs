@@ -1,4 +1,4 @@
-//! Subjects that are addresses: as much of them is the key as the policy makes of a client.
+//! Subjects that are addresses: the key has as much of an address as the policy uses.
 
 use serde_json::json;
 use tower_throttle::{
@@ -110,7 +110,7 @@ async fn an_address_is_refused_when_nobody_can_tell_how_much_of_it_is_the_key() 
             .await,
         9
     );
-    // It is one client by any prefix.
+    // It is one client with any prefix.
     for client in ["203.0.113.9", "fe80::7"] {
         assert_eq!(status_from(&site.limiter, client).await, 200);
         assert_eq!(site.left("client", json!({ "address": client })).await, 9);

@@ -1,4 +1,5 @@
-//! What browsers are let do: pages of other sites press no buttons, and the page runs only itself.
+//! What browsers may do: pages of other sites press no buttons, and the page runs only its own
+//! script.
 
 use reqwest::Client;
 
@@ -10,7 +11,7 @@ async fn pages_of_other_sites_cannot_press_the_buttons() {
     let url = format!("{}/switch", site.url);
     let off = r#"{"on":false}"#;
     let post = || Client::new().post(&url).body(off);
-    // All that a form can say, and nothing at all.
+    // Everything that a form can send, and nothing at all.
     for media_type in [
         None,
         Some("text/plain"),

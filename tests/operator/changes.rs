@@ -1,4 +1,4 @@
-//! What operators change while it is at work: the switch, modes, what is left of a subject.
+//! What operators change at run time: the switch, modes, what a subject has left.
 
 use serde_json::{Value, json};
 use tower_throttle::{HOUR, Limit, Mode, Policy};

@@ -78,7 +78,7 @@ impl Site {
         problem(self.post(path, body).await).await
     }
 
-    /// How much is left of a policy that gives ten.
+    /// How much is left of a policy of ten permits.
     async fn left(&self, policy: &str, subject: Value) -> Value {
         let body = json!({ "policy": policy, "subject": subject });
         self.told("peek", body).await["remaining"].clone()
@@ -106,7 +106,7 @@ fn unreachable() -> RedisStore {
     store.connect_lazy().unwrap()
 }
 
-/// What a service behind the limiter answers to a request of user 7 from this address.
+/// The answer of a service behind the limiter to a request of user 7 from this address.
 async fn status_from(limiter: &Limiter, address: &str) -> u16 {
     let peer = Peer::Address(SocketAddr::new(address.parse().unwrap(), 1));
     let app = Router::new()

@@ -1,4 +1,4 @@
-//! Questions that are refused, and what is said of them: nonsense, what there is not, a store that is away.
+//! Requests that are refused, and the errors: nonsense, unknown names, a store that is down.
 
 use serde_json::json;
 use tower_throttle::{FailureMode, Limiter, Operator};

@@ -1,4 +1,4 @@
-//! What the state tells: policies, what they decided, the store, who is denied most.
+//! What the state shows: policies, their decisions, the store, the most denied subjects.
 
 use serde_json::{Value, json};
 use tower_throttle::{
@@ -38,7 +38,7 @@ async fn the_state_tells_policies_in_words_and_what_they_decided() {
             .collect::<Vec<_>>()
     };
     let of = |name: &str, count| (name.to_owned(), count);
-    // Its one permit taken, nothing is left.
+    // Its one permit is taken, so nothing is left.
     assert_eq!(
         decided(&policies[0]),
         [of("denied", 2), of("near_limit", 1)]
@@ -178,7 +178,8 @@ async fn who_is_denied_most_is_listed_with_the_hash_to_look_at() {
     assert_eq!(site.left("api", json!({ "hash": mallory })).await, 0);
 }
 
-/// Whose counts stand highest may have been denied once: they have taken them over from others.
+/// The subjects with the highest counts may have been denied once: they took their counts over from
+/// others.
 #[tokio::test]
 async fn a_flood_of_made_up_subjects_stands_behind_who_is_known_to_be_denied_more_often() {
     let top = TopDenied::new(10);

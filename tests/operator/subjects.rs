@@ -1,4 +1,5 @@
-//! Subjects: the key that operators write, and the hash that they are shown, which finds all of it in Redis.
+//! Subjects: the key that operators write, and the hash that they are shown, which finds all of its
+//! keys in Redis.
 
 use std::process::Command;
 
@@ -64,7 +65,7 @@ async fn hashes_are_those_of_a_limiter_with_a_secret_too() {
     assert_eq!(site.left("api", json!({ "hash": shown })).await, 9);
 }
 
-/// What docs/operations.md has for the shell, of this subject and this server.
+/// The shell command of docs/operations.md, for this subject and this server.
 fn reset_from_the_shell(redis: &Redis, subject: &str) {
     let page = include_str!("../../docs/operations.md");
     let blocks = page.split("```sh\n").skip(1);

@@ -42,8 +42,8 @@ async fn a_hanging_server_costs_five_deadlines_then_none() {
         *elapsed >= TIMEOUT && *failure == Some(StoreErrorKind::TimedOut)
     }));
 
-    // All at once: fewer than one deadline for ten thousand decisions, were it not for slow
-    // machines; each of them waiting for it would take eight minutes.
+    // All at once: less than one deadline for ten thousand decisions, apart from slow machines. If
+    // each waited for its deadline, this would take eight minutes.
     let started = Instant::now();
     let mut refused_at_once = 0;
     for _ in 0..10_000 {
@@ -79,10 +79,10 @@ async fn a_server_that_comes_back_has_seen_nothing_but_probes_and_is_found_soon(
     assert!(failed.count() <= asked_at_most, "{:?}", notes.states());
     server.signal("CONT");
     let recovery = back(&limiter, "api").await;
-    // Pauses of 250 and 500 ms are over or under way; what is above a second is the machine's.
+    // Pauses of 250 and 500 ms are over or running; anything above a second is due to the machine.
     assert!(recovery < 3 * SECOND, "{recovery:?}");
     let seen = server.calls("evalsha") + server.calls("eval");
-    // The script is sent anew, and the last questions are those that found the server.
+    // The script is sent again, and the last questions are those that found the server.
     assert!(seen <= sent as u64 + 10, "{seen} of {sent}");
 
     let states = notes.states();
@@ -105,7 +105,7 @@ async fn a_killed_server_is_found_again_when_it_is_restarted() {
     assert_eq!(limiter.breaker(), BreakerState::Closed);
 }
 
-/// Somebody who takes every connection and closes it stands where the server was.
+/// A listener that accepts every connection and closes it takes the server's place.
 #[tokio::test]
 async fn connections_are_attempted_twice_a_second_at_most() {
     let mut server = Server::start();
@@ -151,7 +151,7 @@ async fn clients_that_go_away_lose_no_probe() {
     back(&limiter, "api").await;
 }
 
-/// The user who may only look may not judge; when the right is there again, it is seen.
+/// A user who may only look cannot judge; it is noticed when the right is back.
 #[tokio::test]
 async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
     let server = Server::start();
@@ -188,7 +188,7 @@ async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
     back(&limiter, "api").await;
 }
 
-/// Keys of others, a full memory: the server answers, so it is not left alone.
+/// Foreign keys, a full memory: the server answers, so it is not left alone.
 #[tokio::test]
 async fn what_concerns_some_keys_only_opens_nothing() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! A connection that nobody has used for a while may be gone, and nobody has seen it go.
+//! A connection that was idle for a while may be gone without anybody having noticed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,10 +13,11 @@ use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 use crate::{GENEROUS, back, until};
 
-/// Far above what a new connection takes on a busy machine; who waits for it in vain does so in virtual time.
+/// Far longer than a new connection takes on a busy machine. Waiting for it in vain happens in
+/// virtual time.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Of a pool as its users make one.
+/// For a pool as its users make one.
 fn from_pool(url: &str) -> RedisStore {
     let pool =
         deadpool_redis::Config::from_url(url).create_pool(Some(deadpool_redis::Runtime::Tokio1));
@@ -36,7 +37,7 @@ async fn failure(limiter: &Limiter) -> Option<StoreErrorKind> {
     decision.store_failure()
 }
 
-/// A server, what leads to it, and a limiter whose connection has been of use.
+/// A server, a proxy to it, and a limiter whose connection has been used.
 async fn connected(timeout: Duration) -> (Server, Proxy, Limiter) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
@@ -46,19 +47,19 @@ async fn connected(timeout: Duration) -> (Server, Proxy, Limiter) {
     (server, proxy, limiter)
 }
 
-/// So much time, at once.
+/// Lets this much time pass, at once.
 async fn goes_by(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
-/// Waits until so many commands have gone to the server. Meanwhile nobody who has asked goes on.
+/// Waits until this many commands have gone to the server. Callers do not resume meanwhile.
 async fn until_sent(proxy: &Proxy, commands: u64) {
     let started = Instant::now();
     while proxy.commands() < commands {
         assert!(started.elapsed() < GENEROUS);
-        // A sleep would take a clock that is paused along.
+        // A sleep would advance a paused clock.
         tokio::task::yield_now().await;
     }
 }
@@ -82,7 +83,8 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_decision() {
     assert_eq!(last.peek("api", "alice").await.unwrap().remaining(), 990);
 }
 
-/// Nothing tells that it is gone: who asks first waits for his deadline, with all who ask until then.
+/// Nothing shows that it is gone: the first caller waits for its deadline, and so do all who ask
+/// until then.
 #[tokio::test]
 async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
     let server = Server::start();
@@ -100,7 +102,7 @@ async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
                     tokio::time::advance(DEADLINE / 10).await;
                 }
             };
-            // None of them is left any time when the first one gives up.
+            // None of them has any time left when the first one gives up.
             tokio::time::pause();
             let (together, ()) = tokio::join!(together, they_wait);
             tokio::time::resume();
@@ -112,7 +114,7 @@ async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
     assert_eq!(proxy.accepted().len(), 8);
 }
 
-/// It is not waited for by those who have time left when it is found to be gone.
+/// Callers with time left when it is found to be gone do not wait for it.
 #[tokio::test]
 async fn an_idle_connection_that_is_dropped_silently_costs_none_who_come_late() {
     let (_server, proxy, limiter) = connected(2 * SECOND).await;
@@ -126,14 +128,14 @@ async fn an_idle_connection_that_is_dropped_silently_costs_none_who_come_late() 
     assert_eq!((first, late), (Some(StoreErrorKind::TimedOut), None));
 }
 
-/// Nor does anybody fail who waits beside one that goes away.
+/// Nor does anybody fail who waits beside a caller that goes away.
 #[tokio::test]
 async fn an_idle_connection_that_answers_is_kept_by_those_who_wait_for_it() {
     let (_server, proxy, limiter) = connected(DEADLINE).await;
     for _ in 0..5 {
         goes_by(2 * SECOND).await;
         let commands = proxy.commands();
-        // About another subject: those about the same one would wait for it.
+        // About another subject: callers asking about the same one would wait for it.
         let mut gone = Box::pin(limiter.check("api", "bob"));
         let mut stays = Box::pin(failure(&limiter));
         // However long that takes on a busy machine, it goes away at once.
@@ -147,7 +149,7 @@ async fn an_idle_connection_that_answers_is_kept_by_those_who_wait_for_it() {
     assert_eq!(proxy.accepted().len(), 1);
 }
 
-/// Whoever asks may be decided about or not, as the time for it is up.
+/// The caller may or may not get a decision, as its time is up.
 #[tokio::test]
 async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still() {
     let (server, proxy, limiter) = connected(DEADLINE).await;
@@ -155,7 +157,7 @@ async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still
         goes_by(2 * SECOND).await;
         let commands = proxy.commands();
         let mut asked = Box::pin(failure(&limiter));
-        // It answers when this process stands still already.
+        // It answers when this process already stands still.
         server.signal("STOP");
         assert!(poll!(&mut asked).is_pending());
         until_sent(&proxy, commands + 1).await;
@@ -173,7 +175,7 @@ async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still
                 tokio::task::yield_now().await;
             }
         };
-        // What has come is read before more time goes by.
+        // What has arrived is read before more time passes.
         tokio::join!(asked, goes_on);
         tokio::time::resume();
         assert_eq!(limiter.breaker(), BreakerState::Closed);
@@ -182,12 +184,12 @@ async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still
     assert_eq!(proxy.accepted().len(), 1);
 }
 
-/// What a client of its own does not wait for is no answer of the server.
+/// A timeout of the pool's own client is no answer of the server.
 #[tokio::test]
 async fn a_connection_of_a_pool_that_swallows_everything_is_made_anew() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    // Longer than the client waits unless it is told otherwise.
+    // Longer than the client waits by default.
     let limiter = limiter(from_pool(&proxy.url()), Duration::from_millis(800));
     assert_eq!(
         limiter.check("api", "alice").await.unwrap().store_failure(),

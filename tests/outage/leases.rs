@@ -1,4 +1,4 @@
-//! Places that are held when an outage begins, and those that are taken during one.
+//! Places that are held when an outage begins, and places that are taken during one.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use tower_throttle::{BreakerState, FailureMode, HOUR, Held, Limit, Limiter, Poli
 use super::support::redis::Server;
 use super::{back, open, until};
 
-/// Ten places, of which this process may give five by itself. A lease lapses in no test, while what
-/// fails is tried again after a second, and then every few seconds.
+/// Ten places, of which this process may give five by itself. A lease lapses in no test, while
+/// failures are retried after a second, and then every few seconds.
 fn places(life: Duration) -> Policy {
     Policy::new("places", Limit::concurrency(10).lease(life))
         .on_store_failure(FailureMode::Local { share: 0.5 })
@@ -75,7 +75,7 @@ async fn places_taken_in_an_outage_are_free_when_they_are_given_back() {
     server.signal("CONT");
 }
 
-/// The server carries out what it was sent before it hung, when it goes on.
+/// When the server resumes, it executes what it was sent before it hung.
 #[tokio::test]
 async fn places_that_late_answers_have_left_in_the_store_are_given_back() {
     let server = Server::start();
@@ -95,7 +95,7 @@ async fn places_that_late_answers_have_left_in_the_store_are_given_back() {
     until("they are free", async || free(&limiter).await == 10).await;
 }
 
-/// For longer than a lease lives unless it is renewed.
+/// For longer than a lease lives without renewal.
 #[tokio::test]
 async fn a_place_taken_in_an_outage_is_held_for_as_long_as_it_is_needed() {
     let server = Server::start();

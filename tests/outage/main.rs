@@ -1,4 +1,4 @@
-//! An outage of the store, over real servers: the circuit breaker, the failure modes, the way back.
+//! An outage of the store, over real servers: the circuit breaker, the failure modes, the recovery.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod breaker;
@@ -25,7 +25,7 @@ async fn open(limiter: &Limiter, policy: &str) {
     .await;
 }
 
-/// Asks until the store answers again; how long that took.
+/// Asks until the store answers again. Returns how long that took.
 async fn back(limiter: &Limiter, policy: &str) -> Duration {
     until("the store is back", async || {
         let answer = limiter.peek(policy, "nobody").await.unwrap();

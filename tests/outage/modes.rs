@@ -1,4 +1,4 @@
-//! What each policy decides while the server is away, alone and beside others.
+//! What each policy decides while the server is down, alone and beside others.
 
 use std::convert::Infallible;
 
@@ -172,7 +172,7 @@ fn a_share_that_is_none_is_refused_when_the_limiter_is_built() {
     }
 }
 
-/// A start without a server: nothing was ever asked of it.
+/// A start without a server: it was never asked anything.
 #[tokio::test]
 async fn a_process_that_starts_during_the_outage_limits_at_once() {
     let mut server = Server::start();

@@ -1,4 +1,4 @@
-//! An observer that writes down what it is told.
+//! An observer that records what it is told.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

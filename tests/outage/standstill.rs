@@ -1,5 +1,6 @@
-//! A process that stands still for longer than a decision may take, in front of a server that answers: as where
-//! a container has used up its share of the processors, or a handler blocks the threads.
+//! A process that stands still for longer than a decision may take, in front of a server that
+//! answers. This happens when a container has used up its share of the processors, or a handler
+//! blocks the threads.
 
 use std::thread;
 use std::time::Duration;
@@ -26,8 +27,8 @@ async fn limiter(server: &Server, notes: &Notes) -> Limiter {
     limiter
 }
 
-/// Asks about so many subjects, and stands still while the server answers; why the store has decided about
-/// none of them.
+/// Asks about this many subjects, and stands still while the server answers. Returns why the store
+/// has decided about none of them.
 async fn asked_before_a_standstill(
     server: &Server,
     limiter: &Limiter,
@@ -55,7 +56,7 @@ async fn an_answer_that_came_while_the_process_stood_still_is_read() {
         let failures = asked_before_a_standstill(&server, &limiter, 1).await;
         read += u32::from(failures == [None]);
     }
-    // On a busy machine the process may stand still once more in the moment that it has for that.
+    // On a busy machine the process may stand still again in the moment that it has for reading.
     assert!(read > 0);
 }
 

@@ -1,5 +1,5 @@
-//! A process of which one runtime is driven only while a thread blocks on it, and what that one has begun
-//! when it stands still, or goes.
+//! A process with a runtime that is driven only while a thread blocks on it, and what that runtime
+//! has begun when it stands still or goes.
 
 use std::future::pending;
 use std::sync::mpsc;
@@ -20,7 +20,7 @@ use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 
-/// As long as whoever is forgotten waits.
+/// As long as a forgotten caller waits.
 const LATE: Duration = Duration::from_secs(10);
 
 fn runtime() -> Runtime {
@@ -57,13 +57,13 @@ async fn is_decided(limiter: &Limiter, subject: &str) {
     assert_eq!(decision.store_failure(), None, "{subject}");
 }
 
-/// Whoever comes while these are under way waits for them.
+/// Those who come while these are in flight wait for them.
 async fn all_who_go_alone(limiter: &Limiter) {
     let subjects = (0..GO_ALONE).map(|number| format!("other-{number}"));
     join_all(subjects.map(async |subject| is_decided(limiter, &subject).await)).await;
 }
 
-/// The way to the server hangs while the one runtime asks, and not any more when the other does.
+/// The proxy hangs while one runtime asks, and no longer when the other does.
 fn asked_on_another(proxy: &Proxy, url: &str) {
     let (idle, busy) = (runtime(), runtime());
     let limiter = limiter(url, Duration::from_millis(200));
@@ -89,7 +89,7 @@ fn an_attempt_to_find_the_nodes_of_a_cluster_holds_up_nobody_else() {
     asked_on_another(&proxy, &url);
 }
 
-/// Nothing is written and nothing read while its runtime stands still.
+/// Nothing is written or read while its runtime stands still.
 #[test]
 fn a_connection_is_served_by_a_runtime_that_goes_on() {
     let server = Server::start();
@@ -103,7 +103,7 @@ fn a_connection_is_served_by_a_runtime_that_goes_on() {
     assert_eq!(proxy.accepted().len(), 2, "one of each, and none goes back");
 }
 
-/// Before they go, those in front of them are to be back, which they are when they are polled again.
+/// Before they go, those in front of them must be back, which they are when they are polled again.
 #[test]
 fn those_who_share_a_trip_go_where_somebody_goes_on() {
     let server = Server::start();
@@ -130,7 +130,7 @@ fn the_only_one_who_waits_sees_that_a_trip_stands_still() {
     busy.block_on(is_decided(&limiter, "alice"));
 }
 
-/// Nobody serves it any more, which says nothing of the server.
+/// Nobody serves the connection any more, which shows nothing about the server.
 #[test]
 fn a_connection_whose_runtime_is_gone_costs_no_decision() {
     let (server, cluster) = (Server::start(), Cluster::start());
@@ -144,7 +144,7 @@ fn a_connection_whose_runtime_is_gone_costs_no_decision() {
     }
 }
 
-/// However many that are, it says nothing of the server, which is asked on.
+/// However many there are, they show nothing about the server, which is still asked.
 #[test]
 fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
     let lasting = runtime();
@@ -168,7 +168,7 @@ fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
     }
 }
 
-/// The same of a trip that goes on there, with whoever waits elsewhere.
+/// The same for a trip that runs there, with passengers that wait elsewhere.
 #[test]
 fn those_who_share_a_trip_on_a_runtime_that_goes_say_nothing_of_the_server() {
     const WAIT: usize = 10;
@@ -187,7 +187,7 @@ fn those_who_share_a_trip_on_a_runtime_that_goes_say_nothing_of_the_server() {
         let subjects = (0..WAIT).map(|number| format!("bob-{number}"));
         join_all(subjects.map(|subject| asks.check("api", subject))).await
     });
-    // They see themselves when those who went alone are late.
+    // They notice themselves when those who went alone are late.
     let asked = lasting.spawn(asked);
     lasting.block_on(others);
     drop(passing);
@@ -195,13 +195,13 @@ fn those_who_share_a_trip_on_a_runtime_that_goes_say_nothing_of_the_server() {
     for decision in lasting.block_on(asked).unwrap() {
         failures.extend(decision.unwrap().store_failure());
     }
-    // The others were on one that went where they wait.
+    // The others were on a trip that ran where they wait.
     assert_eq!(failures, [StoreErrorKind::Interrupted; WAIT / 2]);
     assert_eq!(limiter.breaker(), BreakerState::Closed);
     lasting.block_on(is_decided(&limiter, "bob"));
 }
 
-/// What is begun on it is ended at once.
+/// Whatever starts on it ends at once.
 #[test]
 fn a_runtime_that_is_shut_down_while_somebody_asks_ends() {
     let (server, cluster) = (Server::start(), Cluster::start());

@@ -1,4 +1,4 @@
-//! A Unix socket, of which axum tells nothing by itself.
+//! A Unix socket, about which axum itself provides nothing.
 
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -17,7 +17,7 @@ fn limited() -> RateLimitLayer {
     RateLimitLayer::new(Limiter::new(MemoryStore::new(), [policy]).unwrap())
 }
 
-/// How clients are answered, one after the other, over a connection of the proxy.
+/// The answers to clients, one after the other, over a connection of the proxy.
 async fn statuses<const N: usize>(app: Router, clients: [&str; N]) -> [u16; N] {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
@@ -34,7 +34,7 @@ async fn statuses<const N: usize>(app: Router, clients: [&str; N]) -> [u16; N] {
         proxy.ready().await.unwrap();
         let answer = proxy.send_request(request).await.unwrap();
         *status = answer.status().as_u16();
-        // The connection is free for the next when it has been read.
+        // Once it has been read, the connection is free for the next.
         answer.into_body().collect().await.unwrap();
     }
     server.abort();

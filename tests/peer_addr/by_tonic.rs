@@ -1,4 +1,4 @@
-//! What tonic tells of its clients.
+//! What tonic provides about its clients.
 
 use std::sync::mpsc;
 

@@ -119,7 +119,7 @@ async fn the_layers_outside_see_that_it_was_a_ban(bench: &Bench) {
 }
 
 async fn a_ban_from_a_limit_without_a_window_is_told_in_seconds_too(bench: &Bench) {
-    // The lease of whoever is inside lasts for longer, but nobody waits for that.
+    // The lease of the request inside lasts for longer, but nobody waits for that.
     let policy = Policy::new("login", Limit::concurrency(1).lease(DAY))
         .by(alice)
         .penalty(Penalty::after(2, MINUTE, HOUR));
@@ -207,7 +207,7 @@ async fn nothing_is_charged_to_other_policies_during_a_ban(bench: &Bench) {
         assert_eq!(reqwest::get(&url).await.unwrap().status(), 429);
     }
     assert_eq!(left().await, before);
-    // Nor is the policy's own quota, when it is back before the ban ends.
+    // Nor is the policy's own quota, if it is back before the ban ends.
     let looked = limiter.peek("login", "alice").await.unwrap();
     assert_eq!(looked.banned_for(), Some(HOUR));
     assert_eq!(looked.reset_after(), DAY);

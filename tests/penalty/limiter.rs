@@ -52,7 +52,7 @@ async fn the_denial_that_brings_a_ban_says_so(bench: &Bench) {
     assert_eq!(check(&limiter).await, banned);
 }
 
-/// One that keeps the promises of [`Store`](tower_throttle::Store) by what is public.
+/// A store that keeps the promises of [`Store`](tower_throttle::Store) with the public API alone.
 #[tokio::test]
 async fn a_store_of_ones_own_bans_as_those_of_the_crate_do() {
     for (name, limit) in every(2, DAY) {
@@ -116,7 +116,7 @@ async fn denials_that_are_too_far_apart_bring_no_ban(bench: &Bench) {
         assert_eq!(check(&limiter).await.outcome(), Outcome::Denied);
         bench.advance(MINUTE / 2);
     }
-    // The one before the last is within the minute still, by a microsecond.
+    // The one before the last is still within the minute, by a microsecond.
     assert_eq!(check(&limiter).await.outcome(), Outcome::Denied);
     bench.advance(MINUTE / 2 - Duration::from_micros(1));
     assert_eq!(check(&limiter).await.outcome(), Outcome::Banned);

@@ -1,4 +1,4 @@
-//! A penalty box: who is denied too often is banned.
+//! A penalty box: a subject that is denied too often is banned.
 
 use tower_throttle::{DAY, Decision, HOUR, Limit, Limiter, MINUTE, Outcome, Penalty, Policy};
 
@@ -10,7 +10,7 @@ mod http_store;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// One permit a day, and three denials within a minute bring a ban of an hour.
+/// One permit a day; three denials within a minute cause a ban of an hour.
 fn strict() -> Policy {
     Policy::new("login", Limit::fixed_window(1, DAY)).penalty(Penalty::after(3, MINUTE, HOUR))
 }
@@ -19,7 +19,7 @@ async fn check(limiter: &Limiter) -> Decision {
     limiter.check("login", "alice").await.unwrap()
 }
 
-/// Uses the only permit, and is denied until the ban comes; that denial.
+/// Uses the only permit, and is denied until the ban. Returns that denial.
 async fn ban(limiter: &Limiter) -> Decision {
     assert!(check(limiter).await.is_allowed());
     for _ in 0..2 {

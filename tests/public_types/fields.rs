@@ -1,5 +1,5 @@
-//! What users can build field by field can get no further field. So every public struct that shows fields is
-//! `non_exhaustive`, and is made by a function; of enums clippy sees to that.
+//! A struct that users can build field by field can get no further field. So every public struct
+//! with public fields is `non_exhaustive`, and is made by a function; clippy checks this for enums.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What is promised of the public types by what they are, whatever they do.
+//! What the public types promise by themselves, whatever they do.
 
 mod fields;
 #[path = "../support/sources.rs"]

@@ -1,4 +1,5 @@
-//! What holds for every public type: it can be sent to other tasks and shared by them, and so can what is awaited.
+//! Every public type, and every future, can be sent to other tasks; the types can be shared by
+//! them.
 
 use std::error::Error;
 use std::fmt::Debug;

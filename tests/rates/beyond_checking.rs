@@ -1,4 +1,4 @@
-//! What else is done with the permits of a limit of several rates.
+//! Other actions on the permits of a limit of several rates.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_charge_counts_under_every_rate_and_a_credit_gives_back(bench: &Bench)
         let charged = limiter.charge(name, "alice", 16).await.unwrap();
         assert_eq!(charged.remaining(), 0, "{name}");
         bench.advance(HOUR - SECOND);
-        // What passes the limit of the second keeps it for longer than that.
+        // What exceeds the limit of the second keeps it for longer than that.
         let looked = limiter.peek(name, "alice").await.unwrap();
         assert!(looked.reset_after() <= HOUR, "{name}: {looked:?}");
         bench.advance(2 * HOUR);

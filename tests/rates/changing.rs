@@ -1,4 +1,4 @@
-//! Rates that are added, taken away and put in another order, and limits that are chosen.
+//! Rates that are added, removed and reordered, and limits that are chosen.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ async fn rates_come_and_go_and_what_was_used_stays_used(bench: &Bench) {
         assert_eq!(takes(2).await, 7, "{name}: the first rate was there before");
         now_with(&[day, hour]);
         assert_eq!(takes(1).await, 6, "{name}");
-        // Of the hour 3 are used, of the day 1.
+        // 3 of the hour are used, 1 of the day.
         now_with(&[]);
         assert_eq!(takes(1).await, 5, "{name}");
         bench.advance(2 * MINUTE);
@@ -42,7 +42,7 @@ async fn rates_come_and_go_and_what_was_used_stays_used(bench: &Bench) {
     }
 }
 
-/// Takes so many; how many are left.
+/// Takes this many. Returns how many are left.
 async fn take(limiter: &Limiter, name: &str, permits: u32) -> u32 {
     let decision = limiter.check_cost(name, "alice", permits).await.unwrap();
     assert!(decision.is_allowed(), "{name}: {decision:?}");

@@ -61,7 +61,7 @@ async fn headers_tell_of_the_rate_that_leaves_the_fewest(bench: &Bench) {
         for family in ["ratelimit", "x-ratelimit"] {
             let names = ["limit", "remaining", "reset"].map(|name| format!("{family}-{name}"));
             let names = names.each_ref().map(String::as_str);
-            // All is back when all of the hour is.
+            // Everything is back when all of the hour is.
             assert_eq!(told(&headers, &names), ["3", &left.to_string(), "3600"]);
         }
     }
@@ -170,7 +170,7 @@ async fn a_neighbours_denial_charges_no_rate(bench: &Bench) {
     let charged = limiter.charge("api", "alice", 19).await.unwrap();
     assert_eq!(charged.remaining(), 0);
     bench.advance(10 * SECOND);
-    // Had a denial taken any, this would be passed: 20 are taken of 20.
+    // If a denial had taken any, this would be exceeded: 20 are taken of 20.
     let looked = limiter.peek("api", "alice").await.unwrap();
     assert_eq!(looked.reset_after(), HOUR - 10 * SECOND);
 }

@@ -14,7 +14,7 @@ mod wrappers;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Limits of each algorithm that can have several rates, with these.
+/// Limits of each algorithm that can have several rates, with these rates.
 fn with_rates(first: (u32, Duration), others: &[(u32, Duration)]) -> [(&'static str, Limit); 6] {
     let (permits, period) = first;
     let one = [
@@ -36,7 +36,7 @@ async fn check(limiter: &Limiter, policy: &str) -> Decision {
     limiter.check(policy, "alice").await.unwrap()
 }
 
-/// Asks until it is denied; how many permits were had.
+/// Asks until it is denied. Returns how many permits were allowed.
 async fn drain(limiter: &Limiter, policy: &str) -> u32 {
     let mut had = 0;
     while check(limiter, policy).await.is_allowed() {

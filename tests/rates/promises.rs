@@ -1,4 +1,4 @@
-//! What is promised of a limit holds of several rates together.
+//! What is promised of a limit holds for several rates together.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ on_every_store! {
     four_rates_hold_together
 }
 
-/// The specification: each rate by itself, which takes when all of them fit.
+/// The specification: each rate by itself, which takes if all of them fit.
 struct Alone(Vec<(Algorithm, State)>);
 
 impl Alone {
@@ -35,7 +35,7 @@ impl Alone {
         Self(each.collect())
     }
 
-    /// Whether so many permits are had, and if not, how long until they would be.
+    /// Whether this many permits are granted, and if not, how long until they would be.
     fn take(&mut self, cost: u32, now: Micros) -> Result<(), Micros> {
         let action = Action::take(cost);
         let readings: Vec<_> = self.read(cost, now);
@@ -55,7 +55,7 @@ impl Alone {
             .collect()
     }
 
-    /// Whether so many could be taken now.
+    /// Whether this many could be taken now.
     fn fits(&self, cost: u32, now: Micros) -> bool {
         self.read(cost, now).iter().all(|reading| reading.fits)
     }
@@ -104,8 +104,8 @@ async fn random_histories_are_those_of_the_rates_by_themselves(bench: &Bench) {
     }
 }
 
-/// What is said to remain could be taken, and no more; but that which has come back since a denial
-/// was remembered.
+/// What is said to remain can be taken, and no more, except what has come back since a denial was
+/// remembered.
 fn is_told_truly(found: &Decision, alone: &Alone, now: Micros) {
     let remaining = found.remaining();
     assert!(alone.fits(remaining, now), "{found:?}");
@@ -141,7 +141,7 @@ async fn a_denial_charges_nothing_under_any_rate(bench: &Bench) {
         for _ in 0..5 {
             assert!(!once().await, "{name}");
         }
-        // Of the first rate alone one permit is left, as none of the denials has taken it.
+        // One permit of the first rate is left, as none of the denials has taken it.
         let first = limit.rates().next().unwrap();
         let limiter = bench.limiter([Policy::new(name, first)]);
         assert_eq!(drain(&limiter, name).await, 1, "{name}");

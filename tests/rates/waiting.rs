@@ -1,4 +1,4 @@
-//! Requests that are held up until they fit under every rate, on a clock that moves by itself.
+//! Requests that are held up until they fit under every rate, on a clock that advances by itself.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ async fn when_they_go_on_no_rate_is_passed() {
         async { Ok::<_, Infallible>(Response::new(())) }
     });
     let service = RateLimitLayer::new(limiter(limit())).layer(inner);
-    // Bursts and pauses, so that now this rate holds them up and now that.
+    // Bursts and pauses, so that each of the rates holds requests up at times.
     let arrivals = (0..150_u64).scan(Duration::ZERO, |at, number| {
         *at += ms(number * 7_919 % 1_300) * u32::from(number % 5 == 0) * 4;
         Some((*at, 1 + (number % 3) as u32))

@@ -1,4 +1,4 @@
-//! Denials that are remembered, and stores that fail.
+//! Remembered denials, and stores that fail.
 
 use futures_util::FutureExt as _;
 use tower_throttle::{
@@ -37,7 +37,7 @@ async fn a_denial_under_any_rate_is_remembered() {
     }
 }
 
-/// A store that is away.
+/// A store that is down.
 struct Gone;
 
 impl Store for Gone {

@@ -44,7 +44,8 @@ async fn subjects_are_spread_over_all_nodes_and_counted_on_each() {
     assert_eq!(keys.iter().sum::<usize>(), SUBJECTS.len());
 }
 
-/// As one does whose name is looked up for the first time, or whose certificates are checked on a busy machine.
+/// As one does whose name is resolved for the first time, or whose certificates are checked on a
+/// busy machine.
 #[tokio::test]
 async fn the_only_seed_may_take_as_long_as_a_single_server() {
     let cluster = Cluster::start();
@@ -103,13 +104,13 @@ async fn the_documented_rights_suffice_in_a_cluster() {
     }
 }
 
-/// A right that one node does not grant is found, whichever it is.
+/// A right that one node does not grant is found, whichever node it is.
 #[tokio::test]
 async fn every_node_is_tried_at_start_up() {
     let cluster = Cluster::start();
     for (denied, words) in [
         ("-zadd", "grant it +zadd"),
-        // Of use only while slots move.
+        // Needed only while slots move.
         ("-asking", "'asking'"),
     ] {
         let error = connect_with_rights(&cluster, denied).await.unwrap_err();
@@ -121,7 +122,7 @@ async fn every_node_is_tried_at_start_up() {
     }
 }
 
-/// An operator has to know which of many it is.
+/// An operator has to know which of many nodes it is.
 #[tokio::test]
 async fn a_node_that_refuses_later_is_named_by_what_failed() {
     let cluster = Cluster::start();
@@ -143,7 +144,7 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
     }
 }
 
-/// And not that the nodes send it to and fro.
+/// And not that the nodes send it back and forth.
 #[tokio::test]
 async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decisions_tell() {
     let cluster = Cluster::start();
@@ -162,7 +163,7 @@ async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decis
     assert_eq!(check().await.store_failure(), None);
 }
 
-/// The same of one that is out of memory.
+/// The same for a node that is out of memory.
 #[tokio::test]
 async fn a_node_that_takes_no_writes_keeps_nobody_from_starting() {
     let cluster = Cluster::start();
@@ -180,7 +181,7 @@ async fn a_node_that_takes_no_writes_keeps_nobody_from_starting() {
     );
 }
 
-/// A deployment is not to wait for the end of an outage of which users notice little.
+/// A deployment should not have to wait for the end of an outage that users hardly notice.
 #[tokio::test]
 async fn a_node_that_is_away_keeps_nobody_from_starting() {
     let mut cluster = Cluster::without_full_coverage();
@@ -202,7 +203,8 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
     RedisStore::connect(&cluster.url()).await.unwrap_err();
 }
 
-/// Asks until each of these masters was asked so many times more who has the slots: those of one that is gone want to
+/// Asks until each of these masters was asked this many more times for the slots: questions about a
+/// master that is gone trigger that.
 /// know.
 async fn ask_until_they_are_asked(
     cluster: &Cluster,
@@ -228,7 +230,7 @@ async fn ask_until_they_are_asked(
     }
 }
 
-/// Any of them may be cut off from the others, and not know it.
+/// Any of them may be cut off from the others without knowing it.
 #[tokio::test]
 async fn masters_are_asked_by_turns_who_has_the_slots() {
     let mut cluster = Cluster::without_full_coverage();
@@ -285,7 +287,8 @@ async fn two_nodes_that_hang_hold_up_a_start_no_longer_than_one() {
     );
 }
 
-/// Nor is it to wait for the end of a resharding, or until somebody closes the slots that one left open.
+/// Nor should it wait for the end of a resharding, or until somebody closes slots that a resharding
+/// left open.
 #[tokio::test]
 async fn slots_that_move_keep_nobody_from_starting() {
     let cluster = Cluster::start();
@@ -310,7 +313,7 @@ impl Pair {
     async fn of(store: impl FnOnce(&Cluster) -> RedisStoreBuilder) -> Self {
         let cluster = Cluster::without_full_coverage();
         let store = store(&cluster).connect().await.unwrap();
-        // Every question is to reach the servers.
+        // Every question must reach the servers.
         let store = store.without_deny_cache();
         let apart = cluster.apart(&store, &SUBJECTS).await;
         Self {
@@ -369,7 +372,7 @@ async fn a_question_over_two_nodes_takes_all_or_nothing() {
             Action::Take(Take { lease: Some(_), .. }) => holding(),
             action => action,
         };
-        // The one that denies last, and first.
+        // The one that denies is last, and first.
         for asked in [[(one, limit, again), other], [other, (one, limit, again)]] {
             let denied = pair.ask(&asked).await;
             let position = asked
@@ -410,7 +413,7 @@ async fn what_was_taken_is_given_back_when_a_later_node_does_not_answer() {
     pair.cluster.masters[hung].signal("CONT");
 }
 
-/// Nor is it held up by one.
+/// Nor is an enforced check held up by one.
 #[tokio::test]
 async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs() {
     let pair = Pair::new().await;
@@ -507,7 +510,7 @@ async fn so_it_does_while_another_node_hangs_which_is_found_out() {
     pair.cluster.masters[hung].signal("CONT");
 }
 
-/// As the leases of many requests are renewed together.
+/// As when the leases of many requests are renewed together.
 #[tokio::test]
 async fn what_takes_nothing_is_done_wherever_there_is_a_node() {
     let mut pair = Pair::new().await;
@@ -572,7 +575,7 @@ async fn so_is_that_of_a_master_that_hangs() {
 async fn is_followed_by_its_replica(signal: &str) {
     let cluster = Cluster::with_replicas();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
-    // A start-up while the cluster is busy may be slow; a decision is not.
+    // Starting up while the cluster is busy may be slow; a decision is not.
     let limiter = limiter(store, Duration::from_millis(500));
     assert!(
         limiter
@@ -653,7 +656,7 @@ async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() 
     assert_eq!(taken(&limiter, "alice").await, asked.least);
 }
 
-/// Scripts reach no keys of which some have moved: it waits until all have.
+/// Scripts reach no keys of which only some have moved: it waits until all have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
     let pair = Pair::new().await;
@@ -672,7 +675,7 @@ async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
     for left in [8, 7] {
         let slot = pair.cluster.begin_to_move(&first, from, to);
         pair.cluster.move_key(&first, from, to);
-        // By the node that has one of them still, up to Redis 6.2 by the one that has the other.
+        // By the node that still has one of them; up to Redis 6.2 by the one that has the other.
         let rejected = || {
             let nodes = [from, to].map(|node| &pair.cluster.masters[node]);
             nodes

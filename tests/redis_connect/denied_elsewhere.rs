@@ -1,4 +1,5 @@
-//! What a question over a cluster leaves with one subject, and says of it, when another subject is denied.
+//! What a question in a cluster does to one subject, and reports of it, when another subject is
+//! denied.
 
 use std::fmt::Debug;
 
@@ -14,7 +15,7 @@ use crate::support::until::until;
 const ONE: &str = "a";
 const OTHER: &str = "b";
 
-/// A check of this policy, enforced, that takes so much.
+/// An enforced check of this policy that takes this many permits.
 fn check<'a>(
     policy: &'a PolicyId,
     judge: impl TryInto<Algorithm, Error: Debug>,
@@ -131,7 +132,7 @@ async fn penalties_count_each_denial_once_whichever_subject_is_denied_first() {
     let (many, one) = (Limit::gcra(100, DAY), Limit::gcra(1, DAY));
     let penalty = Penalty::after(10, DAY, DAY);
     let checks = [
-        // Asked before the denial. What is in shadow has counted its own already.
+        // Asked before the denial. The one in shadow has already counted its own.
         check(&open, &many, ONE, 1),
         check(&open, &penalty, ONE, 1),
         in_shadow(check(&counted, &one, ONE, 1)),
@@ -165,7 +166,8 @@ async fn penalties_count_each_denial_once_whichever_subject_is_denied_first() {
     }
 }
 
-/// Of a limit that may hold requests up: as long as it holds up nobody, others may have taken permits meanwhile.
+/// With a limit that may hold requests up: while it holds nobody up, others may have taken permits
+/// meanwhile.
 #[tokio::test]
 async fn what_a_patient_policy_has_taken_is_given_back_from_under_others_while_nobody_waits() {
     let cluster = Cluster::without_full_coverage();

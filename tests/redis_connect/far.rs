@@ -1,4 +1,4 @@
-//! A cluster that is far away: each answer takes its time.
+//! A cluster that is far away: each answer takes a while.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 
-/// Longer than what is decided would wait for another node that is near.
+/// Longer than a decision would wait for another node that is near.
 const TRIP: Duration = Duration::from_millis(20);
-/// So long that a machine has to be busy to take half of it for anything.
+/// So long that only a busy machine takes half of it for anything.
 const LONG_TRIP: Duration = Duration::from_millis(200);
 /// A connection that was not used for longer is idle.
 const IDLE: Duration = SECOND.saturating_add(LONG_TRIP);
@@ -33,7 +33,7 @@ impl Far {
         far
     }
 
-    /// Near as yet.
+    /// Not far yet.
     async fn over(build: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder) -> Self {
         let cluster = Cluster::behind_proxies();
         let builder = build(RedisStore::builder(&cluster.url()));
@@ -48,7 +48,7 @@ impl Far {
         far
     }
 
-    /// For the only permit that a policy has for each subject, maybe in shadow.
+    /// Asks for the only permit that a policy has for each subject, possibly in shadow.
     async fn ask(&self, policy: &str, asked: &[(&str, bool)]) -> Vec<Outcome> {
         let policy = PolicyId::new(policy);
         let check = |(subject, is_shadow): &(&str, bool)| {
@@ -91,7 +91,7 @@ async fn shadows_beside_what_is_enforced_are_all_heard() {
     }
 }
 
-/// They hold up nobody, and so have the whole time.
+/// They hold up nobody, and so have all the time.
 #[tokio::test]
 async fn shadows_alone_are_waited_for() {
     let far = Far::new().await;
@@ -100,8 +100,8 @@ async fn shadows_alone_are_waited_for() {
     assert_eq!(told, [Outcome::Denied; SUBJECTS.len()]);
 }
 
-/// Two nodes, one of which is asked all the time and the other, somewhat farther away, only where a test says
-/// so.
+/// Two nodes: one is asked all the time, and the other, a little farther away, only when a test
+/// asks it.
 struct Seldom {
     far: Far,
     often: &'static str,
@@ -118,7 +118,7 @@ impl Seldom {
             [(often, false), (seldom, true)],
             [(often, false), (seldom, false)],
         ] {
-            // The scripts are known from then on.
+            // From then on the scripts are known.
             far.ask("near", &both).await;
         }
         for (position, proxy) in far.cluster.proxies.iter().enumerate() {
@@ -129,7 +129,7 @@ impl Seldom {
         Self { far, often, seldom }
     }
 
-    /// Asks about both, of which the one has not been asked about for a while.
+    /// Asks about both; one has not been asked about for a while.
     async fn ask(&self, policy: &str, is_shadow: bool) -> Vec<Outcome> {
         let last = Instant::now();
         while last.elapsed() < IDLE {

@@ -34,7 +34,7 @@ impl Group {
         let store = cluster.patient().connect().await.unwrap();
         Self {
             cluster,
-            // Every question is to reach the servers.
+            // Every question must reach the servers.
             store: store.without_deny_cache(),
             policies: ["a", "b", "c"].map(|name| PolicyId::new(name).in_group("client")),
         }
@@ -49,7 +49,7 @@ impl Group {
         pending_answer_of(&self.store, &checks).await.unwrap()
     }
 
-    /// How many scripts each node has run; one that it had to be told counts once.
+    /// How many scripts each node has run; one that had to be sent first counts once.
     fn scripts(&self) -> Vec<u64> {
         let nodes = self.cluster.masters.iter();
         nodes.map(|node| node.calls("evalsha")).collect()
@@ -80,7 +80,7 @@ async fn a_group_is_one_key_and_one_script_on_the_node_of_its_subject() {
                 nodes.push(ran);
             }
             assert!(nodes.iter().all(|ran| *ran == nodes[0]), "{nodes:?}");
-            // Who is denied by one has taken nothing of the others, whoever asks.
+            // A caller that one policy denies has taken nothing of the others.
             let looked = group.ask(all, limits, Action::look()).await;
             assert_eq!(remaining(&looked), [0, 8, 18]);
         }

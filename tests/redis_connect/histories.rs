@@ -1,4 +1,5 @@
-//! Random histories about several subjects over a cluster, where each has a node of its own, and in memory.
+//! Random histories about several subjects, in a cluster where each is on its own node, and in
+//! memory.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ struct Asked {
     is_shadow: bool,
 }
 
-/// A question, some time after the one before it.
+/// A question, some time after the previous one.
 #[derive(Clone, Debug)]
 struct Step {
     after: Duration,
@@ -58,7 +59,7 @@ fn askings() -> impl Strategy<Value = Asking> {
     })
 }
 
-/// Of each of its checks, by what id it is known, how it is judged, and what it takes of this cost.
+/// For each of its checks: its id, its algorithm, and what it takes at this cost.
 fn judges(policy: &PolicyId, asking: &Asking, cost: u32) -> Vec<(PolicyId, Algorithm, u32)> {
     let rates = asking.rates.iter().map(|(further, limit)| {
         let id = further.map_or(policy.clone(), |period| policy.with_further_rate(period));
@@ -103,8 +104,8 @@ async fn ask(store: &dyn Store, checks: &[Check<'_>]) -> Decisions {
     answer_of(store, checks).await.unwrap()
 }
 
-/// Whoever is denied by one has taken nothing of the others, whichever limits these are, and is told as much of
-/// all that deny it.
+/// A caller that one policy denies has taken nothing of the others, whatever their limits, and is
+/// told as much about all that deny it.
 #[tokio::test]
 async fn a_cluster_decides_as_one_place_for_all_would_and_leaves_as_much() {
     let cluster = Cluster::start();

@@ -1,4 +1,4 @@
-//! A load that asks without a pause, and keeps book.
+//! A load that asks without a pause and keeps track of the answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,7 @@ pub(crate) struct Load {
 pub(crate) struct Asked {
     /// Those that were allowed.
     pub(crate) least: u32,
-    /// With those that may have been counted, though nobody knows.
+    /// Including those that may have been counted without anybody knowing.
     pub(crate) most: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The ways to a Redis server, and what is said about those that lead nowhere.
+//! The ways to reach a Redis server, and the errors for those that lead nowhere.
 #![cfg(feature = "redis")]
 
 mod cluster;
@@ -24,12 +24,12 @@ use std::time::Duration;
 
 use tower_throttle::{DAY, Decision, FailureMode, Limit, Limiter, Policy, RedisStore, StoreError};
 
-/// Far above what a decision takes here.
+/// Far longer than a decision takes here.
 const GENEROUS: Duration = Duration::from_secs(5);
 /// More than any test takes.
 const PLENTY: u32 = 1_000_000;
 
-/// One policy, `api`, that tells what was taken: [`PLENTY`] less what remains.
+/// One policy, `api`, whose decisions tell what was taken: [`PLENTY`] minus what remains.
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
     let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
     let builder = Limiter::builder(store).policies([policy.on_store_failure(FailureMode::Deny)]);
@@ -48,8 +48,8 @@ async fn assert_counts(store: RedisStore) {
     assert_eq!(take(&limiter).await.remaining(), before.remaining() - 1);
 }
 
-/// What is said about an error to who reads its source, as is documented; all that lies beneath keeps the
-/// secret of these tests to itself.
+/// The text of an error's source, as documented. None of the errors beneath it contains the secret
+/// of these tests.
 fn told(error: &StoreError) -> String {
     let mut all = format!("{error} {error:?}");
     let mut source = error.source();

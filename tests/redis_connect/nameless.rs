@@ -1,4 +1,4 @@
-//! Nodes of a cluster that calls its nodes by host names, and that have none.
+//! Nodes without a host name, in a cluster that calls its nodes by host names.
 
 use tower_throttle::RedisStore;
 
@@ -6,7 +6,8 @@ use crate::cluster::SUBJECTS;
 use crate::support::cluster::Cluster;
 use crate::{GENEROUS, limiter};
 
-/// Nobody has told any of them its name; `None` where the server calls nodes by their addresses only, as Redis 6.2.
+/// No node has been told its name. `None` if the server calls nodes only by their addresses, as
+/// Redis 6.2 does.
 fn nameless() -> Option<Cluster> {
     let cluster = Cluster::start();
     let told = cluster.masters.iter().all(|master| {

@@ -1,4 +1,4 @@
-//! Pools of a user's own, whatever they are configured with.
+//! Pools made by users, whatever their configuration.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 use crate::{limiter, take};
 
-/// How long the client of the pool waits for a reply.
+/// How long the pool's client waits for a reply.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn pool(url: &str) -> Pool {
@@ -26,7 +26,8 @@ async fn a_decision_waits_for_its_reply_as_long_as_the_limiter_says_and_not_its_
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let limiter = limiter(RedisStore::from_pool(pool(&proxy.url())), MINUTE);
-    // The replies to a connection's first commands are the pool's business: on a busy machine they may be late.
+    // The replies to a connection's first commands are the pool's business: on a busy machine they
+    // may be late.
     let connected = async {
         while take(&limiter).await.store_failure().is_some() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! What is wrong is said at start-up, with what to do about it.
+//! Errors are found at start-up, with advice.
 
 use tower_throttle::{
     Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder, StoreErrorKind,
@@ -16,7 +16,7 @@ pub(crate) fn documented_rights() -> Vec<&'static str> {
     words.collect()
 }
 
-/// A user with these rights and no others.
+/// A user with exactly these rights.
 fn user_with(server: &Server, rights: &[&str]) -> RedisStoreBuilder {
     user_of_database(0, server, rights)
 }
@@ -38,7 +38,7 @@ fn user_of_database(database: u8, server: &Server, rights: &[&str]) -> RedisStor
     ))
 }
 
-/// Connecting fails as something that the operator has to change, and says so.
+/// Connecting fails with something that the operator has to change, and says so.
 async fn assert_told(builder: RedisStoreBuilder, words: &[&str]) {
     let error = builder.connect().await.unwrap_err();
     let told = told(&error);
@@ -147,7 +147,7 @@ async fn a_command_that_the_server_lacks_is_named() {
     }
 }
 
-/// Who connects with the first decision is told with it.
+/// A lazy connection is told with the first decision.
 #[tokio::test]
 async fn a_command_that_the_server_lacks_is_something_to_configure() {
     let server = Server::start_with(&["--rename-command", "GET", ""]);
@@ -191,7 +191,7 @@ async fn a_cluster_that_does_not_serve_all_slots_is_told_as_such() {
     assert!(told.contains("some slots of which nobody serves"), "{told}");
 }
 
-/// Trying it is no use of it.
+/// Trying it out would be of no use.
 #[tokio::test]
 async fn a_server_that_is_full_is_found_at_start_up() {
     let server = Server::start_with(&["--maxmemory", "1"]);

@@ -1,4 +1,4 @@
-//! Servers that Sentinel names.
+//! Servers behind Sentinel.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{GENEROUS, assert_counts, limiter, take, told};
 async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() {
     let options = ["--requirepass", "secret", "--masterauth", "secret"];
     let lines = "sentinel auth-pass main secret\nrequirepass other";
-    // The server that the Sentinel runs on wants a password of its own.
+    // The Sentinel itself requires a password of its own.
     let watched = Watched::start_with(&options, lines);
     let url = watched.url();
     let rest = url.strip_prefix("redis-sentinel://").unwrap();
@@ -36,7 +36,7 @@ async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() 
     }
 }
 
-/// As the documentation of `RedisStore` has it.
+/// As documented for `RedisStore`.
 #[tokio::test]
 async fn a_user_of_the_sentinel_needs_the_one_right() {
     let watched = Watched::start_with(
@@ -82,7 +82,7 @@ async fn the_only_sentinel_may_take_as_long_as_a_single_server() {
     assert_counts(RedisStore::connect(&url).await.unwrap()).await;
 }
 
-/// As one does that is cut off from the others, or was started anew from its first file.
+/// As with one that is cut off from the others, or was restarted from its first file.
 async fn assert_passed_over(stale: &Sentinel, watched: &Watched) {
     let url = stale_first(stale, watched);
     assert_counts(RedisStore::connect(&url).await.unwrap()).await;
@@ -132,8 +132,8 @@ async fn the_sentinel_that_named_the_master_is_the_first_to_be_asked_again() {
     for _ in 0..6 {
         lose_connection(&limiter, &watched.master).await;
     }
-    // By turns it would be half of them. One that takes half a second has another one begun beside it, which
-    // asks the other Sentinel.
+    // In turns it would be half of them. If an attempt takes half a second, another one starts
+    // beside it, which asks the other Sentinel.
     let asked = stale.connections() - before - 1;
     assert!(asked < 3, "{asked} times");
 }

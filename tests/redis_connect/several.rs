@@ -1,4 +1,4 @@
-//! Policies in no group over a cluster, about the same subject and about several.
+//! Policies in no group, in a cluster, about the same subject and about several.
 
 use futures_util::future::join_all;
 use tower_throttle::algorithm::Action;
@@ -20,7 +20,7 @@ async fn take(store: &RedisStore, subjects: [&str; 2]) -> Decisions {
     pending_answer_of(store, &checks).await.unwrap()
 }
 
-/// How many of so many are let in, that come together.
+/// How many of this many are let in that come together.
 async fn let_in(store: &RedisStore, count: usize, subjects: [&str; 2]) -> usize {
     let answers = join_all((0..count).map(|_| take(store, subjects))).await;
     answers.iter().filter(|answer| answer.all_allow()).count()
@@ -59,7 +59,8 @@ async fn what_is_taken_of_one_subject_is_given_back_when_another_is_denied() {
         let subjects = [subjects[0], subjects[1]];
         let before = scripts(&cluster);
         assert_eq!(let_in(&store, 40, subjects).await, 30, "{subjects:?}");
-        // Those who come together share scripts about each; those who are denied give back and look.
+        // Those who come together share scripts about each subject; those who are denied give back
+        // and look.
         let scripts = scripts(&cluster) - before;
         assert!(scripts <= 40, "{subjects:?}: {scripts} scripts");
         let left = take(&store, subjects).await;

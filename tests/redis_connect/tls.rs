@@ -60,7 +60,7 @@ impl Files {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A server with them; `authenticates` is "yes" where clients need a certificate.
+    /// A server with these files; `authenticates` is "yes" if clients need a certificate.
     fn start<S>(&self, authenticates: &str, start: impl FnOnce(&[&str]) -> S) -> S {
         start(&[
             "--tls-ca-cert-file",
@@ -184,7 +184,7 @@ async fn every_node_of_a_cluster_is_spoken_to_over_tls_also_when_a_slot_moves() 
     for (master, tls_port) in cluster.masters.iter().zip(&cluster.tls_ports) {
         assert!(!master.keys().is_empty());
         assert!(clients(master, *tls_port) > 0);
-        // Whoever looks.
+        // The one that looks.
         assert_eq!(clients(master, master.port()), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What is said of a URL that leads elsewhere than it says, or nowhere.
+//! Errors for URLs that lead elsewhere than they say, or nowhere.
 
 use futures_util::future::join_all;
 use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
@@ -8,7 +8,7 @@ use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::Watched;
 use crate::told;
 
-/// A server, a node of a cluster and a Sentinel on this port, by a scheme that begins so.
+/// A server, a cluster node and a Sentinel on this port, with a scheme that begins so.
 pub(crate) fn each_way(scheme: &str, port: u16) -> [RedisStoreBuilder; 3] {
     [
         format!("{scheme}://127.0.0.1:{port}"),
@@ -18,7 +18,7 @@ pub(crate) fn each_way(scheme: &str, port: u16) -> [RedisStoreBuilder; 3] {
     .map(|url| RedisStore::builder(&url))
 }
 
-/// A server on this port, by a pool that waits for ever.
+/// A server on this port, through a pool that waits for ever.
 fn by_patient_pool(port: u16) -> RedisStoreBuilder {
     let patient = redis::AsyncConnectionConfig::new().set_connection_timeout(None);
     let url = format!("redis://127.0.0.1:{port}");
@@ -27,7 +27,7 @@ fn by_patient_pool(port: u16) -> RedisStoreBuilder {
     RedisStore::builder_over_pool(pool)
 }
 
-/// What is said of each, the fourth by a pool.
+/// The error of each; the fourth goes through a pool.
 async fn told_of_each_way(port: u16, kind: StoreErrorKind) -> Vec<String> {
     let builders = each_way("redis", port)
         .into_iter()
@@ -77,7 +77,7 @@ async fn a_login_that_a_sentinel_wants_is_told_by_its_options() {
     }
 }
 
-/// Its URL has nothing that a login could stand in front of.
+/// A socket's URL has no place for a login in front of the host.
 #[tokio::test]
 async fn a_login_that_is_wanted_on_a_socket_is_told_by_its_options() {
     let directory = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ async fn a_login_that_is_wanted_on_a_socket_is_told_by_its_options() {
     assert!(followed.is_ok());
 }
 
-/// As a server does in protected mode, or one that speaks TLS, or a balancer without any.
+/// As a server in protected mode does, or one that speaks TLS, or a load balancer without a server.
 #[tokio::test]
 async fn what_closes_every_connection_is_told() {
     let server = Server::start();

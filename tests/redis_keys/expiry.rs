@@ -28,8 +28,9 @@ fn expires_ms(server: &Server) -> u64 {
     key_expires_ms(server, &keys[0])
 }
 
-/// When a key expires, to a millisecond: the server's time and the expiry in one step. It tells too late an instant
-/// where the server stands still between them, and so is asked until it says the same twice.
+/// When a key expires, to a millisecond: the server's time and the expiry in one step. If the
+/// server stands still between the two, the result is too late, so it is asked until it says the
+/// same twice.
 fn key_expires_ms(server: &Server, key: &str) -> u64 {
     let look = || {
         let mut expiry = redis::cmd("EVAL");
@@ -48,7 +49,7 @@ fn key_expires_ms(server: &Server, key: &str) -> u64 {
     }
 }
 
-/// Too short forgives debt, missing blocks a client for ever.
+/// If it were too short it would forgive debt; if it were missing it would block a client for ever.
 #[tokio::test]
 async fn every_key_expires_when_its_state_is_untouched_and_at_most_a_second_later() {
     let server = Server::start();
@@ -64,7 +65,7 @@ async fn every_key_expires_when_its_state_is_untouched_and_at_most_a_second_late
                 .collect();
             assert_eq!(keys.len(), 1, "one key for each policy and subject");
             let ttl = pttl(&server, &keys[0]);
-            // Time goes on between the three looks, so each bounds the other from one side.
+            // Time passes between the three looks, so each bounds the other from one side.
             assert!(ttl <= decision.reset_after() + SECOND, "{name}: {ttl:?}");
             let left = limiter.peek(name, "alice").await.unwrap().reset_after();
             assert!(ttl >= left, "{name}: {ttl:?} {left:?}");
@@ -84,7 +85,7 @@ pub(crate) fn take(cost: u32, patience: Patience, number: u64) -> Action {
     )
 }
 
-/// Whatever it does: a charge that goes over, a reservation, a credit that shortens what is owed.
+/// Whatever it does: a charge beyond the limit, a reservation, a credit that shortens the debt.
 #[tokio::test]
 async fn every_action_that_writes_sets_the_expiry() {
     let paid = Patience::UntilPaid(Micros::from(DAY));
@@ -113,7 +114,7 @@ async fn every_action_that_writes_sets_the_expiry() {
             let reset = bench.ask(limit, 0).await.reset_after();
             let until = bench.clock.now().saturating_add(reset.into()).ceil_millis();
             let expires = expires_ms(bench.server());
-            // Of the expiry itself only the millisecond is known.
+            // Only the millisecond of the expiry is known.
             assert!(expires + 1 >= until, "{name} {action:?}: {expires} {until}");
             assert!(
                 expires <= until + 1_000,
@@ -123,7 +124,8 @@ async fn every_action_that_writes_sets_the_expiry() {
     }
 }
 
-/// What is written for the same window, slice or second keeps the expiry that its key has: only that.
+/// What is written for the same window, slice or second keeps the key's expiry, and nothing else
+/// does.
 #[tokio::test]
 async fn a_key_expires_no_earlier_than_what_it_holds_whatever_is_done_when_and_by_which_window() {
     let limits: [fn(Duration) -> Limit; 6] = [
@@ -142,7 +144,7 @@ async fn a_key_expires_no_earlier_than_what_it_holds_whatever_is_done_when_and_b
         1 => (1_u32..4).prop_map(Action::Charge),
         1 => (1_u32..4).prop_map(|permits| Action::Credit { permits, taken_at: None }),
     ];
-    // Mostly by the same window.
+    // Mostly with the same window.
     let window = prop_oneof![8 => Just(0_usize), 1 => Just(1), 1 => Just(2)];
     let steps = prop::collection::vec((pause, action, window), 1..40);
     for (limit, history) in limits.iter().cycle().zip(drawn(steps).take(120)) {
@@ -157,14 +159,14 @@ async fn a_key_expires_no_earlier_than_what_it_holds_whatever_is_done_when_and_b
                 let expires = expires_ms(bench.server());
                 let case = || format!("{limit:?} {:?}", &history[..=step]);
                 assert!(expires + 1 >= until, "{expires} {until}: {}", case());
-                // No window told of lasts for longer, nor do two of the longest behind one another.
+                // No such window lasts for longer, nor do two of the longest in a row.
                 assert!(expires <= until + 40_000, "{expires} {until}: {}", case());
             }
         }
     }
 }
 
-/// The waits of those who were let in ahead of time are owed for longer than the capacity takes.
+/// The debt of those who were let in ahead of time lasts longer than the capacity takes.
 #[tokio::test]
 async fn a_reservation_is_kept_until_it_is_paid() {
     let bench = Bench::redis().await;
@@ -174,13 +176,13 @@ async fn a_reservation_is_kept_until_it_is_paid() {
     assert!(expires_in(&bench, HOUR));
 }
 
-/// Whether the only key expires so far ahead, or with the end of that second. Of the expiry itself only
-/// the millisecond is known.
+/// Whether the only key expires this far ahead, or at the end of that second. Only the millisecond
+/// of the expiry is known.
 pub(crate) fn expires_in(bench: &Bench, ahead: Duration) -> bool {
     is_in(bench, ahead, expires_ms(bench.server()))
 }
 
-/// The same of one key among others.
+/// The same for one key among others.
 pub(crate) fn key_expires_in(bench: &Bench, key: &str, ahead: Duration) -> bool {
     is_in(bench, ahead, key_expires_ms(bench.server(), key))
 }
@@ -225,7 +227,7 @@ async fn leases_expire_with_the_last_of_them() {
     assert_eq!(bench.stored(), 0);
 }
 
-/// While a deployment goes on that makes them shorter there are leases of both lengths.
+/// During a deployment that shortens leases, there are leases of both lengths.
 #[tokio::test]
 async fn a_lease_that_is_renewed_leaves_the_others_their_time() {
     let bench = Bench::redis().await;
@@ -236,14 +238,14 @@ async fn a_lease_that_is_renewed_leaves_the_others_their_time() {
     assert!(expires_in(&bench, MINUTE));
 }
 
-/// With the denials of a subject while they count, with its last ban while that is remembered.
+/// It includes a subject's denials while they count, and its last ban while that is remembered.
 #[tokio::test]
 async fn a_penalty_expires_when_all_is_forgotten() {
     let bench = Bench::redis().await;
     let guard = Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap();
     let penalty = Penalty::after(2, MINUTE, HOUR).doubling_up_to(3 * HOUR);
     let penalty = Algorithm::try_from(&penalty).unwrap();
-    // Never fits, and so leaves nothing but the penalty behind.
+    // It never fits, and so leaves only the penalty.
     let denied = [guard, penalty].map(|algorithm| ("policy", algorithm, "key", Action::take(2)));
     bench.act_all(&denied).await;
     assert!(expires_in(&bench, MINUTE));
@@ -260,7 +262,7 @@ async fn a_penalty_expires_when_all_is_forgotten() {
     assert!(expires_in(&bench, 5 * HOUR));
 }
 
-/// A TTL in whole seconds forgives debt, or blocks for longer than it says.
+/// A TTL in whole seconds would forgive debt, or block for longer than it says.
 #[tokio::test]
 async fn sliding_log_expires_to_the_millisecond() {
     let server = Server::start();
@@ -281,7 +283,7 @@ async fn sliding_log_expires_to_the_millisecond() {
     }
 }
 
-/// A key that is counted up keeps the expiry it has, to the end of a second; when it is paid in a later
+/// A key that is incremented keeps its expiry until the end of a second. If it is paid in a later
 /// one, the expiry is moved in the same step.
 #[tokio::test]
 async fn a_key_that_is_counted_up_never_expires_before_it_is_paid() {
@@ -309,15 +311,15 @@ async fn a_key_that_is_counted_up_never_expires_before_it_is_paid() {
     }
 }
 
-/// A crash between a count and its `EXPIRE` leaves a key for ever; and a comparison of a number
-/// with a string, which never holds, left out the branch that sets it.
+/// A crash between a count and its `EXPIRE` would leave a key for ever. And a comparison of a
+/// number with a string, which never holds, once skipped the branch that sets the expiry.
 #[tokio::test]
 async fn a_value_is_written_with_its_expiry_by_one_command_every_time() {
     let server = Server::start();
     let limiter = limiter(&server, policies()).await;
     let others = ["expire", "pexpire", "pexpireat", "incr", "incrby"];
     let at_start = others.map(|command| server.calls(command));
-    // The others are counted up in place: see above.
+    // The others are incremented in place: see above.
     for name in ["queue", "windows", "aligned", "slices", "counter"] {
         for sets in 1..=3 {
             let before = server.calls("set");

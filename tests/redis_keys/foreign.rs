@@ -1,4 +1,4 @@
-//! Values that somebody else has put where ours would be.
+//! Values that somebody else has put where this crate's would be.
 
 use std::num::NonZeroU64;
 
@@ -12,7 +12,7 @@ use crate::support::asking::{answer_of, check_of};
 use crate::support::redis::Server;
 use crate::{LIMITS, limiter, policies};
 
-/// What to plant for a policy: the command, and what it is given behind the key.
+/// What to plant for a policy: the command, and its arguments after the key.
 pub(crate) type Planted = (&'static str, &'static str, &'static [&'static str]);
 
 const DEBTS: [&str; 4] = ["gcra", "bucket", "queue", "meter"];
@@ -107,11 +107,11 @@ const OTHERS: [Planted; 52] = [
     ("leases", "SET", &["7"]),
     ("leases", "RPUSH", &["1"]),
     ("leases", "HSET", &["a", "b"]),
-    // A leader board: scores and names, none of which holds what all leases do.
+    // A leader board: scores and names, without the total of all leases.
     ("leases", "ZADD", &["5", "alice", "7", "bob"]),
     ("leases", "ZADD", &["9007199254740991", "alice"]),
     ("leases", "ZADD", &["-3", "alice"]),
-    // Lapsed leases that are said to hold more than all of them do.
+    // Lapsed leases that claim to hold more than all leases do.
     ("leases", "ZADD", &["-1", "held", "5", "1", "6", "2"]),
     // More than there are leases for.
     ("leases", "ZADD", &["-5", "held", "5", "1"]),
@@ -152,7 +152,7 @@ pub(crate) fn delete(server: &Server, key: &str) {
     assert_eq!(server.query::<i64>(delete), 1);
 }
 
-/// All that can be done with a key but to forget it.
+/// All actions on a key, except forgetting it.
 fn actions() -> [Action; 9] {
     let credit = |taken_at| Action::Credit {
         permits: 1,
@@ -186,7 +186,7 @@ async fn act(
     answer.map(|decisions| decisions[0].outcome())
 }
 
-/// Whatever is done, nothing of it is read as ours, written over or deleted.
+/// Whatever is done, it is neither read as this crate's, nor overwritten, nor deleted.
 #[tokio::test]
 async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
     let server = Server::start();
@@ -210,7 +210,7 @@ async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
     }
 }
 
-/// Only who goes by them finds that they do not go together.
+/// Only an action that reads them finds that they do not match.
 #[tokio::test]
 async fn leases_that_are_not_what_all_hold_fail_who_goes_by_them_and_are_left_as_they_are() {
     let server = Server::start();
@@ -220,7 +220,7 @@ async fn leases_that_are_not_what_all_hold_fail_who_goes_by_them_and_are_left_as
     let far = "4102444800000000";
     let release = Action::Release(LeaseId::from(NonZeroU64::MIN));
     let cases: [(Action, &[&str]); 3] = [
-        // Three permits, of one lease that has one.
+        // Three permits, for one lease that has one.
         (Action::take(1), &["-3", "held", far, "1"]),
         // More than all have.
         (release, &["-1", "held", far, "1", "-2", "=1"]),
@@ -238,7 +238,7 @@ async fn leases_that_are_not_what_all_hold_fail_who_goes_by_them_and_are_left_as
     }
 }
 
-/// Forgetting a key is asked for by name, and the way to get rid of what should not be there.
+/// Forgetting a key is asked for by name, and is the way to get rid of what should not be there.
 #[tokio::test]
 async fn a_reset_forgets_also_what_is_not_ours() {
     let server = Server::start();
@@ -268,7 +268,7 @@ async fn a_value_that_is_not_ours_fails_its_key_alone() {
     }
 }
 
-/// Also what is not a penalty fails the question, before anything of it is charged.
+/// A foreign penalty also fails the question, before anything of it is charged.
 #[tokio::test]
 async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
     let server = Server::start();
@@ -299,7 +299,7 @@ async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
     }
 }
 
-/// A log that is never empty for years reaches the bound of its running totals.
+/// A log that is not empty for years reaches the bound of its running totals.
 #[tokio::test]
 async fn sliding_log_totals_wrap_around() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! A group's key on a server that is full, or where somebody else has written: what becomes of its
-//! policies, and of all others.
+//! A group's key on a server that is full, or that somebody else has overwritten: the effect on its
+//! policies, and on all others.
 
 use futures_util::future::join_all;
 use tower_throttle::algorithm::Action;
@@ -12,7 +12,7 @@ use crate::groups::{TAKES, group_key, grouped, try_ask};
 use crate::support::bench::Bench;
 use crate::support::redis::Server;
 
-/// Of each pair the first is used up, with much left of the other.
+/// The first of each pair is used up; the other has much left.
 const PAIRS: [[Limit; 2]; 3] = [
     [Limit::gcra(2, DAY), Limit::gcra(9, DAY)],
     [Limit::gcra(2, DAY), Limit::fixed_window(9, DAY)],
@@ -27,7 +27,7 @@ async fn a_full_server_still_says_who_is_denied_and_writes_nothing() {
     for [few, many] in PAIRS {
         for take in TAKES {
             let bench = Bench::redis().await;
-            // Every question is to reach the server.
+            // Every question must reach the server.
             let store = bench
                 .server()
                 .builder()
@@ -82,7 +82,7 @@ async fn limiter(server: &Server) -> Limiter {
     builder.timeout(20 * SECOND).build().unwrap()
 }
 
-/// That each policy of the group follows its failure mode for this reason, about Alice.
+/// Asserts that each policy of the group follows its failure mode for this reason, about Alice.
 async fn assert_follow_modes(limiter: &Limiter, why: StoreErrorKind) {
     let check = async |policy| limiter.check(policy, "alice").await.unwrap();
     let open = check("open").await;
@@ -99,7 +99,7 @@ async fn what_a_full_server_would_allow_follows_the_failure_mode_of_each_policy(
     let server = Server::start();
     let limiter = limiter(&server).await;
     server.set_full(true);
-    // Far more often than the circuit breaker would bear.
+    // Far more often than the circuit breaker would tolerate.
     for _ in 0..20 {
         assert_follow_modes(&limiter, StoreErrorKind::Full).await;
     }
@@ -125,7 +125,7 @@ async fn a_key_that_is_not_the_groups_fails_its_policies_about_that_subject_and_
     for (round, (command, value)) in (1..).zip(planted) {
         plant(&server, &key, command, value);
         let before = dump(&server, &key);
-        // All on their way together, so that they share what can be shared.
+        // All in flight together, so that they share what can be shared.
         let others = (0..50).map(async |_| {
             let bob = limiter.check("closed", "bob").await.unwrap();
             let beside = limiter.check("beside", "alice").await.unwrap();

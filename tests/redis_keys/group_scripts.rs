@@ -1,5 +1,5 @@
-//! Several scripts read and write the keys of groups, each in its own way: one that can do everything, one for
-//! takes for good, and one for those that come together.
+//! Several scripts read and write the keys of groups, each in its own way: one that can do
+//! everything, one for final takes, and one for those that come together.
 
 use std::pin::pin;
 
@@ -21,13 +21,13 @@ const LIMIT: Limit = Limit::gcra(1, MINUTE).burst(9);
 enum By {
     Everything,
     Alone,
-    /// While as many others are under way as go alone.
+    /// While as many others are in flight as go alone.
     Together,
     /// With a policy that is in no group, so that another key is read and written, too.
     Beside,
 }
 
-/// So many that their names and the map have every form there is.
+/// So many that their names and the map have every possible form.
 fn policies() -> Vec<PolicyId> {
     let name = |number| format!("{number}-{}", "policy".repeat(number));
     (0..40).map(|number| grouped(&name(number))).collect()
@@ -48,7 +48,7 @@ async fn ask(
         .map_err(|error| error.kind())
 }
 
-/// Takes so many of each, and says how many are left.
+/// Takes this many of each. Returns how many are left.
 async fn take(
     bench: &Bench,
     policies: &[PolicyId],
@@ -115,7 +115,8 @@ async fn each_reads_what_the_others_wrote() {
     }
 }
 
-/// What had expired by the wrong clock, and is still in force by the right one, is kept by whichever script
+/// What had expired by the wrong clock, but is still in force by the right one, is kept by every
+/// script that writes the key in between.
 /// writes the key in between.
 #[tokio::test]
 async fn a_clock_that_ran_ahead_and_is_corrected_frees_no_capacity() {
@@ -135,7 +136,8 @@ async fn a_clock_that_ran_ahead_and_is_corrected_frees_no_capacity() {
     }
 }
 
-/// A script that knows that a key expires with the right second already does not say so once more.
+/// If a script knows that a key already expires with the right second, it does not set the expiry
+/// again.
 #[tokio::test]
 async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
     let policies = ["a", "b"].map(grouped);
@@ -148,7 +150,7 @@ async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
             let paid = SECOND * taken / 4;
             assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
         }
-        // One of them alone owes more than the other one then.
+        // One of them alone then owes more than the other one.
         for taken in 25..=32 {
             let one = &policies[..1];
             let found = take_under(&bench, one, limit, by, 1).await.unwrap();
@@ -156,7 +158,7 @@ async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
             let paid = SECOND * taken / 4;
             assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
         }
-        // All that is owed is paid within the second in which the key expires.
+        // All debt is paid within the second in which the key expires.
         bench.advance(SECOND * 8);
         take_under(&bench, &policies, limit, by, 1).await.unwrap();
         let paid = SECOND / 4;
@@ -195,7 +197,7 @@ async fn what_is_no_pack_fails_alone_whoever_comes_with_it() {
     let policies = ["a", "b"].map(grouped);
     let key = group_key();
     let strange = [
-        // More than fits into any number, and what is none.
+        // More than fits into any number, and something that is no number.
         "{['gcra1:a'] = 1e300}",
         "{['gcra1:a'] = 0/0, ['gcra1:b'] = 5000000000000000}",
         "{['gcra1:a'] = 1.5e16, ['gcra1:b'] = 5000000000000000}",

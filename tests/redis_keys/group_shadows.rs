@@ -21,7 +21,7 @@ async fn in_shadow_a_policy_of_a_group_counts_and_holds_up_nobody() {
     assert_eq!(bench.server().keys(), [group_key()]);
 }
 
-/// Also where policies that are not of the group stand in between.
+/// Even if policies outside the group stand in between.
 #[tokio::test]
 async fn a_group_is_written_once_whichever_of_its_policies_are_in_shadow() {
     let bench = Bench::redis().await;
@@ -31,7 +31,7 @@ async fn a_group_is_written_once_whichever_of_its_policies_are_in_shadow() {
     let all = [&a, &b, &c, &d].map(|policy| (policy, many, Action::spend(1)));
     let mut taken = 0;
     for in_shadow in ["a", "d", "ab", "ad", "abd", "abcd", "c", "cd"] {
-        // A script that the server has to be told is run once only.
+        // A script that had to be sent to the server is run only once.
         for _ in 0..2 {
             let before = bench.server().calls("set");
             let decisions = try_ask(bench.store(), &all, in_shadow).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_group_is_written_once_whichever_of_its_policies_are_in_shadow() {
     assert_eq!(bench.stored(), 2);
 }
 
-/// What is in shadow counts by itself, and what is denied of it is not written with the others.
+/// A check in shadow counts by itself, and if it is denied it is not written with the others.
 #[tokio::test]
 async fn a_group_in_shadow_keeps_what_fits_and_nothing_else() {
     let bench = Bench::redis().await;
@@ -62,7 +62,7 @@ async fn a_group_in_shadow_keeps_what_fits_and_nothing_else() {
         assert_eq!(left(&bench, &b, many).await, of_b);
         assert_eq!(left(&bench, &c, many).await, of_c);
     }
-    // Denied by what is enforced, none of them is charged.
+    // Denied by an enforced policy, so none of them is charged.
     let one = Limit::gcra(1, DAY);
     let c = grouped("other");
     for _ in 0..3 {
@@ -79,7 +79,7 @@ async fn what_a_full_server_does_not_write_of_a_group_in_shadow_fails_each_of_it
     let own = PolicyId::new("own");
     let [a, b] = ["a", "b"].map(grouped);
     bench.server().set_full(true);
-    // What is enforced only looks.
+    // The enforced policy only looks.
     let take = Action::spend(1);
     let all = [
         (&a, limit, take),

@@ -12,14 +12,14 @@ use crate::support::asking::{answer_of, check_of, pending_answer_of};
 use crate::support::bench::Bench;
 use crate::support::redis::Server;
 
-/// What is done with one policy.
+/// The action on one policy.
 pub(crate) type Done<'a> = (&'a PolicyId, Limit, Action);
 
 pub(crate) fn grouped(name: &str) -> PolicyId {
     PolicyId::new(name).in_group("client")
 }
 
-/// With those in shadow whose names are among these letters.
+/// Policies whose names are among these letters are in shadow.
 pub(crate) async fn try_ask(
     store: &dyn Store,
     done: &[Done<'_>],
@@ -50,7 +50,7 @@ pub(crate) fn group_key() -> String {
     format!("throttle:group1:{{{hash}}}:client")
 }
 
-/// Some that share keys, of each kind of state: a number, a fraction, and texts.
+/// Some that share keys, with each kind of state: a number, a fraction, and texts.
 const LIMITS: [Limit; 7] = [
     Limit::gcra(10, MINUTE),
     Limit::gcra(7, SECOND).burst(10),
@@ -61,7 +61,7 @@ const LIMITS: [Limit; 7] = [
     Limit::sliding_counter(10, MINUTE),
 ];
 
-/// Takes for good have a script of their own.
+/// Final takes have a script of their own.
 pub(crate) const TAKES: [fn(u32) -> Action; 2] = [Action::take, Action::spend];
 
 #[tokio::test]
@@ -128,7 +128,8 @@ async fn policies_join_a_group_and_leave_it_and_the_others_forget_nothing() {
             let bench = Bench::redis().await;
             let [a, b, c] = ["a", "b", "c"].map(grouped);
             ask(&bench, &[(&a, limit, take(1)), (&b, limit, take(2))]).await;
-            // Without b, which is asked about other requests, or in an older version of the service.
+            // Without b, which is about other requests, or missing in an older version of the
+            // service.
             ask(&bench, &[(&a, limit, take(1))]).await;
             ask(&bench, &[(&c, limit, take(3)), (&a, limit, take(1))]).await;
             let found = [&a, &b, &c].map(|policy| left(&bench, policy, limit));
@@ -201,7 +202,7 @@ async fn a_key_of_several_states_expires_with_the_last_of_them() {
         ask(&bench, &[(&a, hour, take(1)), (&b, minute, take(1))]).await;
         assert!(expires_in(&bench, HOUR));
         bench.advance(2 * MINUTE);
-        // The other one has been paid back by then, and comes anew.
+        // The other one has been paid back by then, and is created anew.
         ask(&bench, &[(&b, minute, take(1))]).await;
         assert!(expires_in(&bench, HOUR - 2 * MINUTE));
         ask(&bench, &[(&a, hour, Action::Reset)]).await;
@@ -259,9 +260,9 @@ async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_besid
     }
 }
 
-/// Packs that are none of ours.
+/// Packs that are not this crate's.
 pub(crate) const FOREIGN_PACKS: [&str; 19] = [
-    // We keep no empty one, and write nothing behind one.
+    // This crate keeps no empty pack, and writes nothing after one.
     "{}",
     "{['gcra1:a'] = 5000000000000000}, 7",
     "{['other'] = 5000000000000000}, nil",
@@ -273,7 +274,7 @@ pub(crate) const FOREIGN_PACKS: [&str; 19] = [
     "{['other'] = true}",
     "{['other'] = {5}}",
     "{['gcra1:a'] = {true, 5000000000000000}}",
-    // Such an expiry would make the key immortal, or end in an error of the server.
+    // Such an expiry would make the key immortal, or cause an error of the server.
     "{['other'] = 1/0}",
     "{['other'] = {'text', 1/0}}",
     "{['other'] = 2^60}",
@@ -281,7 +282,7 @@ pub(crate) const FOREIGN_PACKS: [&str; 19] = [
     "{['other'] = 0/0}",
     "{['other'] = {'text', 0/0}}",
     "{['gcra1:a'] = 2^60}",
-    // A fraction stands in a text, which says of what.
+    // A fraction is stored in a text that also has its scale.
     "{['gcra1:a'] = 4300000000000000.5}",
 ];
 
@@ -373,7 +374,7 @@ async fn a_state_that_is_not_ours_fails_its_policy_and_no_other_of_the_group() {
             taken += 2;
             assert_eq!(left(&bench, &b, limit).await, 1_000 - taken, "{state}");
         }
-        // It lifts what is not ours, too.
+        // It removes a foreign value, too.
         ask(&bench, &[(&a, limit, Action::Reset)]).await;
         let anew = ask(&bench, &[(&a, limit, Action::spend(1))]).await;
         assert!(anew[0].is_allowed());

@@ -1,4 +1,4 @@
-//! Leases that lapsed, as all of a process that died: they are counted, and cleared, at once.
+//! Lapsed leases, such as all of a dead process, are counted and cleared at once.
 
 use tower_throttle::algorithm::Patience;
 use tower_throttle::{Limit, MINUTE, SECOND};
@@ -8,7 +8,7 @@ use crate::support::bench::Bench;
 
 const LEASES: u64 = 2_500;
 
-/// A call for each would hold up everybody else on the server.
+/// A call for each would block everybody else on the server.
 #[tokio::test]
 async fn many_leases_that_lapsed_take_few_commands() {
     let bench = Bench::redis().await;
@@ -29,11 +29,11 @@ async fn many_leases_that_lapsed_take_few_commands() {
     assert_eq!(bench.act(limit, take(LEASES + 2)).await.remaining(), 9_998);
     let taken = calls() - before;
     assert!(taken < 50, "{taken} commands");
-    // Two leases, and what both hold.
+    // Two leases, and the total.
     assert_eq!(members(&bench), 3);
 }
 
-/// Else they would outlive it for as long as there are others.
+/// Otherwise they would outlive it for as long as there are others.
 #[tokio::test]
 async fn the_permits_of_a_lease_that_lapsed_go_with_it() {
     let bench = Bench::redis().await;
@@ -41,7 +41,7 @@ async fn the_permits_of_a_lease_that_lapsed_go_with_it() {
     let _ = bench.act(limit, expiry::take(2, Patience::None, 1)).await;
     bench.advance(50 * SECOND);
     let _ = bench.act(limit, expiry::take(1, Patience::None, 2)).await;
-    // The first lease, its permits, the second one, and what both hold.
+    // The first lease, its permits, the second one, and the total.
     assert_eq!(members(&bench), 4);
     bench.advance(20 * SECOND);
     let _ = bench.act(limit, expiry::take(1, Patience::None, 3)).await;

@@ -1,4 +1,5 @@
-//! A limit that is lowered while many more leases live: the denials until they are ended are as cheap as others.
+//! A limit that is lowered while many more leases live: denials until they are released are as
+//! cheap as others.
 
 use tower_throttle::algorithm::Patience;
 use tower_throttle::{Limit, MINUTE, SECOND};
@@ -23,7 +24,7 @@ async fn a_denial_far_above_the_limit_takes_few_commands() {
     let denied = bench.act(of(10), take(3, LEASES + 1)).await;
     let taken = calls() - before;
     assert!(taken < 10, "{taken} commands");
-    // Seven may stay: the last but seven was taken 8 ms ago.
+    // Seven may stay: the one before the last seven was taken 8 ms ago.
     let wait = MINUTE - SECOND / 1_000 * 8;
     assert_eq!(denied.retry_after(), Some(wait));
 }

@@ -1,4 +1,4 @@
-//! What stands in Redis: names, expiries, and values that are not ours.
+//! What is stored in Redis: names, expiries, and foreign values.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ mod support;
 
 const RATE: Rate = Rate::new(3, Duration::from_secs(90));
 
-/// A limit of each algorithm, by a name for its policy and with the layout of its keys.
+/// A limit of each algorithm, with a name for its policy and the layout of its keys.
 const LIMITS: [(&str, &str, Limit); 11] = [
     ("gcra", "gcra1", Limit::gcra(3, NINETY)),
     ("thirds", "gcra1", Limit::gcra(3, Duration::from_secs(100))),
@@ -74,7 +74,8 @@ fn policies() -> impl Iterator<Item = Policy> {
         .map(|(name, _, limit)| Policy::new(name, limit))
 }
 
-/// Policies that are asked together: one alone, two with a key each, two of a group, one of each kind.
+/// Policies that are asked together: one alone, two with a key each, two of a group, one of each
+/// kind.
 fn shapes(name: &str) -> [Vec<PolicyId>; 5] {
     let policy = |number| PolicyId::new(&format!("{name}-{number}"));
     let grouped = |number| policy(number).in_group("client");
@@ -87,7 +88,8 @@ fn shapes(name: &str) -> [Vec<PolicyId>; 5] {
     ]
 }
 
-/// What some subjects are told who ask by all of these policies at once. Those of the last ones share a trip.
+/// The answers to some subjects that ask under all of these policies at once. The last ones share a
+/// trip.
 async fn ask_together(
     store: &impl Store,
     policies: &[PolicyId],
@@ -108,7 +110,7 @@ async fn limiter(server: &Server, policies: impl IntoIterator<Item = Policy>) ->
 }
 
 fn over(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    // These tests are about what the server does, also with a denial.
+    // These tests are about what the server does, also with denials.
     Limiter::builder(store.without_deny_cache())
         .policies(policies)
         // On a busy machine an answer may be late.
@@ -118,7 +120,7 @@ fn over(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limite
         .unwrap()
 }
 
-/// How many keys were written, each time it was.
+/// How many keys were written, counting each write.
 fn writes(server: &Server) -> u64 {
     let mut info = redis::cmd("INFO");
     info.arg("persistence");
@@ -149,7 +151,8 @@ async fn a_denied_request_writes_nothing() {
     }
 }
 
-/// Whichever script judges it, alone or together with others; also what would fit, beside what does not.
+/// Whichever script judges it, alone or together with others; also checks that would fit, beside
+/// one that does not.
 #[tokio::test]
 async fn who_is_denied_for_good_writes_nothing_of_any_key() {
     let server = Server::start();
@@ -160,7 +163,7 @@ async fn who_is_denied_for_good_writes_nothing_of_any_key() {
                 ask_together(&store, policies, &limit, Action::spend(permits)).await
             };
             take(&policies[..1], 3).await;
-            // Beside what owes nothing, and beside what owes something.
+            // Beside a key that owes nothing, and one that owes something.
             for of_others in [0, 1] {
                 take(&policies[1..], of_others).await;
                 let before = writes(&server);
@@ -175,7 +178,7 @@ async fn who_is_denied_for_good_writes_nothing_of_any_key() {
     }
 }
 
-/// Otherwise what stands in Redis would grow with the limit.
+/// Otherwise the memory used in Redis would grow with the limit.
 #[tokio::test]
 async fn a_sliding_window_keeps_one_count_for_each_slice() {
     let bench = Bench::redis().await;
@@ -191,7 +194,7 @@ async fn a_sliding_window_keeps_one_count_for_each_slice() {
     assert!(state.split(':').count() <= 1 + 2 * 12, "{state}");
 }
 
-/// Only that a denial is counted; while the ban lasts, not even that.
+/// Only a denial is counted; during the ban, not even that.
 #[tokio::test]
 async fn a_banned_request_writes_nothing() {
     let server = Server::start();
@@ -255,7 +258,7 @@ async fn every_decision_after_the_first_is_one_short_command() {
     assert_eq!(server.calls("script|load"), 0);
 }
 
-/// A web server's clock, which is not the others', decides nothing.
+/// The clock of a web server, which differs from the others, decides nothing.
 #[tokio::test]
 async fn every_question_asks_for_the_servers_clock() {
     let server = Server::start_with(&["--slowlog-log-slower-than", "0"]);
@@ -277,8 +280,8 @@ async fn every_question_asks_for_the_servers_clock() {
         let _ = limiter.check(name, "alice").await.unwrap();
         let asked = questions().find(|words| words[0].starts_with("EVAL") && words.len() > 5);
         let asked = asked.unwrap();
-        // The script, how many keys, the key, and the instant: that of the server. A plain take says
-        // none, behind its two numbers.
+        // The script, the number of keys, the key, and the server's instant. A plain take has no
+        // instant after its two numbers.
         let is_plain = ["gcra", "bucket", "meter"].contains(&name) && asked.len() == 6;
         assert!(is_plain || asked[4] == "0", "{name}: {asked:?}");
     }

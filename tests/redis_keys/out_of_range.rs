@@ -1,4 +1,4 @@
-//! Values that have the form of ours, with numbers in them that none of ours has.
+//! Values in this crate's form, with numbers that it never writes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,7 +62,7 @@ fn numbers() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The command, and what it is given behind the key: as the algorithm has it, but for the numbers.
+/// The command and its arguments after the key: as the algorithm writes it, apart from the numbers.
 fn planted(layout: &str) -> BoxedStrategy<(&'static str, Vec<String>)> {
     let many = |numbers_each| prop::collection::vec(numbers(), numbers_each);
     match layout {
@@ -100,7 +100,7 @@ fn actions() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// How the store fails, where it does.
+/// How the store fails, if it does.
 async fn act(
     store: &RedisStore,
     policy: &PolicyId,
@@ -113,7 +113,7 @@ async fn act(
     answer.err().map(|error| error.kind())
 }
 
-/// Nothing of ours is kept for longer.
+/// Nothing of this crate's is kept for longer.
 const LONGEST_MS: i64 = (1 << 53) / 1_000;
 
 /// Unless it is gone.
@@ -131,8 +131,8 @@ fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> Vec<T> {
     drawn(of).take(CASES).collect()
 }
 
-/// Either it is read as ours or it is said not to be ours: what is answered is always understood, and what is
-/// written expires.
+/// It is either read as this crate's or reported as foreign: every answer is understood, and
+/// everything written expires.
 #[tokio::test]
 async fn whatever_a_key_holds_is_ours_or_is_not() {
     let server = Server::start();
@@ -178,14 +178,14 @@ async fn whatever_a_penaltys_key_holds_is_ours_or_is_not() {
     }
 }
 
-/// Nor is what is made of it beside others.
+/// Nor is it in what is made of it beside others.
 #[tokio::test]
 async fn whatever_a_state_of_a_group_is_its_neighbours_are_read() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let neighbour = PolicyId::new("neighbour").in_group("client");
     let its_limit = Algorithm::try_from(&Limit::gcra(1_000, MINUTE)).unwrap();
-    // These keep no text, and so a key of their own.
+    // These keep no text, and so have a key of their own.
     let is_of_a_group = |layout: &str| !["sliding_log1", "concurrency1"].contains(&layout);
     for (name, layout, limit) in LIMITS {
         if !is_of_a_group(layout) {

@@ -15,7 +15,7 @@ fn documented_rights() -> impl Iterator<Item = &'static str> {
     rights.split_whitespace().filter(|word| *word != "///")
 }
 
-/// A store of a user who has these rights and no others.
+/// A store of a user with exactly these rights.
 fn store_with<'a>(server: &Server, rights: impl Iterator<Item = &'a str>) -> RedisStore {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
@@ -27,7 +27,7 @@ fn store_with<'a>(server: &Server, rights: impl Iterator<Item = &'a str>) -> Red
     RedisStore::builder(&url).connect_lazy().unwrap()
 }
 
-/// Whatever is done, with every algorithm: one command too few, and it fails.
+/// Every action of every algorithm: with one command too few, it fails.
 #[tokio::test]
 async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
     let server = Server::start();
@@ -60,7 +60,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
             Action::Charge(1),
             Action::Reset,
         ] {
-            // A penalty stands behind what asks, and is forgotten with it.
+            // A penalty stands behind checks that ask, and is forgotten with them.
             let guards = matches!(action, Action::Take(_) | Action::Reset);
             let mut checks = vec![check(algorithm, action)];
             checks.extend(guards.then(|| check(penalty, action)));
@@ -72,7 +72,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
     assert_eq!(server.keys(), [""; 0]);
 }
 
-/// It may run scripts, but not what they do.
+/// It may run scripts, but not their commands.
 #[tokio::test]
 async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
     let server = Server::start();
@@ -92,8 +92,8 @@ async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
     assert_eq!(kind, StoreErrorKind::Configuration);
 }
 
-/// Whatever command of a script is refused, keys that were there and new ones are read again as soon as the right is
-/// back.
+/// Whatever command of a script is refused, existing and new keys are read again as soon as the
+/// right is back.
 #[tokio::test]
 async fn a_right_that_was_missing_for_a_while_leaves_no_key_that_nobody_can_read() {
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! The clock of the server, which is the whole fleet's: every script reads it, alone and for those who come together.
+//! The server's clock is the whole fleet's: every script reads it, alone and for those who come
+//! together.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,8 @@ use tower_throttle::algorithm::Action;
 use crate::support::redis::Server;
 use crate::{LIMITS, ask_together, shapes};
 
-/// By another clock, or one that is wrong by more than it takes to look, what was taken would be paid earlier or later.
+/// By another clock, or one that is off by more than a look takes, permits would be paid earlier or
+/// later.
 #[tokio::test]
 async fn whichever_script_judges_goes_by_the_servers_clock_to_the_microsecond() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What goes wrong for a check in shadow goes wrong for it alone.
+//! A failure of a check in shadow concerns that check alone.
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
@@ -14,7 +14,7 @@ const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
 const NOT_PERMITTED: Outcome = Outcome::FailedOpen(StoreErrorKind::Configuration);
 const FULL: Outcome = Outcome::FailedOpen(StoreErrorKind::Full);
 
-/// One permit of Alice's of each of these policies, all in shadow but "own".
+/// One permit for Alice under each of these policies, all in shadow except "own".
 async fn ask(store: &RedisStore, asked: &[(&str, Algorithm)]) -> Result<Decisions, StoreError> {
     let policies: Vec<_> = asked.iter().map(|(name, _)| PolicyId::new(name)).collect();
     let checks: Vec<_> = asked
@@ -75,7 +75,7 @@ async fn a_value_that_is_not_ours_fails_no_other_check_and_is_left_as_it_is() {
     assert!(taken > 100, "only {taken} cases");
 }
 
-/// As without it: nobody is let in whose limit nobody knows.
+/// As without shadows: nobody is let in whose limit is unknown.
 #[tokio::test]
 async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_nothing_is_counted()
 {
@@ -95,7 +95,7 @@ async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_n
     delete(&server, &key);
 }
 
-/// Neither is a denial, of which a penalty would hear, nor a ban.
+/// Neither counts as a denial, of which a penalty would hear, nor as a ban.
 #[tokio::test]
 async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_work() {
     let server = Server::start();
@@ -124,7 +124,7 @@ async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_wo
 async fn what_a_user_may_not_write_is_refused_to_its_check_alone() {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
-    // All that gcra needs, and all that a log needs to be read.
+    // Everything that gcra needs, and that reading a log needs.
     let rights = "+eval +evalsha +time +get +mget +exists +set +incrby +del +llen +lindex";
     user.arg("SETUSER")
         .arg(&["limiter", "on", ">secret", "~throttle:*"]);
@@ -155,7 +155,7 @@ async fn a_server_at_its_memory_bound_still_says_who_is_denied() {
     server.set_full(true);
     let found = outcomes(ask(&store, &asked).await).unwrap();
     assert_eq!(found, [Outcome::Denied, Outcome::Denied, FULL]);
-    // Where all are in shadow it is as for all others.
+    // If all are in shadow, this one is treated like all others.
     let alone = outcomes(ask(&store, &asked[1..]).await);
     assert_eq!(alone, Err(StoreErrorKind::Full));
 }

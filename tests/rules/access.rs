@@ -24,7 +24,7 @@ fn builder() -> LimiterBuilder<MemoryStore> {
     Limiter::builder(MemoryStore::new()).policy(one_a_minute("api"))
 }
 
-/// A list of addresses as they are told by proxies in 10.0.0.0/8.
+/// A list of addresses as proxies in 10.0.0.0/8 tell them.
 fn forwarded(ranges: &[&str]) -> AccessList {
     let client = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).unwrap();
     AccessList::new().addresses(client, ranges).unwrap()
@@ -40,7 +40,7 @@ async fn status_from(app: &App, address: &str) -> StatusCode {
     app.get("/", &headers).await.status()
 }
 
-/// A gateway or a service that looks at the first of them only knows mallory all the same.
+/// A gateway or a service that reads only the first of them would still see mallory.
 const TWICE: [[(&str, &str); 2]; 2] = [
     [("x-user", "mallory"), ("x-user", "mallory")],
     [("x-user", "mallory"), ("x-user", "bob")],
@@ -123,7 +123,7 @@ async fn an_address_on_the_deny_list_is_refused_before_anything_is_counted() {
     }
 }
 
-/// Or `::/0` would be everybody.
+/// Otherwise `::/0` would be everybody.
 #[tokio::test]
 async fn a_range_with_others_beside_those_of_ipv4_is_of_the_others_alone() {
     for range in ["::/0", "64:ff9b::/64"] {
@@ -152,7 +152,7 @@ async fn an_address_that_a_closure_reads_is_looked_up_in_the_same_form() {
     }
 }
 
-/// NAT64 is how clients come: it makes no proxy of one whose IPv4 address is like those of proxies.
+/// Clients come through NAT64; an IPv4 address like a proxy's does not make one a proxy.
 #[tokio::test]
 async fn a_listed_nat64_address_may_embed_one_of_a_proxy() {
     let denied = forwarded(&["64:ff9b::10.0.0.7"]);
@@ -387,7 +387,7 @@ async fn a_quote_left_open_is_no_way_past_the_deny_list() {
     for (limiter, header, status) in [
         (denying("203.0.113.0/24"), "for=203.0.113.9", REFUSED),
         (denying("203.0.113.0/24"), &open, UNREADABLE),
-        // Who it is cannot be told, so that it may be any of those who are denied.
+        // There is no telling who it is, so it may be any of those who are denied.
         (denying("198.51.100.7"), &open, UNREADABLE),
         (denying("203.0.113.0/24"), &appended("for=\"x\""), REFUSED),
         (denying("203.0.113.0/24"), "for=unknown", OK),
@@ -482,7 +482,7 @@ async fn a_refusal_for_an_address_that_cannot_be_read_says_so() {
 async fn a_list_that_cannot_be_looked_up_in_is_a_loud_error() {
     let denied = AccessList::new().addresses(PeerAddr, ["203.0.113.9"]);
     let limiter = builder().deny(denied.unwrap()).build().unwrap();
-    // The server does not say who is at the other end of the socket.
+    // The server does not provide the address at the other end of the socket.
     let app = App::behind(&limiter).await;
     let response = app.get("/", &[("x-user", "alice")]).await;
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,5 +1,5 @@
-//! What a limiter holds requests to, and that it can be changed while it is at work: modes, the
-//! kill switch, exemptions, lists of clients, other policies.
+//! What a limiter holds requests to, and how it changes at run time: modes, the kill switch,
+//! exemptions, lists of clients, other policies.
 #![cfg(feature = "memory")]
 
 mod access;
@@ -62,7 +62,7 @@ impl App {
         request.send().await.unwrap()
     }
 
-    /// The status that this user is answered with.
+    /// The status of this user's answer.
     async fn status(&self, user: &str) -> StatusCode {
         self.get("/", &[("x-user", user)]).await.status()
     }

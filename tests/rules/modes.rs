@@ -64,7 +64,7 @@ async fn a_policy_in_shadow_counts_what_it_would_count_if_it_were_enforced() {
     let limiter = Limiter::new(MemoryStore::new(), policies).unwrap();
     let app = App::behind(&limiter).await;
     assert_eq!(app.status("alice").await, OK);
-    // Denied by the other one, which would have left it untouched.
+    // Denied by the other one, which would have left this one untouched.
     assert_eq!(app.status("alice").await, DENIED);
     assert_eq!(app.status("bob").await, OK);
     let left = limiter.peek("trial", Key::everybody()).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_policy_in_shadow_never_holds_a_request_up() {
     let started = std::time::Instant::now();
     let waited = limiter.acquire("queue", Key::everybody(), 5);
     assert!(waited.await.unwrap().is_allowed());
-    // Enforced, it would have been five seconds at least.
+    // Enforced, it would have been at least five seconds.
     assert!(started.elapsed() < Duration::from_secs(5));
 }
 
@@ -163,7 +163,8 @@ async fn modes_change_while_the_limiter_is_at_work() {
     assert_eq!(app.status("alice").await, DENIED);
 }
 
-/// A question that found its policy in shadow is not held to it because it is off by now.
+/// A question that found its policy in shadow is not treated as enforced because the policy is off
+/// by now.
 #[test]
 fn a_policy_that_is_switched_off_from_shadow_denies_nobody_on_the_way() {
     let limiter = &limiter_in_shadow();

@@ -1,4 +1,4 @@
-//! Other rules, put in the place of those in force.
+//! Other rules, put in place of those in force.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -43,7 +43,7 @@ async fn what_was_used_stays_used_under_other_numbers() {
     assert!(!takes(&limiter, "everybody").await);
 }
 
-/// What was used is kept as time: the same capacity is worth less of it at a higher rate.
+/// Usage is kept as time: at a higher rate, the same capacity is worth less of it.
 #[tokio::test]
 async fn a_higher_rate_alone_makes_whoever_has_used_all_wait_longer() {
     let gcra = |permits, burst| Limit::gcra(permits, MINUTE).burst(burst);
@@ -195,7 +195,7 @@ async fn a_throttle_goes_by_the_policy_of_the_name_and_by_its_first_one_when_the
     );
 }
 
-/// Whatever is replaced meanwhile, no request passes without being counted.
+/// Whatever is replaced meanwhile, no request passes uncounted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_is_no_moment_without_limits() {
     let limiter = limiter([everybody(50)]);

@@ -1,5 +1,5 @@
-//! A thousand requests at once about one key of a real server, of policies whose permits may be given
-//! back, and so are not asked for together.
+//! A thousand requests at once about one key of a real server, under policies whose permits may be
+//! given back, and so are not asked for together.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::support::redis::Server;
 use crate::support::web::{GENEROUS, eventually};
 
 const REQUESTS: usize = 1_000;
-/// Fewer than the requests, and in no relation to their number.
+/// Fewer than the requests, and unrelated to their number.
 const LIMIT: usize = 397;
 
 /// No permit comes back by itself while a test runs, however slow the machine is.
@@ -36,7 +36,7 @@ struct Crowded {
 
 impl Crowded {
     async fn of(server: &Server, policy: Policy) -> Self {
-        // Every request is to reach the server.
+        // Every request must reach the server.
         let store = server.store().await.without_deny_cache();
         let limiter = Limiter::builder(store).policy(policy.by(alice));
         Self {
@@ -47,8 +47,8 @@ impl Crowded {
         }
     }
 
-    /// Sends all requests at once, which the service is to answer so. Those that it will not see are
-    /// denied by now, and all others are inside.
+    /// Sends all requests at once, with the status that the service is to answer. When this
+    /// returns, those that it will not see are denied, and all others are inside.
     async fn send(&self, status: fn(usize) -> u16, let_in: usize) -> Vec<JoinHandle<u16>> {
         let (inside, door) = (Arc::clone(&self.inside), Arc::clone(&self.door));
         let inner = service_fn(move |request: Request<u16>| {
@@ -80,7 +80,7 @@ impl Crowded {
         requests
     }
 
-    /// Lets everybody out; how many were answered with each of these.
+    /// Lets everybody out. Returns how many were answered with each of these statuses.
     async fn let_out(&self, requests: Vec<JoinHandle<u16>>, statuses: [u16; 3]) -> [usize; 3] {
         self.door.add_permits(REQUESTS);
         let answered = join_all(requests).await;
@@ -97,7 +97,7 @@ async fn of_a_thousand_requests_at_once_exactly_the_limit_is_let_in() {
         let policy = Policy::new(format!("count_if {name}"), limit);
         policy.count_if(is_unauthorized)
     });
-    // Those for which one can wait, too, though not for so long.
+    // Including limits that can be waited for, though not for that long.
     let some = || limits().into_iter().take(3);
     let settled = some().map(|(name, limit)| {
         let policy = Policy::new(format!("settle {name}"), limit);

@@ -1,4 +1,4 @@
-//! Policies that hold requests up: what those who wait were told stays true.
+//! Policies that hold requests up: what waiting requests were told stays true.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::virtual_time::{self, ms};
 
 type Limited = BoxCloneService<Request<u32>, Response<()>, Infallible>;
 
-/// How long the service takes. Then it says that the request has cost what its body tells.
+/// How long the service takes. Then it reports the cost that the request's body states.
 const WORK: Duration = Duration::from_millis(10);
 
 /// The estimate is two permits; one comes back every 50 ms.

@@ -15,7 +15,8 @@ on_every_store! {
     what_was_too_little_is_charged_before_the_next_request
 }
 
-/// How many of a hundred requests in turn are let through to a service that is content with all.
+/// How many of a hundred requests in turn are let through to a service that answers all of them
+/// well.
 async fn let_through(bench: &Bench, policy: Policy) -> usize {
     let content = async |_| Ok::<_, Infallible>(Response::new(()));
     let service = RateLimitLayer::new(bench.limiter([policy])).layer(service_fn(content));

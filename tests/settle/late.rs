@@ -1,4 +1,4 @@
-//! Responses that come late: what time has given back in the meantime is not given back once more.
+//! Late responses: what time has given back meanwhile is not given back again.
 
 use tower_throttle::{Limit, MINUTE, Policy, SECOND, per_minute};
 
@@ -41,8 +41,8 @@ async fn what_came_back_by_itself_is_not_given_back_once_more(bench: &Bench) {
     }
 }
 
-/// A request that will turn out to cost nothing is inside while time passes; then another one comes
-/// that will have cost two. What is left in the end.
+/// A request that will cost nothing is inside while time passes; then another one comes that will
+/// cost two. `left` remains in the end.
 async fn slow_then_another(bench: &Bench, limit: Limit, meanwhile: impl Fn(&Bench), left: u32) {
     let limiter = bench.limiter([rows(limit)]);
     let service = Service::closed();
@@ -56,7 +56,7 @@ async fn slow_then_another(bench: &Bench, limit: Limit, meanwhile: impl Fn(&Benc
     assert_eq!(slow.await.unwrap(), 200);
     service.let_out(1);
     assert_eq!(another.await.unwrap(), 200);
-    // Were it the other way round, it would be ten: the refunds are sent in this order.
+    // In the other order it would be ten: the refunds are sent in this order.
     let _ = eventually(&limiter, "rows", "alice", |looked| {
         looked.remaining() == left
     })
@@ -64,7 +64,7 @@ async fn slow_then_another(bench: &Bench, limit: Limit, meanwhile: impl Fn(&Benc
     let _ = limiter.reset("rows", "alice").await.unwrap();
 }
 
-/// Else whoever has slow successes under way has as many failures more.
+/// Otherwise a client with slow successes in flight would have as many failures more.
 async fn what_others_have_taken_since_is_not_given_back(bench: &Bench) {
     let limit = Limit::gcra(3, MINUTE);
     let policy = Policy::new("login", limit)
@@ -82,7 +82,7 @@ async fn what_others_have_taken_since_is_not_given_back(bench: &Bench) {
     for _ in 0..3 {
         assert!(limiter.check("login", "alice").await.unwrap().is_allowed());
     }
-    // One more than there are, so that it is answered, were it let in.
+    // One more than there are, so that it would be answered if it were let in.
     service.let_out(7);
     for slow in slow {
         assert_eq!(slow.await.unwrap(), 200);

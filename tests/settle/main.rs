@@ -21,13 +21,13 @@ fn is_unauthorized(response: &ResponseHead<'_>) -> bool {
     response.status == 401
 }
 
-/// What the service says that the request has cost.
+/// The cost that the service reports.
 fn stated(response: &ResponseHead<'_>) -> u32 {
     let cost = response.headers["x-cost"].to_str().expect("a text");
     cost.parse().expect("a number")
 }
 
-/// One policy, `rows`, that estimates a cost of five and settles it by what the service says.
+/// One policy, `rows`, that estimates a cost of five and settles it by the service's report.
 fn rows(limit: Limit) -> Policy {
     rows_named("rows", limit)
 }

@@ -1,5 +1,5 @@
-//! Rules that are replaced while a request is under way: it gives back by those that it was judged by, is charged
-//! by those in force, and what others have used by the new ones stays used.
+//! Rules that are replaced while a request is in flight: it gives back under those it was judged
+//! by, is charged under those in force, and what others have used under the new ones stays used.
 
 use std::time::Duration;
 
@@ -65,8 +65,8 @@ async fn what_was_used_by_a_longer_window_outlasts_the_charge_of_a_request_from_
     }
 }
 
-/// Of a limit of five: how many failures an hour lets through in which a success is under way when the
-/// window is set to an hour from a minute, and comes to its end or is given up.
+/// With a limit of five: how many failures an hour lets through, if the window is changed from a
+/// minute to an hour while a success is in flight, which ends or is abandoned.
 async fn failures_let_through(bench: &Bench, limit: OfWindow, ends: bool) -> u32 {
     bench.align(HOUR);
     let login = |window| {
@@ -99,7 +99,7 @@ async fn failures_let_through(bench: &Bench, limit: OfWindow, ends: bool) -> u32
     failures
 }
 
-/// How many of so many attempts are let through, each of which fails.
+/// How many of this many attempts are let through, each of which fails.
 async fn fail(limiter: &Limiter, attempts: u32) -> u32 {
     let mut failures = 0;
     for _ in 0..attempts {

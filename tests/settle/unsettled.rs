@@ -60,7 +60,7 @@ async fn an_estimate_stays_when_the_service_fails(bench: &Bench) {
     assert_eq!(looked.remaining(), 5);
 }
 
-/// What becomes of a question that settles costs.
+/// What happens to a question that settles costs.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Answered,
@@ -130,7 +130,7 @@ async fn a_store_that_fails_to_settle_changes_nothing_else() {
             let store = Moody::new(fate);
             let limiter = Limiter::builder(store.clone())
                 .policy(rows(Limit::gcra(10, MINUTE)))
-                // So that an answer that is lost stays lost.
+                // So that a lost answer stays lost.
                 .timeout(MINUTE);
             let limiter = limiter.build().unwrap();
             let url = Service::open().behind(limiter.clone()).await;
@@ -161,7 +161,7 @@ async fn a_server_that_is_killed_before_a_cost_is_settled_spoils_no_response() {
     assert_eq!(response.await.unwrap(), 200);
 }
 
-/// A store in memory needs no runtime, nor does settling by it.
+/// A store in memory needs no runtime, nor does settling with it.
 #[test]
 fn costs_are_settled_in_memory_without_a_runtime() {
     let store = MemoryStore::new();

@@ -1,4 +1,4 @@
-//! Keys that are banned: when a service is ready that waits for one.
+//! Banned keys: when a service that waits for one is ready.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tower_throttle::{
 use super::{Partner, Watched, after, layer, send};
 use crate::support::virtual_time::{self, ms};
 
-/// One a second, and whose every denial brings a ban.
+/// One a second; every denial causes a ban.
 fn strict(ban: Duration) -> Policy {
     lenient().penalty(Penalty::after(1, MINUTE, ban))
 }
@@ -49,8 +49,8 @@ async fn a_ban_that_ends_between_two_questions_is_waited_for_to_its_end() {
 }
 
 /// When a request is sent that waits for the end of a ban of a day, which is lifted after a little
-/// more than a minute: by the limiter that it waits for, which remembers denials, or by another one
-/// over the same store.
+/// more than a minute: through the limiter that it waits for, which remembers denials, or through
+/// another one over the same store.
 async fn sent_after(lift: impl FnOnce(&Limiter, &Limiter)) -> Duration {
     let store = Watched::new();
     let remembering = DenyCache::new(store.clone()).clock_for_tests(virtual_time::clock());

@@ -28,8 +28,8 @@ fn twenty_a_second() -> Policy {
     Policy::new("partner", Limit::token_bucket(1, per_second(RATE as u32)))
 }
 
-/// How many requests are sent in each second by callers who come one after the other, give up after half
-/// a second each, and come again: four times as many as there are permits for.
+/// How many requests are sent in each second by callers who come one after the other, each give up
+/// after half a second, and come again: four times as many as there are permits for.
 async fn sent_in_seconds(layers: &[ThrottleLayer], passes: impl AsyncFnOnce()) -> Vec<usize> {
     let sent = Arc::new(Mutex::new(vec![0; SECONDS + 1]));
     let start = Instant::now();
@@ -79,7 +79,7 @@ async fn with_a_longest_wait_callers_who_give_up_leave_about_the_rate() {
     }
 }
 
-/// A store in Redis that shows how many questions are under way: each holds one of these.
+/// A store in Redis that shows how many questions are in flight: each holds a reference.
 #[derive(Clone)]
 struct Shown(RedisStore, Arc<()>);
 
@@ -99,8 +99,8 @@ impl Store for Shown {
     }
 }
 
-/// What comes of it when tokio's time goes on only while no question is under way: Redis answers in its
-/// own time.
+/// The result when tokio's time advances only while no question is in flight: Redis answers in real
+/// time.
 async fn between_answers<T>(under_way: &Arc<()>, future: impl Future<Output = T>) -> T {
     let at_rest = Arc::strong_count(under_way);
     let mut future = pin!(future);
@@ -130,7 +130,7 @@ async fn over_redis_too_in_all_processes_together() {
     });
     let passes = async || between_answers(&under_way, seconds_pass()).await;
     assert_about_the_rate(&sent_in_seconds(&layers, passes).await);
-    // One that is given, and one that is not until the next may be had: in each process.
+    // One that is granted, and one that is refused until the next may be had, in each process.
     let calls = server.calls("evalsha") as usize;
     assert!(calls <= RATE * SECONDS * 5, "{calls}");
 }
@@ -146,7 +146,7 @@ async fn asked(remembering: impl FnOnce(Watched) -> Limiter) -> Vec<Duration> {
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_ask_a_bounded_number_of_questions_and_not_all_at_once() {
     let asked_by_each = asked(|store| store.limiter_of(twenty_a_second())).await;
-    // A caller, four times in the time for which a place is waited for.
+    // Each caller at most four times in the time for which a place is waited for.
     assert!(asked_by_each.len() <= CALLERS as usize * SECONDS * 80);
     let crowd = asked_by_each.chunk_by(|a, b| a.as_millis() == b.as_millis());
     let largest = crowd.map(<[_]>::len).max().unwrap();
@@ -227,7 +227,7 @@ async fn those_who_have_a_place_go_on_in_the_order_in_which_they_came() {
     assert_eq!(sent, after([0, 1_000, 2_000, 3_000]));
 }
 
-/// Nobody is denied here. A ban that others have brought is waited for as ever.
+/// Nobody is denied here. A ban that others have caused is waited for as usual.
 #[tokio::test(start_paused = true)]
 async fn asking_again_brings_no_ban_and_bans_are_waited_for() {
     let server = Server::start();

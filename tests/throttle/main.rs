@@ -30,7 +30,7 @@ use tower_throttle::{
     Throttle, ThrottleLayer,
 };
 
-/// Counts on tokio's clock, tells when it was asked, and fails as often as it was told to.
+/// Counts on tokio's clock, records when it was asked, and fails as often as it was told to.
 #[derive(Clone)]
 struct Watched(Arc<Shared>);
 
@@ -81,7 +81,7 @@ impl Store for Watched {
     }
 }
 
-/// Answers any request with when it was called.
+/// Answers any request with the time at which it was called.
 #[derive(Clone, Debug)]
 struct Partner(Instant);
 
@@ -121,7 +121,7 @@ async fn send(service: &mut Throttle<Partner>) -> Duration {
     service.call(()).await.unwrap()
 }
 
-/// When so many requests are sent, one after the other.
+/// When this many requests are sent, one after the other.
 async fn send_all(mut service: Throttle<Partner>, requests: usize) -> Vec<Duration> {
     let mut sent = Vec::new();
     for _ in 0..requests {

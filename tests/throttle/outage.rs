@@ -1,5 +1,5 @@
-//! A store that fails, and this process's share of the limit meanwhile: when services are ready that
-//! wait for it.
+//! A store that fails, and this process's share of the limit meanwhile: when services that wait for
+//! it are ready.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,12 @@ use tower_throttle::{
 use super::support::virtual_time::{self, ms};
 use super::{Partner, Watched, after, layer, send, send_all};
 
-/// Gives no answer while it is gone, which it says after a trip.
+/// Fails after a round trip while it is gone.
 #[derive(Clone)]
 struct Leaving {
     store: MemoryStore,
     is_gone: Arc<AtomicBool>,
-    /// Whether it answers those who only look all the same, as a server does that has no memory left.
+    /// Whether it still answers looks, like a server that has no memory left.
     answers_looks: bool,
 }
 
@@ -75,7 +75,7 @@ async fn when_the_store_is_back_nobody_waits_for_the_rest_of_a_small_share() {
         store.comes_back();
     };
     let (sent, ()) = tokio::join!(sent, back);
-    // Nobody else asks, who would find out that it is back.
+    // Nobody else asks who could find out that it is back.
     let last = sent.into_iter().max().unwrap();
     assert!(last <= ms(5_000), "{last:?}");
 }
@@ -85,7 +85,7 @@ async fn nor_after_failures_that_were_too_few_for_the_breaker() {
     let store = Watched::failing(2);
     let limiter = store.limiter_of(with_share(Limit::gcra(1, MINUTE)));
     let service = layer(&limiter).layer(Partner::new());
-    // The first two of the share, of which the second asks the store again.
+    // The first two are of the share; the second asks the store again.
     assert_eq!(send_all(service, 3).await, after([0, 1_000, 61_000]));
 }
 
@@ -96,7 +96,7 @@ async fn while_the_store_cannot_give_permits_the_share_is_kept_to_and_so_are_the
         let mut services = vec![layer(&limiter).layer(Partner::new()); 4];
         let start = std::time::Instant::now();
         let sent = timeout(HOUR, join_all(services.iter_mut().map(send))).await;
-        // The share is counted on the machine's clock, which goes on beside that of the waits.
+        // The share is counted on the machine's clock, which advances independently of the waits.
         let meanwhile = start.elapsed();
         for (sent, due) in sent
             .unwrap()

@@ -49,7 +49,7 @@ async fn costs_are_those_of_the_policy_unless_the_layer_says_otherwise() {
         (layer(&limiter).cost(10), [0, 1_000, 2_000]),
         // More than there ever is at once: the next one waits for the rest.
         (layer(&limiter).cost(20), [0, 1_000, 3_000]),
-        // Nothing is sent for nothing.
+        // A cost of zero counts as one.
         (layer(&limiter).cost(0), [0, 0, 0]),
     ] {
         let service = layer.layer(Partner::new());
@@ -62,8 +62,8 @@ async fn costs_are_those_of_the_policy_unless_the_layer_says_otherwise() {
     assert_eq!(left.remaining(), 9);
 }
 
-/// Nobody slows down for it meanwhile: were all counted that are sent, the next one would wait for
-/// them for hours.
+/// Nobody slows down for it meanwhile. If everything sent were counted, the next one would wait for
+/// hours.
 #[tokio::test(start_paused = true)]
 async fn in_shadow_nobody_waits_nor_do_those_who_come_when_it_is_enforced_for_what_was_sent() {
     for (limit, cost, wait) in [

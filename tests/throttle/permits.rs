@@ -1,4 +1,4 @@
-//! A service's permit: taken once, good for one call, and given back by who does not use it.
+//! A service's permit: taken once, good for one call, and given back if it is not used.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! A policy whose limit is replaced, while services are held to it, by one that nobody can wait for.
+//! A policy whose limit is replaced by one that nobody can wait for, while services depend on it.
 
 use tower::Layer;
 use tower_throttle::{HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules, SECOND};
@@ -6,7 +6,7 @@ use tower_throttle::{HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, R
 use super::support::virtual_time::ms;
 use super::{Partner, Watched, after, layer, send, send_all};
 
-/// Puts this policy in the place of the one that the services were made for.
+/// Puts this policy in place of the one that the services were made for.
 fn replace(limiter: &Limiter, policy: Policy) {
     let rules = Rules::new().policies([policy]);
     limiter.replace(rules).unwrap();
@@ -48,7 +48,7 @@ async fn its_mode_can_be_changed() {
     assert_eq!(send(&mut service).await, ms(60_000));
 }
 
-/// Nobody is denied here: who asks again has waited as they were told to.
+/// Nobody is denied here: those who ask again have waited as they were told to.
 #[tokio::test(start_paused = true)]
 async fn being_told_to_wait_brings_no_ban() {
     let limiter = one_a_minute().await;

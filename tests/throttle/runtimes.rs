@@ -1,4 +1,4 @@
-//! One service used from several runtimes, of which one ends or stands still.
+//! One service used from several runtimes, one of which ends or stands still.
 
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ fn runtime() -> Runtime {
     builder.enable_time().start_paused(true).build().unwrap()
 }
 
-/// How long a request waits on another runtime than one before it, which gave up, when this has become of that one.
+/// How long a request waits on one runtime after another request gave up on a second one, to which
+/// this has happened.
 fn waits_after<T>(left: impl FnOnce(Runtime) -> T) -> Duration {
-    // The store's clock stands still: of each request it says how long it is after the first.
+    // The store's clock stands still: for each request it says how long it is after the first.
     let store = MemoryStore::builder().clock(ManualClock::new()).build();
     let policy = Policy::new("partner", Limit::gcra(1, HOUR));
     let limiter = Limiter::new(store, [policy]).unwrap();

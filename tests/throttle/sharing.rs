@@ -1,4 +1,4 @@
-//! Who is held to one limit together, and who is not.
+//! Who shares one limit, and who does not.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn limiters_over_one_store_share_the_limit() {
     assert_eq!(sent_by(fleet).await, after(expected));
 }
 
-/// When the requests of a fleet, four by each service, are sent.
+/// When the requests of a fleet, four from each service, are sent.
 async fn sent_by(fleet: impl IntoIterator<Item = Throttle<Partner>>) -> Vec<Duration> {
     let fleet = fleet.into_iter().map(|service| send_all(service, 4));
     let mut sent = join_all(fleet).await.concat();
@@ -46,7 +46,7 @@ async fn services_of_different_keys_do_not_wait_for_each_other() {
     assert!(is_allowed(&limiter).await);
 }
 
-/// By the other way to ask.
+/// Through the other API.
 async fn is_allowed(limiter: &Limiter) -> bool {
     let decision = limiter.check("partner", Key::everybody()).await;
     decision.unwrap().is_allowed()

@@ -93,7 +93,7 @@ async fn who_waits_keeps_a_place_of_the_inner_service_unless_a_limit_outside_is_
     assert!(others_get_through(bounded, inner).await);
 }
 
-/// It judges by the first look, and a store that takes a trip has not answered by then.
+/// It judges by the first poll, and a store that takes a round trip has not answered by then.
 #[tokio::test]
 async fn a_load_shed_directly_outside_sheds_all_over_redis_however_idle_the_limit_is() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! The types: of the requests, which may be any, and of layer and service.
+//! The types: of requests, which may be any, and of layer and service.
 
 use std::convert::Infallible;
 
@@ -28,7 +28,7 @@ async fn the_service_inside_is_the_one_that_is_called() {
     assert_eq!(service.into_inner(), 8);
 }
 
-/// Layer and service can be named, with no parameter for key, store or policy.
+/// Layer and service can be named without parameters for key, store or policy.
 #[allow(dead_code)]
 struct Named {
     layer: ThrottleLayer,

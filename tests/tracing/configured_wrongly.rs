@@ -1,4 +1,4 @@
-//! A store that is configured wrongly: the warning says what is to be done, once a minute.
+//! A misconfigured store: the warning says what to do, once a minute.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::support::cluster::Cluster;
 use crate::support::redis::Server;
 use crate::{check, one_a_minute};
 
-/// Far above what anything takes here.
+/// Far longer than anything takes here.
 const GENEROUS: Duration = Duration::from_secs(20);
 
-/// A wrong password is somebody's to change, who may have missed the first line.
+/// A wrong password has to be changed by somebody, who may have missed the first line.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_configured_wrongly_is_warned_of_once_a_minute() {
     struct Refusing;
@@ -46,7 +46,7 @@ async fn a_store_that_is_configured_wrongly_is_warned_of_once_a_minute() {
     }
 }
 
-/// The warnings of a store that is configured wrongly.
+/// The warnings about a misconfigured store.
 fn refusals(log: &Log) -> Vec<Entry> {
     let mut events = log.events();
     events.retain(|event| event.name.starts_with("the store refuses this process"));
@@ -57,7 +57,7 @@ fn refusals(log: &Log) -> Vec<Entry> {
     events
 }
 
-/// The text of the only warning, in which the password of these tests is not.
+/// The text of the only warning, which does not contain the password of these tests.
 #[track_caller]
 fn only_refusal(log: &Log) -> String {
     let said = format!("{:#?}", log.entries());
@@ -68,7 +68,7 @@ fn only_refusal(log: &Log) -> String {
     }
 }
 
-/// Of a limit that nobody reaches here.
+/// Asks for permits of a limit that nobody reaches here.
 async fn ask(store: RedisStore, subjects: u64) -> Limiter {
     let policy = Policy::new("api", Limit::gcra(1_000, MINUTE));
     let limiter = Limiter::builder(store).policy(policy).timeout(SECOND);
@@ -79,7 +79,7 @@ async fn ask(store: RedisStore, subjects: u64) -> Limiter {
     limiter
 }
 
-/// Which is right about a third of the keys, so that the breaker opens and closes.
+/// That node has about a third of the keys, so the breaker opens and closes.
 #[tokio::test]
 async fn who_asks_one_node_of_a_cluster_is_told_once_what_to_use_instead() {
     let cluster = Cluster::start();
@@ -161,7 +161,7 @@ async fn what_was_right_once_is_told_when_it_is_not_any_more() {
         };
         let is_told = tokio::time::timeout(GENEROUS, until_told).await;
         assert!(is_told.is_ok(), "{change}: {:#?}", log.entries());
-        // And is told no second time.
+        // And is not told a second time.
         for _ in 0..50 {
             ask_again().await;
         }
@@ -170,7 +170,7 @@ async fn what_was_right_once_is_told_when_it_is_not_any_more() {
     }
 }
 
-/// Refuses one question of three, so that there are never too many failures.
+/// Refuses one question in three, so that there are never too many failures.
 struct Particular {
     questions: AtomicUsize,
     is_quick: bool,

@@ -1,4 +1,4 @@
-//! What is said of decisions, and of requests that are refused without one.
+//! What is logged about decisions, and about requests that are refused without one.
 
 use tower_throttle::{
     AccessList, FailureMode, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,

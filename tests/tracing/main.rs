@@ -1,4 +1,4 @@
-//! What the log says, at which level, and that it never says of whom.
+//! What is logged, at which level, and that it never says about whom.
 #![cfg(all(feature = "memory", feature = "redis", feature = "tracing"))]
 
 mod configured_wrongly;
@@ -34,7 +34,7 @@ async fn check(limiter: &Limiter, policy: &str, times: usize) {
     }
 }
 
-/// The only event, which is of this level and this text.
+/// The only event, with this level and this text.
 #[track_caller]
 fn only(log: &Log, level: Level, text: &str) -> Entry {
     let events = log.events();

@@ -1,4 +1,4 @@
-//! What is never said, whatever comes: of whom a request is, and with which password the store is asked.
+//! What is never logged: whose request it is, and the store's password.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ use crate::http_store::{TestStore, Trip};
 use crate::log::Log;
 use crate::{answer, check, from, one_a_minute, only};
 
-/// Everything that is said of requests of this user and this peer, and all that can be shown.
+/// Everything that is logged about requests of this user and this peer, and everything that can be
+/// formatted.
 async fn everything_said(user: &str, peer: IpAddr) -> String {
     let (log, _listening) = Log::listen();
     let shown = Arc::new(Mutex::new(String::new()));

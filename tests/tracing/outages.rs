@@ -1,4 +1,4 @@
-//! Outages of the store, of all of it or of a part: how often they are warned of.
+//! Outages of the whole store or of a part: how often they are warned of.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,10 +54,10 @@ async fn an_outage_is_warned_of_once_and_so_is_its_end() {
     }
 }
 
-/// As a cluster of which one node is away.
+/// As with a cluster of which one node is down.
 #[tokio::test(start_paused = true)]
 async fn a_store_of_which_a_part_fails_is_warned_of_once_a_minute_and_asked_on() {
-    /// Every second question is about what has gone.
+    /// Every second question is about the part that is gone.
     struct HalfGone(AtomicBool);
 
     impl Store for HalfGone {

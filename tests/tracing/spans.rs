@@ -1,4 +1,4 @@
-//! The span of a trip to the store, and what is said within it.
+//! The span of a round trip to the store, and what is logged within it.
 
 use tower_throttle::{Answer, Check, Limit, Limiter, MINUTE, Policy, Store};
 use tracing::Level;

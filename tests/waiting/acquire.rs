@@ -36,7 +36,7 @@ fn limiter(limit: Limit) -> Limiter {
     Limiter::new(virtual_time::store(), [Policy::new("api", limit)]).unwrap()
 }
 
-/// How long it takes to acquire so many.
+/// How long it takes to acquire this many.
 async fn waited(limiter: &Limiter, cost: u32) -> Duration {
     let (decision, waited) = timed(limiter.acquire("api", "us", cost)).await;
     let decision = decision.unwrap();
@@ -189,7 +189,7 @@ async fn a_caller_who_goes_away_gives_the_permits_back() {
     waited(&limiter, 3).await;
     let gone = timeout(SECOND, limiter.acquire("api", "us", 50)).await;
     assert!(gone.is_err());
-    // Of the three seconds there are two left.
+    // Two of the three seconds are left.
     assert_eq!(waited(&limiter, 1).await, 2 * SECOND);
 }
 
@@ -260,7 +260,7 @@ async fn a_policy_that_does_not_exist_is_refused_by_its_name() {
     assert_eq!(refused, CheckError::UnknownPolicy { name: "apj".into() });
 }
 
-/// Redis, and who is told when an answer has come.
+/// Redis, with a signal for each answer.
 struct Told(RedisStore, Answers);
 
 #[derive(Clone, Default)]
@@ -334,7 +334,7 @@ async fn a_caller_who_goes_away_before_the_answer_gives_back_what_it_has_taken()
     let mut asking = Box::pin(limiter.acquire("api", "us", 5));
     assert!(poll!(&mut asking).is_pending());
     drop(asking);
-    // The answer to it, and the answer to what gives back.
+    // The answer to it, and the answer to giving it back.
     answers.next().await;
     answers.next().await;
     assert_eq!(hours(&limiter).await, 1);
@@ -361,7 +361,7 @@ async fn a_request_that_goes_away_before_the_answer_gives_back_what_it_has_taken
     let mut asking = Box::pin(service.call(Request::new(())));
     assert!(poll!(&mut asking).is_pending());
     drop(asking);
-    // The answer to it, and the answer to what gives back.
+    // The answer to it, and the answer to giving it back.
     answers.next().await;
     answers.next().await;
     let next = limiter.try_acquire("api", Key::everybody(), 1, Duration::ZERO);
@@ -385,7 +385,7 @@ impl Store for Failing {
     }
 }
 
-/// One a minute: of the store, and of the share that is used while it has failed twice.
+/// One a minute: in the store, and in the share that is used while it has failed twice.
 fn one_a_minute_after_two_failures() -> Limiter {
     let failing = Failing {
         store: virtual_time::store(),

@@ -1,4 +1,4 @@
-//! The layer: calls over gRPC that say how long they wait are held up for no longer.
+//! The layer: gRPC calls with a deadline are held up for no longer than that.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Client {
     }
 }
 
-/// All limits that hold up, by default or as they are told to.
+/// All limits that hold requests up, by default or because they are told to.
 fn every_limit() -> [Policy; 4] {
     let named = |limit| Policy::new("api", limit);
     [
@@ -86,7 +86,7 @@ async fn a_deadline_that_cannot_be_read_bounds_nothing() {
     }
 }
 
-/// A policy that lets nobody wait denies whatever the deadline, and lets through as well.
+/// A policy that lets nobody wait allows and denies whatever the deadline.
 #[tokio::test(start_paused = true)]
 async fn where_nobody_is_held_up_a_deadline_changes_nothing() {
     let policy = Policy::new("api", Limit::gcra(1, SECOND));

@@ -1,4 +1,4 @@
-//! The layer: clients who give up while their requests are held up, and come again.
+//! The layer: clients that give up while their requests are held up, and come again.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,8 +15,8 @@ const CLIENTS: usize = 40;
 const RATE: usize = 20;
 const SECONDS: usize = 10;
 
-/// How many requests are answered in each second, when no request is held up for longer than this and each client
-/// gives up after half a second.
+/// How many requests are answered in each second, if no request is held up for longer than this and
+/// each client gives up after half a second.
 async fn answered_in_seconds(longest: Duration) -> [usize; SECONDS] {
     let limit = Limit::gcra(RATE as u32, SECOND).burst(1);
     let policy = Policy::new("api", limit).max_wait(longest);

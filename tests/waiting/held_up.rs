@@ -19,7 +19,7 @@ use crate::support::virtual_time::{self, ms, timed};
 
 type Limited = BoxCloneService<Request<()>, Response<()>, Infallible>;
 
-/// A service behind these policies that answers at once, and their limiter.
+/// A service behind these policies that answers at once, and its limiter.
 fn service(policies: impl IntoIterator<Item = Policy>) -> (Limited, Limiter) {
     let limiter = Limiter::new(virtual_time::store(), policies).unwrap();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
@@ -28,7 +28,7 @@ fn service(policies: impl IntoIterator<Item = Policy>) -> (Limited, Limiter) {
     (BoxCloneService::new(service), limiter)
 }
 
-/// One a second, and none stored, for those who wait no longer than this.
+/// One a second, and none stored, for callers that wait no longer than this.
 async fn one_a_second(longest: Duration) -> (Limited, Limiter) {
     let api = Policy::new("api", Limit::gcra(1, SECOND)).max_wait(longest);
     let (mut service, limiter) = service([api]);
@@ -47,7 +47,7 @@ async fn left(limiter: &Limiter, policy: &str) -> u32 {
     peeked.unwrap().remaining()
 }
 
-/// When each of so many requests that come at once is answered, and with what.
+/// When each of this many simultaneous requests is answered, and with what.
 async fn answers(service: &Limited, requests: usize) -> Vec<(Duration, u16)> {
     let start = Instant::now();
     let answer = async |mut service: Limited| {
@@ -209,8 +209,8 @@ async fn the_longest_wait_of_all_policies_is_waited_once() {
     assert_eq!(waits, [Duration::ZERO, SECOND, SECOND]);
 }
 
-/// Requests of two clients, who come twice and are held up the second time, and of two others who come when
-/// that is over: when they reach the service.
+/// When requests reach the service: those of two clients that come twice and are held up the second
+/// time, and of two others that come when that is over.
 async fn arrivals(layers: impl FnOnce(Policy, Policy) -> Vec<Vec<Policy>>) -> Vec<Duration> {
     let client = Policy::new("client", Limit::gcra(1, 10 * SECOND)).by(Header::new("x-user"));
     let everybody = Policy::new("everybody", Limit::sliding_log(2, SECOND));

@@ -1,4 +1,5 @@
-//! One after the other: who waits no longer has given back what it took by the time that it asks again.
+//! One after the other: a caller that stops waiting has given back what it took by the time it asks
+//! again.
 
 use std::sync::Arc;
 

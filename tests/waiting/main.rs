@@ -1,5 +1,5 @@
-//! Waiting for permits: what the stores answer to those who will, `acquire` and `try_acquire`, and
-//! the layer that holds requests up instead of denying them.
+//! Waiting for permits: the stores' answers to callers that will wait, `acquire` and `try_acquire`,
+//! and the layer that holds requests up instead of denying them.
 
 #[path = "../support/mod.rs"]
 mod support;

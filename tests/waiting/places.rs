@@ -1,4 +1,4 @@
-//! The layer over services that have places: who is held up keeps nobody from one.
+//! The layer over services with a limited number of places: a request that is held up takes none.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -20,7 +20,7 @@ use tower_throttle::{
 
 use crate::support::virtual_time::{self, timed};
 
-/// Answers at once, or by a trip.
+/// Answers at once, or after a round trip.
 #[derive(Clone)]
 struct OverTrip {
     store: MemoryStore,
@@ -47,7 +47,7 @@ fn limiters(policy: &Policy) -> [Limiter; 2] {
     })
 }
 
-/// One a minute; those that come too early are held up.
+/// One a minute; requests that come too early are held up.
 fn one_a_minute() -> Policy {
     Policy::new("api", Limit::gcra(1, MINUTE)).max_wait(HOUR)
 }
@@ -168,7 +168,7 @@ async fn a_service_that_fails_meanwhile_fails_the_request_which_gives_back_what_
         *mood.lock().unwrap() = Err("gone");
         assert_eq!(second.as_mut().await.unwrap_err(), "gone");
         assert_eq!(start.elapsed(), MINUTE);
-        // Also while nobody has dropped the future yet.
+        // Even before the future is dropped.
         assert_eq!(paid_after(&limiter).await, Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-//! Policies in shadow that would hold requests up: nobody waits for them, neither now nor when they
+//! Policies in shadow that would hold requests up: nobody waits for them, neither now nor once they
 //! are enforced.
 
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use tower_throttle::{
 
 use crate::support::virtual_time::{self, timed};
 
-/// One a second, by each way to be held up.
+/// One a second, with each way of being held up.
 fn patient_policies() -> [Policy; 2] {
     [
         Policy::new("api", Limit::gcra(1, SECOND)).max_wait(MINUTE),
@@ -37,7 +37,7 @@ fn in_shadow(policy: Policy) -> (Limiter, Told) {
     (limiter.unwrap(), told)
 }
 
-/// How long so many requests that come at once are held up at most.
+/// How long this many simultaneous requests are held up at most.
 async fn longest_wait(limiter: &Limiter, requests: usize) -> Duration {
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
     let service = RateLimitLayer::new(limiter.clone()).layer(inner);

@@ -1,4 +1,4 @@
-//! What every store answers to those who are ready to wait.
+//! What every store answers to callers that are ready to wait.
 
 use std::time::Duration;
 
@@ -189,11 +189,11 @@ async fn a_queue_lets_one_out_at_a_time_and_says_when(bench: &Bench) {
         assert_eq!(admitted.delay(), ahead * step);
         assert_eq!(admitted.remaining(), 3 - ahead);
     }
-    // Also after a while, and for one who would wait longer than the queue is.
+    // Also after a while, and for a caller that would wait longer than the queue is.
     bench.advance(step / 2);
     let patient = bench.act(queue, borrow(1, FOR_EVER)).await;
     assert_eq!(patient.delay(), 4 * step - step / 2);
-    // What costs more keeps those after it waiting, not itself.
+    // A higher cost keeps those behind it waiting, not itself.
     let dear = bench.act(queue, borrow(3, FOR_EVER)).await;
     assert_eq!(dear.delay(), 5 * step - step / 2);
     let last = bench.act(queue, borrow(1, FOR_EVER)).await;
