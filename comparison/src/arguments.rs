@@ -1,4 +1,4 @@
-//! What is to be measured, as said on the command line.
+//! What to measure, from the command line.
 
 use std::time::Duration;
 

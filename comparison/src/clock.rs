@@ -1,15 +1,15 @@
-//! Processor time: on a busy machine it tells more than the time that passes.
+//! Processor time: on a busy machine it tells more than elapsed time.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// That of this process.
+/// Of this process.
 pub fn process_cpu() -> Duration {
     read(ClockId::ProcessCPUTime)
 }
 
-/// That of this thread.
+/// Of this thread.
 pub fn thread_cpu() -> Duration {
     read(ClockId::ThreadCPUTime)
 }

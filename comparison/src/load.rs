@@ -1,11 +1,11 @@
-//! A load: so many who ask one after the other, each anew as soon as it is answered.
+//! A load: a number of callers, each of which asks again as soon as it is answered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::random::Random;
 
-/// Somebody who decides.
+/// A limiter under measurement.
 pub trait Decide: Send + Sync + 'static {
     /// Whether this key may pass.
     fn decide(&self, key: u64) -> impl Future<Output = bool> + Send;
@@ -18,15 +18,15 @@ pub struct Load {
     pub lasting: Duration,
 }
 
-/// Whom it is asked about.
+/// The keys that are asked about.
 #[derive(Clone, Copy)]
 pub enum Keys {
-    /// Any of so many, drawn at random.
+    /// One of this many, drawn at random.
     AnyOf(u64),
     One,
 }
 
-/// How often it was asked, and how often it was allowed.
+/// How often it was asked, and how often it allowed.
 #[derive(Clone, Copy, Default)]
 pub struct Count {
     pub decisions: u64,
@@ -34,7 +34,7 @@ pub struct Count {
 }
 
 impl Load {
-    /// Puts the load on somebody; each who asks is a task of its own.
+    /// Puts the load on a decider; each caller is a task of its own.
     pub async fn on(self, decider: &Arc<impl Decide>) -> Count {
         let started = Instant::now();
         let asking: Vec<_> = (0..self.at_once)
@@ -62,7 +62,7 @@ impl Load {
             };
             count.allowed += u64::from(decider.decide(key).await);
             count.decisions += 1;
-            // Who answers without a trip would never let the others have a turn.
+            // A decider that takes no round trip would never give other tasks a turn.
             if count.decisions % 64 == 0 {
                 tokio::task::yield_now().await;
             }
@@ -71,7 +71,7 @@ impl Load {
     }
 }
 
-/// Asks once about every key, so that none is new; no longer than so long.
+/// Asks once about every key, so that none is new; for at most this long.
 pub async fn warm_up(decider: &Arc<impl Decide>, keys: u64, at_most: Duration) {
     const AT_ONCE: u64 = 128;
     let started = Instant::now();

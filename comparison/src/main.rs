@@ -1,5 +1,5 @@
-//! The speed of tower-throttle beside that of others, as ratios within one run. What is measured
-//! and why is in docs/performance.md.
+//! The speed of tower-throttle compared with others, as ratios within one run. docs/performance.md
+//! says what is measured and why.
 
 use std::env;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The Redis server of a run, and what it tells about its work.
+//! The Redis server of a run, and its own account of its work.
 
 use std::env;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::round::{Contestant, Round};
 #[allow(dead_code, unreachable_pub)]
 mod support;
 
-/// Names the file of redis-cell's module; the script `redis-cell` makes it.
+/// Names the file of redis-cell's module, which the script `redis-cell` builds.
 const MODULE: &str = "REDIS_CELL";
-/// Nobody gets more time than this to see all keys once.
+/// The most time that a contestant gets to see all keys once.
 const WARM_UP: Duration = Duration::from_secs(3);
 
 pub struct RedisServer {
@@ -44,7 +44,7 @@ impl RedisServer {
         self.server.url()
     }
 
-    /// How to connect, for clients that let one say it: small packets go at once.
+    /// How to connect, for clients that can be configured: small packets are sent at once.
     pub fn address(&self) -> ConnectionInfo {
         let address = self.url().into_connection_info().expect("a sound URL");
         address.set_tcp_settings(TcpSettings::default().set_nodelay(true))
@@ -54,13 +54,13 @@ impl RedisServer {
         self.server.store().await
     }
 
-    /// One whose keys are nobody else's.
+    /// A store with keys of its own.
     pub async fn store_with_prefix(&self, prefix: &str) -> tower_throttle::RedisStore {
         let store = self.server.builder().prefix(prefix).connect().await;
         store.expect("the server is there")
     }
 
-    /// Somebody who asks this server, under a load.
+    /// A contestant that asks this server under a load.
     pub fn contestant<'a>(
         &'a self,
         name: &'static str,
@@ -85,7 +85,7 @@ impl RedisServer {
         }
     }
 
-    /// Makes somebody know so many keys.
+    /// Makes a decider ask once about each key.
     pub fn warm_up(&self, runtime: &Runtime, decider: &Arc<impl Decide>, keys: u64) {
         runtime.block_on(warm_up(decider, keys, WARM_UP));
     }
@@ -112,7 +112,8 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // The tests' server looks for keys without expiry at its end; those of others may have none.
+        // The tests' server looks for keys without expiry at its end, and those of others may have
+        // none.
         self.query::<()>(&redis::cmd("FLUSHALL"));
     }
 }

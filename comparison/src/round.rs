@@ -1,5 +1,5 @@
-//! Contestants take turns: round after round each of them runs once, so that whatever else the
-//! machine does meets all of them alike. What is told is the median of the rounds' ratios.
+//! Contestants take turns: in each round each of them runs once, so that whatever else the machine
+//! does affects all alike. The median of the rounds' ratios is reported.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub struct Round {
     pub decisions: u64,
     pub allowed: u64,
     pub elapsed: Duration,
-    /// The processor time of this process, or of that part of it which is measured.
+    /// The processor time of this process, or of the part of it that is measured.
     pub client_cpu: Duration,
     /// The processor time of the Redis server.
     pub server_cpu: Duration,
@@ -35,17 +35,17 @@ impl Round {
     }
 }
 
-/// How much is done for a measurement.
+/// How much to do for a measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
     pub rounds: usize,
-    /// A contestant's turn.
+    /// The length of a contestant's turn.
     pub lasting: Duration,
-    /// So many keys there are where there are many; all of them warm.
+    /// The number of keys where there are many; all of them warm.
     pub keys: u64,
 }
 
-/// Somebody who can run for a round.
+/// Something that can run for a round.
 pub struct Contestant<'a> {
     pub name: &'static str,
     run: Box<dyn Fn() -> Round + 'a>,
@@ -63,7 +63,7 @@ impl<'a> Contestant<'a> {
 /// What all contestants did in all rounds.
 pub struct Standings(Vec<(&'static str, Vec<Round>)>);
 
-/// Lets everybody run, in an order that moves on by one with each round.
+/// Lets each contestant run, in an order that rotates with each round.
 pub fn take_turns(contestants: &[Contestant<'_>], effort: Effort) -> Standings {
     let mut standings: Vec<_> = contestants
         .iter()
@@ -89,7 +89,8 @@ pub fn take_turns(contestants: &[Contestant<'_>], effort: Effort) -> Standings {
 }
 
 impl Standings {
-    /// How many times as much of something the one has as the other; nothing if either did not run.
+    /// How many times as much of something one contestant has as the other; `None` if either did
+    /// not run.
     pub fn ratio(&self, of: fn(&Round) -> f64, one: &str, other: &str) -> Option<f64> {
         let pairs = self.rounds(one)?.iter().zip(self.rounds(other)?);
         Some(median(pairs.map(|(one, other)| of(one) / of(other))))

@@ -10,7 +10,7 @@ pub struct Table {
     rows: Vec<Row>,
 }
 
-/// One ratio in several settings, and what it is meant to be.
+/// One ratio in several settings, and its target.
 pub struct Row {
     what: String,
     target: Option<Target>,
@@ -75,7 +75,7 @@ impl fmt::Display for Row {
         for cell in &self.cells {
             match cell {
                 None => write!(f, " |")?,
-                // What misses its target stands out.
+                // A value that misses its target stands out.
                 Some(value) if self.target.is_some_and(|target| !target.is_met(*value)) => {
                     write!(f, " **{}** |", Number(*value))?;
                 }
@@ -95,7 +95,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// With as many digits as say something.
+/// With as many digits as are significant.
 struct Number(f64);
 
 impl fmt::Display for Number {

@@ -1,4 +1,4 @@
-//! Deciders that take no trip, in turns, on one or more threads.
+//! Deciders without round trips, in turns, on one or more threads.
 
 use std::hint::black_box;
 use std::thread;
@@ -8,10 +8,10 @@ use crate::clock::process_cpu;
 use crate::random::Random;
 use crate::round::Round;
 
-/// So many decisions lie between two looks at the clock.
+/// The number of decisions between two looks at the clock.
 const STRIDE: u64 = 256;
 
-/// Asks from so many threads, about any of so many keys, for so long.
+/// Asks from this many threads, about any of this many keys, for this long.
 pub fn round(
     threads: u64,
     keys: u64,

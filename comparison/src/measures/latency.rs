@@ -77,7 +77,7 @@ fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> [f64; 4] {
     taken.map(|taken| median(taken.iter().map(Duration::as_secs_f64)) * 1e6)
 }
 
-/// An order in which each of four may come behind each other one.
+/// An order in which each of the four may come after any other.
 fn shuffled(random: &mut Random) -> [usize; 4] {
     let mut order = [0, 1, 2, 3];
     for last in (1..order.len()).rev() {

@@ -1,4 +1,4 @@
-//! Every limit beside the textbook's script of GCRA.
+//! Every limit compared with the textbook script of GCRA.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const MANY: u32 = 1_000_000;
 
 const BARE_TEXTBOOK: &str = "the textbook script by a bare client";
 
-/// Each with a layout of its own, so that none shares a key with another one.
+/// Each with its own layout, so that none shares a key with another.
 fn limits() -> [(&'static str, Limit); 7] {
     [
         ("gcra, 10 a second", Limit::gcra(10, SECOND).burst(MANY)),

@@ -1,4 +1,4 @@
-//! 10 million keys beside 1 000: what the number of keys costs.
+//! 10 million keys compared with 1 000: what the number of keys costs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The memory store beside governor, which counts in process too.
+//! The memory store compared with governor, which also counts in process.
 
 use tower_throttle::MemoryStore;
 
@@ -15,10 +15,10 @@ const GOVERNOR: &str = "governor, keyed";
 /// Too many for the caches.
 const KEYS: u64 = 100_000;
 
-/// At most; aimed at is 1.
+/// An upper bound; the aim is 1.
 const TARGET: Target = Target::AtMost(1.3);
 
-/// Asks from so many threads about so many keys.
+/// Asks from this many threads about this many keys.
 type Ask = fn(u64, Allowance, u64, Effort) -> Standings;
 
 pub fn run(effort: Effort) -> Table {

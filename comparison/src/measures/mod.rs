@@ -19,7 +19,7 @@ mod web;
 pub struct Measure {
     pub name: &'static str,
     pub about: &'static str,
-    /// Left out unless asked for.
+    /// Skipped unless asked for.
     pub is_long: bool,
     pub run: fn(Effort) -> Table,
 }

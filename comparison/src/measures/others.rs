@@ -32,13 +32,13 @@ const ACTIX_LIMITATION: &str = "actix-limitation";
 const TOWER_REDIS_CELL: &str = "tower-redis-cell (native module)";
 const MODULE: &str = "native module, by a bare client";
 
-/// Who of ours does the same as others: as we are, and asking always.
+/// Our contestants that do the same as others: as usual, and asking always.
 const ALONE: [&str; 2] = [OURS, OURS_ASKING];
-/// Requests go in.
+/// The same as layers, which take requests.
 const AS_LAYER: [&str; 2] = [LAYER, LAYER_ASKING];
 
-/// Each of the others, who of ours does the same, and the least that our decisions a second should be, in multiples
-/// of theirs.
+/// Each of the others, our contestants that do the same, and the least number of our decisions a
+/// second as a multiple of theirs.
 const OTHERS: [(&str, [&str; 2], f64); 6] = [
     (DEADPOOL, ALONE, 4.0),
     (TOWER_RATE_LIMIT_REDIS, AS_LAYER, 2.0),
@@ -114,7 +114,7 @@ fn on(
 
 fn contestants<'a>(field: &Field<'a>, allowance: Allowance) -> Vec<Contestant<'a>> {
     let (redis, runtime) = (field.redis, field.runtime);
-    // Some of them make their connections where a runtime is.
+    // Some of them need a runtime to make their connections.
     let _inside = runtime.enter();
     let by_user = || [policy("layer", allowance).by(Header::new(WHO))];
     let mut contestants = vec![

@@ -22,7 +22,7 @@ const BESIDE: &str = "two rates, and one for everybody";
 const SHADOW: &str = "one policy in shadow";
 const GROUP_AND_SHADOW: &str = "five policies of a group, one of them in shadow";
 
-/// What is told of a round.
+/// The number to report of a round.
 type Told = fn(&Round) -> f64;
 
 pub fn run(effort: Effort) -> Table {

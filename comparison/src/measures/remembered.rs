@@ -1,4 +1,4 @@
-//! A denial that is remembered: no command to Redis, and no trip.
+//! A remembered denial: no command to Redis, and no round trip.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn run(effort: Effort) -> Table {
     );
     let redis = RedisServer::start();
     let runtime = Flavor::TwoWorkers.runtime();
-    // Older than a second it would be asked anew, by whoever comes first.
+    // After a second, the next caller would ask again.
     let store = runtime.block_on(redis.store());
     let ours = Ours::with(store.deny_cache_max_age(ONCE.per), ONCE);
     let governor = Governor::new(ONCE);

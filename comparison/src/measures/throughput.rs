@@ -1,4 +1,5 @@
-//! Our store beside bare clients that ask a script which does nothing, the textbook's, and our own.
+//! Our store compared with bare clients that call a script that does nothing, the textbook's, and
+//! our own.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ const BARE_OURS: &str = "its script by a bare client";
 const BARE_TEXTBOOK: &str = "the textbook script by a bare client";
 const BARE_EMPTY: &str = "`return 1` by a bare client";
 
-/// What is told of each setting.
+/// What is reported of each setting.
 struct Told {
     what: &'static str,
     of: fn(&Round) -> f64,
@@ -107,8 +108,8 @@ fn on(flavor: Flavor, redis: &RedisServer, effort: Effort) -> Vec<Standings> {
     redis.warm_up(&runtime, &ours, effort.keys);
     redis.warm_up(&runtime, &as_ours, effort.keys);
     redis.warm_up(&runtime, &textbook, effort.keys);
-    // So that no key is paid before the end, however slow the machine: what a bare client asks our
-    // script about are the same keys.
+    // So that no key is paid before the end, however slow the machine. The bare client asks our
+    // script about the same keys.
     runtime.block_on(ours.owe(effort.keys, allowance.for_a_minute()));
     AT_ONCE
         .into_iter()

@@ -29,18 +29,18 @@ const TOWER_RATE_LIMIT_REDIS: &str = "tower-rate-limit-redis";
 const REDIS_OVER_FEW: &str = "layer on RedisStore, 8 connections";
 const TOWER_RATE_LIMIT_REDIS_OVER_FEW: &str = "tower-rate-limit-redis, 8 connections";
 
-/// That clients keep alive.
+/// Kept alive by the clients.
 const CONNECTIONS: u64 = 64;
 const FEW_CONNECTIONS: u64 = 8;
 
-/// One permit for so long that all else is denied.
+/// One permit for so long that everything else is denied.
 const ONCE: Allowance = Allowance {
     permits: 1,
     per: Duration::from_secs(86_400),
     burst: 1,
 };
 
-/// The one against the other, and the least of requests a second.
+/// One contestant against the other, and the least ratio of requests a second.
 const TOLD: [(&str, &str, Option<f64>); 7] = [
     (LAYER, BARE, Some(0.93)),
     (TOWER_GOVERNOR, BARE, None),

@@ -1,4 +1,4 @@
-//! actix-limitation: a fixed window by a transaction, over a new connection for each decision.
+//! actix-limitation: a fixed window in a transaction, over a new connection for each decision.
 
 use actix_limitation::{Error, Limiter};
 

@@ -1,5 +1,5 @@
 //! A bare client: one command for each decision, pipelined over one connection, and nothing else.
-//! No limiter over Redis does with less.
+//! No limiter over Redis can do with less.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Bare {
         Ping(connect(redis).await)
     }
 
-    /// A command that is given the key, and these behind it.
+    /// A command that gets the key, followed by these arguments.
     pub async fn command(redis: &RedisServer, name: &str, after_key: &[&str]) -> Self {
         Self {
             connection: connect(redis).await,
@@ -41,7 +41,7 @@ impl Bare {
         }
     }
 
-    /// A script that is given the key, the interval in microseconds and the burst.
+    /// A script that gets the key, the interval in microseconds and the burst.
     pub async fn script(redis: &RedisServer, text: &str, allowance: Allowance) -> Self {
         let connection = connect(redis).await;
         let digest = load(&connection, text).await;
@@ -57,8 +57,8 @@ impl Bare {
         }
     }
 
-    /// The very command that our store sends, whatever it is, without the store: it is asked once,
-    /// and the server says what it got.
+    /// The very command that our store sends, but without the store: the store is asked once, and
+    /// the server tells what it got.
     pub async fn as_ours(redis: &RedisServer, allowance: Allowance) -> Self {
         /// Where an entry of the log has the command.
         const ARGUMENTS: usize = 3;
@@ -70,7 +70,7 @@ impl Bare {
             set.arg("SET").arg("slowlog-log-slower-than").arg(value);
             redis.query::<()>(&set);
         };
-        // By its text the script is made known, by its digest it is asked from then on.
+        // The first call sends the script's text; from then on it is called by its digest.
         ours.decide(0).await;
         set("0");
         ours.decide(0).await;
@@ -111,7 +111,7 @@ impl Bare {
                 &per.to_string(),
                 "1",
             ]),
-            // Its first number is 1 for what is denied.
+            // Its first number is 1 if denied.
             reads: |reply| !is_one_or_starts_with_one(reply),
         }
     }
@@ -140,7 +140,7 @@ impl Decide for Ping {
 
 pub async fn connect(redis: &RedisServer) -> MultiplexedConnection {
     let client = Client::open(redis.address()).expect("a sound address");
-    // As our store has it; without any it would be a timer less for each command.
+    // As in our store; without a timeout each command would save a timer.
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(Some(Duration::from_secs(60)))
         .set_pipeline_buffer_size(1_024);

@@ -7,7 +7,7 @@ use governor::{DefaultKeyedRateLimiter, Quota};
 
 use super::Allowance;
 
-/// By keys as they are, a number or a text.
+/// With plain keys, numbers or texts.
 pub struct Governor<K: Clone + Eq + Hash>(DefaultKeyedRateLimiter<K>);
 
 impl<K: Clone + Eq + Hash> Governor<K> {

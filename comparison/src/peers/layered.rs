@@ -1,4 +1,4 @@
-//! Layers, without sockets: a request goes in, and whether it came through is seen by the status.
+//! Layers, without sockets: a request goes in, and the status shows whether it was let through.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -11,7 +11,7 @@ use tower_throttle::{Limiter, MINUTE, Policy, QuotaHeaders, RateLimit, RateLimit
 use super::name_of;
 use crate::load::Decide;
 
-/// The header that says who asks.
+/// The header that names the caller.
 pub const WHO: &str = "x-user";
 
 /// The service behind the layers.
@@ -42,7 +42,7 @@ impl<S> Layered<S> {
     }
 }
 
-/// Our layer, which tells nothing in headers of what it lets through.
+/// Our layer, without headers on what it lets through.
 pub fn ours(
     store: impl Store,
     policies: impl IntoIterator<Item = Policy>,

@@ -1,4 +1,4 @@
-//! Those who decide: this crate, others, and bare clients as the floor under all of them.
+//! The deciders: this crate, others, and bare clients as the lower bound for all of them.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ pub mod tower_governor;
 pub mod tower_rate_limit_redis;
 pub mod tower_redis_cell;
 
-/// What a subject may do, in words that all limiters have.
+/// What a subject may do, in terms that all limiters have.
 #[derive(Clone, Copy)]
 pub struct Allowance {
-    /// So many...
+    /// This many permits...
     pub permits: u32,
     /// ...in this time...
     pub per: Duration,
-    /// ...and so many at once.
+    /// ...and this many at once.
     pub burst: u32,
 }
 
 impl Allowance {
-    /// More than anybody here asks of one key out of many, at a rate so low that a key mostly owes
-    /// something when it is asked about again in the same turn.
+    /// More than anybody here asks of one key out of many, at a rate so low that a key mostly still
+    /// owes something when it is asked about again in the same turn.
     pub const AMPLE: Self = Self::new(10, Duration::from_secs(1), 60_000);
     /// As an API may give.
     pub const BRISK: Self = Self::new(100, Duration::from_secs(1), 60_000);
@@ -54,14 +54,14 @@ impl Allowance {
         Duration::from_secs(60).div_duration_f64(self.interval()) as u32
     }
 
-    /// For those who count in windows: so many, in a window of this length.
+    /// For deciders that count in windows: this many, in a window of this length.
     pub fn window(self) -> (u32, Duration) {
         let most = self.burst.max(self.permits);
         (most, self.per * most / self.permits)
     }
 }
 
-/// How a key is named where names are texts.
+/// The name of a key where names are texts.
 pub fn name_of(key: u64) -> String {
     format!("user:{key}")
 }

@@ -12,24 +12,24 @@ const POLICY: &str = "api";
 pub struct Ours(Limiter);
 
 impl Ours {
-    /// Over Redis, as it is unless one says otherwise.
+    /// Over Redis, with the defaults.
     pub async fn over(redis: &RedisServer, allowance: Allowance) -> Self {
         Self::with(redis.store().await, allowance)
     }
 
-    /// Without a memory of denials.
+    /// Without the memory of denials.
     pub async fn asking_always(redis: &RedisServer, allowance: Allowance) -> Self {
         Self::with(redis.store().await.without_deny_cache(), allowance)
     }
 
-    /// With leases of quota, so that a hot key is mostly answered from memory.
+    /// With quota leases, so that a hot key is mostly answered from memory.
     pub async fn leased(redis: &RedisServer, allowance: Allowance) -> Self {
         let policy = policy(POLICY, allowance).quota_lease(QuotaLease::new());
-        // Others ask about the same key without.
+        // Others ask about the same key without leases.
         Self::of(redis.store_with_prefix("leased").await, policy)
     }
 
-    /// With another limit, which no single integer tells all of.
+    /// With another limit, whose state is more than a single integer.
     pub async fn limited(redis: &RedisServer, limit: Limit) -> Self {
         Self::of(redis.store().await, Policy::new(POLICY, limit))
     }
@@ -38,7 +38,7 @@ impl Ours {
         Self::of(store, policy(POLICY, allowance))
     }
 
-    /// Charges so many permits of each key.
+    /// Charges this many permits of each key.
     pub async fn owe(&self, keys: u64, permits: u32) {
         for key in 0..keys {
             let charged = self.0.charge(POLICY, key, permits).await;
@@ -48,11 +48,11 @@ impl Ours {
 
     fn of(store: impl Store, policy: Policy) -> Self {
         let limiter = Limiter::builder(store).policy(policy);
-        // Late is not wrong here: other programs keep the machine busy, too.
+        // A late answer is no error here: other programs keep the machine busy, too.
         Self(limiter.timeout(MINUTE).build().expect("a sound policy"))
     }
 
-    /// About a subject that can be answered without a trip.
+    /// About a subject that can be answered without a round trip.
     pub fn decide_at_once(&self, key: impl Into<Key>) -> bool {
         self.allows(key).now_or_never().expect("no trip")
     }
@@ -70,7 +70,7 @@ impl Decide for Ours {
     }
 }
 
-/// The same, asked about texts, as others are.
+/// The same, with texts as keys, as others have them.
 pub struct ByName(pub Ours);
 
 impl Decide for ByName {

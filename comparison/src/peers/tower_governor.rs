@@ -10,7 +10,7 @@ use tower_governor::{GovernorError, GovernorLayer};
 use super::Allowance;
 use super::layered::WHO;
 
-/// Who asks is said by a header.
+/// A header names the caller.
 #[derive(Clone)]
 pub struct ByHeader;
 

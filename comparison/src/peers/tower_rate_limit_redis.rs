@@ -1,4 +1,4 @@
-//! tower-rate-limit-redis: GCRA by a script, over one multiplexed connection.
+//! tower-rate-limit-redis: GCRA in a script, over one multiplexed connection.
 
 use http::{Request, Response, StatusCode};
 use redis_0_32::io::tcp::TcpSettings;
@@ -9,7 +9,7 @@ use super::Allowance;
 use super::layered::WHO;
 use crate::redis_server::RedisServer;
 
-/// Who asks is said by a header.
+/// A header names the caller.
 #[derive(Debug)]
 pub struct ByHeader<B>(std::marker::PhantomData<fn() -> B>);
 

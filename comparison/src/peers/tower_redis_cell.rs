@@ -14,7 +14,7 @@ use crate::redis_server::RedisServer;
 type Layer =
     RateLimitLayer<ByHeader, Request<Body>, Response<Body>, Response<Body>, MultiplexedConnection>;
 
-/// Who asks is said by a header.
+/// A header names the caller.
 #[derive(Clone)]
 pub struct ByHeader(Policy);
 

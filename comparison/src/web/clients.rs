@@ -1,5 +1,5 @@
-//! Clients that do as little as clients can: each keeps a connection, writes a request, and reads
-//! the response to its end.
+//! Clients that do as little as possible: each keeps a connection, writes a request, and reads the
+//! response to its end.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -15,12 +15,12 @@ use crate::random::Random;
 use crate::round::Round;
 use crate::runtimes::Flavor;
 
-/// The zeros are those who ask.
+/// The zeros are replaced by the caller's number.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nx-user: 00000000\r\n\r\n";
 const WHO: Range<usize> = REQUEST.len() - 12..REQUEST.len() - 4;
 
-/// Keeps a server busy for so long, over so many connections. The processor time is that of the server,
-/// and of the threads that are its: all but this one.
+/// Keeps a server busy for this long over this many connections. The processor time is that of the
+/// server and its threads: all threads but this one.
 pub fn round(address: SocketAddr, connections: u64, keys: Keys, lasting: Duration) -> Round {
     let (process, thread, started) = (process_cpu(), thread_cpu(), Instant::now());
     let clients = (0..connections).map(|seed| client(address, keys, seed, lasting));

@@ -18,7 +18,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves what is made on the server's own runtime.
+    /// Serves what `make` returns, called on the server's own runtime.
     pub fn start<F>(flavor: Flavor, make: impl FnOnce() -> F + Send + 'static) -> Self
     where
         F: Future<Output = Router>,
@@ -31,7 +31,7 @@ impl Server {
                 let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
                 tell.send(listener.local_addr().expect("an address"))
                     .expect("somebody waits");
-                // On a worker, as everything else that is served.
+                // On a worker, like everything else that is served.
                 let serving = tokio::spawn(axum::serve(listener, router).into_future());
                 let _ = stopped.await;
                 serving.abort();
