@@ -7,13 +7,13 @@ use tokio::runtime::Builder;
 
 use super::*;
 
-/// Where what is begun is ended at once.
+/// A runtime on which everything that starts ends at once.
 fn gone() -> Handle {
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.handle().clone()
 }
 
-/// What this says, which is to come without any wait.
+/// The result, which must come without a wait.
 fn in_time<T: Send + 'static>(waits: impl FnOnce() -> T + Send + 'static) -> T {
     let (ended, has_ended) = mpsc::channel();
     thread::spawn(move || ended.send(waits()));
@@ -49,7 +49,7 @@ async fn who_comes_after_an_attempt_that_failed_begins_another_one_once_the_paus
     }
 }
 
-/// An attempt that has come to an end: these have a slot each, says that node.
+/// Ends an attempt in which this node says that these masters have a slot each.
 fn learn(topology: &Arc<Topology>, masters: [&Node; 2], teller: &Node) {
     let text = |text: &str| Value::BulkString(text.into());
     let ranges = masters.iter().zip([0, 1]).map(|(master, slot)| {
@@ -67,7 +67,7 @@ fn learn(topology: &Arc<Topology>, masters: [&Node; 2], teller: &Node) {
     attempt.learn(Ok((slots, teller.clone())));
 }
 
-/// Else all nodes that a cluster ever had would keep theirs.
+/// Otherwise all nodes that a cluster ever had would keep their lanes.
 #[test]
 fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_to_it() {
     let [a, b, c, seed] = [1, 2, 3, 4].map(|port| Node::new("127.0.0.1", port));
@@ -83,7 +83,7 @@ fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_t
     }
     learn(&topology, [&a, &c], &seed);
     assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
-    // Somebody may have been redirected to any of them.
+    // A question may have been redirected to any of them.
     learn(&topology, [&b, &c], &c);
     assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
     learn(&topology, [&b, &c], &c);

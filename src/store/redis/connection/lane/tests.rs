@@ -13,7 +13,7 @@ use super::*;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
 
-/// A server that takes connections and serves none, and what connects to it.
+/// A server that accepts connections but serves none, and a connector to it.
 async fn hung_server() -> (TcpListener, Connector) {
     let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = hung.local_addr().unwrap();
@@ -21,32 +21,33 @@ async fn hung_server() -> (TcpListener, Connector) {
     (hung, Connector::to(server).unwrap())
 }
 
-/// The same as a node, and a lane to it.
+/// The same as a cluster node, and a lane to it.
 async fn hung() -> (TcpListener, Lane) {
     let (hung, connector) = hung_server().await;
     (hung, Lane::to_node(connector))
 }
 
-/// A node that says OK to everything on one connection until it is told to stand still, and a lane to it.
+/// A node that answers OK to everything on one connection until it is told to stand still, and a
+/// lane to it.
 async fn standing_still_later() -> (oneshot::Sender<()>, Lane) {
     answering_after(Duration::ZERO).await
 }
 
-/// The same of one that takes so long for it.
+/// The same for a node that takes this long to answer.
 async fn answering_after(time: Duration) -> (oneshot::Sender<()>, Lane) {
     let (node, lane) = hung().await;
     let (stand_still, mut stands_still) = oneshot::channel();
     tokio::spawn(async move {
         let (mut connection, _) = node.accept().await.unwrap();
         say_ok(&mut connection, time, &mut stands_still).await;
-        // It keeps what it has.
+        // It keeps its connections.
         std::future::pending::<()>().await;
         drop((node, connection));
     });
     (stand_still, lane)
 }
 
-/// To everything, until this is there.
+/// Answers OK to everything, until `end` is ready.
 async fn say_ok<E: Future + Unpin>(connection: &mut TcpStream, time: Duration, end: &mut E) {
     let mut read = vec![0; 1 << 16];
     loop {
@@ -87,10 +88,10 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
         refused += u32::from(is_refused(&lane).await);
     }
     assert!(refused > 0, "waited for each time");
-    // Nobody listens, so that all attempts fail at once.
+    // Nobody listens, so all attempts fail at once.
     drop(hung);
     for _ in 0..100 {
-        // Longer than it is listened to, and longer than attempts take that were begun before.
+        // Longer than it is listened to, and longer than earlier attempts take.
         tokio::time::sleep(Duration::from_secs(10)).await;
         if !is_refused(&lane).await {
             return;
@@ -105,7 +106,8 @@ async fn answered(lane: &Lane) -> Arc<Held> {
     lane.0.live().unwrap()
 }
 
-/// A node that closes the first connection when it is told to, and says OK to everything on both; and a lane to it.
+/// A node that closes the first connection when it is told to, and answers OK to everything on
+/// both; and a lane to it.
 async fn closing_the_first() -> (oneshot::Sender<()>, Lane) {
     let (node, lane) = hung().await;
     let (close, mut closes) = oneshot::channel();
@@ -120,7 +122,7 @@ async fn closing_the_first() -> (oneshot::Sender<()>, Lane) {
     (close, lane)
 }
 
-/// A connection that was closed since its last answer, and is not so young that it would not be made anew at once.
+/// A connection that was closed since its last answer, and is old enough to be replaced at once.
 async fn closed(close: oneshot::Sender<()>, lane: &Lane) -> Arc<Held> {
     let first = answered(lane).await;
     tokio::time::sleep(RECONNECT_PAUSE).await;
@@ -132,7 +134,8 @@ async fn closed(close: oneshot::Sender<()>, lane: &Lane) -> Arc<Held> {
     first
 }
 
-/// However short a time ago that was: nothing has gone over it since, so that it goes over a new one.
+/// However recently it was closed: nothing has gone over it since, so the question goes over a new
+/// one.
 #[tokio::test]
 async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
     let (close, lane) = closing_the_first().await;
@@ -142,7 +145,7 @@ async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
     assert!(!second.is_closed());
 }
 
-/// So that it does not wait for it.
+/// So that the question does not wait for it.
 #[tokio::test]
 async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_to_come() {
     let (close, lane) = closing_the_first().await;
@@ -158,7 +161,7 @@ async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_t
     assert!(made_anew.is_ok(), "left to the question");
 }
 
-/// Who is told that another one has given up has heard nothing.
+/// A caller that learns that another one has given up has heard nothing itself.
 #[tokio::test]
 async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_wake_it() {
     let (stand_still, lane) = standing_still_later().await;
@@ -177,7 +180,7 @@ async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_w
     }
     let doubt = lane.0.doubt.as_ref().unwrap();
     assert!(!doubt.is_silent(), "for one who went away");
-    // Once the new connection was waited for as long as one is.
+    // Once the new connection was waited for as long as any is.
     let is_found_out = async {
         while !doubt.is_silent() {
             tokio::time::sleep(HASTY).await;
@@ -187,7 +190,8 @@ async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_w
     assert!(found_out.is_ok(), "nobody finds out");
 }
 
-/// Whatever their reason to go, the node was not asked long enough to say that it does not answer.
+/// Whatever their reason to go, they did not wait long enough to show that the node does not
+/// answer.
 #[tokio::test]
 async fn callers_who_go_away_do_not_make_a_node_that_was_quiet_one_that_has_gone_silent() {
     let (_goes_on, lane) = standing_still_later().await;
@@ -202,7 +206,7 @@ async fn callers_who_go_away_do_not_make_a_node_that_was_quiet_one_that_has_gone
     assert!(Arc::ptr_eq(&held, &now), "connected anew");
 }
 
-/// All of them before it can answer, and for longer than it would be waited for.
+/// All of them go before it can answer, and for longer than it would be waited for.
 #[tokio::test]
 async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_before() {
     let (_goes_on, lane) = answering_after(LONGEST_SILENCE / 10).await;

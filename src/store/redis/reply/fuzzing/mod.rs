@@ -1,4 +1,4 @@
-//! Replies made of any bytes: what the fuzz target `redis_reply` does.
+//! Replies made of arbitrary bytes, for the fuzz target `redis_reply`.
 
 use redis::Value;
 
@@ -11,7 +11,7 @@ use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
 use crate::time::{HOUR, SECOND};
 
-/// What a server may say to at most three checks: decisions on each, or an error.
+/// Whatever a server replies to at most three checks gives a decision on each, or an error.
 #[allow(unreachable_pub, reason = "public where the fuzzer builds it")]
 pub fn redis_reply(data: &[u8]) {
     let [choice, cost, rest @ ..] = data else {
@@ -83,7 +83,7 @@ fn value(data: &mut &[u8], depth: u8) -> Value {
     }
 }
 
-/// A length, and so many bytes.
+/// A length, followed by that many bytes.
 fn take<'a>(data: &mut &'a [u8]) -> &'a [u8] {
     let (length, rest) = data.split_first().unwrap_or((&0, &[]));
     let (taken, rest) = rest.split_at(usize::from(length % 9).min(rest.len()));

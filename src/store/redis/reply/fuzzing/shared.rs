@@ -1,4 +1,4 @@
-//! The same reply to those who share a trip, of each kind of question that may.
+//! One reply for questions that share a trip, for each kind of question that may.
 
 use redis::Value;
 
@@ -12,7 +12,7 @@ use crate::store::redis::trips::{Batch as _, Sharing};
 use crate::store::{Check, PolicyId};
 use crate::time::{HOUR, Micros, SECOND};
 
-/// Three of them, two of which are alike: about two subjects, or about one.
+/// Three questions, two of them alike: about two subjects, or about one.
 pub(super) fn read(choice: u8, reply: &Value) {
     let policies = ["one", "two"].map(PolicyId::new);
     let grouped = policies.each_ref().map(|policy| {
@@ -79,7 +79,7 @@ fn check(policy: &PolicyId, subject: u64, limit: Limit) -> Check<'_> {
     Check::of(policy, subject, &limit, Action::spend(1))
 }
 
-/// Each is decided, is asked otherwise, or fails by what it is told; or all of them have no answer.
+/// Each is decided, asked otherwise, or fails with what it is told; or none of them has an answer.
 fn ask<Q: Sharing>(reply: &Value, questions: [Option<Box<Q>>; 3], assert: impl Fn(Q::Decided)) {
     let questions = questions.map(|question| question.expect("it may share a trip"));
     let each = questions.each_ref().map(|question| &**question);

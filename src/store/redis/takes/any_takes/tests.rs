@@ -6,7 +6,7 @@ use crate::store::PolicyId;
 use crate::store::redis::error::error_reply;
 use crate::time::{HOUR, SECOND};
 
-/// By a window and a rate.
+/// Under a window and a rate.
 fn checks<'a>(policies: &'a [PolicyId; 2], subject: &str, action: Action) -> [Check<'a>; 2] {
     let [window, rate] = policies;
     let limits = [
@@ -68,7 +68,7 @@ fn of_several_questions_the_script_is_told_which_checks_are_whose() {
         let sent = batch.texts();
         let keys = 2 * subjects.len();
         assert_eq!(sent[0], keys.to_string());
-        // The instant of the latest stands behind them, and the rows of all behind that.
+        // After them comes the latest question's instant, and then the rows of all.
         assert_eq!(sent[1 + keys], "7");
         let rows = (sent.len() - 2 - keys - counts.len()) / keys;
         let behind = &sent[2 + keys + rows * keys..];

@@ -29,7 +29,7 @@ fn batch(takes: &[Box<Take>]) -> PlainBatch {
     PlainBatch::of(&plain, &Prefix::default()).unwrap()
 }
 
-/// What the script replies: each run's debt before it, when the keys owe so much.
+/// The script's reply: each run's debt before it, if the keys owe this much.
 fn reply(batch: &PlainBatch, mut owed: impl FnMut(&[u8]) -> u64) -> Value {
     let mut debts = Vec::new();
     for (runs, name) in batch.takes.keys().zip(batch.names.iter()) {
@@ -59,7 +59,7 @@ proptest! {
             let take = plain(&policy, (key, 0, 1));
             let check = take.check();
             let mut state = check.algorithm.untouched();
-            // By a limit that was higher, also more than all.
+            // Under a limit that was higher, possibly more than all.
             let charge = Action::Charge(*used);
             let reading = check.algorithm.read(&state, NOW, &charge);
             check.algorithm.commit(&mut state, NOW, &charge, reading);
@@ -110,7 +110,7 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
             key(2),
             NOW.get().to_string(),
         ],
-        // Bob's is like Alice's first; Alice's second comes behind that.
+        // Bob's is like Alice's first; Alice's second comes after that.
         ["1000000", "19000000", "1", "1"].map(String::from).to_vec(),
         ["1000000", "49000000", "1", "0"].map(String::from).to_vec(),
         ["1000000", "19000000", "1", "1"].map(String::from).to_vec(),

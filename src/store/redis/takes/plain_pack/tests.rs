@@ -33,7 +33,7 @@ fn a_plain_take_is_a_pack_of_its_own_only_where_it_shares_its_key() {
     }
 }
 
-/// Of alice, of bob and of carol, by their first letters: takes of so many permits.
+/// Takes of this many permits for alice, bob or carol, named by their first letters.
 fn packs(asked: &[(char, u32)]) -> Vec<PlainPack> {
     let [one, other] = ["api", "web"].map(|name| PolicyId::new(name).in_group("client"));
     let packs = asked.iter().map(|(subject, cost)| {
@@ -50,12 +50,12 @@ fn packs(asked: &[(char, u32)]) -> Vec<PlainPack> {
 
 const NOW_US: i64 = 1_800_000_000_000_000;
 
-/// What the script replies when it answers so.
+/// The script's reply with these answers.
 fn reply(answers: impl IntoIterator<Item = Value>) -> Value {
     Value::Array(answers.into_iter().chain([Value::Int(NOW_US)]).collect())
 }
 
-/// A pack as the script writes it, of states that are paid so many seconds from now.
+/// A pack as the script writes it, with states that are paid this many seconds from now.
 fn pack_owing(seconds: [i64; 2]) -> Value {
     let mut pack = vec![0x82];
     for (field, seconds) in ["gcra1:api", "gcra1:web"].into_iter().zip(seconds) {
@@ -88,7 +88,7 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
     assert_eq!(arguments[0], b"4");
     let keys = [0, 1, 2, 7].map(|pack: usize| Prefix::default().key(&packs[pack].takes.first()));
     assert_eq!(arguments[1..5], keys);
-    // Who has come how often, and so many keys in a row.
+    // How often each has come, and how many keys in a row.
     let rows = arguments[6..].chunks(6);
     let told = rows.map(|row| String::from_utf8([&row[4][..], &row[5]].join(&b' ')).unwrap());
     assert_eq!(
@@ -141,7 +141,7 @@ fn only_what_the_script_says_itself_is_asked_otherwise() {
     let packs = packs(&[('a', 1)]);
     let read = |answer| batch(&packs).read(&reply([answer])).unwrap();
     assert!(matches!(read(Value::Int(-1))[..], [Ok(None)]));
-    // Nobody can owe so much. Who says that all the same may have taken something.
+    // No debt is this large. A script that says so all the same may have taken something.
     let debts = [0, 1 << 52].map(u64::to_be_bytes).concat();
     for answer in [Value::BulkString(debts), pack_owing([0, 1 << 33])] {
         assert!(matches!(read(answer)[..], [Err(_)]));

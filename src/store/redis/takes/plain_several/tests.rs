@@ -9,7 +9,7 @@ use crate::store::redis::takes::msgpack;
 use crate::store::redis::trips::Batch as _;
 use crate::time::SECOND;
 
-/// By policies of these names, each about a subject; all takes of so many permits.
+/// A question under policies of these names, each about a subject; all takes of this many permits.
 fn question(policies: &[(&str, &str)], cost: u32) -> Option<PlainSeveral> {
     question_by(policies, Limit::gcra(1, SECOND).burst(10), cost)
 }
@@ -27,7 +27,7 @@ fn question_by(policies: &[(&str, &str)], limit: Limit, cost: u32) -> Option<Pla
     PlainSeveral::of(&checks, Micros::ZERO).map(|question| *question)
 }
 
-/// Of a client and of everybody, so many permits each.
+/// Questions about a client and everybody, this many permits each.
 fn questions(asked: &[(&str, u32)]) -> Vec<PlainSeveral> {
     let asked = asked.iter();
     asked
@@ -54,7 +54,7 @@ fn checks_of_different_states_are_such_a_question() {
     assert!(question(&many, 1).is_none());
 }
 
-/// By these policies, of one subject.
+/// A question under these policies about one subject.
 fn question_of(policies: &[PolicyId], shadows: &[bool]) -> Option<PlainSeveral> {
     let checks = policies.iter().zip(shadows);
     let checks = checks.map(|(policy, is_shadow)| Check {
@@ -88,7 +88,7 @@ fn of_a_limit_in_shadow_it_has_one_rate() {
 fn states_in_packs_are_told_by_key_and_field() {
     let questions = [
         question_of(&mixed(), &[false; 5]).unwrap(),
-        // What stands alone stands in a pack where another question has it there.
+        // A state that may stand alone is in a pack if another question has it there.
         question(&[("d", "x"), ("b", "x")], 1).unwrap(),
     ];
     let arguments = batch(&questions).arguments();
@@ -183,7 +183,7 @@ fn a_question_whose_key_has_another_form_is_asked_otherwise_and_alone() {
     };
     let is_read = read(-1).into_iter().map(|read| read.unwrap().is_some());
     assert_eq!(is_read.collect::<Vec<_>>(), [false, true, true]);
-    // The script would say so itself: who says that may have taken something.
+    // The script itself would refuse it: a reply that says so may mean that something was taken.
     let is_error = read(1 << 52).into_iter().map(|read| read.is_err());
     assert_eq!(is_error.collect::<Vec<_>>(), [true, false, false]);
 }

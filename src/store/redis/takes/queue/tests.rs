@@ -7,7 +7,7 @@ use crate::time::HOUR;
 
 const NOW_US: i64 = 1_800_000_000_000_000;
 
-/// A take of a subject: so many permits of a hundred.
+/// A take of this many of a subject's hundred permits.
 fn take((subject, cost): (&str, u32)) -> Box<Take> {
     let policy = PolicyId::new("api");
     let check = Check::of(
@@ -25,9 +25,9 @@ fn queue(asked: &[(&str, u32)]) -> Queue {
     Queue::of(&takes, &Prefix::default()).unwrap()
 }
 
-/// Of each row its cost, how many takes it is, and of how many keys.
+/// For each row its cost, how many takes it is, and of how many keys.
 fn rows(queue: &Queue) -> Vec<[String; 3]> {
-    // The number of keys, the keys and the instant stand before them.
+    // The number of keys, the keys and the instant come before them.
     let sent = queue.texts().split_off(2 + queue.names.len());
     let stride = queue.script.stride;
     let rows = sent.chunks_exact(stride + 2);
@@ -48,7 +48,7 @@ fn keys_of_which_the_same_is_asked_share_arguments() {
         ("bob", 1),
     ];
     let expected = [
-        // Alice's two; Bob's first, behind which others stand; Carol's and Dave's.
+        // Alice's two; Bob's first, with others behind it; Carol's and Dave's.
         ["1", "2", "1"],
         ["1", "1", "1"],
         ["2", "1", "-1"],
@@ -83,7 +83,7 @@ fn row(fits: i64, used: i64) -> [Value; 4] {
     [fits, 0, used, 5].map(Value::Int)
 }
 
-/// A row: so many go on behind the take before.
+/// A row: this many go on behind the previous take.
 fn alike(takes: i64) -> [Value; 4] {
     [2, takes, 0, 0].map(Value::Int)
 }

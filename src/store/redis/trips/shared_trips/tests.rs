@@ -26,7 +26,7 @@ fn server_at(address: &str) -> Server {
     Server::of(&Server::spread(servers, prefix, None, places, Waits::USUAL))
 }
 
-/// A take of a key that has a stop of its own.
+/// A take of a key that has its own stop.
 fn take(key: u64) -> Box<Take> {
     let policy = PolicyId::new("policy");
     let check = Check::of(

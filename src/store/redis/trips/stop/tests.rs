@@ -5,7 +5,7 @@ use crate::store::redis::waits::Waits;
 
 const PATIENCE: Duration = Waits::USUAL.for_trips;
 
-/// A take of a key, and which one of them.
+/// A take of a key, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Take(u128, usize);
 
@@ -95,7 +95,7 @@ fn half_of_those_there_are_go_where_there_may_be_two_trips() {
     let [first, second] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, (10..30).map(|key| Take(key, 0)));
     stop.end(first);
-    // Of the twenty, and the one that is under way.
+    // The share is of the twenty and the one in flight.
     let (_, going) = departing(&mut stop);
     assert_eq!(going.len(), 11);
     stop.end(second);
@@ -187,7 +187,7 @@ fn a_trip_that_is_back_sees_where_the_other_one_is() {
     assert_eq!(stop.arrive(third, Instant::now()), Others::Back);
 }
 
-/// A question of such a weight, and which one of them.
+/// A question of this weight, and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Several(usize, usize);
 
@@ -212,7 +212,7 @@ fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
     for number in 0..4 {
         stop.wait(Several(2, number));
     }
-    // There might be a second trip, but who waits came first.
+    // There might be a second trip, but those who wait came first.
     assert_eq!(alone(&mut stop, None), None);
     assert_eq!(numbers(depart(&mut stop).unwrap()), [0, 1, 2]);
     assert_eq!(depart(&mut stop), None);
@@ -251,7 +251,7 @@ fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
     let (second, going) = departing(&mut stop);
     assert_eq!(going, [Take(1, 0), Take(1, 2)]);
     stop.wait(Take(1, 1));
-    // Whoever comes back late ends nobody else's trip.
+    // A trip that returns late ends nobody else's.
     stop.end(first);
     assert_eq!(depart(&mut stop), None);
     stop.end(second);
@@ -278,7 +278,7 @@ fn those_who_went_together_are_waited_for_anew_once_they_are_back() {
     assert!(stop.is_deserted());
 }
 
-/// Each trip needs one timer then, and nobody else.
+/// Then each trip needs one timer, and nobody else does.
 #[test]
 fn those_who_go_on_when_a_trip_does_leave_it_to_the_trip_to_see_that_it_is_late() {
     let runtimes = [(); 2].map(|()| Builder::new_current_thread().build().unwrap());
@@ -313,7 +313,7 @@ fn the_documentation_of_the_store_names_the_bounds() {
     let lines: Vec<_> = lines
         .map(|line| line.trim_start_matches(['/', ' ']))
         .collect();
-    // However it is broken into lines.
+    // However its lines are broken.
     let text = lines.join(" ");
     for says in [
         format!("Up to {MOST_TOGETHER} share a trip"),

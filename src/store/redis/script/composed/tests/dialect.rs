@@ -1,4 +1,4 @@
-//! What interpreters of scripts have in common: that of Redis and Valkey is Lua 5.1, that of others 5.4.
+//! What script interpreters have in common: Redis and Valkey have Lua 5.1, other servers 5.4.
 
 use super::*;
 
@@ -17,7 +17,8 @@ const LIBRARIES: [&str; 12] = [
     "table",
 ];
 
-/// What is used of the libraries. Nothing else is known to be in all of them; `table.unpack` is not, see below.
+/// The library members that scripts use. No others are known to be in all interpreters; for
+/// `table.unpack` see below.
 const MEMBERS: [&str; 21] = [
     "cmsgpack.pack",
     "cmsgpack.unpack",
@@ -42,7 +43,7 @@ const MEMBERS: [&str; 21] = [
     "table.unpack",
 ];
 
-/// Names and words that one of them has and the other has not.
+/// Names and keywords that one of them has and the other does not.
 const NAMES: [&str; 14] = [
     "_ENV",
     "collectgarbage",
@@ -60,16 +61,16 @@ const NAMES: [&str; 14] = [
     "xpcall",
 ];
 
-/// Operators, labels, attributes and comments, likewise; but for `~=`.
+/// The same for operators, labels, attributes and comments, except `~=`.
 const SIGNS: [&str; 11] = [
     "//", "<<", ">>", "&", "|", "~", "::", "<const>", "<close>", "[[", "'",
 ];
 
-/// How to come by what 5.1 has as `unpack` and 5.4 as a member of `table`. The latter is looked for first: to look
-/// for a name that nobody has declared is an error in scripts, and for a member that is not there none.
+/// How to get the function that is `unpack` in 5.1 and a member of `table` in 5.4. The member is
+/// tried first: in scripts, an undeclared name is an error, but a missing member is not.
 const UNPACK: &str = "table.unpack or unpack";
 
-/// A text without what stands in comments and between quotes.
+/// A text without comments and quoted strings.
 fn code_of(text: &str) -> String {
     let mut code = String::new();
     for line in text.lines() {
@@ -110,7 +111,7 @@ fn scripts_use_what_lua_5_1_and_5_4_have_in_common() {
         for sign in SIGNS {
             assert!(!code.contains(sign), "{sign} in:\n{code}");
         }
-        // The first line of what is run in another way, which older servers do not know.
+        // The first line of another way to run scripts, which older servers do not know.
         assert!(!text.contains("#!"));
     }
 }
@@ -132,7 +133,7 @@ fn scripts_look_for_unpack_in_both_places() {
     assert!(found >= 4, "found only {found}");
 }
 
-/// As `%d` writes them, in less than half the time of `%.0f`, and 5.4 refuses what is none.
+/// With `%d`, in less than half the time of `%.0f`; 5.4 refuses numbers that are not whole.
 #[test]
 fn scripts_write_whole_numbers_alone() {
     let mut written = 0;

@@ -1,8 +1,8 @@
-//! Scripts touch no key that is not declared, and read the clock once.
+//! Scripts touch no undeclared key, and read the clock once.
 
 use super::*;
 
-/// What stands for a key, or for several: `missing` are some of KEYS.
+/// What stands for one key or several: `missing` are some of KEYS.
 const KEYS: [&str; 5] = [
     "key",
     "KEYS[1]",
@@ -11,7 +11,7 @@ const KEYS: [&str; 5] = [
     "unpack(missing)",
 ];
 
-/// Each command that a text calls, and what it calls it with.
+/// Each command that a text calls, and the text after its name, from the first argument on.
 fn calls(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let calls = ["call(\"", "try(\""].map(|begin| text.split(begin).skip(1));
     calls.into_iter().flatten().map(|call| {
@@ -44,7 +44,7 @@ fn declared_as_key(line: &str) -> Option<&str> {
     values.split(", ").nth(position)
 }
 
-/// As a parameter it is handed on, and `keep` returns one of KEYS.
+/// A parameter is passed on, and `keep` returns one of KEYS.
 #[test]
 fn what_is_called_a_key_is_one_of_those_that_are_declared() {
     let mut declared = 0;
@@ -75,8 +75,8 @@ fn scripts_read_the_clock_once() {
     }
 }
 
-/// The instant of a question may be that of a clock for tests, and PTTL counts from the server's, whichever
-/// that is; the command that tells the instant itself is one of Redis 7.
+/// A question's instant may be that of a test's clock, but PTTL counts from the server's. The
+/// command that returns the instant itself needs Redis 7.
 #[test]
 fn states_read_the_clock_again_for_the_expiry_of_a_key_and_nothing_else() {
     let (before, rest) = STATES

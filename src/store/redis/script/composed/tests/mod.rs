@@ -11,7 +11,7 @@ use crate::time::{Micros, SECOND};
 mod dialect;
 mod keys;
 
-/// What the others are put together of, beside the algorithms.
+/// The parts that scripts are composed of, besides the algorithms.
 const PARTS: [&str; 6] = [DEBT, STATES, DECIDE, SHADOW, QUESTIONS, QUEUE];
 
 fn every_text() -> impl Iterator<Item = &'static str> {
@@ -114,7 +114,7 @@ fn documented_verbs_are_those_that_are_sent() {
         lease: None,
         is_final: false,
     });
-    // All but a reset, which is carried out before an algorithm is asked.
+    // All except a reset, which is carried out before an algorithm is asked.
     let counting = [
         Action::take(permits),
         borrowing,
@@ -149,7 +149,7 @@ fn documented_verbs_are_those_that_are_sent() {
 fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     for text in every_text() {
-        // Those that are handed a state touch no key.
+        // Scripts that are given a state touch no key.
         let own: &[&str] = match text.contains("-- state ") {
             true => &[],
             false => &["-- KEYS[", "-- Writes "],
@@ -185,7 +185,8 @@ fn documented_rights_are_those_that_the_scripts_need() {
     assert_eq!(documented, commands());
 }
 
-/// An expiry in a second command is one that a crash in between leaves out. What expires when it did, keeps that.
+/// A crash between two commands would leave out an expiry set by the second. A key whose expiry
+/// does not change keeps it.
 #[test]
 fn every_set_says_when_the_key_expires() {
     let sets = |text: &'static str| text.lines().filter(|line| line.contains("(\"SET\""));
@@ -195,7 +196,7 @@ fn every_set_says_when_the_key_expires() {
     assert!(sets.iter().all(says), "{sets:#?}");
 }
 
-/// One that forgot a state of a pack sooner than the others would forget it for all of them.
+/// A script that forgot a pack's state earlier than the others would forget it for all of them.
 #[test]
 fn every_script_keeps_what_has_expired_beside_others_as_long() {
     let mut definitions = 0;
@@ -211,7 +212,7 @@ fn every_script_keeps_what_has_expired_beside_others_as_long() {
     assert_eq!(definitions, 5);
 }
 
-/// What is in shadow costs questions nothing that ask no such check.
+/// Checks in shadow cost questions without them nothing.
 #[test]
 fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
     let policy = PolicyId::new("api");
