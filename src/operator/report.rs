@@ -117,7 +117,7 @@ impl State {
 }
 
 impl Denied {
-    /// In the order of the least number of denials. If more subjects are denied than the list has
+    /// Ordered by how often each was denied at least, the most first. If more subjects are denied than the list has
     /// room for, the last one may have been denied as often as any in it, or only once.
     fn most(top: &TopDenied) -> Vec<Self> {
         let mut list = top.list();

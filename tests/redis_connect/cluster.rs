@@ -205,7 +205,6 @@ async fn a_node_that_is_away_keeps_nobody_from_starting() {
 
 /// Asks until each of these masters was asked this many more times for the slots: questions about a
 /// master that is gone trigger that.
-/// know.
 async fn ask_until_they_are_asked(
     cluster: &Cluster,
     masters: [usize; 2],

@@ -191,7 +191,6 @@ async fn a_cluster_that_does_not_serve_all_slots_is_told_as_such() {
     assert!(told.contains("some slots of which nobody serves"), "{told}");
 }
 
-/// Trying it out would be of no use.
 #[tokio::test]
 async fn a_server_that_is_full_is_found_at_start_up() {
     let server = Server::start_with(&["--maxmemory", "1"]);

@@ -117,7 +117,6 @@ async fn each_reads_what_the_others_wrote() {
 
 /// What had expired by the wrong clock, but is still in force by the right one, is kept by every
 /// script that writes the key in between.
-/// writes the key in between.
 #[tokio::test]
 async fn a_clock_that_ran_ahead_and_is_corrected_frees_no_capacity() {
     let [short, long] = ["short", "long"].map(|name| [grouped(name)]);
