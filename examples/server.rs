@@ -69,7 +69,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         () = too_long => eprintln!("server: what is still under way is cut off"),
     }
     // Tasks of this runtime give back what the last responses held, and the permits that are leased in advance.
-    limits.limiter().given_back().await;
+    limits.limiter().flush().await;
     Ok(())
 }
 

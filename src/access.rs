@@ -99,7 +99,7 @@ impl AccessList {
     /// Looks up the address of a request. The error says what the server does not provide.
     #[inline]
     pub(crate) fn find_address_of(&self, request: &RequestHead<'_>) -> Result<Found, String> {
-        let mut found = Found::Nowhere;
+        let mut found = Found::NotListed;
         for (by, ranges) in &self.addresses {
             match by.address(request) {
                 Ok(address) if ranges.contain(embedded(address)) => return Ok(Found::Listed),
@@ -142,7 +142,7 @@ pub(crate) enum Found {
     /// The address is listed.
     Listed,
     /// It is not listed, or the request has no address.
-    Nowhere,
+    NotListed,
     /// The address cannot be read: it may be any.
     Unreadable,
 }

@@ -226,7 +226,7 @@ async fn a_service_behind_a_store_that_always_allows_is_never_limited() {
 
 #[tokio::test]
 async fn a_client_of_a_store_that_always_denies_sees_what_a_denied_client_sees() {
-    let store = AlwaysDeny::for_another(Duration::from_secs(7));
+    let store = AlwaysDeny::retry_after(Duration::from_secs(7));
     let url = serve(app().layer(layer(store, [user(1_000)]))).await;
     for _ in 0..3 {
         let response = ask(&url, "/decision").await;
@@ -251,7 +251,7 @@ async fn stores_that_always_say_the_same_do_so_whatever_the_limit() {
     };
     let wait = Duration::from_secs(7);
     let allowing = Limiter::new(AlwaysAllow, policies()).unwrap();
-    let denying = Limiter::new(AlwaysDeny::for_another(wait), policies()).unwrap();
+    let denying = Limiter::new(AlwaysDeny::retry_after(wait), policies()).unwrap();
     for policy in ["gcra", "log", "queue", "slots", "penalty"] {
         for _ in 0..3 {
             let allowed = allowing.check(policy, "alice").await.unwrap();

@@ -113,9 +113,9 @@ fn decisions_from_a_batch_are_counted_besides() {
         runtime.block_on(async {
             for _ in 0..1_000 {
                 let decision = limiter.check("hot", "everybody").await.unwrap();
-                leased += u32::from(decision.is_leased());
+                leased += u32::from(decision.is_from_batch());
                 let decision = limiter.check("each asked", "everybody").await.unwrap();
-                assert!(!decision.is_leased());
+                assert!(!decision.is_from_batch());
             }
         });
     });

@@ -216,7 +216,7 @@ fn who_waits_until_it_is_given_back_leaves_nothing_taken_in_advance() {
                 remaining(&other).await < left
             })
             .await;
-            limiter.given_back().await;
+            limiter.flush().await;
             left
         });
         drop(runtime);
@@ -254,10 +254,15 @@ async fn nobody_waits_for_longer_than_twice_a_decision_until_it_is_given_back() 
     let policy = leased(Limit::fixed_window(1_000_000, DAY));
     let limiter = Limiter::builder(Silent(MemoryStore::new())).policy(policy);
     let limiter = limiter.timeout(SECOND).build().unwrap();
-    while !limiter.check("hot", "everybody").await.unwrap().is_leased() {
+    while !limiter
+        .check("hot", "everybody")
+        .await
+        .unwrap()
+        .is_from_batch()
+    {
         tokio::task::yield_now().await;
     }
-    let ((), waited) = timed(limiter.given_back()).await;
+    let ((), waited) = timed(limiter.flush()).await;
     assert!((SECOND..=2 * SECOND).contains(&waited), "{waited:?}");
 }
 

@@ -79,7 +79,7 @@ impl Known {
 
 impl Algorithm {
     /// The decision for a reading from memory: nothing is taken.
-    pub(crate) fn remember(&self, reading: &Reading, action: &Action) -> Decision {
+    pub(crate) fn decision_from_memory(&self, reading: &Reading, action: &Action) -> Decision {
         let mut decision = self.decide(reading, action, false);
         decision.is_remembered = true;
         decision

@@ -39,7 +39,7 @@ pub struct Decision {
     /// Whether it was decided from memory.
     pub(crate) is_remembered: bool,
     /// Whether its permits were taken in advance.
-    pub(crate) is_leased: bool,
+    pub(crate) is_from_batch: bool,
 }
 
 /// Identifies permits that were taken, to give them back.
@@ -203,8 +203,8 @@ impl Decision {
 
     /// Whether its permits come from a batch that this process had taken before, without a round
     /// trip: see [`QuotaLease`](crate::QuotaLease).
-    pub fn is_leased(&self) -> bool {
-        self.is_leased
+    pub fn is_from_batch(&self) -> bool {
+        self.is_from_batch
     }
 
     /// A decision without asking the store, about a limit of this many permits in this window.
@@ -228,7 +228,7 @@ impl Decision {
             receipt: Receipt::default(),
             judged_locally: None,
             is_remembered: false,
-            is_leased: false,
+            is_from_batch: false,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::time::SECOND;
 /// any.
 ///
 /// Dropping it gives back permits that are held while something runs; see
-/// [`Limiter::given_back`](crate::Limiter::given_back) for what to do before a process ends.
+/// [`Limiter::flush`](crate::Limiter::flush) for what to do before a process ends.
 /// Permits that come back with time stay taken.
 #[must_use = "dropping it gives the permits back"]
 pub struct Held {

@@ -56,7 +56,7 @@ impl Limiter {
             Found::Listed => return Err(Refusal::of_nobody(Unjudged::Listed)),
             // Otherwise a listed client would only have to send an unreadable address.
             Found::Unreadable => return Err(Refusal::of_nobody(Unjudged::BadAddress)),
-            Found::Nowhere => {}
+            Found::NotListed => {}
         }
         if is_exempt || rules.is_exempt(request) {
             return Ok(Judging::by_nobody(read));

@@ -189,7 +189,7 @@ impl Limiter {
     }
 
     /// Stops renewing a lease.
-    pub(super) fn let_lapse(&self, lease: LeaseId) {
+    pub(super) fn stop_renewing(&self, lease: LeaseId) {
         self.0.leases.remove(lease);
     }
 }

@@ -94,7 +94,7 @@ pub struct Limiter(Arc<Shared>);
 struct Shared {
     store: Failover,
     /// Gives back the permits that are held in advance.
-    let_go: Box<dyn Fn() + Send + Sync>,
+    give_back_batches: Box<dyn Fn() + Send + Sync>,
     /// The rules in force. A request is judged by the rules it finds, to its end.
     rules: ArcSwap<ReadyRules>,
     changing_rules: Mutex<()>,

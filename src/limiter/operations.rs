@@ -27,7 +27,7 @@ impl Limiter {
         let reply = self.take(policy, &key.into(), None);
         match reply {
             Reply::Decided(decision) => Ok(decision),
-            Reply::Asked(trip) => Ok(trip.await),
+            Reply::Pending(pending) => Ok(pending.await),
             Reply::Failed(error) => Err(error),
         }
     }
@@ -46,7 +46,7 @@ impl Limiter {
         let reply = self.take(policy, &key.into(), Some(cost));
         match reply {
             Reply::Decided(decision) => Ok(decision),
-            Reply::Asked(trip) => Ok(trip.await),
+            Reply::Pending(pending) => Ok(pending.await),
             Reply::Failed(error) => Err(error),
         }
     }

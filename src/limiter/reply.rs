@@ -19,13 +19,13 @@ use crate::store::{self, Check};
 /// for waiting is made only for a round trip.
 pub(super) enum Reply {
     Decided(Decision),
-    Asked(Trip),
+    Pending(Pending),
     /// There is no such policy, or it cannot do this.
     Failed(CheckError),
 }
 
 /// A policy's question in flight.
-pub(super) struct Trip {
+pub(super) struct Pending {
     limiter: Limiter,
     policy: Arc<ReadyPolicy>,
     terms: Terms,
@@ -41,7 +41,7 @@ pub(super) struct Terms {
     pub(super) mode: Mode,
 }
 
-impl Future for Trip {
+impl Future for Pending {
     type Output = Decision;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
@@ -86,7 +86,7 @@ impl Limiter {
     // Out of line, so that a decision and a trip do not share a stack frame.
     #[inline(never)]
     fn asked(&self, policy: &Arc<ReadyPolicy>, terms: Terms, trip: Pin<Box<store::Trip>>) -> Reply {
-        Reply::Asked(Trip {
+        Reply::Pending(Pending {
             limiter: self.clone(),
             policy: Arc::clone(policy),
             terms,

@@ -269,7 +269,7 @@ impl Entry {
 impl Drop for Taken {
     fn drop(&mut self) {
         for lease in self.entries.iter().filter_map(|entry| entry.lease) {
-            self.limiter.let_lapse(lease);
+            self.limiter.stop_renewing(lease);
         }
         match self.stage {
             Stage::Asking | Stage::Running => self.give_back(&self.entries, Entry::release),

@@ -29,7 +29,7 @@ impl Limiter {
     ///         println!("at work");
     ///     }
     ///     drop(job);
-    ///     limiter.given_back().await;
+    ///     limiter.flush().await;
     ///     Ok(())
     /// }
     /// ```
@@ -38,8 +38,8 @@ impl Limiter {
     /// the store does not answer, when somebody goes on giving back, or when nobody drives the runtime
     /// on which it was begun. A store that failed is asked again about places, for as long as their
     /// lease lives and the runtime runs, but not waited for.
-    pub async fn given_back(&self) {
-        (self.0.let_go)();
+    pub async fn flush(&self) {
+        (self.0.give_back_batches)();
         let under_way = &self.0.under_way;
         // If no question takes a round trip, there may be no timers.
         if under_way.is_anything() {

@@ -84,7 +84,7 @@ impl Limiter {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limit = Limit::token_bucket(1, per_second(10));
-    /// let store = AlwaysDeny::for_another(MINUTE);
+    /// let store = AlwaysDeny::retry_after(MINUTE);
     /// let limiter = Limiter::new(store, [Policy::new("partner", limit)])?;
     /// assert_eq!(send(&limiter, &["coffee", "tea"]).await?, 0);
     /// # Ok(())

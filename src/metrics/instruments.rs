@@ -57,7 +57,7 @@ impl OfPolicy {
         if result == DecisionResult::Waited {
             self.delay.record(event.decision.delay());
         }
-        if event.decision.is_leased() {
+        if event.decision.is_from_batch() {
             self.leased.increment(1);
         }
         if let Some(kind) = event.decision.store_failure() {

@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::counters::Counters;
 use super::problem::Problem;
 use super::report::{self, Quota};
-use super::tally::Tally;
 use super::{page, subject};
 use crate::decision::Decision;
 use crate::key::Subject;
@@ -30,13 +30,13 @@ const LONGEST_BODY: usize = 16 * 1024;
 
 /// What the endpoints work on.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct Api {
     pub(super) limiter: Limiter,
-    pub(super) tally: Arc<Tally>,
+    pub(super) counters: Arc<Counters>,
     pub(super) top: Option<TopDenied>,
 }
 
-pub(super) fn router(desk: Desk) -> Router {
+pub(super) fn router(api: Api) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/state", get(state))
@@ -58,7 +58,7 @@ pub(super) fn router(desk: Desk) -> Router {
         })
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .layer(from_fn(guard))
-        .with_state(desk)
+        .with_state(api)
 }
 
 /// Keeps other sites' pages from pressing buttons, and answers from being stored.
@@ -102,11 +102,11 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<Problem> {
     None
 }
 
-async fn state(State(desk): State<Desk>) -> Response {
+async fn state(State(api): State<Api>) -> Response {
     json(&report::State::of(
-        &desk.limiter,
-        &desk.tally,
-        desk.top.as_ref(),
+        &api.limiter,
+        &api.counters,
+        api.top.as_ref(),
     ))
 }
 
@@ -117,13 +117,13 @@ struct Switch {
 }
 
 async fn switch(
-    State(desk): State<Desk>,
+    State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let switch: Switch = read(body)?;
     match switch.on {
-        true => desk.limiter.turn_on(),
-        false => desk.limiter.turn_off(),
+        true => api.limiter.turn_on(),
+        false => api.limiter.turn_off(),
     }
     Ok(json(&switch))
 }
@@ -136,12 +136,12 @@ struct PolicyMode {
 }
 
 async fn set_mode(
-    State(desk): State<Desk>,
+    State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let wanted: PolicyMode = read(body)?;
     let mode: Mode = wanted.mode.parse()?;
-    desk.limiter.set_mode(&wanted.policy, mode)?;
+    api.limiter.set_mode(&wanted.policy, mode)?;
     Ok(json(&wanted))
 }
 
@@ -154,33 +154,33 @@ struct PolicySubject {
 
 impl PolicySubject {
     fn read(
-        desk: &Desk,
+        api: &Api,
         body: Result<Bytes, BytesRejection>,
     ) -> Result<(PolicySummary, Subject), Problem> {
         let asked: Self = read(body)?;
         // The policy first: if it does not exist, an error about the subject helps nobody.
-        let policy = desk.limiter.summary(&asked.policy)?;
-        let subject = subject::read(&desk.limiter, &asked.policy, asked.subject)?;
+        let policy = api.limiter.summary(&asked.policy)?;
+        let subject = subject::read(&api.limiter, &asked.policy, asked.subject)?;
         Ok((policy, subject))
     }
 }
 
 async fn peek(
-    State(desk): State<Desk>,
+    State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    let (policy, subject) = PolicySubject::read(&desk, body)?;
-    let decision = desk.limiter.peek_subject(&policy.name, subject).await?;
+    let (policy, subject) = PolicySubject::read(&api, body)?;
+    let decision = api.limiter.peek_subject(&policy.name, subject).await?;
     answered(&decision, "nothing is known of the subject")?;
     Ok(json(&Quota::of(&policy, subject, &decision)))
 }
 
 async fn reset(
-    State(desk): State<Desk>,
+    State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    let (policy, subject) = PolicySubject::read(&desk, body)?;
-    let decision = desk.limiter.reset_subject(&policy.name, subject).await?;
+    let (policy, subject) = PolicySubject::read(&api, body)?;
+    let decision = api.limiter.reset_subject(&policy.name, subject).await?;
     answered(
         &decision,
         "it is not known whether the subject was reset, try again",

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use axum::Router;
 
-use self::api::Desk;
-use self::tally::Tally;
+use self::api::Api;
+use self::counters::Counters;
 use crate::error::StoreErrorKind;
 use crate::limiter::Limiter;
 use crate::observe::{DecisionEvent, Observer, RefusalEvent};
 use crate::top_denied::TopDenied;
 
 mod api;
+mod counters;
 mod page;
 mod problem;
 mod report;
 mod subject;
-mod tally;
 
 /// What whoever is on call sees of a limiter and can change: a page that shows it live, and the
 /// same as JSON.
@@ -88,7 +88,7 @@ mod tally;
 #[derive(Clone)]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub struct Operator {
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
     top: Option<TopDenied>,
 }
 
@@ -96,7 +96,7 @@ impl Operator {
     /// One that has counted nothing yet.
     pub fn new() -> Self {
         Self {
-            tally: Arc::new(Tally::new()),
+            counters: Arc::new(Counters::new()),
             top: None,
         }
     }
@@ -113,9 +113,9 @@ impl Operator {
     ///
     /// Mounted by `nest_service("/limits", …)`, the page is at `/limits` and at `/limits/`.
     pub fn router(&self, limiter: Limiter) -> Router {
-        api::router(Desk {
+        api::router(Api {
             limiter,
-            tally: Arc::clone(&self.tally),
+            counters: Arc::clone(&self.counters),
             top: self.top.clone(),
         })
     }
@@ -129,16 +129,17 @@ impl Default for Operator {
 
 impl Observer for Operator {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
-        let is_leased = event.decision.is_leased();
-        self.tally.count(event.policy, event.result(), is_leased);
+        let is_from_batch = event.decision.is_from_batch();
+        self.counters
+            .count(event.policy, event.result(), is_from_batch);
     }
 
     fn on_refusal(&self, event: &RefusalEvent<'_>) {
-        self.tally.count_refusal(event.mode, event.reason);
+        self.counters.count_refusal(event.mode, event.reason);
     }
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
-        self.tally.count_answer(elapsed, failure);
+        self.counters.count_answer(elapsed, failure);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::tally::Tally;
+use super::counters::Counters;
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
@@ -88,28 +88,28 @@ pub(super) struct Quota {
 pub(super) struct Counts(Vec<(&'static str, u64)>);
 
 impl State {
-    pub(super) fn of(limiter: &Limiter, tally: &Tally, top: Option<&TopDenied>) -> Self {
-        let (answers, failures) = tally.answers();
-        let last_failure = tally.last_failure().map(|(kind, ago)| Failure {
+    pub(super) fn of(limiter: &Limiter, counters: &Counters, top: Option<&TopDenied>) -> Self {
+        let (answers, failures) = counters.answers();
+        let last_failure = counters.last_failure().map(|(kind, ago)| Failure {
             reason: kind.to_string(),
             ago_ms: millis(ago),
         });
         let policies = limiter.summaries().into_iter();
         Self {
             on: limiter.is_on(),
-            uptime_ms: millis(tally.uptime()),
-            decisions: Counts(tally.total.each()),
-            refusals: Counts(tally.refusals.each()),
-            shadow_refusals: Counts(tally.shadow_refusals.each()),
+            uptime_ms: millis(counters.uptime()),
+            decisions: Counts(counters.total.each()),
+            refusals: Counts(counters.refusals.each()),
+            shadow_refusals: Counts(counters.shadow_refusals.each()),
             store: StoreState {
                 breaker: limiter.breaker().as_str(),
                 answers,
                 failures,
-                answering_us: tally.answering_us(),
+                answering_us: counters.answering_us(),
                 last_failure,
             },
             policies: policies
-                .map(|summary| PolicyState::of(summary, tally))
+                .map(|summary| PolicyState::of(summary, counters))
                 .collect(),
             top_denied: top.map(Denied::most),
         }
@@ -137,8 +137,8 @@ impl Denied {
 }
 
 impl PolicyState {
-    fn of(summary: PolicySummary, tally: &Tally) -> Self {
-        let (decisions, leased) = tally.of(&summary.name);
+    fn of(summary: PolicySummary, counters: &Counters) -> Self {
+        let (decisions, leased) = counters.of(&summary.name);
         Self {
             name: summary.name,
             algorithm: summary.algorithm,

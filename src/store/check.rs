@@ -92,18 +92,18 @@ impl Check<'_> {
     /// as the subject is; the same in every process of this version of the crate. Groups are not
     /// part of it.
     pub fn fingerprint(&self) -> u128 {
-        self.count_fingerprint() ^ u128::from(self.algorithm.number())
+        self.policy_fingerprint() ^ u128::from(self.algorithm.number())
     }
 
     /// Identifies its policy's count of its subject in this process, whatever the algorithm.
-    pub(crate) fn count_fingerprint(&self) -> u128 {
+    pub(crate) fn policy_fingerprint(&self) -> u128 {
         self.subject.to_u128() ^ self.policy.fingerprint()
     }
 
     /// Identifies the place of that count: a policy that is put into another group starts anew
     /// there.
-    pub(crate) fn place_fingerprint(&self) -> u128 {
-        self.count_fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
+    pub(crate) fn stored_fingerprint(&self) -> u128 {
+        self.policy_fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
     }
 
     /// The decision if nobody has judged it: let through if its failure mode says so, or if it only

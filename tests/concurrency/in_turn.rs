@@ -42,7 +42,7 @@ async fn so_it_does_on_a_runtime_of_several_threads() {
         .await
         .unwrap();
     // The future that is blocked on runs on no worker.
-    limiter.given_back().await;
+    limiter.flush().await;
     hold_one_after_the_other(&limiter).await;
 }
 

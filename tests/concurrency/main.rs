@@ -3,8 +3,8 @@
 
 mod answers;
 mod cluster;
+mod flush;
 mod gate;
-mod given_back;
 mod giving_back;
 mod grpc;
 mod http;

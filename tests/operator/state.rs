@@ -68,7 +68,7 @@ async fn the_state_tells_groups_leases_and_the_decisions_that_were_taken_from_a_
     let mut leased = 0;
     for _ in 0..1_000 {
         let decision = site.limiter.check("hot", "everybody").await.unwrap();
-        leased += u32::from(decision.is_leased());
+        leased += u32::from(decision.is_from_batch());
         let _ = site.limiter.check("grouped", "everybody").await.unwrap();
     }
     assert!(leased > 100, "{leased}");

@@ -69,7 +69,7 @@ fn what_is_awaited_can_be_awaited_by_any_task() {
     sent(limiter.acquire("api", "alice", 1));
     sent(limiter.try_acquire("api", "alice", 1, Duration::ZERO));
     sent(limiter.hold("api", "alice"));
-    sent(limiter.given_back());
+    sent(limiter.flush());
     sent(limiter.peek_subject("api", limiter.subject_of("alice")));
     sent(limiter.reset_subject("api", limiter.subject_of("alice")));
     sent(RedisStore::connect("redis://127.0.0.1"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use self::changes::Watching;
-use self::reload::{Reloader, Say};
+use self::reload::{Reloader, StillInEffect};
 use self::shown::Shown;
 use super::{Config, FileError};
 use crate::limiter::Limiter;
@@ -120,10 +120,10 @@ impl ConfigFile {
         limiter: Limiter,
     ) -> Result<WatchedConfig, OpenError> {
         let shown = Shown::new(&config);
-        let (error, say) = (Arc::new(ArcSwapOption::empty()), Say::new());
+        let (error, still_in_effect) = (Arc::new(ArcSwapOption::empty()), StillInEffect::new());
         let mut reloader = Reloader {
             path: self.path.clone(),
-            say: say.clone(),
+            still_in_effect: still_in_effect.clone(),
             seen: Ok(bytes),
             in_force: config,
             limiter: limiter.clone(),
@@ -138,7 +138,7 @@ impl ConfigFile {
             limiter,
             shown,
             error,
-            say,
+            still_in_effect,
             _watching: watching.map_err(OpenError::Thread)?,
         })
     }
@@ -158,7 +158,7 @@ pub struct WatchedConfig {
     limiter: Limiter,
     shown: Shown,
     error: Arc<ArcSwapOption<FileError>>,
-    say: Say,
+    still_in_effect: StillInEffect,
     _watching: Watching,
 }
 
@@ -188,7 +188,7 @@ impl WatchedConfig {
 impl Drop for WatchedConfig {
     fn drop(&mut self) {
         // A reload may be running.
-        self.say.end();
+        self.still_in_effect.end();
     }
 }
 

@@ -17,9 +17,9 @@ use crate::trace;
 /// Whether the file still has effect. Locked while its limits are put in force, so that nothing is
 /// applied after watching has ended. Clones refer to the same file.
 #[derive(Clone)]
-pub(super) struct Say(Arc<Mutex<bool>>);
+pub(super) struct StillInEffect(Arc<Mutex<bool>>);
 
-impl Say {
+impl StillInEffect {
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(true)))
     }
@@ -37,7 +37,7 @@ impl Say {
 /// Keeps a limiter to what its file says.
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
-    pub(super) say: Say,
+    pub(super) still_in_effect: StillInEffect,
     /// The file's content when it was last read, or why it could not be read.
     pub(super) seen: Result<Vec<u8>, io::ErrorKind>,
     pub(super) in_force: Config,
@@ -71,9 +71,9 @@ impl Reloader {
     /// `None` if the file no longer has effect.
     fn take(&mut self, bytes: &[u8]) -> Option<Result<(), FileError>> {
         let config = Config::of_bytes(bytes, &self.path, Some(&self.in_force));
-        let say = self.say.clone();
-        let has_a_say = say.lock();
-        has_a_say.then(|| self.put_in_force(config?))
+        let still_in_effect = self.still_in_effect.clone();
+        let is_in_effect = still_in_effect.lock();
+        is_in_effect.then(|| self.put_in_force(config?))
     }
 
     fn put_in_force(&mut self, config: Config) -> Result<(), FileError> {

@@ -166,7 +166,7 @@ impl<S: Store> LimiterBuilder<S> {
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
             store,
-            let_go: Box::new(move || leased.let_go()),
+            give_back_batches: Box::new(move || leased.give_back_all()),
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),

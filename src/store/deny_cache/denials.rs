@@ -131,7 +131,7 @@ impl Denials {
         let reading = self.recall_one(check, at)??;
         (!reading.fits).then(|| {
             self.table.hit();
-            remember(check, &reading)
+            decision_from_memory(check, &reading)
         })
     }
 
@@ -167,25 +167,25 @@ impl Denials {
         let is_known = deciding.clone().any(is_denied) && deciding.clone().all(changes_nothing);
         let mut bans =
             deciding.filter(|&position| is_penalty(&checks[position]) && is_denied(position));
-        let is_to_be_asked = |ban| self.take_turn_for_guarded(ban, checks, &readings, at);
+        let is_to_be_asked = |ban| self.try_take_turn_for_guarded(ban, checks, &readings, at);
         (is_known && !bans.any(is_to_be_asked)).then(|| {
             self.table.hit();
             let each = readings.iter().zip(checks);
             let decide = |(reading, check): (&Option<Reading>, &Check<'_>)| match reading {
-                Some(reading) => remember(check, reading),
+                Some(reading) => decision_from_memory(check, reading),
                 None => not_asked(&check.algorithm),
             };
             each.map(decide).collect()
         })
     }
 
-    /// Whether it is this question's turn to ask the store how long the limit behind the ban at
-    /// this position denies. The wait that is reported is the longer of the two, and a client that
+    /// Takes the turn to ask the store how long the limit behind the ban at this position denies,
+    /// if it is this question's. The wait that is reported is the longer of the two, and a client that
     /// returns too soon is banned anew.
     ///
     /// Each ban has few turns, or a client could make the store work by asking with another cost
     /// each time. There is none for concurrency limits, of which nothing is ever known.
-    fn take_turn_for_guarded(
+    fn try_take_turn_for_guarded(
         &self,
         ban: usize,
         checks: &[Check<'_>],
@@ -197,10 +197,12 @@ impl Denials {
         let (Some(guarded), Action::Take(take)) = (ban.checked_sub(1), &checks[ban].action) else {
             return false;
         };
-        let (key, penalty) = (checks[ban].place_fingerprint(), &checks[ban].algorithm);
+        let (key, penalty) = (checks[ban].stored_fingerprint(), &checks[ban].algorithm);
         at.may_ask
             && limit_of(guarded, checks).any(is_unknown)
-            && self.table.take_turn_for_guarded(key, penalty, take, at.now)
+            && self
+                .table
+                .try_take_turn_for_guarded(key, penalty, take, at.now)
     }
 
     /// What is known of one check; `Some(None)` if nothing is. `None` if the store must be asked
@@ -210,7 +212,7 @@ impl Denials {
         let Action::Take(take) = &check.action else {
             return None;
         };
-        let (key, algorithm) = (check.place_fingerprint(), &check.algorithm);
+        let (key, algorithm) = (check.stored_fingerprint(), &check.algorithm);
         match self.table.recall(key, algorithm, take, at) {
             // A cost that never fits outweighs every wait, so the rejection must be about it.
             Recalled::Nothing if algorithm.never_fits(take) => None,
@@ -232,8 +234,8 @@ fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
     position - before..position + 1 + behind
 }
 
-fn remember(check: &Check<'_>, reading: &Reading) -> Decision {
-    check.algorithm.remember(reading, &check.action)
+fn decision_from_memory(check: &Check<'_>, reading: &Reading) -> Decision {
+    check.algorithm.decision_from_memory(reading, &check.action)
 }
 
 fn not_asked(algorithm: &Algorithm) -> Decision {

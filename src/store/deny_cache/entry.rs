@@ -54,7 +54,7 @@ impl Entry {
             put_off(&self.more_us, &other.more_us);
         }
         if has_others {
-            let _ = take_turn(&self.more_us, self.received, each, Micros::new(u64::MAX));
+            let _ = try_take_turn(&self.more_us, self.received, each, Micros::new(u64::MAX));
         }
     }
 
@@ -101,15 +101,15 @@ impl Entry {
         (reading.fits || reading.wait > trip).then_some(reading)
     }
 
-    /// Whether it is this question's turn to go to the store. The next turn is `pause` later.
-    pub(super) fn take_turn(&self, now: Micros, pause: Micros) -> bool {
-        take_turn(&self.again_us, now, pause, Micros::ZERO)
+    /// Takes the turn to go to the store, if it is this question's. The next turn is `pause` later.
+    pub(super) fn try_take_turn(&self, now: Micros, pause: Micros) -> bool {
+        try_take_turn(&self.again_us, now, pause, Micros::ZERO)
     }
 
     /// The same for a question whose wait may be longer than this entry says. Turns are given up to
     /// `ahead` early, so that a few questions may go at once.
-    pub(super) fn take_turn_for_more(&self, now: Micros, pause: Micros, ahead: Micros) -> bool {
-        take_turn(&self.more_us, now, pause, ahead)
+    pub(super) fn try_take_turn_for_more(&self, now: Micros, pause: Micros, ahead: Micros) -> bool {
+        try_take_turn(&self.more_us, now, pause, ahead)
     }
 
     /// Whether this take waits no longer than the entry says.
@@ -129,7 +129,7 @@ fn put_off(one_us: &AtomicU64, other_us: &AtomicU64) {
 
 /// Takes the turn that is due now or at most `ahead` from now. The next one is `pause` later.
 /// Returns `false` if it is too early or another thread was faster.
-fn take_turn(turn_us: &AtomicU64, now: Micros, pause: Micros, ahead: Micros) -> bool {
+fn try_take_turn(turn_us: &AtomicU64, now: Micros, pause: Micros, ahead: Micros) -> bool {
     let relaxed = Ordering::Relaxed;
     let at = turn_us.load(relaxed);
     let next = now.max(Micros::new(at)).saturating_add(pause).get();

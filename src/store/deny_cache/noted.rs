@@ -31,7 +31,7 @@ impl Noted {
     /// Forgets the keys that are about to be changed, and notes the versions of all.
     pub(super) fn new(denials: &Spread<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let note = |check: &Check<'_>| {
-            let key = check.place_fingerprint();
+            let key = check.stored_fingerprint();
             if check.action.changes() {
                 denials.table.forget(key);
             }
@@ -111,7 +111,7 @@ pub(in crate::store) struct Forgetting(SpreadRef<Denials>);
 impl Forgetting {
     pub(in crate::store) fn forget(&self, checks: &[Check<'_>]) {
         for check in checks {
-            self.0.table.forget(check.place_fingerprint());
+            self.0.table.forget(check.stored_fingerprint());
         }
     }
 }

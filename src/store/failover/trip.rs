@@ -45,7 +45,7 @@ impl Trip {
         let mut this = self.project();
         let asked = *this.asked.get_or_insert_with(Instant::now);
         let answer = this.answer.as_mut().poll(cx);
-        let mut is_overslept = false;
+        let mut is_in_standstill = false;
         let error = match &answer {
             Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {
                 this.ticket.decided(asked, decisions);
@@ -59,13 +59,13 @@ impl Trip {
                     this.deadline.set(Some(Deadline::at(end)));
                 }
                 if let Some(deadline) = this.deadline.as_pin_mut() {
-                    is_overslept = ready!(deadline.poll(cx));
+                    is_in_standstill = ready!(deadline.poll(cx));
                 }
                 StoreError::new(StoreErrorKind::TimedOut)
             }
         };
-        match is_overslept {
-            true => this.ticket.overslept(asked),
+        match is_in_standstill {
+            true => this.ticket.missed_in_standstill(asked),
             false => this.ticket.failed(asked, &error),
         }
         let checks = question(this.checks);

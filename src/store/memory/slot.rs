@@ -59,7 +59,7 @@ pub(super) struct Slot {
     pub(super) state: State,
     kept_until: Micros,
     /// The cost that would be denied until then.
-    kept_for: u32,
+    kept_cost: u32,
     chances: u8,
 }
 
@@ -70,7 +70,7 @@ impl Slot {
             fingerprint,
             state,
             kept_until: Micros::ZERO,
-            kept_for: 0,
+            kept_cost: 0,
             chances: 0,
         }
     }
@@ -116,14 +116,14 @@ impl Slot {
             _ => 1,
         };
         let cost = match self.kept_until(now) {
-            Some(_) => asked.max(self.kept_for),
+            Some(_) => asked.max(self.kept_cost),
             None => asked,
         };
         let is_denied = !decision.retry_after.is_zero();
         if !is_denied && cost <= decision.remaining && decision.ban.is_zero() {
             return Micros::ZERO;
         }
-        self.kept_for = cost;
+        self.kept_cost = cost;
         // A caller that is ready to wait is denied for less time than one that is not.
         if is_denied && cost == asked && decision.delay.is_zero() {
             return now.saturating_add(decision.retry_after);
@@ -134,7 +134,7 @@ impl Slot {
     /// The same, for the cost that the key is kept for.
     fn denied_again_until(&self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
         // More may have been borrowed, or the limit lowered: no more than the capacity ever fits.
-        let again = Action::take(self.kept_for.min(check.algorithm.capacity()));
+        let again = Action::take(self.kept_cost.min(check.algorithm.capacity()));
         let reading = check.algorithm.read(&self.state, now, &again);
         let mut wait = decision.retry_after;
         if !reading.fits {

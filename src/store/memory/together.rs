@@ -14,7 +14,7 @@ use crate::store::{Check, FailureMode};
 use crate::time::Micros;
 
 /// The checks whose keys find no room, and why.
-type Homeless = SmallVec<[(usize, StoreErrorKind); 1]>;
+type WithoutRoom = SmallVec<[(usize, StoreErrorKind); 1]>;
 
 /// The checks of one question, with the shards of their keys locked.
 pub(super) struct Together<'a> {
@@ -62,15 +62,15 @@ impl<'a> Together<'a> {
             .collect();
         let all_fit = all_enforced_fit(self.asks(), &readings);
         let committed = committed_if(all_fit, self.asks(), &readings);
-        let mut homeless = Homeless::new();
+        let mut without_room = WithoutRoom::new();
         if all_fit {
-            homeless = self.let_in(&committed)?;
+            without_room = self.let_in(&committed)?;
         } else {
             // The request is denied in any case. If a penalty's key finds no room, its denial is
             // not counted.
             self.let_in_each(&committed, false);
         }
-        homeless.extend(self.let_in_each(&committed, true));
+        without_room.extend(self.let_in_each(&committed, true));
         for (position, _) in committed
             .iter()
             .enumerate()
@@ -82,7 +82,7 @@ impl<'a> Together<'a> {
         for (position, decision) in decisions.iter().enumerate() {
             self.note(position, decision);
         }
-        for (position, kind) in homeless {
+        for (position, kind) in without_room {
             decisions.fail_open(position, kind);
         }
         Ok(decisions)
@@ -123,14 +123,14 @@ impl<'a> Together<'a> {
     /// Inserts every new enforced key that is about to be charged. Returns those that find no room
     /// although their policies let requests pass in that case. If another one finds no room, none
     /// is inserted: an earlier one must not stay charged.
-    fn let_in(&mut self, committed: &[bool]) -> Result<Homeless, StoreError> {
+    fn let_in(&mut self, committed: &[bool]) -> Result<WithoutRoom, StoreError> {
         let mut entered: SmallVec<[usize; 4]> = SmallVec::new();
-        let mut homeless = Homeless::new();
+        let mut without_room = WithoutRoom::new();
         for position in self.entering(committed, false) {
             let may_pass = self.checks[position].on_store_failure == FailureMode::Allow;
             match self.insert(position) {
                 Ok(()) => entered.push(position),
-                Err(error) if may_pass => homeless.push((position, error.kind())),
+                Err(error) if may_pass => without_room.push((position, error.kind())),
                 Err(error) => {
                     for position in entered {
                         self.locked[self.places[position]].remove(self.fingerprints[position]);
@@ -139,11 +139,11 @@ impl<'a> Together<'a> {
                 }
             }
         }
-        Ok(homeless)
+        Ok(without_room)
     }
 
     /// Inserts new keys one by one. Returns those that find no room.
-    fn let_in_each(&mut self, committed: &[bool], is_shadow: bool) -> Homeless {
+    fn let_in_each(&mut self, committed: &[bool], is_shadow: bool) -> WithoutRoom {
         let entering = self.entering(committed, is_shadow).into_iter();
         entering
             .filter_map(|position| Some((position, self.insert(position).err()?.kind())))

@@ -24,7 +24,7 @@ pub(super) struct Account {
 
 /// How an account lets go of what it holds.
 #[derive(Clone, Copy)]
-pub(super) enum LetGo {
+pub(super) enum Unspent {
     /// The store forgets what the permits were taken from, so nothing is given back.
     Forget,
     GiveBack,
@@ -81,7 +81,7 @@ impl Account {
         patience: Micros,
     ) -> Spent {
         let cost = check.action.takes();
-        let mut returned = self.settled(now);
+        let mut returned = self.expire_old(now);
         if !self.is_of(check) {
             // A subject can have several limits at a time. If every switch between them closed the
             // account, its permits would be lost whenever others have taken permits since.
@@ -93,7 +93,7 @@ impl Account {
                     returned,
                 };
             }
-            returned.extend(self.close());
+            returned.extend(self.give_back_batches());
             *self = Self {
                 supply: self.supply.anew(lease),
                 ..Self::open(self.key, check, lease, self.is_changing)
@@ -128,16 +128,16 @@ impl Account {
     }
 
     /// Lets go of all permits, held or in flight. Returns what is to be given back.
-    pub(super) fn let_go(&mut self, how: LetGo) -> Returned {
-        match how {
-            LetGo::Forget => {
+    pub(super) fn clear(&mut self, unspent: Unspent) -> Returned {
+        match unspent {
+            Unspent::Forget => {
                 self.supply.forget();
                 self.batches.clear();
                 Returned::new()
             }
-            LetGo::GiveBack => {
+            Unspent::GiveBack => {
                 self.supply.wants_none();
-                self.close()
+                self.give_back_batches()
             }
         }
     }
@@ -151,14 +151,17 @@ impl Account {
     pub(super) fn tidy(&mut self, now: Micros) -> Returned {
         self.supply.tidy(now);
         if self.is_idle(now) {
-            self.settled(now).into_iter().chain(self.close()).collect()
+            self.expire_old(now)
+                .into_iter()
+                .chain(self.give_back_batches())
+                .collect()
         } else {
-            self.settled(now)
+            self.expire_old(now)
         }
     }
 
     /// Gives back everything that is left.
-    pub(super) fn close(&mut self) -> Returned {
+    pub(super) fn give_back_batches(&mut self) -> Returned {
         // The newest first: nothing was taken after it, unless others have taken something.
         let batches = std::mem::take(&mut self.batches).into_iter().rev();
         batches
@@ -194,7 +197,7 @@ impl Account {
     }
 
     /// Brings the batches up to date. Returns what is to be given back because its age is reached.
-    fn settled(&mut self, now: Micros) -> Returned {
+    fn expire_old(&mut self, now: Micros) -> Returned {
         for batch in &mut self.batches {
             batch.lapse(&self.check.algorithm, now);
         }

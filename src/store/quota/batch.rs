@@ -62,7 +62,7 @@ impl Batch {
             renews_after: self.decision.renews_after.saturating_sub(elapsed),
             // One receipt stands for the whole batch.
             receipt: Receipt::default(),
-            is_leased: true,
+            is_from_batch: true,
             ..self.decision
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::account::{Account, LetGo, Returned};
+use super::account::{Account, Returned, Unspent};
 use super::giving_back::if_any;
 use super::shared::Shared;
 use crate::algorithm::Action;
@@ -18,15 +18,15 @@ pub(super) struct Change<S: Store> {
 /// Whether the check is a reset or a credit.
 #[inline]
 pub(super) fn is_change(check: &Check<'_>) -> bool {
-    how(check).is_some()
+    unspent(check).is_some()
 }
 
 /// How such a change lets go of what is held; `None` if the check is no change.
 #[inline]
-fn how(check: &Check<'_>) -> Option<LetGo> {
+fn unspent(check: &Check<'_>) -> Option<Unspent> {
     match check.action {
-        Action::Reset => Some(LetGo::Forget),
-        Action::Credit { .. } => Some(LetGo::GiveBack),
+        Action::Reset => Some(Unspent::Forget),
+        Action::Credit { .. } => Some(Unspent::GiveBack),
         _ => None,
     }
 }
@@ -40,9 +40,9 @@ impl<S: Store> Change<S> {
     ) -> Option<Self> {
         // Policies without a lease count too: this one may have had a lease before, or get one
         // meanwhile.
-        let (how, key) = (how(check)?, check.count_fingerprint());
-        let let_go = |account: &mut Account| account.let_go(how);
-        let of_account = shared.table.begin_change(key, let_go);
+        let (unspent, key) = (unspent(check)?, check.policy_fingerprint());
+        let clear = |account: &mut Account| account.clear(unspent);
+        let of_account = shared.table.begin_change(key, clear);
         returned.extend(of_account.and_then(if_any));
         Some(Self {
             shared: Arc::clone(shared),

@@ -20,7 +20,7 @@ use crate::time::Micros;
 /// - **Late.** The rest of a batch is given back when the subject was not asked for during a fifth
 ///   of a second, at the maximum age, and when the limiter is dropped; in the background, at most a
 ///   tenth of a second later. Before a process ends, await
-///   [`given_back`](crate::Limiter::given_back), which does it at once. What cannot be given back
+///   [`flush`](crate::Limiter::flush), which does it at once. What cannot be given back
 ///   comes back with time, as if it had been used: if the process was killed or the round trip
 ///   fails; for [`gcra`](crate::Limit::gcra) and the buckets also if somebody else has taken
 ///   permits since, so that none is handed out twice.

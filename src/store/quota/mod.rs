@@ -46,8 +46,8 @@ impl<S: Store> Leased<S> {
 
     /// Gives back all permits held in advance, and those in flight when they arrive. Later requests
     /// may take new batches.
-    pub(crate) fn let_go(&self) {
-        self.0.let_go();
+    pub(crate) fn give_back_all(&self) {
+        self.0.give_back_held();
     }
 
     // Out of line: policies without leases never need it.
@@ -64,7 +64,7 @@ impl<S: Store> Leased<S> {
 
     fn take(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
         let shared = &self.0;
-        let (key, now) = (check.count_fingerprint(), shared.clock.now());
+        let (key, now) = (check.policy_fingerprint(), shared.clock.now());
         let open = |is_changing| Account::open(key, check, lease, is_changing);
         let spend = |account: &mut Account| account.spend(check, lease, now, shared.patience);
         let Some(Spent {
@@ -121,7 +121,7 @@ impl<S: Store> Leased<S> {
                 let now = shared.clock.now();
                 let held = shared
                     .table
-                    .find(look.count_fingerprint(), |account| account.look(look, now));
+                    .find(look.policy_fingerprint(), |account| account.look(look, now));
                 with_held(answer, held.unwrap_or(0), look)
             }
             (answer, _) => answer,
@@ -134,7 +134,7 @@ impl<S: Store> Store for Leased<S> {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         if checks
             .iter()
-            .any(|check| is_leased(check) || is_change(check))
+            .any(|check| has_quota_lease(check) || is_change(check))
         {
             return self.ask_leased(checks);
         }
@@ -155,7 +155,7 @@ impl<S: Store> Store for Leased<S> {
 }
 
 #[inline]
-fn is_leased(check: &Check<'_>) -> bool {
+fn has_quota_lease(check: &Check<'_>) -> bool {
     check.policy.quota_lease().is_some()
 }
 
@@ -175,7 +175,7 @@ fn is_for_batch(check: &Check<'_>) -> bool {
 fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     let action = match check.action {
         Action::Refund { permits, receipt } | Action::Withdraw { permits, receipt }
-            if is_leased(check) =>
+            if has_quota_lease(check) =>
         {
             Action::Cancel { permits, receipt }
         }

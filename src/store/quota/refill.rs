@@ -22,8 +22,8 @@ impl<S: Store> Shared<S> {
             action: Action::take(refill.permits),
             ..*check
         };
-        let trip = Trip {
-            key: check.count_fingerprint(),
+        let batch = BatchInFlight {
+            key: check.policy_fingerprint(),
             check: OwnedCheck::of(&check),
             refill,
             sent: this.clock.now(),
@@ -31,18 +31,18 @@ impl<S: Store> Shared<S> {
             _on_its_way: this.under_way.begin(),
         };
         match this.inner.ask(&[check]) {
-            Answer::Ready(answer) => trip.unneeded(&answer),
+            Answer::Ready(answer) => batch.unneeded(&answer),
             Answer::Pending(answer) => {
                 // Without a runtime there are no batches.
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(async move {
                         // A change that has begun since would reach the store first.
-                        if !trip.is_wanted() {
+                        if !batch.is_wanted() {
                             return;
                         }
-                        let answer = within(trip.shared.deadline, answer).await;
+                        let answer = within(batch.shared.deadline, answer).await;
                         if let Some(answer) = answer {
-                            trip.arrived(&answer);
+                            batch.arrived(&answer);
                         }
                     });
                 }
@@ -59,7 +59,7 @@ impl<S: Store> Shared<S> {
 }
 
 /// A batch in flight. Dropping it stops waiting for the batch.
-struct Trip<S: Store> {
+struct BatchInFlight<S: Store> {
     key: u128,
     check: OwnedCheck,
     refill: Refill,
@@ -69,7 +69,7 @@ struct Trip<S: Store> {
     _on_its_way: OnItsWay,
 }
 
-impl<S: Store> Trip<S> {
+impl<S: Store> BatchInFlight<S> {
     fn is_wanted(&self) -> bool {
         let wants = |account: &mut Account| account.wants(&self.refill);
         self.shared.table.find(self.key, wants).unwrap_or(false)
@@ -123,7 +123,7 @@ impl<S: Store> Trip<S> {
     }
 }
 
-impl<S: Store> Drop for Trip<S> {
+impl<S: Store> Drop for BatchInFlight<S> {
     /// Does nothing if the batch has arrived.
     fn drop(&mut self) {
         self.shared.missed(self.key, &self.refill);

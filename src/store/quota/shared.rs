@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 
-use super::account::LetGo;
+use super::account::Unspent;
 use super::giving_back::if_any;
 use super::table::Table;
 use crate::store::{Store, UnderWay};
@@ -86,10 +86,10 @@ impl<S: Store> Shared<S> {
     }
 
     /// Gives back all permits that are held, and those in flight when they arrive.
-    pub(super) fn let_go(&self) {
+    pub(super) fn give_back_held(&self) {
         let mut returned = Vec::new();
         self.table
-            .each(|account| returned.extend(if_any(account.let_go(LetGo::GiveBack))));
+            .each(|account| returned.extend(if_any(account.clear(Unspent::GiveBack))));
         drop(self.give_back_all(returned));
     }
 }
@@ -97,7 +97,7 @@ impl<S: Store> Shared<S> {
 /// Gives back what is left, so that the rest of the fleet can have it at once.
 impl<S: Store> Drop for Shared<S> {
     fn drop(&mut self) {
-        self.let_go();
+        self.give_back_held();
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::RedisStore;
 use super::cluster::Cluster;
 use super::connection::{Address, Certificates, Connector, Lane, Masters, RESPONSE_TIMEOUT};
+use super::in_flight::InFlight;
 use super::keys::Prefix;
-use super::places::Places;
 use super::server::{Server, Servers};
 use super::waits::Waits;
 use crate::error::{StoreError, StoreErrorKind};
@@ -44,7 +44,7 @@ impl RedisStoreBuilder {
         Self {
             source,
             prefix: None,
-            max_in_flight: Places::USUAL,
+            max_in_flight: InFlight::USUAL,
             waits: Waits::USUAL,
             clock: None,
             certificates: Certificates::default(),
@@ -148,7 +148,8 @@ impl RedisStoreBuilder {
             .as_deref()
             .map_or(Ok(Prefix::default()), Prefix::new);
         let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
-        let places = Places::new(self.max_in_flight).map_err(|error| wrong(error.to_string()))?;
+        let in_flight =
+            InFlight::new(self.max_in_flight).map_err(|error| wrong(error.to_string()))?;
         let servers = match self.source {
             Source::Url(url) => {
                 let address = Address::parse(&url).map_err(wrong)?;
@@ -159,7 +160,7 @@ impl RedisStoreBuilder {
             }
             Source::Pool(pool) => Servers::One(Lane::new(pool)),
         };
-        let server = Server::spread(servers, prefix, self.clock, places, self.waits);
+        let server = Server::spread(servers, prefix, self.clock, in_flight, self.waits);
         Ok(RedisStore::over(server))
     }
 }

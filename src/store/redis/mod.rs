@@ -14,8 +14,8 @@ mod builder;
 mod cluster;
 mod connection;
 mod error;
+mod in_flight;
 mod keys;
-mod places;
 mod reply;
 mod runtimes;
 mod script;
@@ -28,8 +28,8 @@ mod waits;
 mod whole;
 
 use connection::{Connector, Lane};
+use in_flight::InFlight;
 use keys::Prefix;
-use places::Places;
 use self_test::SelfTest;
 use server::{Server, Servers, Shared};
 use waits::Waits;
@@ -224,8 +224,14 @@ impl RedisStore {
 
     fn over_connector(connector: Connector) -> Self {
         let servers = Servers::One(Lane::new(connector));
-        let (prefix, places) = (Prefix::default(), Places::default());
-        Self::over(Server::spread(servers, prefix, None, places, Waits::USUAL))
+        let (prefix, in_flight) = (Prefix::default(), InFlight::default());
+        Self::over(Server::spread(
+            servers,
+            prefix,
+            None,
+            in_flight,
+            Waits::USUAL,
+        ))
     }
 
     /// Asks the server every time, even about a subject that is known to be denied. Applies to this

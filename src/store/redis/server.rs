@@ -7,8 +7,8 @@ use redis::Value;
 
 use super::cluster::Cluster;
 use super::connection::{Failed, Lane};
+use super::in_flight::InFlight;
 use super::keys::Prefix;
-use super::places::Places;
 use super::script::Scripted;
 use super::split;
 use super::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     trips_of_packs: SharedTrips<PlainPack>,
     trips_of_several: SharedTrips<PlainSeveral>,
     trips_of_any_takes: SharedTrips<AnyTakes>,
-    places: Places,
+    in_flight: InFlight,
     waits: Waits,
 }
 
@@ -51,7 +51,7 @@ impl Server {
         servers: Servers,
         prefix: Prefix,
         clock: Option<Arc<dyn Clock>>,
-        places: Places,
+        in_flight: InFlight,
         waits: Waits,
     ) -> Spread<Shared> {
         Spread::new(Shared {
@@ -62,7 +62,7 @@ impl Server {
             trips_of_packs: SharedTrips::default(),
             trips_of_several: SharedTrips::default(),
             trips_of_any_takes: SharedTrips::default(),
-            places,
+            in_flight,
             waits,
         })
     }
@@ -121,10 +121,10 @@ impl Server {
     }
 
     /// Prepares the connection for a question about this subject that will come soon.
-    pub(super) fn rouse(&self, subject: Subject) {
+    pub(super) fn warm_up(&self, subject: Subject) {
         match &self.0.servers {
-            Servers::One(lane) => lane.rouse(),
-            Servers::Cluster(cluster) => cluster.rouse(subject),
+            Servers::One(lane) => lane.warm_up(),
+            Servers::Cluster(cluster) => cluster.warm_up(subject),
         }
     }
 
@@ -154,7 +154,7 @@ impl Server {
             let parts = split::parts(checks);
             let forgetting = noted.as_ref().map(Noted::forgetting);
             return Box::pin(async move {
-                let _place = self.0.places.take()?;
+                let _in_flight = self.0.in_flight.begin()?;
                 told(noted, split::ask(self.clone(), forgetting, parts).await)
             });
         }
@@ -164,7 +164,7 @@ impl Server {
             Whole::PlainSeveral(several) => self.answer_in_place(several, noted),
             Whole::AnyTakes(any) => self.answer_in_place(any, noted),
             whole @ (Whole::Nothing | Whole::Any(_)) => Box::pin(async move {
-                let _place = self.0.places.take()?;
+                let _in_flight = self.0.in_flight.begin()?;
                 told(noted, self.answer(whole).await)
             }),
         }
@@ -185,7 +185,7 @@ impl Server {
     {
         *question.noted() = noted;
         Box::pin(async move {
-            let _place = self.0.places.take()?;
+            let _in_flight = self.0.in_flight.begin()?;
             Ok(self.answer_shared(question).await?.into())
         })
     }

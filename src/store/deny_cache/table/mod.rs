@@ -109,7 +109,7 @@ impl Table {
         let Some((entry, reading)) = self.find(key, algorithm, take, now) else {
             return Recalled::Nothing;
         };
-        if may_ask && !reading.fits && self.take_turn(&entry, take, now) {
+        if may_ask && !reading.fits && self.try_take_turn(&entry, take, now) {
             if let Some(sets) = self.shard(key).sets.get() {
                 entry.put_off_others(sets[set_of(key)].of(key));
             }
@@ -119,23 +119,23 @@ impl Table {
         }
     }
 
-    /// Whether it is this take's turn to go to the store, either about what this entry says or
-    /// about how much longer it has to wait. Asking with another cost each time gains no further
+    /// Takes the turn to go to the store, if it is this take's, either about what this entry says
+    /// or about how much longer it has to wait. Asking with another cost each time gains no further
     /// turns.
-    fn take_turn(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
+    fn try_take_turn(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
         let again = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
         let more = Micros::new(self.max_age.get() / MORE_ASKED_AFTER);
         let ahead = Micros::new(more.get().saturating_mul(MORE_AT_ONCE));
         if entry.tells_all_of(take) {
-            entry.take_turn(now, again)
+            entry.try_take_turn(now, again)
         } else {
-            entry.take_turn_for_more(now, more, ahead)
+            entry.try_take_turn_for_more(now, more, ahead)
         }
     }
 
-    /// Whether it is this take's turn to ask the store about the limit that this ban guards, of
-    /// which nothing is known.
-    pub(super) fn take_turn_for_guarded(
+    /// Takes the turn to ask the store about the limit that this ban guards, of which nothing is
+    /// known, if it is this take's.
+    pub(super) fn try_take_turn_for_guarded(
         &self,
         key: u128,
         penalty: &Algorithm,
@@ -144,7 +144,7 @@ impl Table {
     ) -> bool {
         let pause = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
         self.find(key, penalty, take, now)
-            .is_none_or(|(ban, _)| ban.take_turn_for_more(now, pause, Micros::ZERO))
+            .is_none_or(|(ban, _)| ban.try_take_turn_for_more(now, pause, Micros::ZERO))
     }
 
     /// The entry that answers this check, and its reading. If none covers this cost, the longest

@@ -248,9 +248,9 @@ impl Ticket {
     }
 
     /// The deadline passed before this process read an answer, because the process stood still.
-    pub(super) fn overslept(&mut self, asked: Instant) {
+    pub(super) fn missed_in_standstill(&mut self, asked: Instant) {
         let now = Instant::now();
-        let health = self.breaker.lock().circuit.overslept(asked, now);
+        let health = self.breaker.lock().circuit.missed_in_standstill(asked, now);
         let error = StoreError::new(StoreErrorKind::TimedOut);
         self.over(asked, health, Some(&error));
     }

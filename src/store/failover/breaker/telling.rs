@@ -18,8 +18,8 @@ const WARN_PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Warned(Option<Instant>);
 
 impl Warned {
-    /// Whether a warning is due now.
-    fn is_due(&mut self) -> bool {
+    /// Notes a warning, if one is due. Returns whether it is.
+    fn try_warn(&mut self) -> bool {
         let now = Instant::now();
         let is_due = self.0.is_none_or(|last| now >= last + WARN_PAUSE);
         if is_due {
@@ -105,7 +105,7 @@ impl Breaker {
 
     #[cold]
     fn warn_of_refusal(&self, error: &StoreError) {
-        let is_due = self.lock().warned.is_due();
+        let is_due = self.lock().warned.try_warn();
         if is_due {
             let causes = error.causes();
             trace::warn!(
@@ -119,7 +119,7 @@ impl Breaker {
 
     #[cold]
     pub(super) fn warn_of_part(&self, error: &StoreError) {
-        let is_due = self.lock().warned_of_part.is_due();
+        let is_due = self.lock().warned_of_part.try_warn();
         if is_due {
             let causes = error.causes();
             trace::warn!(

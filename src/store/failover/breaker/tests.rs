@@ -255,7 +255,7 @@ async fn all_that_were_overslept_are_told() {
     pause().await;
     tickets
         .iter_mut()
-        .for_each(|ticket| ticket.overslept(asked));
+        .for_each(|ticket| ticket.missed_in_standstill(asked));
     assert_eq!(breaker.state(), BreakerState::Closed);
     let told = notes.failures.lock().unwrap();
     assert_eq!(told.len(), 8);

@@ -18,8 +18,8 @@ pub(super) struct Counts {
     window: Option<Instant>,
     answers: u32,
     failures: u32,
-    /// When the first overslept question of the latest standstill was noticed.
-    overslept: Option<Instant>,
+    /// When the first question missed in the latest standstill was noticed.
+    standstill: Option<Instant>,
 }
 
 impl Counts {
@@ -58,15 +58,15 @@ impl Counts {
 
     /// Whether this is the first question noticed among those whose deadline passed in one
     /// standstill of this process. All of them were asked before the first was noticed.
-    pub(super) fn is_first_overslept(&mut self, asked: Instant, now: Instant) -> bool {
-        let is_first = self.overslept.is_none_or(|first| asked >= first);
+    pub(super) fn begins_standstill(&mut self, asked: Instant, now: Instant) -> bool {
+        let is_first = self.standstill.is_none_or(|first| asked >= first);
         if is_first {
-            self.overslept = Some(now);
+            self.standstill = Some(now);
         }
         is_first
     }
 
-    pub(super) fn are_too_bad(&self) -> bool {
+    pub(super) fn show_an_outage(&self) -> bool {
         let half = self.failures >= self.answers.div_ceil(2);
         self.failures_in_a_row >= MOST_IN_A_ROW || (self.answers >= FEWEST_ANSWERS && half)
     }

@@ -164,9 +164,9 @@ impl Circuit {
     /// One question of each standstill counts as a failure. So a process that is always late still
     /// notices a store that hangs, while a store that works has answered somebody before there are
     /// too many failures.
-    pub(super) fn overslept(&mut self, asked: Instant, now: Instant) -> Health {
+    pub(super) fn missed_in_standstill(&mut self, asked: Instant, now: Instant) -> Health {
         let is_failure = match &mut self.phase {
-            Phase::Closed(counts) => counts.is_first_overslept(asked, now),
+            Phase::Closed(counts) => counts.begins_standstill(asked, now),
             Phase::Open { .. } | Phase::HalfOpen { .. } => true,
         };
         match is_failure {
@@ -206,7 +206,7 @@ impl Circuit {
                     StoreErrorKind::TimedOut => counts.count_in_window(true, now),
                     _ => {}
                 }
-                if counts.are_too_bad() {
+                if counts.show_an_outage() {
                     self.open(FIRST_PAUSE, kind, now);
                 }
                 return is_of_part;

@@ -57,7 +57,7 @@ async fn an_answer_in_between_ends_the_row_of_standstills() {
 
 /// Otherwise a process that is always late would keep probing a server that hangs.
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_is_overslept_has_failed() {
+async fn a_probe_whose_deadline_passed_in_a_standstill_has_failed() {
     let (store, failover) = over(Way::Hangs);
     open(&failover).await;
     tokio::time::sleep(SECOND).await;

@@ -95,7 +95,7 @@ impl HandedOut {
         if !decision.is_allowed() {
             return;
         }
-        let is_of_batch = decision.is_leased();
+        let is_of_batch = decision.is_from_batch();
         let (at, window) = match is_of_batch {
             true => (now, look),
             false => (decision.receipt.at, decision),

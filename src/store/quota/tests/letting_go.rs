@@ -23,7 +23,7 @@ async fn all_that_is_held_is_given_back_and_who_asks_later_has_more_taken() {
         assert!(fleet.look(subject).remaining() < 9_900);
     }
     *way.there.lock().unwrap() = DEADLINE / 2;
-    process.let_go();
+    process.give_back_all();
     process.0.under_way.is_over().await;
     for subject in &subjects {
         assert_eq!(fleet.look(subject).remaining(), 9_900);
@@ -46,7 +46,7 @@ async fn what_is_on_its_way_is_waited_for_and_given_back() {
         fleet.look(&subject).remaining() < 10_000 - 20,
         "none on its way"
     );
-    process.let_go();
+    process.give_back_all();
     process.0.under_way.is_over().await;
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);
     assert_eq!(began.elapsed(), DEADLINE);

@@ -99,7 +99,7 @@ async fn over_a_store_that_answers_at_once_there_are_no_batches() {
     let process = Leased::with_clock(Arc::clone(&store), DEADLINE, under_way, clock);
     for _ in 0..500 {
         let decision = in_hand(&process, &subject, 1).expect("no trip");
-        assert!(decision.is_allowed() && !decision.is_leased());
+        assert!(decision.is_allowed() && !decision.is_from_batch());
         advance(MILLISECOND).await;
     }
     assert_eq!(*store.1.lock().unwrap(), [Action::take(1); 500]);
@@ -240,7 +240,7 @@ async fn who_comes_near_the_limit_is_told_so_also_from_a_batch() {
         let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
         let is_near = decision.remaining() <= 100;
         assert_eq!(decision.is_near_limit, is_near, "{}", decision.remaining());
-        from_batches[usize::from(is_near)] += u32::from(decision.is_leased());
+        from_batches[usize::from(is_near)] += u32::from(decision.is_from_batch());
         settle().await;
         advance(Duration::from_micros(100)).await;
     }

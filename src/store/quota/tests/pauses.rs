@@ -74,7 +74,7 @@ async fn who_was_denied_has_batches_again_when_there_is_room() {
             let mut in_hand = 0;
             for _ in 0..times {
                 let answer = ask(&process, &subject, Action::take(cost)).await;
-                in_hand += u32::from(answer.is_ok_and(|decision| decision.is_leased()));
+                in_hand += u32::from(answer.is_ok_and(|decision| decision.is_from_batch()));
                 settle().await;
                 advance(MILLISECOND).await;
             }

@@ -75,12 +75,12 @@ impl Cluster {
     }
 
     /// Wakes the connection to the node of a subject, for a question that will come soon.
-    pub(super) fn rouse(&self, subject: Subject) {
+    pub(super) fn warm_up(&self, subject: Subject) {
         let slot = Slot::of_tag(&subject.digits());
         let slots = self.0.known_slots();
         let node = slots.as_ref().and_then(|slots| slots.master_of(slot));
         if let Some(Ok(lane)) = node.map(|node| self.0.lane(node)) {
-            lane.rouse();
+            lane.warm_up();
         }
     }
 

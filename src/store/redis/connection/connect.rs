@@ -16,7 +16,7 @@ use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::random::random;
 use crate::store::redis::error::{of_connecting, of_silence};
-use crate::store::redis::places::Places;
+use crate::store::redis::in_flight::InFlight;
 
 /// How long a connection attempt may take. That is far longer than a decision, which waits for it
 /// only until its own deadline.
@@ -35,7 +35,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// How many questions may wait in the client to be written: as many as a store admits by default.
 /// Beyond that, questions wait for room.
-const WRITE_QUEUE: usize = Places::USUAL;
+const WRITE_QUEUE: usize = InFlight::USUAL;
 
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {

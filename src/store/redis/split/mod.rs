@@ -51,7 +51,7 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
     // first would be given up each time, if it is asked so seldom that its connection is always
     // idle.
     for later in enforced.iter().skip(1).chain(&shadows) {
-        later.rouse(&server);
+        later.warm_up(&server);
     }
     let mut enforced = enforced.into_iter();
     while let Some(part) = enforced.next() {

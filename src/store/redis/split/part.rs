@@ -92,8 +92,8 @@ impl Part {
     }
 
     /// Prepares its node's connection for when it is asked.
-    pub(super) fn rouse(&self, server: &Server) {
-        server.rouse(self.subject);
+    pub(super) fn warm_up(&self, server: &Server) {
+        server.warm_up(self.subject);
     }
 
     pub(super) async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
@@ -186,11 +186,11 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     let (permits, receipt) = (take.cost, decision.receipt);
     // Others that have taken permits since hold them to be handed out later, or were told when
     // theirs come: giving back permits before those would create permits.
-    let is_leased = check.check().policy.quota_lease().is_some();
+    let has_quota_lease = check.check().policy.quota_lease().is_some();
     let may_be_late = check.algorithm.queues() || take.patience != Patience::None;
     match permits {
         0 => None,
-        _ if is_leased => Some(Action::Cancel { permits, receipt }),
+        _ if has_quota_lease => Some(Action::Cancel { permits, receipt }),
         _ if may_be_late => Some(Action::Withdraw { permits, receipt }),
         _ => Some(Action::Refund { permits, receipt }),
     }

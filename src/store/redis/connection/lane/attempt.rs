@@ -55,7 +55,7 @@ impl Attempt {
                 break made;
             }
             if self.is_awaited() {
-                self.shared.doubt();
+                self.shared.begin_silence();
             }
         };
         self.end(match made {

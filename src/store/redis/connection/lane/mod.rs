@@ -23,15 +23,15 @@ use crate::store::redis::error::{
 use crate::store::redis::script::Scripted;
 
 mod attempt;
-mod doubt;
 mod failed;
 mod recovery;
-mod rouse;
+mod silence;
 #[cfg(test)]
 mod tests;
+mod warm_up;
 
-use doubt::Doubt;
 pub(in crate::store::redis) use failed::Failed;
+use silence::Silence;
 
 /// Clones share the connection.
 #[derive(Clone)]
@@ -41,9 +41,9 @@ struct Shared {
     connector: Arc<Connector>,
     link: watch::Sender<Link>,
     /// Held by the task that prepares the connection for a question to come.
-    roused: Duty,
+    warming_up: Duty,
     /// For a node of a cluster.
-    doubt: Option<Arc<Doubt>>,
+    silence: Option<Arc<Silence>>,
 }
 
 /// The state of the kept connection.
@@ -74,12 +74,12 @@ impl Lane {
         Self::with(connector, Some(Arc::default()))
     }
 
-    fn with(connector: Connector, doubt: Option<Arc<Doubt>>) -> Self {
+    fn with(connector: Connector, silence: Option<Arc<Silence>>) -> Self {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
             link: watch::Sender::new(Link::Down(None)),
-            roused: Duty::default(),
-            doubt,
+            warming_up: Duty::default(),
+            silence,
         }))
     }
 
@@ -90,7 +90,7 @@ impl Lane {
         question: &impl Scripted,
     ) -> Result<Value, Failed> {
         let held = self.0.held().await?;
-        let is_node = self.0.doubt.is_some();
+        let is_node = self.0.silence.is_some();
         let tried = held.try_out(question, is_node);
         match tokio::time::timeout(CONNECT_TIMEOUT, tried).await {
             Ok(reply) => reply.map_err(|error| {
@@ -142,8 +142,8 @@ impl Shared {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        if let Some(doubt) = &self.doubt {
-            doubt.fail_if_silent()?;
+        if let Some(silence) = &self.silence {
+            silence.fail_if_silent()?;
         }
         let held = match self.live() {
             Some(held) => held,
@@ -164,8 +164,8 @@ impl Shared {
     fn heard<T>(self: &Arc<Self>, held: &Arc<Held>, reply: &RedisResult<T>) {
         let lost = |error| self.lose_if_lost(held, error);
         let is_lost = reply.as_ref().is_err_and(lost);
-        if let (false, Some(doubt)) = (is_lost, &self.doubt) {
-            doubt.end();
+        if let (false, Some(silence)) = (is_lost, &self.silence) {
+            silence.end();
         }
     }
 
@@ -178,9 +178,9 @@ impl Shared {
     }
 
     /// Records that the server has not answered for longer than a working server takes.
-    fn doubt(self: &Arc<Self>) {
-        if let Some(doubt) = &self.doubt {
-            doubt.begin(Lane(Arc::clone(self)));
+    fn begin_silence(self: &Arc<Self>) {
+        if let Some(silence) = &self.silence {
+            silence.begin(Lane(Arc::clone(self)));
         }
     }
 
@@ -214,12 +214,12 @@ impl Shared {
             let current = link.borrow_and_update().clone();
             match current {
                 // Its state says nothing about the server.
-                Link::Up(held) if !held.is_well_served() => self.let_go(&held, None),
+                Link::Up(held) if !held.is_well_served() => self.drop_link(&held, None),
                 Link::Up(held) if held.is_dead() => {
                     // A connection that could not be woken says nothing about the server: the new
                     // one will tell.
                     if held.has_gone_silent() {
-                        self.doubt();
+                        self.begin_silence();
                     }
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
@@ -256,12 +256,12 @@ impl Shared {
             until: Instant::now() + pause(),
             error: why,
         });
-        self.let_go(lost, failure);
+        self.drop_link(lost, failure);
     }
 
     /// Drops a connection, unless another one has replaced it already, and starts making one,
     /// unless a pause is due.
-    fn let_go(self: &Arc<Self>, lost: &Arc<Held>, failure: Option<Failure>) {
+    fn drop_link(self: &Arc<Self>, lost: &Arc<Held>, failure: Option<Failure>) {
         let is_to_wait = failure.is_some();
         let mine = self.link.send_if_modified(|link| {
             let held = matches!(link, Link::Up(held) if Arc::ptr_eq(held, lost));

@@ -151,7 +151,7 @@ async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_t
     let (close, lane) = closing_the_first().await;
     let first = closed(close, &lane).await;
     let is_first = |held: Arc<Held>| Arc::ptr_eq(&first, &held);
-    lane.rouse();
+    lane.warm_up();
     let made_anew = async {
         while lane.0.live().is_none_or(is_first) {
             tokio::time::sleep(HASTY / 10).await;
@@ -178,11 +178,11 @@ async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_w
     for told in [&mut second, &mut third] {
         assert!(poll!(told).is_pending());
     }
-    let doubt = lane.0.doubt.as_ref().unwrap();
-    assert!(!doubt.is_silent(), "for one who went away");
+    let silence = lane.0.silence.as_ref().unwrap();
+    assert!(!silence.is_silent(), "for one who went away");
     // Once the new connection was waited for as long as any is.
     let is_found_out = async {
-        while !doubt.is_silent() {
+        while !silence.is_silent() {
             tokio::time::sleep(HASTY).await;
         }
     };
@@ -233,7 +233,7 @@ async fn one_task_wakes_a_lane_for_all_who_are_to_ask() {
     for _ in 0..2 {
         let before = tasks();
         for _ in 0..100 {
-            lane.rouse();
+            lane.warm_up();
         }
         assert_eq!(tasks(), before + 1);
         tokio::time::sleep(IDLE).await;
@@ -243,11 +243,11 @@ async fn one_task_wakes_a_lane_for_all_who_are_to_ask() {
 #[tokio::test(start_paused = true)]
 async fn none_wakes_a_node_that_has_gone_silent() {
     let (_hung, lane) = hung().await;
-    let doubt = lane.0.doubt.as_ref().unwrap();
-    while !doubt.is_silent() {
+    let silence = lane.0.silence.as_ref().unwrap();
+    while !silence.is_silent() {
         is_refused(&lane).await;
     }
     let before = tasks();
-    lane.rouse();
+    lane.warm_up();
     assert_eq!(tasks(), before);
 }

@@ -9,8 +9,8 @@ use super::*;
 use crate::algorithm::Action;
 use crate::limit::Limit;
 use crate::store::redis::connection::{Connector, Lane};
+use crate::store::redis::in_flight::InFlight;
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::places::Places;
 use crate::store::redis::takes::Take;
 use crate::store::redis::waits::Waits;
 use crate::store::{Check, PolicyId};
@@ -22,8 +22,14 @@ fn server_at(address: &str) -> Server {
     let address = format!("redis://{address}").into_connection_info().unwrap();
     let lane = Lane::new(Connector::to(address).unwrap());
     let servers = Servers::One(lane);
-    let (prefix, places) = (Prefix::default(), Places::default());
-    Server::of(&Server::spread(servers, prefix, None, places, Waits::USUAL))
+    let (prefix, in_flight) = (Prefix::default(), InFlight::default());
+    Server::of(&Server::spread(
+        servers,
+        prefix,
+        None,
+        in_flight,
+        Waits::USUAL,
+    ))
 }
 
 /// A take of a key that has its own stop.

@@ -75,12 +75,12 @@ pub(super) struct Stop<P> {
     trips: SmallVec<[Trip; 2]>,
     last_number: TripNumber,
     waiting: Vec<P>,
-    seers: Seers,
+    late_checks: LateChecks,
 }
 
 /// Who checks whether a shared trip is late. That takes a timer, and there is one trip but many
 /// passengers.
-enum Seers {
+enum LateChecks {
     /// The trip itself, which makes progress when its passengers do: all that have waited have this
     /// driver.
     Trips(Option<Driver>),
@@ -135,7 +135,7 @@ impl<P: Passenger> Stop<P> {
             trips: SmallVec::new(),
             last_number,
             waiting: Vec::new(),
-            seers: Seers::Trips(None),
+            late_checks: LateChecks::Trips(None),
         }
     }
 
@@ -171,13 +171,13 @@ impl<P: Passenger> Stop<P> {
     /// Prepares for a passenger with this driver. Returns the passengers that have waited without
     /// checking for late trips and now have to: they enter again.
     pub(super) fn prepare_for(&mut self, driver: Driver) -> Vec<P> {
-        match self.seers {
-            Seers::Trips(Some(known)) if known != driver => {
-                self.seers = Seers::Passengers;
+        match self.late_checks {
+            LateChecks::Trips(Some(known)) if known != driver => {
+                self.late_checks = LateChecks::Passengers;
                 return std::mem::take(&mut self.waiting);
             }
-            Seers::Trips(_) => self.seers = Seers::Trips(Some(driver)),
-            Seers::Passengers => {}
+            LateChecks::Trips(_) => self.late_checks = LateChecks::Trips(Some(driver)),
+            LateChecks::Passengers => {}
         }
         Vec::new()
     }
@@ -186,8 +186,8 @@ impl<P: Passenger> Stop<P> {
     /// if it has to, as it does after a trip that went alone.
     pub(super) fn wait(&mut self, passenger: P) -> Option<Instant> {
         self.waiting.push(passenger);
-        let sees =
-            matches!(self.seers, Seers::Passengers) || self.trips.iter().any(|trip| trip.is_alone);
+        let sees = matches!(self.late_checks, LateChecks::Passengers)
+            || self.trips.iter().any(|trip| trip.is_alone);
         sees.then(|| self.late_at()).flatten()
     }
 

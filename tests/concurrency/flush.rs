@@ -51,7 +51,7 @@ fn who_waits_until_it_is_given_back_leaves_no_place_of_a_guard_behind() {
             let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
             assert!(held.is_allowed());
             drop(held);
-            limiter.given_back().await;
+            limiter.flush().await;
         }));
         drop(runtime);
         assert_eq!(server.keys(), [""; 0]);
@@ -67,7 +67,7 @@ fn who_waits_until_it_is_given_back_leaves_no_place_of_a_response_behind() {
             let response = answered(&limiter).await.unwrap();
             assert_eq!(response.status(), 200);
             assert!(response.into_body().collect().await.is_ok());
-            limiter.given_back().await;
+            limiter.flush().await;
         }));
         drop(runtime);
         assert_eq!(server.keys(), [""; 0]);
@@ -84,7 +84,7 @@ fn a_runtime_that_ends_leaves_giving_back_to_the_one_on_which_it_was_taken() {
     let short = Builder::new_current_thread().enable_all().build().unwrap();
     short.block_on(async { drop(held) });
     drop(short);
-    first.block_on(in_time(limiter.given_back()));
+    first.block_on(in_time(limiter.flush()));
     assert_eq!(server.keys(), [""; 0]);
 }
 
@@ -98,9 +98,9 @@ fn nobody_waits_for_a_runtime_that_is_not_driven() {
     let held = busy.block_on(limiter.hold(POLICY, EVERYBODY)).unwrap();
     assert!(held.is_allowed());
     idle.block_on(async { drop(held) });
-    let ((), waited) = busy.block_on(timed(limiter.given_back()));
+    let ((), waited) = busy.block_on(timed(limiter.flush()));
     assert_eq!(waited, 2 * TIMEOUT);
-    idle.block_on(limiter.given_back());
+    idle.block_on(limiter.flush());
     assert_eq!(busy.block_on(taken(&limiter)), 0);
 }
 
@@ -111,7 +111,7 @@ async fn nobody_waits_until_a_store_that_failed_is_asked_again() {
     let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
     store.fail(StoreErrorKind::Unreachable);
     drop(held);
-    let ((), waited) = timed(limiter.given_back()).await;
+    let ((), waited) = timed(limiter.flush()).await;
     assert_eq!((waited, store.released()), (Duration::ZERO, vec![1]));
     store.work();
     come_to(&limiter, 0).await;
@@ -128,7 +128,7 @@ async fn who_went_away_before_the_answer_has_given_back_then() {
     for mut asks in gone {
         assert!(poll!(&mut asks).is_pending());
         drop(asks);
-        limiter.given_back().await;
+        limiter.flush().await;
         assert_eq!(taken(&limiter).await, 0);
     }
 }

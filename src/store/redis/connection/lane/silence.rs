@@ -19,7 +19,7 @@ const TURN: Duration = ROUND.saturating_mul(2);
 
 /// Whether a node answers.
 #[derive(Default)]
-pub(super) struct Doubt {
+pub(super) struct Silence {
     is_silent: AtomicBool,
     /// Held by the task that finds out when the silence ends.
     listening: Duty,
@@ -27,12 +27,12 @@ pub(super) struct Doubt {
     is_asked: AtomicBool,
 }
 
-impl Doubt {
+impl Silence {
     /// Records that the node has gone silent, and starts listening to it over its lane.
     pub(super) fn begin(self: &Arc<Self>, lane: Lane) {
         if let Some(turn) = self.listening.begin(TURN) {
-            let doubt = Arc::clone(self);
-            tokio::spawn(Listening { doubt, turn }.listen(lane));
+            let silence = Arc::clone(self);
+            tokio::spawn(Listening { silence, turn }.listen(lane));
         }
         set(&self.is_silent, true);
     }
@@ -65,15 +65,15 @@ impl Doubt {
 
 /// Marks a node as listened to until this is dropped, even with its runtime.
 struct Listening {
-    doubt: Arc<Doubt>,
+    silence: Arc<Silence>,
     turn: Turn,
 }
 
 impl Listening {
     async fn listen(mut self, lane: Lane) {
-        while self.doubt.listening.go_on(&mut self.turn, TURN) {
+        while self.silence.listening.go_on(&mut self.turn, TURN) {
             let heard = tokio::time::timeout(ROUND, lane.clone().recovered(WITHIN)).await;
-            if heard.is_ok() || !self.doubt.is_asked.swap(false, Ordering::Relaxed) {
+            if heard.is_ok() || !self.silence.is_asked.swap(false, Ordering::Relaxed) {
                 return;
             }
         }
@@ -82,8 +82,8 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if self.doubt.listening.end(&self.turn) {
-            self.doubt.end();
+        if self.silence.listening.end(&self.turn) {
+            self.silence.end();
         }
     }
 }

@@ -17,9 +17,12 @@ impl Lane {
     /// itself, as this task may be on a runtime that is not driven.
     ///
     /// A silent node is left alone, as it is listened to already.
-    pub(in crate::store::redis) fn rouse(&self) {
+    pub(in crate::store::redis) fn warm_up(&self) {
         let shared = &self.0;
-        let is_silent = shared.doubt.as_ref().is_some_and(|doubt| doubt.is_silent());
+        let is_silent = shared
+            .silence
+            .as_ref()
+            .is_some_and(|silence| silence.is_silent());
         if is_silent || shared.live().is_some() {
             return;
         }
@@ -27,9 +30,9 @@ impl Lane {
             return;
         };
         // The turn lapses by itself: a connection that has answered in it is not idle before.
-        if shared.roused.begin(IDLE).is_some() {
+        if shared.warming_up.begin(IDLE).is_some() {
             let end = Instant::now() + IDLE;
-            runtime.spawn(Arc::clone(shared).rouse_until(end));
+            runtime.spawn(Arc::clone(shared).warm_up_until(end));
         }
     }
 }
@@ -37,7 +40,7 @@ impl Lane {
 impl Shared {
     /// A later answer is ignored. On a runtime that was not driven meanwhile it may have come long
     /// ago, and would make a connection that was closed since look like one in use.
-    async fn rouse_until(self: Arc<Self>, end: Instant) {
+    async fn warm_up_until(self: Arc<Self>, end: Instant) {
         let mut woken = pin!(self.woken());
         let in_time = poll_fn(|cx| match Instant::now() < end {
             true => woken.as_mut().poll(cx).map(drop),

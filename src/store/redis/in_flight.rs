@@ -1,4 +1,4 @@
-//! `Places`: bounds the number of questions in flight, including those that wait for a trip.
+//! `InFlight`: bounds the number of questions in flight, including those that wait for a trip.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,16 +9,16 @@ use crate::error::{ConfigError, StoreError, StoreErrorKind};
 const MOST: usize = 65_536;
 
 /// Bounds the questions in flight. A further one fails at once, so no queue grows without bound.
-pub(super) struct Places {
+pub(super) struct InFlight {
     most: usize,
-    taken: AtomicUsize,
+    count: AtomicUsize,
 }
 
-/// A place of a question; given back when dropped.
-pub(super) struct Place<'a>(&'a Places);
+/// Counts a question as in flight until it is dropped.
+pub(super) struct InFlightQuestion<'a>(&'a InFlight);
 
-impl Places {
-    /// The default number of places.
+impl InFlight {
+    /// The default bound.
     pub(super) const USUAL: usize = 1_024;
 
     /// # Errors
@@ -38,28 +38,28 @@ impl Places {
     fn of(most: usize) -> Self {
         Self {
             most,
-            taken: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
         }
     }
 
-    pub(super) fn take(&self) -> Result<Place<'_>, StoreError> {
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
-        let place = Place(self);
+    pub(super) fn begin(&self) -> Result<InFlightQuestion<'_>, StoreError> {
+        let before = self.count.fetch_add(1, Ordering::Relaxed);
+        let question = InFlightQuestion(self);
         if before >= self.most {
             return Err(StoreError::new(StoreErrorKind::Overloaded));
         }
-        Ok(place)
+        Ok(question)
     }
 }
 
-impl Default for Places {
+impl Default for InFlight {
     fn default() -> Self {
         Self::of(Self::USUAL)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for InFlightQuestion<'_> {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

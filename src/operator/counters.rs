@@ -1,4 +1,4 @@
-//! `Tally`: the events that an operator was told of, as numbers since the start.
+//! `Counters`: the events that an operator was told of, as numbers since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use crate::mode::Mode;
 use crate::observe::{DecisionResult, RefusalReason};
 
 /// The events that an operator was told of, as numbers since the start.
-pub(super) struct Tally {
+pub(super) struct Counters {
     since: Instant,
     /// All decisions, including those of policies that no longer exist.
     pub(super) total: ByResult,
@@ -61,7 +61,7 @@ impl ByReason {
     }
 }
 
-impl Tally {
+impl Counters {
     pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
@@ -76,11 +76,11 @@ impl Tally {
         }
     }
 
-    pub(super) fn count(&self, policy: &str, result: DecisionResult, is_leased: bool) {
+    pub(super) fn count(&self, policy: &str, result: DecisionResult, is_from_batch: bool) {
         self.total.count(result);
         self.policies.with(policy, OfPolicy::default, |policy| {
             policy.results.count(result);
-            if is_leased {
+            if is_from_batch {
                 policy.leased.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -153,22 +153,22 @@ mod tests {
     #[test]
     fn every_result_and_every_reason_is_counted_under_its_own_name() {
         for result in DecisionResult::EACH {
-            let tally = Tally::new();
-            tally.count("api", result, false);
-            assert_eq!(counted(tally.total.each()), [(result.as_str(), 1)]);
-            assert_eq!(counted(tally.of("api").0), [(result.as_str(), 1)]);
-            assert_eq!(counted(tally.of("other").0), []);
+            let counters = Counters::new();
+            counters.count("api", result, false);
+            assert_eq!(counted(counters.total.each()), [(result.as_str(), 1)]);
+            assert_eq!(counted(counters.of("api").0), [(result.as_str(), 1)]);
+            assert_eq!(counted(counters.of("other").0), []);
         }
         for reason in RefusalReason::EACH {
-            let tally = Tally::new();
-            tally.count_refusal(Mode::Enforce, reason);
-            assert_eq!(counted(tally.refusals.each()), [(reason.as_str(), 1)]);
-            assert_eq!(counted(tally.shadow_refusals.each()), []);
-            let tally = Tally::new();
-            tally.count_refusal(Mode::Shadow, reason);
-            assert_eq!(counted(tally.refusals.each()), []);
+            let counters = Counters::new();
+            counters.count_refusal(Mode::Enforce, reason);
+            assert_eq!(counted(counters.refusals.each()), [(reason.as_str(), 1)]);
+            assert_eq!(counted(counters.shadow_refusals.each()), []);
+            let counters = Counters::new();
+            counters.count_refusal(Mode::Shadow, reason);
+            assert_eq!(counted(counters.refusals.each()), []);
             assert_eq!(
-                counted(tally.shadow_refusals.each()),
+                counted(counters.shadow_refusals.each()),
                 [(reason.as_str(), 1)]
             );
         }
@@ -176,28 +176,28 @@ mod tests {
 
     #[test]
     fn decisions_from_batches_are_counted_besides_for_each_policy() {
-        let tally = Tally::new();
-        for is_leased in [true, false, true] {
-            tally.count("hot", DecisionResult::Allowed, is_leased);
-            tally.count("api", DecisionResult::Allowed, false);
+        let counters = Counters::new();
+        for is_from_batch in [true, false, true] {
+            counters.count("hot", DecisionResult::Allowed, is_from_batch);
+            counters.count("api", DecisionResult::Allowed, false);
         }
-        assert_eq!(counted(tally.total.each()), [("allowed", 6)]);
+        assert_eq!(counted(counters.total.each()), [("allowed", 6)]);
         for (policy, leased) in [("hot", 2), ("api", 0), ("other", 0)] {
-            assert_eq!(tally.of(policy).1, leased, "{policy}");
+            assert_eq!(counters.of(policy).1, leased, "{policy}");
         }
     }
 
     #[test]
     fn the_last_failure_stays_when_the_store_is_back() {
-        let tally = Tally::new();
-        assert!(tally.last_failure().is_none());
+        let counters = Counters::new();
+        assert!(counters.last_failure().is_none());
         let ms = Duration::from_millis(1);
-        tally.count_answer(ms, Some(StoreErrorKind::Unreachable));
-        tally.count_answer(ms, Some(StoreErrorKind::TimedOut));
-        tally.count_answer(ms, None);
-        let (kind, _) = tally.last_failure().unwrap();
+        counters.count_answer(ms, Some(StoreErrorKind::Unreachable));
+        counters.count_answer(ms, Some(StoreErrorKind::TimedOut));
+        counters.count_answer(ms, None);
+        let (kind, _) = counters.last_failure().unwrap();
         assert_eq!(kind, StoreErrorKind::TimedOut);
-        assert_eq!(tally.answers(), (3, 2));
-        assert_eq!(tally.answering_us(), 3_000);
+        assert_eq!(counters.answers(), (3, 2));
+        assert_eq!(counters.answering_us(), 3_000);
     }
 }
