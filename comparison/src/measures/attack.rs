@@ -21,8 +21,9 @@ const ALLOWANCE: Allowance = Allowance {
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "An attack by one subject",
-        "64 at once ask about one subject with 100 a minute: script calls that Redis sees each \
-         second, after the burst. It is no ratio, and holds for any machine.",
+        "64 callers at once ask about one subject with 100 a minute. Counted are the script \
+         calls that Redis sees each second after the burst. This is not a ratio, and it holds \
+         for any machine.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = RedisServer::start();

@@ -25,7 +25,8 @@ const BARE_TEXTBOOK: &str = "the textbook script by a bare client";
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "One hot key, all allowed",
-        "256 at once ask RedisStore about one key, against a script call for each of them.",
+        "256 callers at once ask RedisStore about one key. Bare clients make one script call \
+         for each question.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = RedisServer::start();

@@ -24,7 +24,8 @@ const OTHERS: [&str; 3] = [
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "One decision at a time",
-        "The median time of a decision of RedisStore, in multiples of others' in the same turns.",
+        "The median time of one decision of RedisStore, in multiples of the other's in the \
+         same turns.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = RedisServer::start();

@@ -39,8 +39,9 @@ fn limits() -> [(&'static str, Limit); 7] {
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "Each limit",
-        "RedisStore with one policy of each limit, in multiples of the textbook's script of GCRA by a bare client. Many \
-         warm keys, all allowed, 64 at once. A permit of 3 a second takes no whole number of microseconds.",
+        "RedisStore with one policy of each limit, in multiples of the textbook script of \
+         GCRA by a bare client. Many warm keys, all allowed; 64 at once. At 3 a second a \
+         permit takes no whole number of microseconds.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = RedisServer::start();

@@ -32,8 +32,9 @@ const LONG: Allowance = Allowance {
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "10 million keys",
-        "The time of a decision with 10 million warm keys, drawn at random, in multiples of that \
-         with 1 000: over Redis 64 at once, and beside it what a bare client asks.",
+        "The time of a decision with 10 million warm keys, drawn at random, in multiples of \
+         the time with 1 000 keys; over Redis 64 at once, with what a bare client asks for \
+         comparison.",
         &["1 thread"],
     );
     let target = Target::AtMost(1.3);

@@ -24,8 +24,8 @@ type Ask = fn(u64, Allowance, u64, Effort) -> Standings;
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "MemoryStore beside governor",
-        "The time of `Limiter::check` over a MemoryStore, in multiples of a keyed check of \
-         governor; by a number as key, and by a text, which neither has to make or to copy.",
+        "The time of `Limiter::check` over MemoryStore, in multiples of a keyed check by \
+         governor. Keys are numbers, or texts that neither has to make or copy.",
         &["1 thread", "2 threads"],
     );
     let settings = [

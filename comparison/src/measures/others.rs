@@ -51,10 +51,11 @@ const OTHERS: [(&str, [&str; 2], f64); 6] = [
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "RedisStore beside other limiters",
-        "Decisions a second of RedisStore, in multiples of theirs, asked about texts; beside a layer, those of \
-         ours, which tells nothing in headers; 64 at once. *Allowed*: many warm keys. *Denied*: one key that may \
-         100 times a second, and is asked without a pause, which RedisStore mostly denies from its memory; \
-         *asking always*: without a memory of denials.",
+        "Decisions a second of RedisStore in multiples of the other's; keys are texts; 64 at \
+         once. A layer is compared with our layer, without headers. *Allowed*: many warm \
+         keys. *Denied*: one key with 100 a second is asked about without a pause, and \
+         RedisStore denies it from memory most of the time; *asking always*: the same without \
+         the memory of denials.",
         &[
             "allowed, current_thread",
             "allowed, two workers",

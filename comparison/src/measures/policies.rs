@@ -28,9 +28,10 @@ type Told = fn(&Round) -> f64;
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "Several policies",
-        "The layer over RedisStore, without headers, in multiples of one GCRA policy by a header: five \
-         of the same header, each for itself or all of a group; a limit of two rates, and a policy for \
-         everybody beside it; and in shadow. Many warm subjects, all allowed, 64 at once.",
+        "The layer over RedisStore, without headers, in multiples of the same with one GCRA \
+         policy by a header: with five policies by the same header, in a group or not; with a \
+         limit of two rates beside a policy for everybody; and with a policy in shadow. Many \
+         warm subjects, all allowed; 64 at once.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = RedisServer::start();

@@ -25,7 +25,7 @@ const ONCE: Allowance = Allowance {
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "A remembered denial",
-        "`Limiter::check` over RedisStore about a subject that is known to be denied.",
+        "`Limiter::check` over RedisStore, about a subject that is known to be denied.",
         &["1 thread", "2 threads"],
     );
     let redis = RedisServer::start();

@@ -73,8 +73,9 @@ const TOLD: [Told; 6] = [
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "RedisStore beside bare clients",
-        "One GCRA policy of 100 a second, many keys that owe something, all allowed. A bare client pipelines one command for \
-         each decision over one multiplexed connection of redis-rs and does nothing else.",
+        "One GCRA policy of 100 a second; many keys, all of which owe something and are \
+         allowed. A bare client pipelines one command for each decision over one multiplexed \
+         connection of redis-rs, and does nothing else.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = RedisServer::start();

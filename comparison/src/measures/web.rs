@@ -54,8 +54,9 @@ const TOLD: [(&str, &str, Option<f64>); 7] = [
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "An axum server under load",
-        "A handler that says hello, 64 connections kept alive unless told otherwise, one GCRA policy by a header, quota \
-         headers on; denials are 429 with problem+json. One server in multiples of another.",
+        "One server in multiples of another. The handler says hello; there are 64 \
+         connections, kept alive, unless the row says otherwise; one GCRA policy by a header; \
+         quota headers on; denials are 429 with problem+json.",
         &Flavor::ALL.map(Flavor::name),
     );
     let redis = Arc::new(RedisServer::start());
