@@ -7,16 +7,17 @@ use super::Limiter;
 use crate::store::OnItsWay;
 
 impl Limiter {
-    /// Waits until nothing that was given back is on its way to the store any more: places of a
+    /// Waits until everything that was given back has reached the store: places of a
     /// [concurrency](crate::Limit::concurrency) limit, what a response
-    /// [settled](crate::Policy::settle), and the permits of those who no longer wait. Before, it gives back
-    /// what is held [in advance](crate::QuotaLease); who asks later may have more taken.
+    /// [settled](crate::Policy::settle), and the permits of callers who no longer wait. First it gives
+    /// back the permits that this process holds [in advance](crate::QuotaLease); a later question may
+    /// take more of them.
     ///
-    /// Over a store that takes a trip, nobody waits for that: a task sees to it, on the runtime on
-    /// which the guard or the response was dropped. A runtime that ends drops the task: then a place
-    /// is given back on the runtime on which it was taken, or, where that is the same one, stays taken
-    /// until its lease lapses. So this is for the end of `main`, when the server has stopped and the
-    /// last guard is dropped:
+    /// Over a store that takes a round trip, the caller who gives back does not wait for it: a task does,
+    /// on the runtime on which the guard or the response was dropped. A runtime that ends drops the task.
+    /// The place is then given back on the runtime on which it was taken or, if that is the same one,
+    /// stays taken until its lease lapses. So call this at the end of `main`, when the server has stopped
+    /// and the last guard is dropped:
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};
@@ -34,10 +35,10 @@ impl Limiter {
     /// }
     /// ```
     ///
-    /// It takes at most twice as long as a decision [may](crate::LimiterBuilder::timeout), also when
-    /// the store does not answer, when somebody goes on giving back, or when nobody drives the runtime
-    /// on which it was begun. A store that failed is asked again about places, for as long as their
-    /// lease lives and the runtime runs, but not waited for.
+    /// It takes at most twice as long as a decision [may](crate::LimiterBuilder::timeout), also if the
+    /// store does not answer, if callers go on giving back, or if nobody drives the runtime on which the
+    /// task runs. After a failure the store is asked again to free a place, until it does or the lease
+    /// lapses, as long as the runtime runs. This call does not wait for that.
     pub async fn flush(&self) {
         (self.0.give_back_batches)();
         let under_way = &self.0.under_way;
