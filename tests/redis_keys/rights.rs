@@ -10,8 +10,10 @@ use crate::support::redis::Server;
 /// Those in the documentation of `RedisStore`.
 fn documented_rights() -> impl Iterator<Item = &'static str> {
     let source = include_str!("../../src/store/redis/mod.rs");
-    let (_, rights) = source.split_once("its user needs `").unwrap();
-    let (rights, _) = rights.split_once('`').unwrap();
+    let (_, rights) = source
+        .split_once("its user needs\n///\n/// ```text")
+        .unwrap();
+    let (rights, _) = rights.split_once("```").unwrap();
     rights.split_whitespace().filter(|word| *word != "///")
 }
 

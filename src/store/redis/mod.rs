@@ -42,6 +42,17 @@ pub use reply::fuzzing::redis_reply;
 
 /// Counts in Redis or Valkey, for all processes that use the same server and prefix.
 ///
+/// ```no_run
+/// use tower_throttle::{Limit, Limiter, MINUTE, Policy, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+/// let limiter = Limiter::new(store, [Policy::new("api", Limit::gcra(100, MINUTE))])?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// One script call decides a request: it reads, decides and writes in one atomic step, on the
 /// server's clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime
 /// with time and I/O enabled. Clones share the connection.
@@ -50,23 +61,26 @@ pub use reply::fuzzing::redis_reply;
 /// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to ask every question.
 ///
+/// # Round trips
+///
 /// Requests share round trips: while a few trips are in flight, further requests wait until one of
 /// them is back, and then go together, as one script, first come, first served. They wait at most
 /// 10 ms for a trip, or [another time](RedisStoreBuilder::wait_for_trips); then they start one of
-/// their own. This applies to all requests without a [`concurrency`](crate::Limit::concurrency)
-/// limit:
+/// their own. Only requests with a [`concurrency`](crate::Limit::concurrency) limit are asked one by
+/// one. How many share a script depends on their limits:
 ///
-/// - Requests under `gcra`, `token_bucket` or `leaky_bucket` without delay whose permits are taken
-///   for good, at rates whose permits take whole microseconds each, cost the server least. Up to
-///   256 share a trip, under one rate, several rates or several policies, with up to 512 verdicts,
-///   except a limit of several rates in shadow beside other policies. Under one rate or in one
+/// - `gcra`, `token_bucket`, and `leaky_bucket` without delay cost the server least, if a permit comes
+///   back every whole number of microseconds and nothing is given back later. Up to 256 share a trip,
+///   under one rate, several rates or several policies, with up to 512 verdicts, except a limit of
+///   several rates in shadow beside other policies. Under one rate or in one
 ///   [group](crate::Policy::group), up to 8 requests go alone as long as nobody waits, and up to 4
 ///   trips are in flight if each has 24 requests.
-/// - All others share trips with requests under the same algorithms: with one rate up to 128
-///   different keys, or 256 if only a fraction of a microsecond excludes them from the first kind;
-///   with several rates or policies, each of which is judged by itself, up to 128 verdicts.
+/// - All others share trips with requests under the same algorithms. Under one rate, up to 128
+///   different keys share a trip, or 256 if only a fraction of a microsecond excludes them from the
+///   first kind. Under several rates or policies a trip has up to 128 verdicts, and each is judged by
+///   itself.
 ///
-/// Except for the last kind, requests that ask the same of the same key are a few steps of the
+/// Unless each is judged by itself, requests that ask the same of the same key take a few steps of the
 /// script, however many they are: a hot key costs the server little, whatever its load.
 ///
 /// In a cluster, only requests about the same key or the same subject share scripts, and one trip
@@ -136,22 +150,17 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// # Rights
 ///
-/// With access control lists, its user needs `~{prefix}:* +eval +evalsha +time +get +mget +exists +set +setrange
-/// +incrby +del +llen +lindex +lset +lpush +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem
-/// +zremrangebyscore +pexpireat +pttl`, and `+select` where the URL names a database other than 0. In a cluster
-/// it needs `+cluster|slots +asking` too, on every node; and with a Sentinel that has
-/// users, that one needs `+sentinel|get-master-addr-by-name`.
+/// With access control lists, its user needs
 ///
-/// ```no_run
-/// use tower_throttle::{Limit, Limiter, MINUTE, Policy, RedisStore};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
-/// let limiter = Limiter::new(store, [Policy::new("api", Limit::gcra(100, MINUTE))])?;
-/// # Ok(())
-/// # }
+/// ```text
+/// ~{prefix}:* +eval +evalsha +time +get +mget +exists +set +setrange +incrby +del +llen +lindex
+/// +lset +lpush +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem
+/// +zremrangebyscore +pexpireat +pttl
 /// ```
+///
+/// and `+select` if the URL names a database other than 0. In a cluster it also needs
+/// `+cluster|slots +asking`, on every node. A Sentinel that has users needs one with
+/// `+sentinel|get-master-addr-by-name`.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Spread<Shared>,
