@@ -123,7 +123,7 @@ fn the_picture_is_well_formed_and_stands_by_itself() {
 }
 
 #[test]
-fn what_is_not_well_formed_is_found() {
+fn malformed_pictures_are_found() {
     for broken in [
         "<svg>",
         "</svg>",
@@ -142,7 +142,7 @@ fn what_is_not_well_formed_is_found() {
 
 /// Nothing is scaled at the width of a README, so this is what a reader sees.
 #[test]
-fn its_texts_are_at_least_twelve_pixels_high() {
+fn the_texts_of_the_picture_are_at_least_twelve_pixels_high() {
     let picture = &drawn().picture;
     assert!(picture.contains(r#"viewBox="0 0 830 "#));
     let sizes = picture.match_indices("px").map(|(end, _)| {

@@ -35,7 +35,7 @@ async fn curl(arguments: &[&str], url: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_shows_what_is_left_and_when_to_come_back() {
+async fn curl_shows_what_is_left_and_when_to_come_back() {
     let url = limited(Limit::fixed_window(1, HOUR)).await;
     let served = curl(&["--include"], &url).await;
     assert!(served.starts_with("HTTP/1.1 200 OK\r\n"), "{served}");
@@ -61,7 +61,7 @@ async fn it_shows_what_is_left_and_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn it_comes_back_when_it_is_told_to_and_is_served_then() {
+async fn curl_retries_after_retry_after_and_is_served() {
     let url = limited(Limit::fixed_window(1, 3 * SECOND)).await;
     assert_eq!(curl(&[], &url).await, "hello\n");
     // By default it would retry after one second, once, and give up. `Retry-After` makes it wait

@@ -316,7 +316,7 @@ async fn the_reason_is_there_for_the_layers_outside() {
 
 /// Even if the policy's own limit holds nobody up.
 #[tokio::test]
-async fn who_goes_away_while_a_chosen_limit_holds_it_up_gives_back_what_it_took() {
+async fn a_request_dropped_while_a_chosen_limit_delays_it_gives_back_what_it_took() {
     let bucket = Limit::leaky_bucket(3, per_minute(3));
     let policy = tiers(bucket.without_delay(), bucket);
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();

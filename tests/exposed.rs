@@ -145,7 +145,7 @@ async fn a_shadow_policy_is_not_a_handlers_business() {
 }
 
 #[tokio::test]
-async fn where_nobody_was_asked_there_is_a_verdict_without_decisions() {
+async fn a_request_without_policies_gets_a_verdict_without_decisions() {
     let elsewhere = user(1).on(Route::get("/elsewhere"));
     let url = serve(app().layer(layer(store(), [elsewhere]).expose_decisions())).await;
     assert_eq!(text(&url, "/verdict").await, "");
@@ -153,7 +153,7 @@ async fn where_nobody_was_asked_there_is_a_verdict_without_decisions() {
 }
 
 #[tokio::test]
-async fn whatever_an_operator_switches_a_handler_that_shows_what_is_left_answers() {
+async fn a_handler_that_shows_what_is_left_answers_whatever_an_operator_switches() {
     let limiter = Limiter::new(store(), [user(10)]).unwrap();
     let limits = RateLimitLayer::new(limiter.clone()).expose_decisions();
     let url = serve(app().layer(limits.skip_preflights())).await;

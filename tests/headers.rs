@@ -102,7 +102,7 @@ async fn the_older_headers_tell_the_policy_that_is_closest_to_exhaustion() {
 
 /// A window gives five times as many as may come at once.
 #[tokio::test]
-async fn they_tell_how_many_can_come_whatever_share_of_a_window_that_is() {
+async fn headers_of_one_value_show_the_fewest_permits_whatever_share_of_a_window_that_is() {
     let burst = Policy::new("burst", Limit::gcra(100, MINUTE).burst(20));
     let window = Policy::new("window", Limit::fixed_window(10, MINUTE));
     let url = serve(hello().layer(layer([burst, window]))).await;
@@ -117,7 +117,7 @@ async fn they_tell_how_many_can_come_whatever_share_of_a_window_that_is() {
 }
 
 #[tokio::test]
-async fn what_a_response_gives_back_is_not_in_its_headers_yet() {
+async fn headers_do_not_include_what_their_response_gives_back() {
     let login = Policy::new("login", Limit::sliding_log(1, 15 * MINUTE))
         .count_if(|response: &ResponseHead<'_>| response.status == 401);
     let limiter = Limiter::new(TestStore::new(Trip::None), [login]).expect("a sound policy");
@@ -142,7 +142,7 @@ async fn a_limit_of_requests_at_the_same_time_has_no_older_headers() {
 
 /// A policy with permits left does not explain why there are none.
 #[tokio::test]
-async fn nor_has_its_denial_whatever_other_policies_have_left() {
+async fn a_denial_by_a_concurrency_limit_has_no_headers_of_one_value() {
     let at_once = || Policy::new("at once", Limit::concurrency(1));
     let both = limiter([everybody("beside", 7), at_once()]);
     let alone = limiter([at_once()]);

@@ -241,7 +241,7 @@ async fn an_extension_is_the_key_that_its_own_type_is_outside_of_requests() {
 }
 
 #[tokio::test]
-async fn what_an_extractor_reads_of_an_extension_is_the_key_as_it_is() {
+async fn the_key_of_an_extension_is_the_value_that_is_read() {
     let limiter = limiter_of(policy("user", 1, Extension::with(|user: &UserId| user.0)));
     for _ in 0..2 {
         assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);

@@ -80,7 +80,7 @@ fn an_upward_import_is_found_however_it_is_written() {
 }
 
 #[test]
-fn what_lies_below_or_is_no_code_is_let_be() {
+fn lower_floors_and_comments_may_be_named() {
     let policy = ["policy"].map(str::to_owned);
     for text in [
         "use crate::{error, limit::Limit, store::{Store, Check}};",

@@ -84,7 +84,7 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 #[test]
-fn it_measures_every_algorithm_on_a_real_server_and_leaves_nothing_behind() {
+fn the_example_measures_every_algorithm_on_a_real_server_and_leaves_nothing_behind() {
     let server = Server::start();
     let output = run(&server.url(), "20");
     assert!(output.status.success(), "{output:?}");
@@ -142,7 +142,7 @@ fn a_server_that_holds_keys_is_let_be() {
 }
 
 #[test]
-fn where_no_server_answers_it_says_what_it_needs_and_not_the_password() {
+fn without_a_server_the_example_says_what_it_needs_and_not_the_password() {
     let url = format!("redis://:secret@127.0.0.1:{}", free_port());
     let refusal = refusal(&url, "1");
     for part in [

@@ -263,7 +263,7 @@ fn refusals_are_counted_by_reason_and_by_policy_where_there_is_one() {
 }
 
 #[test]
-fn what_a_policy_in_shadow_would_have_refused_is_counted_as_that() {
+fn refusals_in_shadow_have_a_metric_of_their_own() {
     let scrape = recorded(|| {
         let policy = Policy::new("user", Limit::gcra(100, MINUTE))
             .by(Header::new("x-user"))

@@ -448,7 +448,7 @@ async fn all_observers_are_told_in_the_order_in_which_they_were_added() {
 }
 
 #[tokio::test]
-async fn who_observes_by_a_shared_pointer_is_told_of_everything() {
+async fn an_observer_in_an_arc_is_told_of_everything() {
     let notes = Arc::new(Notes::default());
     let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
     let limiter = Limiter::builder(MemoryStore::new())

@@ -94,7 +94,7 @@ async fn without_a_password_it_does_not_start() {
 }
 
 #[tokio::test]
-async fn who_is_denied_most_is_on_the_page_and_can_be_looked_at() {
+async fn the_page_lists_the_most_denied_and_looks_them_up() {
     let example = Running::start(None, &["--traffic"]);
     let browser = example.in_a_browser().await;
     browser

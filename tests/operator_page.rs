@@ -70,7 +70,7 @@ const NUMBERS: &str = "[...document.querySelectorAll('#policies tr:first-child t
                        .map(total => total.textContent).join(' ')";
 
 #[tokio::test]
-async fn it_shows_what_is_decided_while_it_is() {
+async fn the_page_shows_decisions_live() {
     let site = Site::of([
         api(),
         Policy::new("beta", Limit::sliding_log(1, HOUR)).mode(Mode::Shadow),
@@ -101,7 +101,7 @@ async fn it_shows_what_is_decided_while_it_is() {
 }
 
 #[tokio::test]
-async fn what_a_policy_in_shadow_would_refuse_is_not_shown_as_refused() {
+async fn refusals_in_shadow_are_not_shown_as_refused() {
     let policy = api().on_missing_key(OnMissingKey::Reject);
     let site = Site::of([policy.mode(Mode::Shadow)]).await;
     let service =
@@ -127,7 +127,7 @@ async fn what_a_policy_in_shadow_would_refuse_is_not_shown_as_refused() {
 }
 
 #[tokio::test]
-async fn it_shows_groups_and_how_permits_are_leased() {
+async fn the_page_shows_groups_and_quota_leases() {
     let limit = Limit::gcra(100_000, MINUTE);
     let lease = QuotaLease::new().share(0.25);
     let policies = [
@@ -157,7 +157,7 @@ async fn it_shows_groups_and_how_permits_are_leased() {
 }
 
 #[tokio::test]
-async fn it_works_with_a_slash_at_the_end_of_its_address_too() {
+async fn the_page_works_with_a_slash_at_the_end_of_its_address() {
     let site = Site::of([api()]).await;
     let browser = Browser::start().await;
     browser.open(&format!("{}/", site.url)).await;
@@ -290,7 +290,7 @@ async fn markup_in_the_names_of_a_policy_and_its_group_is_shown_as_text() {
 }
 
 #[tokio::test]
-async fn its_policy_keeps_out_scripts_and_markup_that_are_not_its_own() {
+async fn the_content_security_policy_keeps_out_foreign_scripts_and_markup() {
     let site = Site::of([api()]).await;
     let browser = site.open().await;
     let tried = browser.run(
@@ -376,7 +376,7 @@ async fn nobody_else_is_reset_by_a_number_that_a_script_cannot_count() {
 
 /// At the width of a phone nothing has to be scrolled sideways.
 #[tokio::test]
-async fn it_fits_a_phone_in_light_and_dark() {
+async fn the_page_fits_a_phone_in_light_and_dark() {
     let name = "a-name-as-long-as-a-name-may-be-".repeat(2);
     let limit = Limit::token_bucket(5, tower_throttle::per_hour(5));
     let policy = Policy::new(&name, limit).group(&name);

@@ -64,7 +64,7 @@ fn header<'a>(response: &'a Response, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn it_limits_logins_by_user_and_everything_by_address() {
+async fn the_quickstart_limits_logins_by_user_and_everything_by_address() {
     let quickstart = Running::start(None);
     let hello = Client::new().get(&quickstart.url).send().await.unwrap();
     assert_eq!(hello.status(), 200);
@@ -110,7 +110,7 @@ async fn two_of_them_over_one_redis_share_the_limit() {
 }
 
 #[test]
-fn it_prints_lines_to_try_with_the_address_it_has() {
+fn the_quickstart_prints_lines_to_try_with_its_address() {
     let mut quickstart = Running::start(None);
     for expected in ["curl -i ", "curl -i -X POST -H 'x-user: alice' "] {
         let mut line = String::new();

@@ -199,7 +199,7 @@ async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
 }
 
 #[test]
-fn who_waits_until_it_is_given_back_leaves_nothing_taken_in_advance() {
+fn after_flush_nothing_is_held_in_advance() {
     let current_thread = Builder::new_current_thread().enable_all().build();
     let workers = &mut Builder::new_multi_thread();
     let workers = workers.worker_threads(2).enable_all().build();

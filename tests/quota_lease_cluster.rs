@@ -49,7 +49,7 @@ async fn denied_on_another_node(cluster: &Cluster, limiter: &Limiter) -> (String
 /// Permits taken in between were told a later time than those that are given back. They would be
 /// handed out late, together with the next taker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_subject_denies_is_not_given_back_under_permits_that_others_may_hold() {
+async fn a_denial_by_another_subject_gives_nothing_back_under_permits_that_others_may_hold() {
     let leased = Policy::new("hot", HOT).quota_lease(QuotaLease::new());
     for (hot, others, left) in [
         (leased.clone(), 10, 1_000 - 11),

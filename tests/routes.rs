@@ -305,7 +305,7 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
-    async fn what_is_nested_is_found_by_its_whole_path_and_by_its_own() {
+    async fn a_nested_route_matches_by_its_whole_path_and_by_its_own() {
         for (pattern, expected) in [
             ("/api/users/{id}", true),
             ("/api/users/7", true),
@@ -346,7 +346,7 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
-    async fn what_a_nested_router_has_no_route_for_is_found_by_its_whole_path_too() {
+    async fn a_path_without_a_route_in_a_nested_router_matches_by_its_whole_path() {
         for (pattern, expected) in [
             ("/api/{*rest}", true),
             ("/api/nope", true),

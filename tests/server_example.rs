@@ -195,7 +195,7 @@ async fn a_policy_is_about_its_routes_alone() {
 }
 
 #[tokio::test]
-async fn it_answers_what_it_is_asked_to() {
+async fn the_server_answers_with_what_it_is_told_to() {
     let server = Running::start("store = \"memory\"\n");
     let client = Client::new();
     for (path, status) in [
@@ -251,7 +251,7 @@ async fn a_request_under_way_is_answered_before_it_stops() {
 }
 
 #[tokio::test]
-async fn it_leaves_no_place_taken_when_it_stops() {
+async fn the_server_leaves_no_place_taken_when_it_stops() {
     let redis = Redis::start();
     let places = "algorithm = \"concurrency\"\nlimit = 1\nlease = \"1h\"";
     let config = TWO.replace("algorithm = \"fixed-window\"\nlimit = \"2/h\"", places);

@@ -173,7 +173,7 @@ fn assert_is_free(beside: &mut ConcurrencyLimit<Strict>, trip: Trip) {
 }
 
 #[tokio::test]
-async fn it_works_over_services_that_count_their_ready_instances() {
+async fn the_layer_works_over_services_that_count_their_ready_instances() {
     for trip in TRIPS {
         let mut service = ServiceBuilder::new()
             .layer(layer(trip, 2))

@@ -181,7 +181,7 @@ fn a_browser_and_its_driver_go_by_several_names() {
 }
 
 #[test]
-fn what_of_the_browser_is_missing_is_installed() {
+fn missing_parts_of_the_browser_are_installed() {
     for (manager, package, program) in [
         ("apt-get", "chromium", "chromium"),
         ("apt-get", "chromium-driver", "chromedriver"),

@@ -106,7 +106,7 @@ fn only_denials_count_and_those_of_shadow_policies_are_told_apart() {
 }
 
 #[test]
-fn who_is_refused_since_the_store_fails_has_done_nothing() {
+fn refusals_for_lack_of_an_answer_count_for_no_subject() {
     let top = TopDenied::new(10);
     let limiter = Limiter::builder(TestStore::new(Trip::Fails))
         .policy(Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(FailureMode::Deny))
@@ -133,7 +133,7 @@ fn yesterdays_attack_does_not_hide_todays() {
 }
 
 #[test]
-fn what_has_faded_is_gone_without_another_denial() {
+fn entries_that_have_faded_are_gone_without_another_denial() {
     let clock = ManualClock::new();
     let top = top(10, &clock);
     check(&denying(&top, &["api"]), "api", "alice", 4);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_share_gives_between_one_and_all() {
+    fn a_share_out_of_range_gives_between_one_and_all() {
         for share in [f64::NAN, -1.0, 0.0, 2.0, f64::INFINITY] {
             let part = Share(share).of(10);
             assert!((1..=10).contains(&part), "{share} gave {part}");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_variable_holds_is_never_shown() {
+    fn the_value_of_a_variable_is_never_shown() {
         let refused = refusal(STORE, Some("hunter2".into()));
         let start = "line 1: store.env: the variable \"REDIS_URL\": no store has this name";
         assert!(refused.starts_with(start), "{refused}");

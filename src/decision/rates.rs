@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_about_the_rate_that_leaves_the_fewest_permits() {
+    fn the_decision_is_about_the_rate_that_leaves_the_fewest_permits() {
         let second = decision(Outcome::Allowed, 10, 7, 0);
         let hour = decision(Outcome::Allowed, 1_000, 400, 0);
         for both in both_ways(second, hour) {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn it_denies_for_as_long_as_any_rate_does() {
+    fn the_decision_denies_for_as_long_as_any_rate_does() {
         let allowed = decision(Outcome::Allowed, 10, 7, 0);
         let brief = decision(Outcome::Denied, 100, 0, 9);
         let long = decision(Outcome::Denied, 1_000, 2, 70);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_one_rate_is_not_known_of_the_limit() {
+    fn a_limit_is_not_asked_if_one_of_its_rates_is_not() {
         let allowed = decision(Outcome::Allowed, 10, 7, 0);
         let denied = decision(Outcome::Denied, 10, 3, 9);
         let not_asked = decision(Outcome::NotAsked, 1_000, 0, 0);

@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn what_denies_comes_before_what_has_less_left_and_what_is_reset_last_before_its_equals() {
+    fn denials_are_tightest_then_fewest_permits_then_the_latest_reset() {
         let in_order = [
             decision(Outcome::NeverFits, 100, 0, 0),
             decision(Outcome::Banned, 0, 70, 70),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_share_of_its_limit_it_is_the_smaller_number_comes_first() {
+    fn the_smaller_number_left_is_tighter_whatever_share_of_the_limit_it_is() {
         let of = |limit, remaining| Decision {
             limit,
             ..decision(Outcome::Allowed, remaining, 0, 0)

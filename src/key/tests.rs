@@ -45,7 +45,7 @@ fn a_number_above_all_that_have_a_sign_is_no_negative_one() {
 }
 
 #[test]
-fn what_is_borrowed_and_what_is_owned_are_one_key() {
+fn a_borrowed_and_an_owned_value_make_the_same_key() {
     let text = Key::from("alice");
     assert_eq!(Key::from("alice".to_owned()), text);
     assert_eq!(Key::from(Cow::from("alice")), text);
@@ -135,7 +135,7 @@ fn a_subject_is_read_back_from_what_it_is_shown_as() {
 }
 
 #[test]
-fn what_is_no_hash_is_no_subject() {
+fn only_a_hash_is_read_as_a_subject() {
     let sign = format!("+{}", "0".repeat(31));
     let long = "0".repeat(33);
     for text in ["", "alice", &sign, &long, "ééééééééééééééé€"] {

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_timeout_is_none() {
+    fn a_malformed_grpc_timeout_is_none() {
         for value in [
             "",
             "S",

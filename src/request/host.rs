@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_or_not_the_only_one_is_none() {
+    fn a_malformed_or_repeated_host_is_none() {
         for fields in [
             &[][..],
             &[""],

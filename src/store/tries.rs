@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_lives_only_for_a_moment_is_tried_as_often() {
+    async fn a_short_lease_gets_as_many_tries() {
         let mut tries = Tries::to_end_leases(SECOND / 10);
         let mut count = 0;
         while tries.next().await {

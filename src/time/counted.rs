@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_by_the_counter_for_a_millisecond_and_then_by_the_clock() {
+    fn the_counter_is_used_for_a_millisecond_and_then_the_clock_is_read() {
         let (counted, clock, count) = counted();
         let start = clock.now();
         assert_eq!(counted.now(), start);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_a_clock_that_is_set_within_a_millisecond() {
+    fn a_clock_that_is_set_is_followed_within_a_millisecond() {
         let (counted, clock, count) = counted();
         for _ in 0..2 {
             clock.step_back(Duration::from_secs(3_600));

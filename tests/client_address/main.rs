@@ -87,7 +87,7 @@ fn x_forwarded_for_is_read_from_the_right_to_the_first_address_that_is_no_proxy(
 }
 
 #[test]
-fn what_names_no_client_is_unattributed_and_keyed_by_the_last_trusted_hop() {
+fn a_request_that_names_no_client_is_keyed_by_the_last_trusted_hop() {
     assert_rows(
         &x_forwarded_for(),
         "x-forwarded-for",
@@ -212,7 +212,7 @@ fn only_the_configured_header_is_consulted() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would_be_right() {
+fn settings_that_make_no_sense_are_refused_with_what_would_be_right() {
     let refusal = |extractor: ClientAddr| extractor.validate().unwrap_err().to_string();
     assert_eq!(
         refusal(x_forwarded_for().ipv6_prefix(24)),

@@ -94,13 +94,13 @@ fn taken(answered: &[(Question, Vec<Decision>)]) -> [u32; STATES] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_at_the_end_is_what_was_not_taken_whichever_way_it_went() {
+async fn permits_left_are_those_not_taken_whichever_script_took_them() {
     assert_nothing_lost(Stage::start().await).await;
 }
 
 /// What a later node denies is given back on an earlier one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_over_a_cluster_is_what_was_not_taken_whichever_way_it_went() {
+async fn over_a_cluster_permits_left_are_those_not_taken_whichever_script_took_them() {
     let cluster = Cluster::start();
     let stage = Stage::start().await;
     let store = cluster.patient().clock_for_tests(stage.clock.clone());
@@ -110,7 +110,7 @@ async fn what_is_left_over_a_cluster_is_what_was_not_taken_whichever_way_it_went
 
 /// Values have other types in RESP3, and errors are among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_by_the_newer_protocol_is_what_was_not_taken_whichever_way_it_went() {
+async fn over_resp3_permits_left_are_those_not_taken_whichever_script_took_them() {
     let stage = Stage::start().await;
     let url = format!("{}?protocol=3", stage.server.url());
     let store = RedisStore::builder(&url).clock_for_tests(stage.clock.clone());

@@ -190,7 +190,7 @@ async fn on_a_server_out_of_memory_nobody_is_denied_for_what_those_before_were_n
 
 /// Each denial counts, one after the other, until the penalty bans.
 #[tokio::test]
-async fn who_is_banned_for_some_denials_is_after_so_many_of_those_that_came_together() {
+async fn a_penalty_bans_within_a_trip_after_its_number_of_denials() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let policy = PolicyId::new("login");

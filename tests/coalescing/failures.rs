@@ -16,7 +16,7 @@ async fn failures(stage: &Stage, count: usize) -> Vec<Option<StoreErrorKind>> {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_refused_to_all() {
+async fn a_refusal_of_the_server_fails_every_passenger() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     stage.server.set_full(true);
@@ -28,7 +28,7 @@ async fn what_the_server_refuses_is_refused_to_all() {
 
 /// As when they ask alone: a denial needs no memory.
 #[tokio::test]
-async fn who_is_denied_is_so_beside_others_for_whom_there_is_no_memory() {
+async fn on_a_server_out_of_memory_a_denial_stands_beside_takes_that_fail() {
     let stage = Stage::start().await;
     for (name, limit) in limits::in_time(9, DAY) {
         stage.proxy.set(Way::Pass);

@@ -37,7 +37,7 @@ async fn a_fraction_that_another_rate_has_left_counts() {
 /// Under a rate that needs thirds of a microsecond: other fractions are rounded up, as in the
 /// composed script.
 #[tokio::test]
-async fn what_another_rate_has_left_counts_by_a_rate_with_a_fraction() {
+async fn a_rate_with_a_fraction_counts_the_state_that_another_rate_left() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     // 33 1/3 seconds.

@@ -33,7 +33,7 @@ async fn remaining(stage: &Stage) -> u32 {
 }
 
 #[tokio::test]
-async fn who_gives_up_while_it_waits_takes_nothing() {
+async fn giving_up_while_waiting_for_a_trip_takes_nothing() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let mut asked = asked(&stage, 22).await;
@@ -140,7 +140,7 @@ fn a_crowd_whose_runtime_is_gone_has_the_stack_of_one() {
 
 /// As by `select!` or in a stream: nobody sees that it is back.
 #[tokio::test]
-async fn who_is_kept_and_not_polled_any_more_holds_up_nobody() {
+async fn a_question_that_is_not_polled_any_more_holds_up_nobody() {
     let stage = Stage::impatient().await;
     // As many trips as may be in flight, of one key and of several, plain and others.
     for (policy, limit) in [
@@ -183,7 +183,7 @@ async fn answered_in_time(stage: &Stage, policy: &str, limit: Limit) -> bool {
 
 /// The reply is lost, and one of those who share the trip waits for it all the same.
 #[tokio::test]
-async fn who_is_more_patient_than_others_does_not_hold_them_up() {
+async fn a_passenger_with_a_longer_deadline_does_not_hold_up_the_others() {
     for (policy, limit) in [("plain", LIMIT), ("any", Limit::fixed_window(100, DAY))] {
         let stage = Stage::impatient().await;
         stage.proxy.set(Way::DropReplies);
@@ -232,7 +232,7 @@ async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
 
 /// Also behind a shared trip that ran on that runtime, whatever becomes of the one who waits first.
 #[test]
-fn those_who_wait_for_a_runtime_that_nobody_drives_wait_for_no_one_beside_them() {
+fn a_runtime_that_nobody_drives_holds_up_no_waiter_on_another() {
     let driven = || Builder::new_current_thread().enable_all().build().unwrap();
     for (policy, limit, gives_up) in [
         ("plain", LIMIT, true),
@@ -296,7 +296,7 @@ fn a_runtime_that_ends_leaves_no_key_busy() {
 }
 
 #[test]
-fn who_gives_up_outside_of_any_runtime_leaves_no_key_busy() {
+fn giving_up_outside_of_any_runtime_leaves_no_key_busy() {
     let runtime = Runtime::new().unwrap();
     let stage = runtime.block_on(Stage::start());
     stage.proxy.set(SLOW);

@@ -157,7 +157,7 @@ async fn hot_keys_are_written_once_for_each_trip() {
 }
 
 #[tokio::test]
-async fn those_who_are_denied_together_write_nothing() {
+async fn denied_requests_that_share_a_trip_write_nothing() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limits = [9, 1].map(|burst| Limit::gcra(1, DAY).burst(burst));
@@ -219,7 +219,7 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
 
 /// They are asked once more, by another script, and enforced takes beside them are taken once.
 #[tokio::test]
-async fn what_nobody_owes_in_shadow_is_none_of_ours_and_what_stands_beside_it_is_taken_once() {
+async fn an_impossible_debt_in_shadow_is_foreign_and_takes_beside_it_happen_once() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let too_much = (1_u64 << 53).to_string();

@@ -43,7 +43,7 @@ async fn answered(limiter: &Limiter) -> Result<Response<impl Body>, &'static str
 }
 
 #[test]
-fn who_waits_until_it_is_given_back_leaves_no_place_of_a_guard_behind() {
+fn after_flush_a_dropped_guard_holds_no_place() {
     for runtime in runtimes() {
         let server = Server::start();
         runtime.block_on(in_time(async {
@@ -59,7 +59,7 @@ fn who_waits_until_it_is_given_back_leaves_no_place_of_a_guard_behind() {
 }
 
 #[test]
-fn who_waits_until_it_is_given_back_leaves_no_place_of_a_response_behind() {
+fn after_flush_a_finished_response_holds_no_place() {
     for runtime in runtimes() {
         let server = Server::start();
         runtime.block_on(in_time(async {
@@ -118,7 +118,7 @@ async fn nobody_waits_until_a_store_that_failed_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_went_away_before_the_answer_has_given_back_then() {
+async fn flush_waits_for_what_callers_who_went_away_give_back() {
     let limit = Limit::gcra(3, HOUR);
     let limiter = patient(Watched::new(), [policy(limit).max_wait(HOUR)]);
     let gone = [

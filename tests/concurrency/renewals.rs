@@ -62,7 +62,7 @@ async fn a_lease_outlives_answers_that_take_most_of_its_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_renews_lapses_after_30_s_unless_said() {
+async fn a_lease_that_nobody_renews_lapses_after_30_s_by_default() {
     let store = Watched::new();
     let limiter = patient(store.clone(), [policy(Limit::concurrency(1))]);
     let _ = limiter.check(POLICY, EVERYBODY).await.unwrap();

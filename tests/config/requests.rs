@@ -90,7 +90,7 @@ fn proxies_that_cannot_be_read_are_refused_in_their_line() {
 
 /// Nobody should believe that the clients behind a proxy are told apart.
 #[test]
-fn what_is_said_of_proxies_is_refused_where_none_is_trusted() {
+fn settings_about_proxies_are_refused_if_none_is_trusted() {
     for field in [
         "client_address = \"forwarded\"",
         "trusted_hops = 2",
@@ -149,7 +149,7 @@ async fn by_a_policy_on_none_handlers_ask_and_no_request_is_judged() {
 }
 
 #[test]
-fn what_speaks_of_requests_is_refused_of_a_policy_on_none() {
+fn settings_about_requests_are_refused_on_a_policy_for_no_request() {
     for field in [
         "tiers = [{ key = \"user\", values = [\"ada\"], limit = \"3/h\" }]",
         "key = \"header:x-user\"",

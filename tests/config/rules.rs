@@ -140,7 +140,7 @@ async fn an_address_on_a_list_may_be_like_those_of_proxies_where_these_are_count
 
 /// An entry that matches nobody would be copied and relied on.
 #[tokio::test]
-async fn whatever_the_documented_file_has_on_its_lists_is_about_somebody() {
+async fn every_entry_of_the_documented_lists_matches_somebody() {
     let page = include_str!("../../docs/configuration.md");
     let (_, page) = page.split_once("```toml\n").unwrap();
     let (file, _) = page.split_once("```").unwrap();

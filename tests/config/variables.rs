@@ -97,7 +97,7 @@ fn a_table_that_names_no_variable_is_refused() {
 
 /// If a template inserts the variable's value, that is a password.
 #[test]
-fn what_is_no_name_of_a_variable_is_refused_without_being_shown() {
+fn an_invalid_variable_name_is_refused_without_being_shown() {
     for text in [
         "",
         "A=B",

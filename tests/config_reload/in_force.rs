@@ -19,7 +19,7 @@ impl Observer for Count {
 
 /// One that panics when told is told again.
 #[tokio::test]
-async fn those_who_are_told_stay_the_same() {
+async fn observers_and_callbacks_stay_the_same_when_the_file_is_read_again() {
     let file = Limits::new(&limit("3/day"));
     let count = Arc::new(Count::default());
     let (sender, mut reloads) = mpsc::unbounded_channel();
@@ -40,7 +40,7 @@ async fn those_who_are_told_stay_the_same() {
 }
 
 #[tokio::test]
-async fn what_was_used_of_a_limit_stays_used_when_its_number_changes() {
+async fn used_permits_stay_used_when_a_limits_number_changes() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     for _ in 0..2 {

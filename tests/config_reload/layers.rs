@@ -53,7 +53,7 @@ async fn exemptions_and_lists_change_under_a_server_at_work() {
 }
 
 #[tokio::test]
-async fn what_is_chosen_on_a_layer_itself_stays() {
+async fn settings_of_a_layer_itself_stay() {
     let file = Limits::new(&with("", "1/day", ""));
     let mut limits = file.open().await;
     let layer = limits.config.layer();

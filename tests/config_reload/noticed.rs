@@ -164,7 +164,7 @@ async fn each_other_reason_why_a_file_cannot_be_taken_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_no_change_of_the_file_is_not_told() {
+async fn an_unchanged_file_is_not_reported() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     fs::write(file.directory().join("other.toml"), "store = 5").unwrap();
@@ -222,7 +222,7 @@ async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
 /// A pipe in place of the file blocks its reader until it is written.
 #[cfg(unix)]
 #[tokio::test]
-async fn who_ends_the_watching_has_the_last_word_also_while_the_file_is_read() {
+async fn rules_set_after_the_watching_ends_stay_although_the_file_is_being_read() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     let limiter = limits.config.limiter();

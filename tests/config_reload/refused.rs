@@ -26,7 +26,7 @@ async fn a_wrong_file_leaves_the_limits_in_force_and_is_told_with_its_line() {
 }
 
 #[tokio::test]
-async fn what_cannot_change_is_refused_in_its_line_and_nothing_else_changes() {
+async fn a_setting_that_cannot_change_is_refused_with_its_line_and_nothing_else_changes() {
     for (before, after, line, field) in [
         ("timeout = \"50ms\"", "timeout = \"60ms\"", 2, "timeout"),
         ("timeout = \"60ms\"", "", 1, "timeout"),

@@ -70,7 +70,7 @@ async fn an_attack_by_one_subject_costs_redis_fewer_than_ten_commands_a_second()
 /// Also one that shared the trip on which the last permit was taken: otherwise all of them would
 /// ask once more.
 #[tokio::test]
-async fn who_is_denied_behind_the_last_permit_is_known_to_be() {
+async fn a_denial_on_the_trip_of_the_last_permit_is_remembered() {
     let server = Server::start();
     for (name, limit) in limits::in_time(10, DAY) {
         let limiter = limiter(&server, &ManualClock::new(), vec![Policy::new(name, limit)]).await;
@@ -110,7 +110,7 @@ async fn through_the_layer_it_costs_no_more() {
 /// The operator's numbers agree with the server's.
 #[cfg(feature = "metrics")]
 #[tokio::test]
-async fn what_it_did_not_cost_is_among_the_metrics() {
+async fn the_metrics_tell_how_many_questions_were_saved() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let metrics = metrics::with_local_recorder(&recorder, Metrics::new);
     // Each series is made on its first count, for the recorder of the thread.
@@ -176,7 +176,7 @@ async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more(
 
 /// A banned subject cannot cause load by varying the cost, with one rate or two.
 #[tokio::test]
-async fn an_attack_that_costs_something_else_each_time_costs_no_more_under_a_ban() {
+async fn an_attack_with_changing_costs_costs_no_more_under_a_ban() {
     let server = Server::start();
     let penalty = Penalty::after(1, MINUTE, HOUR);
     let two_rates = Limit::sliding_window(1_000, DAY).and(2_000, 2 * DAY);
@@ -204,7 +204,7 @@ async fn an_attack_that_costs_something_else_each_time_costs_no_more_under_a_ban
 
 /// Nor can one denied by a limit whose denials tell of one cost at a time, alone or with others.
 #[tokio::test]
-async fn nor_does_one_without_a_ban() {
+async fn an_attack_with_changing_costs_costs_no_more_without_a_ban() {
     const COSTS: [&[u32]; 2] = [
         &[10, 9, 8, 7, 6, 5],
         &[4, 1, 2, 11, 3, 50, 5, 6, 1_000, 7, 8, 9, 10],
@@ -274,7 +274,7 @@ async fn attack_by_costs(
 }
 
 #[tokio::test]
-async fn who_switches_it_off_has_every_question_asked() {
+async fn without_the_deny_cache_every_question_is_asked() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let limiter = limiter_over(store.clone(), vec![Policy::new("api", Limit::gcra(1, DAY))]);

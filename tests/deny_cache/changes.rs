@@ -8,7 +8,7 @@ use super::support::bench::answer;
 use super::{Bench, ask, limits};
 
 #[tokio::test]
-async fn what_gives_permits_back_through_this_process_is_seen_at_once() {
+async fn permits_given_back_through_this_process_are_available_at_once() {
     let credit = Action::Credit {
         permits: 1,
         taken_at: None,
@@ -27,7 +27,7 @@ async fn what_gives_permits_back_through_this_process_is_seen_at_once() {
 
 /// Nobody waits for the answer when a request is dropped.
 #[tokio::test]
-async fn what_gives_permits_back_is_seen_though_its_answer_is_dropped() {
+async fn permits_given_back_are_available_though_the_answer_is_dropped() {
     for limit in limits() {
         let bench = Bench::new();
         bench.drain(limit).await;

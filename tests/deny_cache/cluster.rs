@@ -85,7 +85,7 @@ impl Apart {
 }
 
 #[tokio::test]
-async fn what_was_taken_only_until_another_subject_denied_is_seen_with_that_denial() {
+async fn permits_given_back_for_another_subjects_denial_are_available_with_that_denial() {
     let apart = Apart::new().await;
     let both = apart.taken_for_a_while().await;
     apart.cluster.masters[apart.second_is_on].signal("CONT");
@@ -94,7 +94,7 @@ async fn what_was_taken_only_until_another_subject_denied_is_seen_with_that_deni
 }
 
 #[tokio::test]
-async fn who_was_denied_only_by_what_is_given_back_as_nobody_waits_for_it_is_let_in_then() {
+async fn permits_given_back_for_a_caller_who_went_away_are_not_denied_from_memory() {
     let apart = Apart::new().await;
     let both = apart.taken_for_a_while().await;
     both.abort();

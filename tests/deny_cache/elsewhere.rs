@@ -31,7 +31,7 @@ fn questions() -> impl Strategy<Value = Vec<(usize, u32, bool, u64)>> {
 /// What the other process takes meanwhile makes a wait longer, never shorter. A denial leaves no
 /// trace, so the store can be asked the same at the same instant.
 #[test]
-fn whatever_others_take_a_remembered_denial_is_one_of_the_store() {
+fn every_remembered_denial_is_one_that_the_store_would_give() {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.unwrap();
     let hits = Cell::new(0);

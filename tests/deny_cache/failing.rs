@@ -67,7 +67,7 @@ async fn a_store_that_is_left_alone_denies_whom_it_was_known_to_deny() {
 
 /// Its question goes to the store, as one does twice within the maximum age.
 #[tokio::test(start_paused = true)]
-async fn who_is_to_find_out_whether_it_still_holds_is_denied_if_nobody_says() {
+async fn a_remembered_denial_that_cannot_be_renewed_still_denies() {
     let Bench {
         cache,
         trips,
@@ -99,7 +99,7 @@ impl Store for SilentAboutTwo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gets_no_answer_is_denied_by_what_others_have_learned_meanwhile() {
+async fn a_question_without_an_answer_is_denied_by_what_others_have_learned_meanwhile() {
     for mode in MODES {
         let Bench { trips, clock, .. } = Bench::new();
         let cache = DenyCache::new(SilentAboutTwo(trips));

@@ -232,7 +232,7 @@ async fn a_higher_cost_waits_for_as_long_as_the_store_would_say() {
 }
 
 #[tokio::test]
-async fn who_is_ready_to_wait_is_answered_by_how_long() {
+async fn a_patient_question_is_denied_from_memory_only_if_its_wait_is_too_short() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
     let _ = bench.take(limit, 1).await;
@@ -249,7 +249,7 @@ async fn who_is_ready_to_wait_is_answered_by_how_long() {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_remembered_for_this_cost_and_denies_no_other() {
+async fn a_cost_that_never_fits_is_remembered_and_denies_no_other_cost() {
     for limit in limits() {
         let bench = Bench::new();
         let capacity = Algorithm::try_from(&limit).unwrap().capacity();
@@ -275,7 +275,7 @@ async fn what_never_fits_is_remembered_for_this_cost_and_denies_no_other() {
 }
 
 #[tokio::test]
-async fn what_the_store_cannot_answer_is_not_remembered() {
+async fn a_question_without_an_answer_is_not_remembered() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
     let _ = bench.take(limit, 1).await;

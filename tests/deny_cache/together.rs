@@ -152,7 +152,7 @@ async fn a_ban_is_not_taken_for_the_one_before() {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_told_of_though_another_denial_is_known() {
+async fn a_cost_that_never_fits_is_reported_beside_a_remembered_denial() {
     let bench = Bench::new();
     let [narrow, wide] = [1, 5].map(|limit| Algorithm::try_from(&Limit::gcra(limit, DAY)).unwrap());
     let both = |user, cost| {

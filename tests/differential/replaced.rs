@@ -177,7 +177,7 @@ impl Place {
 }
 
 #[test]
-fn what_others_used_by_new_rules_outlasts_what_is_given_back_by_the_old_ones() {
+fn permits_used_under_new_rules_stay_used_when_old_ones_give_back() {
     let (runtime, _server, Timed { store, clock }) = Timed::alone();
     let number = Cell::new(0);
     let config = Config {

@@ -55,8 +55,8 @@ fn a_full_store_takes_what_is_documented_for_its_capacity_and_no_more() {
 
 /// Each key has memory of its own beside the table, which is freed when the key goes.
 #[test]
-fn so_does_a_full_store_of_logs() {
-    alone(so_does_a_full_store_of_logs, async || {
+fn memory_stays_flat_in_a_full_store_of_logs() {
+    alone(memory_stays_flat_in_a_full_store_of_logs, async || {
         let limit = Limit::sliding_log(10, HOUR);
         let flooded = Flooded::by("sliding_log, full", limit, Duration::ZERO).await;
         assert!(flooded.held >= flooded.capacity * 99 / 100);

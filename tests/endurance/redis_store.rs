@@ -83,9 +83,9 @@ fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over()
 
 /// Each of them has its own stop while its trip is in flight.
 #[test]
-fn so_do_logs_on_the_server_which_nothing_remembers_here() {
+fn memory_stays_flat_with_logs_on_the_server_and_no_deny_cache() {
     alone(
-        so_do_logs_on_the_server_which_nothing_remembers_here,
+        memory_stays_flat_with_logs_on_the_server_and_no_deny_cache,
         async || {
             let server = Server::start();
             let store = server.store().await.without_deny_cache();

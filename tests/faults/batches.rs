@@ -81,7 +81,7 @@ async fn taken(counted: &Counted) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn what_went_on_trips_whose_connection_broke_after_they_ran_is_counted_once_and_no_other() {
+async fn trips_whose_connection_broke_after_they_ran_count_once_and_no_others_do() {
     let counted = start(60 * SECOND).await;
     let outcomes = attempt(&counted, || {
         counted.proxy.set(Way::Pass);
@@ -102,7 +102,7 @@ async fn what_went_on_trips_whose_connection_broke_after_they_ran_is_counted_onc
 }
 
 #[tokio::test]
-async fn what_went_on_trips_that_were_given_up_is_counted_once() {
+async fn trips_that_were_given_up_count_once() {
     let counted = start(2 * SECOND).await;
     let outcomes = attempt(&counted, || {}).await;
     let late = Outcome::FailedClosed(StoreErrorKind::TimedOut);

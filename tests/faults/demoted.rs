@@ -71,7 +71,7 @@ async fn is_asked_once_more(name: &'static str, limit: Limit, refusal: &str) {
 
 /// If it was refused, nothing ran, so it is asked again within the same decision.
 #[tokio::test]
-async fn what_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
+async fn a_question_that_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
     for (name, limit) in [
         ("plain", DEBT),
         ("any", Limit::fixed_window(LIMIT, DAY)),
@@ -122,7 +122,7 @@ async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize, alone:
 
 /// It refuses each of those who share a trip separately, in one answer.
 #[tokio::test]
-async fn so_is_what_a_demoted_server_refuses_of_those_who_go_together() {
+async fn a_shared_trip_that_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
     let alone = [PolicyId::new("a")];
     are_asked_once_more_together(&alone, 1, GO_ALONE).await;
     let several = ["a", "b"].map(PolicyId::new);

@@ -103,7 +103,7 @@ async fn a_long_outage_is_as_soon_over_as_a_short_one() {
 }
 
 #[tokio::test]
-async fn so_is_one_in_which_connections_are_closed_as_soon_as_they_are_made() {
+async fn a_long_outage_that_closes_every_connection_is_over_as_soon() {
     let outage = is_soon_over("long closed at once", Way::Close).await;
     outage.assert_few_connections();
     outage.assert_tried_each_second();

@@ -161,7 +161,7 @@ proptest! {
 
     /// With scripts of their own, and with those that share trips.
     #[test]
-    fn what_is_counted_is_what_was_decided(signals in signals(), questions in questions()) {
+    fn the_server_counts_exactly_the_decisions_that_were_made(signals in signals(), questions in questions()) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let by_window = Limit::fixed_window(PERMITS, DAY);
         // No permit comes back within a minute.

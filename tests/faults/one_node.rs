@@ -109,7 +109,7 @@ fn is_left_alone(there: &[Option<StoreErrorKind>]) -> bool {
 
 /// The URL may use other names for the nodes than they use themselves.
 #[tokio::test]
-async fn that_is_gone_has_nobody_connect_to_the_others_again() {
+async fn a_node_that_is_gone_causes_no_connections_to_the_others() {
     let mut crowd = Crowd::gather_at("localhost").await;
     crowd.cluster.masters[FAILING].kill();
     let received = |node: &Server| {
@@ -160,7 +160,7 @@ async fn that_hangs() {
 
 /// The runtime that noticed it is no longer driven.
 #[test]
-fn that_hung_is_asked_again_on_other_runtimes() {
+fn a_node_that_hung_is_asked_again_on_other_runtimes() {
     let mut busy = Builder::new_multi_thread();
     let busy = busy.worker_threads(1).enable_all().build().unwrap();
     let idle = Builder::new_current_thread().enable_all().build().unwrap();
@@ -190,7 +190,7 @@ async fn that_is_killed() {
 
 /// All probes are about its keys.
 #[tokio::test]
-async fn that_was_gone_from_the_first_question_on() {
+async fn a_node_that_was_gone_from_the_first_question_on() {
     let mut crowd = Crowd::gather().await;
     crowd.cluster.masters[FAILING].kill();
     crowd.limiter = limiter_over(&crowd.cluster.url()).await;
@@ -208,7 +208,7 @@ async fn that_was_gone_from_the_first_question_on() {
 
 /// Nobody asks the others alone.
 #[tokio::test]
-async fn that_is_asked_behind_another_leaves_the_circuit_breaker_closed() {
+async fn a_failing_node_that_is_asked_behind_another_leaves_the_breaker_closed() {
     let mut crowd = Crowd::gather().await;
     let subjects = [&crowd.elsewhere, &crowd.there].map(|subjects| Key::from(&*subjects[0]));
     let policies = ["first", "second"].into_iter().zip(subjects);
@@ -232,7 +232,7 @@ async fn that_is_asked_behind_another_leaves_the_circuit_breaker_closed() {
 }
 
 #[tokio::test]
-async fn that_does_not_come_back_with_the_others() {
+async fn a_node_that_does_not_come_back_with_the_others() {
     let cluster = Cluster::without_full_coverage();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     cluster.masters.iter().for_each(|node| node.signal("STOP"));
@@ -250,7 +250,7 @@ async fn that_does_not_come_back_with_the_others() {
 
 /// A lease released along with them is released again until it is heard.
 #[tokio::test]
-async fn that_is_not_heard_when_it_gives_permits_back_does_so_once() {
+async fn a_node_whose_reply_is_lost_gives_permits_back_once() {
     let cluster = Cluster::behind_proxies();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let store = store.without_deny_cache();

@@ -28,7 +28,7 @@ async fn a_store_that_answers_has_recovered_whatever_is_around_it() {
 
 /// It connects by itself, and only while somebody waits.
 #[tokio::test]
-async fn who_waits_no_more_makes_no_more_connections() {
+async fn connections_are_made_only_while_somebody_waits_for_recovery() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();

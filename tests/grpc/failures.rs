@@ -91,7 +91,7 @@ async fn calls_that_fail_otherwise_do_not_count() {
 }
 
 #[tokio::test]
-async fn what_fails_in_the_stream_of_an_answer_does_not_count() {
+async fn a_failure_within_a_stream_is_not_counted() {
     for (service, messages) in [("", 2), (SILENT, 0)] {
         let address = serve(only(Code::DataLoss), Counted::default()).await;
         let mut client = client(address).await;

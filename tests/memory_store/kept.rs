@@ -93,7 +93,7 @@ fn a_key_that_was_not_given_back_enough_stays() {
 }
 
 #[test]
-fn who_is_let_in_under_a_raised_limit_makes_room_for_newcomers() {
+fn a_key_that_is_allowed_under_a_raised_limit_can_be_evicted() {
     let (setup, known) = full();
     let raised = under(&setup, DAILY);
     assert_eq!(raised(FLOOD).outcome(), FULL);
@@ -106,7 +106,7 @@ fn who_is_let_in_under_a_raised_limit_makes_room_for_newcomers() {
 }
 
 #[test]
-fn so_does_who_is_let_in_together_with_another() {
+fn keys_that_are_allowed_together_can_be_evicted() {
     let (setup, known) = full();
     let asked = |key: u64| Asked::new("api", DAILY, key, 1);
     for two in known.chunks(2) {
@@ -121,7 +121,7 @@ fn so_does_who_is_let_in_together_with_another() {
 }
 
 #[test]
-fn who_is_denied_for_less_time_than_before_stays_no_longer() {
+fn a_key_with_a_shorter_denial_is_kept_no_longer_than_that() {
     let (setup, known) = full();
     let shortened = under(&setup, Limit::fixed_window(2, MINUTE));
     for key in known {

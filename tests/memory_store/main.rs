@@ -222,7 +222,7 @@ fn a_store_of_denied_subjects_is_full_until_their_time_has_passed() {
 }
 
 #[test]
-fn what_is_over_is_forgotten_while_only_one_other_key_is_used() {
+fn expired_keys_are_forgotten_while_only_one_other_key_is_used() {
     let setup = Setup::with_policies([
         Policy::new("api", Limit::sliding_log(2, MINUTE)),
         Policy::new("other", Limit::gcra(100_000, SECOND)),

@@ -100,7 +100,7 @@ async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
 }
 
 #[tokio::test]
-async fn what_a_policy_in_shadow_would_have_refused_is_counted_apart() {
+async fn refusals_in_shadow_are_counted_apart() {
     let operator = Operator::new();
     let policy = ten("api").by(Header::new("x-user"));
     let limiter = Limiter::builder(MemoryStore::new())
@@ -156,7 +156,7 @@ async fn a_store_that_is_down_shows_in_the_state() {
 }
 
 #[tokio::test]
-async fn who_is_denied_most_is_listed_with_the_hash_to_look_at() {
+async fn the_list_of_the_most_denied_has_hashes_that_can_be_looked_up() {
     let top = TopDenied::new(10);
     let operator = Operator::new().top_denied(top.clone());
     let limiter = Limiter::builder(MemoryStore::new())

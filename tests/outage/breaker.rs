@@ -190,7 +190,7 @@ async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
 
 /// Foreign keys, a full memory: the server answers, so it is not left alone.
 #[tokio::test]
-async fn what_concerns_some_keys_only_opens_nothing() {
+async fn failures_of_single_keys_do_not_open_the_breaker() {
     let server = Server::start();
     let limiter = limiter(server.store().await, &Notes::default());
     let _ = limiter.check("api", "alice").await.unwrap();

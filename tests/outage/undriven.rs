@@ -105,7 +105,7 @@ fn a_connection_is_served_by_a_runtime_that_goes_on() {
 
 /// Before they go, those in front of them must be back, which they are when they are polled again.
 #[test]
-fn those_who_share_a_trip_go_where_somebody_goes_on() {
+fn a_shared_trip_goes_on_a_runtime_that_is_driven() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let limiter = limiter(&proxy.url(), LATE);
@@ -170,7 +170,7 @@ fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
 
 /// The same for a trip that runs there, with passengers that wait elsewhere.
 #[test]
-fn those_who_share_a_trip_on_a_runtime_that_goes_say_nothing_of_the_server() {
+fn a_shared_trip_on_a_runtime_that_ends_is_no_failure_of_the_server() {
     const WAIT: usize = 10;
     let server = Server::start();
     let proxy = Proxy::to(server.port());

@@ -26,7 +26,7 @@ fn a_public_struct_that_shows_fields_can_get_more_of_them() {
 }
 
 #[test]
-fn those_that_show_no_field_are_let_be() {
+fn structs_that_show_no_field_need_no_attribute() {
     let found = |text| {
         let found = those_that_show_fields(text).into_iter();
         let found = found.map(|shows| (shows.name.to_owned(), shows.is_non_exhaustive));

@@ -56,7 +56,7 @@ fn all_errors_can_be_handed_on_by_any_task() {
 }
 
 #[test]
-fn what_is_awaited_can_be_awaited_by_any_task() {
+fn every_public_future_is_send() {
     fn sent<F: Future + Send>(_: F) {}
     let policy = Policy::new("api", Limit::gcra(1, Duration::from_secs(1)));
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();

@@ -393,7 +393,7 @@ async fn a_question_over_two_nodes_takes_all_or_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_taken_is_given_back_when_a_later_node_does_not_answer() {
+async fn permits_are_given_back_if_a_later_node_does_not_answer() {
     let pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let limit = Limit::fixed_window(10, DAY);
@@ -414,7 +414,7 @@ async fn what_was_taken_is_given_back_when_a_later_node_does_not_answer() {
 
 /// Nor is an enforced check held up by one.
 #[tokio::test]
-async fn what_is_enforced_is_decided_though_the_node_of_what_only_counts_hangs() {
+async fn enforced_checks_are_decided_though_the_node_of_a_shadow_hangs() {
     let pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let check = |subject: &str, is_shadow| {
@@ -486,7 +486,7 @@ async fn a_denial_stands_though_what_is_left_elsewhere_is_not_known() {
 }
 
 #[tokio::test]
-async fn so_it_does_while_another_node_hangs_which_is_found_out() {
+async fn a_denial_stands_while_another_node_hangs_which_is_found_out() {
     let mut pair = Pair::new().await;
     pair.on_store_failure = FailureMode::Allow;
     let [one, two] = pair.subjects;
@@ -511,7 +511,7 @@ async fn so_it_does_while_another_node_hangs_which_is_found_out() {
 
 /// As when the leases of many requests are renewed together.
 #[tokio::test]
-async fn what_takes_nothing_is_done_wherever_there_is_a_node() {
+async fn actions_that_take_nothing_are_carried_out_on_every_node_that_answers() {
     let mut pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let limit = Limit::concurrency(10);
@@ -567,7 +567,7 @@ async fn a_failover_under_load_is_followed_and_other_nodes_are_not_held_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_is_that_of_a_master_that_hangs() {
+async fn a_failover_of_a_master_that_hangs_under_load_is_followed() {
     is_followed_by_its_replica("STOP").await;
 }
 

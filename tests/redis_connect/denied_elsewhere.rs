@@ -69,7 +69,7 @@ async fn a_rate_in_shadow_that_fits_beside_one_that_does_not_gets_nothing_back()
 }
 
 #[tokio::test]
-async fn what_fits_in_shadow_of_a_subject_that_is_banned_gets_nothing_back() {
+async fn a_shadow_that_fits_for_a_banned_subject_gives_nothing_back() {
     let cluster = Cluster::start();
     let store = store(&cluster).await;
     let [open, counted, full] = ["open", "counted", "full"].map(PolicyId::new);
@@ -169,7 +169,7 @@ async fn penalties_count_each_denial_once_whichever_subject_is_denied_first() {
 /// With a limit that may hold requests up: while it holds nobody up, others may have taken permits
 /// meanwhile.
 #[tokio::test]
-async fn what_a_patient_policy_has_taken_is_given_back_from_under_others_while_nobody_waits() {
+async fn a_patient_policy_gives_back_from_under_others_as_long_as_nobody_waits() {
     let cluster = Cluster::without_full_coverage();
     let store = store(&cluster).await;
     let [(one, _), (other, others_master)] = cluster.apart(&store, &["a", "b", "c", "d"]).await;

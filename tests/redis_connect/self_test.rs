@@ -99,7 +99,7 @@ async fn all_rights_that_are_missing_are_named_at_once() {
 
 /// Without the clock, or a key of its own, nothing else is tried.
 #[tokio::test]
-async fn who_may_only_run_scripts_is_told_where_all_rights_are() {
+async fn a_user_who_may_only_run_scripts_is_told_where_all_rights_are() {
     let server = Server::start();
     for rights in [
         &["~throttle:*", "+@scripting"][..],

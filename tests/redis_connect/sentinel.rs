@@ -102,7 +102,7 @@ async fn a_sentinel_that_names_a_server_that_is_gone_for_good_is_passed_over() {
 }
 
 #[tokio::test]
-async fn so_is_one_that_names_a_server_that_hangs() {
+async fn a_sentinel_that_names_a_server_that_hangs_is_passed_over() {
     let watched = Watched::start_with(&[], "");
     let hung = Server::start();
     let stale = Sentinel::watching(hung.port(), "");
@@ -112,7 +112,7 @@ async fn so_is_one_that_names_a_server_that_hangs() {
 }
 
 #[tokio::test]
-async fn so_is_one_that_names_a_replica() {
+async fn a_sentinel_that_names_a_replica_is_passed_over() {
     let watched = Watched::start_with(&[], "");
     let stale = Sentinel::watching(watched.replica.port(), "");
     assert_passed_over(&stale, &watched).await;
@@ -207,14 +207,14 @@ mod pool {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_pool_of_ones_own_follows_a_failover() {
+    async fn a_pool_of_the_users_follows_a_failover() {
         let watched = Watched::start_with(&[], "");
         let pool = pool(&watched);
         assert_fails_over(watched, RedisStore::from_sentinel_pool(pool), "KILL").await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn so_it_does_that_of_a_master_that_hangs() {
+    async fn a_pool_of_the_users_follows_a_failover_of_a_master_that_hangs() {
         let watched = Watched::start_with(&[], "");
         let pool = pool(&watched);
         assert_fails_over(watched, RedisStore::from_sentinel_pool(pool), "STOP").await;

@@ -53,7 +53,7 @@ async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
 }
 
 #[tokio::test]
-async fn what_is_taken_of_one_subject_is_given_back_when_another_is_denied() {
+async fn permits_of_one_subject_are_given_back_if_another_is_denied() {
     let (cluster, store) = patient().await;
     for subjects in SUBJECTS.windows(2) {
         let subjects = [subjects[0], subjects[1]];

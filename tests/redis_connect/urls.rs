@@ -49,7 +49,7 @@ async fn a_password_of_any_characters_is_written_with_percent_signs() {
 }
 
 #[test]
-fn what_is_shown_of_a_builder_is_neither_its_url_nor_its_password() {
+fn the_debug_output_of_a_builder_has_neither_url_nor_password() {
     let builder = RedisStore::builder("redis://:hunter2@localhost").prefix("shop");
     let shown = format!("{builder:?}");
     assert!(shown.contains("\"shop\""), "{shown}");

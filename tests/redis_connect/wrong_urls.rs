@@ -96,7 +96,7 @@ async fn a_login_that_is_wanted_on_a_socket_is_told_by_its_options() {
 
 /// As a server in protected mode does, or one that speaks TLS, or a load balancer without a server.
 #[tokio::test]
-async fn what_closes_every_connection_is_told() {
+async fn a_server_that_closes_every_connection_is_recognized() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     proxy.set(Way::Close);
@@ -121,7 +121,7 @@ async fn a_server_that_hangs_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis_server_is_told() {
+async fn a_server_that_is_no_redis_is_recognized() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     proxy.set(Way::Garble(b"HTTP/1.1 400 Bad Request\r\n\r\n"));

@@ -95,7 +95,7 @@ async fn assert_follow_modes(limiter: &Limiter, why: StoreErrorKind) {
 }
 
 #[tokio::test]
-async fn what_a_full_server_would_allow_follows_the_failure_mode_of_each_policy() {
+async fn a_take_that_a_full_server_cannot_write_follows_each_policys_failure_mode() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     server.set_full(true);

@@ -166,7 +166,7 @@ async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
 }
 
 #[tokio::test]
-async fn who_is_not_asked_about_keeps_its_state_and_leaves_when_it_is_paid() {
+async fn a_policy_that_is_not_asked_about_keeps_its_state_until_it_is_paid() {
     let policies = policies();
     for by in [By::Everything, By::Alone, By::Together] {
         let bench = Bench::redis().await;
@@ -192,7 +192,7 @@ async fn who_is_not_asked_about_keeps_its_state_and_leaves_when_it_is_paid() {
 }
 
 #[tokio::test]
-async fn what_is_no_pack_fails_alone_whoever_comes_with_it() {
+async fn a_value_that_is_no_pack_fails_alone_whatever_is_asked_with_it() {
     let policies = ["a", "b"].map(grouped);
     let key = group_key();
     let strange = [

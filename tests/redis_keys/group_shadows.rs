@@ -73,7 +73,7 @@ async fn a_group_in_shadow_keeps_what_fits_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_a_full_server_does_not_write_of_a_group_in_shadow_fails_each_of_it_alone() {
+async fn on_a_full_server_each_shadow_of_a_group_fails_alone() {
     let bench = Bench::redis().await;
     let limit = Limit::gcra(9, DAY);
     let own = PolicyId::new("own");

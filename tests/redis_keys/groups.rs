@@ -140,7 +140,7 @@ async fn policies_join_a_group_and_leave_it_and_the_others_forget_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_charged_or_given_back_of_one_policy_is_of_that_one_alone() {
+async fn a_reset_charge_or_credit_changes_one_policy_of_a_group_alone() {
     for limit in LIMITS {
         let bench = Bench::redis().await;
         let [a, b] = ["a", "b"].map(grouped);

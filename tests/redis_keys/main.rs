@@ -154,7 +154,7 @@ async fn a_denied_request_writes_nothing() {
 /// Whichever script judges it, alone or together with others; also checks that would fit, beside
 /// one that does not.
 #[tokio::test]
-async fn who_is_denied_for_good_writes_nothing_of_any_key() {
+async fn a_denial_writes_nothing_to_any_key() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     for (name, _, limit) in LIMITS {

@@ -134,7 +134,7 @@ fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> Vec<T> {
 /// It is either read as this crate's or reported as foreign: every answer is understood, and
 /// everything written expires.
 #[tokio::test]
-async fn whatever_a_key_holds_is_ours_or_is_not() {
+async fn any_value_of_a_key_is_read_or_reported_as_foreign() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     for (name, layout, limit) in LIMITS {
@@ -158,7 +158,7 @@ async fn whatever_a_key_holds_is_ours_or_is_not() {
 }
 
 #[tokio::test]
-async fn whatever_a_penaltys_key_holds_is_ours_or_is_not() {
+async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let (key, policy) = (key_of("login", "penalty1"), PolicyId::new("login"));
@@ -180,7 +180,7 @@ async fn whatever_a_penaltys_key_holds_is_ours_or_is_not() {
 
 /// Nor is it in what is made of it beside others.
 #[tokio::test]
-async fn whatever_a_state_of_a_group_is_its_neighbours_are_read() {
+async fn any_state_in_a_group_leaves_its_neighbours_readable() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let neighbour = PolicyId::new("neighbour").in_group("client");

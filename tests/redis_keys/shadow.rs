@@ -121,7 +121,7 @@ async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_wo
 }
 
 #[tokio::test]
-async fn what_a_user_may_not_write_is_refused_to_its_check_alone() {
+async fn a_missing_right_to_write_in_shadow_fails_its_check_alone() {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
     // Everything that gcra needs, and that reading a log needs.

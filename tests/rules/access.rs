@@ -47,7 +47,7 @@ const TWICE: [[(&str, &str); 2]; 2] = [
 ];
 
 #[tokio::test]
-async fn who_is_on_the_deny_list_by_key_does_not_hide_it_by_saying_it_twice() {
+async fn a_listed_key_cannot_be_hidden_by_repeating_its_header() {
     for on_missing_key in [OnMissingKey::Shared, OnMissingKey::Skip] {
         for mode in [Mode::Enforce, Mode::Shadow] {
             let policy = one_a_minute("user").on_missing_key(on_missing_key);
@@ -67,7 +67,7 @@ async fn who_is_on_the_deny_list_by_key_does_not_hide_it_by_saying_it_twice() {
 }
 
 #[tokio::test]
-async fn nor_is_a_listed_address_or_another_part_of_the_key_a_way_around_it() {
+async fn a_listed_key_cannot_be_hidden_by_an_allowed_address_or_another_part_of_the_key() {
     let policy = Policy::new("user", Limit::gcra(100, MINUTE));
     let policy = policy.by((Header::new("x-tenant"), Header::new("x-user")));
     let builder = Limiter::builder(MemoryStore::new()).policy(policy);
@@ -82,7 +82,7 @@ async fn nor_is_a_listed_address_or_another_part_of_the_key_a_way_around_it() {
 }
 
 #[tokio::test]
-async fn what_is_said_twice_is_missing_where_no_key_is_denied() {
+async fn a_repeated_header_is_a_missing_key_if_no_key_is_denied() {
     let limiter = builder().deny(forwarded(&["203.0.113.9"])).build().unwrap();
     let app = App::with_peer(&limiter, PROXY).await;
     assert_eq!(app.get("/", &TWICE[0]).await.status(), OK);
@@ -226,7 +226,7 @@ async fn keys_are_refused_and_let_through_as_the_policies_read_them() {
 }
 
 #[tokio::test]
-async fn who_is_on_both_lists_is_refused() {
+async fn a_client_on_both_lists_is_refused() {
     let limiter = builder()
         .deny(forwarded(&["203.0.113.9"]))
         .allow(forwarded(&["203.0.113.0/24"]))

@@ -193,7 +193,7 @@ fn limiter_in_shadow() -> Limiter {
 }
 
 #[tokio::test]
-async fn what_is_charged_while_nobody_is_limited_is_not_counted() {
+async fn charges_are_not_counted_while_nobody_is_limited() {
     let friends = AccessList::new().keys([Key::from("friend")]);
     let limiter = Limiter::builder(MemoryStore::new())
         .policy(Policy::new("rows", Limit::gcra(10, MINUTE)))

@@ -26,7 +26,7 @@ async fn takes(limiter: &Limiter, policy: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_was_used_stays_used_under_other_numbers() {
+async fn used_permits_stay_used_under_other_numbers() {
     let limiter = limiter([everybody(3)]);
     for expected in [true, true, true, false] {
         assert_eq!(takes(&limiter, "everybody").await, expected);
@@ -148,7 +148,7 @@ async fn the_lists_are_those_of_the_new_rules() {
 }
 
 #[tokio::test]
-async fn what_is_held_under_the_old_rules_is_given_back_under_the_new_ones() {
+async fn a_place_held_under_old_rules_is_given_back_under_new_ones() {
     let places = |places| Policy::new("places", Limit::concurrency(places));
     let limiter = limiter([everybody(10), places(1)]);
     let held = limiter.hold("places", Key::everybody()).await.unwrap();

@@ -224,7 +224,7 @@ async fn a_cost_above_the_capacity_never_fits_whoever_would_wait_or_settle() {
 }
 
 #[test]
-fn what_is_held_while_a_request_runs_has_nothing_to_settle() {
+fn a_concurrency_limit_cannot_settle() {
     let refusal = |policy: Policy| {
         let refused = Limiter::new(MemoryStore::new(), [policy]).unwrap_err();
         refused.to_string()

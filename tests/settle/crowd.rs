@@ -119,7 +119,7 @@ async fn of_a_thousand_requests_at_once_exactly_the_limit_is_let_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_some_of_a_thousand_give_back_lets_in_exactly_as_many_again() {
+async fn as_many_are_let_in_again_as_a_thousand_requests_give_back() {
     let server = Server::start();
     for (name, limit) in limits() {
         let policy = Policy::new(name, limit).count_if(is_unauthorized);

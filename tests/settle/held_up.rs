@@ -52,7 +52,7 @@ async fn goes_on(service: &Limited, comes: Duration, cost: u32) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_next_goes_on_after_those_who_wait_whatever_others_have_cost() {
+async fn a_later_request_goes_on_after_those_that_wait_whatever_others_have_cost() {
     for limit in limits() {
         for (cost, last) in [(0, 200), (1, 200), (2, 200), (3, 250), (4, 300)] {
             let (service, _) = service(limit);
@@ -67,7 +67,7 @@ async fn who_comes_next_goes_on_after_those_who_wait_whatever_others_have_cost()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_waits_behind_is_given_back() {
+async fn permits_that_nobody_waits_behind_are_given_back() {
     for limit in limits() {
         for (cost, until_paid) in [(0, 0), (1, 40), (2, 90), (3, 140)] {
             let (service, limiter) = service(limit);

@@ -144,7 +144,7 @@ async fn asked(remembering: impl FnOnce(Watched) -> Limiter) -> Vec<Duration> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_ask_a_bounded_number_of_questions_and_not_all_at_once() {
+async fn waiting_callers_ask_a_bounded_number_of_questions_and_not_all_at_once() {
     let asked_by_each = asked(|store| store.limiter_of(twenty_a_second())).await;
     // Each caller at most four times in the time for which a place is waited for.
     assert!(asked_by_each.len() <= CALLERS as usize * SECONDS * 80);
@@ -162,7 +162,7 @@ async fn those_who_wait_ask_a_bounded_number_of_questions_and_not_all_at_once() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_alone_goes_on_as_soon_as_without_a_longest_wait() {
+async fn a_caller_who_waits_alone_goes_on_as_soon_as_without_a_longest_wait() {
     for longest in [0, 1, 40, 100, 5_000].map(ms) {
         for cost in [1, 3, 5] {
             let limiter = Watched::new().limiter(Limit::gcra(10, SECOND).burst(3));
@@ -183,7 +183,7 @@ async fn who_waits_alone_goes_on_as_soon_as_without_a_longest_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_again_as_soon_as_served_overtakes_nobody_for_long() {
+async fn callers_who_come_again_at_once_overtake_nobody_for_long() {
     let layer = layer(&Watched::new().limiter_of(twenty_a_second())).max_wait(ms(100));
     let callers = (0..CALLERS).map(|_| {
         let mut service = layer.layer(Partner::new());
@@ -206,7 +206,7 @@ async fn who_comes_again_as_soon_as_served_overtakes_nobody_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_have_to_wait_for_longer_takes_nothing() {
+async fn a_wait_longer_than_the_longest_takes_nothing() {
     let limiter = Watched::new().limiter(Limit::gcra(1, HOUR));
     let service = layer(&limiter).max_wait(MINUTE).layer(Partner::new());
     send(&mut service.clone()).await;
@@ -219,7 +219,7 @@ async fn what_would_have_to_wait_for_longer_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_have_a_place_go_on_in_the_order_in_which_they_came() {
+async fn callers_with_a_place_go_on_in_the_order_of_arrival() {
     let limiter = Watched::new().limiter(Limit::gcra(1, SECOND));
     let service = layer(&limiter).max_wait(6 * SECOND).layer(Partner::new());
     let mut services = vec![service; 4];

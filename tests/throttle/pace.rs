@@ -11,7 +11,7 @@ use super::support::virtual_time::ms;
 use super::{Partner, Watched, after, layer, send, send_all, throttled};
 
 #[tokio::test(start_paused = true)]
-async fn it_is_ready_as_often_as_the_limit_allows() {
+async fn the_service_is_ready_as_often_as_the_limit_allows() {
     for limit in [
         Limit::gcra(10, SECOND).burst(3),
         Limit::token_bucket(3, per_second(10)),
@@ -83,7 +83,7 @@ async fn in_shadow_nobody_waits_nor_do_those_who_come_when_it_is_enforced_for_wh
 }
 
 #[tokio::test]
-async fn what_cannot_be_throttled_is_refused_at_once() {
+async fn a_policy_that_cannot_wait_is_refused_when_the_layer_is_made() {
     let policies = [Policy::new("window", Limit::fixed_window(1, SECOND))];
     let limiter = Limiter::new(MemoryStore::new(), policies).unwrap();
     let refused = |policy: &str| ThrottleLayer::new(limiter.clone(), policy).unwrap_err();

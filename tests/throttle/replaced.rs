@@ -32,7 +32,7 @@ async fn the_limit_in_force_decides_though_nobody_can_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_mode_can_be_changed() {
+async fn the_mode_of_its_policy_can_be_changed() {
     let limiter = one_a_minute().await;
     let mut service = layer(&limiter).layer(Partner::new());
     replace(

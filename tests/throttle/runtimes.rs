@@ -40,17 +40,17 @@ fn waits_after<T>(left: impl FnOnce(Runtime) -> T) -> Duration {
 }
 
 #[test]
-fn who_gave_up_on_a_runtime_that_is_gone_keeps_nobody_waiting_on_another() {
+fn giving_up_on_a_runtime_that_is_gone_keeps_nobody_waiting_on_another() {
     assert_eq!(waits_after(drop), HOUR);
 }
 
 #[test]
-fn who_gave_up_on_a_runtime_that_nobody_drives_keeps_nobody_waiting_on_another() {
+fn giving_up_on_a_runtime_that_nobody_drives_keeps_nobody_waiting_on_another() {
     assert_eq!(waits_after(|idle| idle), HOUR);
 }
 
 #[test]
-fn who_waits_outside_of_any_runtime_keeps_the_place_that_was_taken_on_one() {
+fn a_waiter_outside_of_any_runtime_keeps_the_place_taken_on_one() {
     let (store, runtime) = (Watched::new(), runtime());
     let mut service = layer(&store.limiter(Limit::gcra(1, HOUR))).layer(Partner::new());
     let mut clone = service.clone();

@@ -83,7 +83,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_keeps_a_place_of_the_inner_service_unless_a_limit_outside_is_full() {
+async fn a_waiter_keeps_a_place_of_the_inner_service_unless_a_limit_outside_is_full() {
     let inner = ConcurrencyLimit::new(Partner::new(), 3);
     let limiter = Watched::new().limiter(Limit::gcra(1, HOUR));
     let throttled = layer(&limiter).layer(inner.clone());

@@ -81,7 +81,7 @@ async fn ask(store: RedisStore, subjects: u64) -> Limiter {
 
 /// That node has about a third of the keys, so the breaker opens and closes.
 #[tokio::test]
-async fn who_asks_one_node_of_a_cluster_is_told_once_what_to_use_instead() {
+async fn a_store_over_one_node_of_a_cluster_is_told_once_what_to_use_instead() {
     let cluster = Cluster::start();
     let url = cluster.masters[0].url();
     let pool = deadpool_redis::Config::from_url(&url);
@@ -97,7 +97,7 @@ async fn who_asks_one_node_of_a_cluster_is_told_once_what_to_use_instead() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_url_is_told_also_without_a_look_at_start_up() {
+async fn a_wrong_url_is_reported_also_by_a_lazy_connection() {
     let server = Server::start_with(&["--requirepass", "right"]);
     for (login, database, advice) in [
         ("", "", "the server wants a password"),
@@ -127,7 +127,7 @@ async fn a_server_that_does_not_know_how_to_log_in_has_no_password_told() {
 }
 
 #[tokio::test]
-async fn what_was_right_once_is_told_when_it_is_not_any_more() {
+async fn a_configuration_that_becomes_wrong_is_reported() {
     for (change, advice) in [
         ("-evalsha", "the server's user lacks a right"),
         (">another", "refuses the user or the password"),
@@ -191,7 +191,7 @@ impl Store for Particular {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_an_operator_mends_is_warned_of_also_while_the_breaker_stays_closed() {
+async fn a_failure_that_an_operator_must_mend_is_logged_while_the_breaker_stays_closed() {
     for is_quick in [false, true] {
         let (log, _listening) = Log::listen();
         let store = Particular {

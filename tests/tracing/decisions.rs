@@ -11,7 +11,7 @@ use crate::log::Log;
 use crate::{check, from, one_a_minute, only, send};
 
 #[tokio::test]
-async fn what_is_allowed_is_not_worth_a_word() {
+async fn allowed_requests_are_not_logged() {
     let (log, _listening) = Log::listen();
     let policy = Policy::new("api", Limit::gcra(10, MINUTE));
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
@@ -120,7 +120,7 @@ async fn a_refusal_says_why() {
 }
 
 #[tokio::test]
-async fn what_would_have_been_refused_is_not_told_as_refused() {
+async fn refusals_in_shadow_are_not_logged_as_refusals() {
     let text = "would have been refused without asking";
     let reject = || {
         let policy = one_a_minute("trial").mode(Mode::Shadow);

@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn nor_does_it_of_an_address_of_four_bytes() {
+fn an_ipv4_address_is_not_logged() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -35,7 +35,7 @@ async fn a_trip_to_the_store_is_a_span_that_says_how_it_came_out() {
 }
 
 #[tokio::test]
-async fn what_the_store_says_while_it_is_asked_is_within_the_span() {
+async fn events_of_the_store_are_within_the_span() {
     #[derive(Clone)]
     struct Talkative(TestStore);
 

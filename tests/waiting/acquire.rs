@@ -54,7 +54,7 @@ async fn costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_nothing_waits_for_nobody() {
+async fn a_cost_of_zero_waits_for_nobody() {
     for limit in [
         Limit::gcra(1, SECOND).burst(1),
         Limit::leaky_bucket(9, per_second(1)),
@@ -69,7 +69,7 @@ async fn who_takes_nothing_waits_for_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stored_is_taken_before_anybody_waits() {
+async fn stored_permits_are_taken_before_anybody_waits() {
     let limiter = limiter(Limit::gcra(10, SECOND).burst(5));
     for milliseconds in [0, 0, 0, 0, 0, 0, 100, 100] {
         assert_eq!(waited(&limiter, 1).await, ms(milliseconds));
@@ -397,7 +397,7 @@ fn one_a_minute_after_two_failures() -> Limiter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_local_share_is_asked_about_anew_when_the_store_answers() {
+async fn a_waiter_for_a_local_share_asks_anew_when_the_store_answers() {
     let limiter = one_a_minute_after_two_failures();
     let mut told = Vec::new();
     // Of two permits, the next one waits for the one that is borrowed.
@@ -412,7 +412,7 @@ async fn who_waits_for_a_local_share_is_asked_about_anew_when_the_store_answers(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_anew_takes_no_longer_than_the_timeout_in_all() {
+async fn asking_anew_takes_no_longer_than_the_timeout_in_all() {
     for (timeout, is_allowed) in [(ms(60_500), true), (ms(60_499), false)] {
         let limiter = one_a_minute_after_two_failures();
         let _ = limiter.acquire("api", "us", 2).await.unwrap();

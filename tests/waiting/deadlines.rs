@@ -88,7 +88,7 @@ async fn a_deadline_that_cannot_be_read_bounds_nothing() {
 
 /// A policy that lets nobody wait allows and denies whatever the deadline.
 #[tokio::test(start_paused = true)]
-async fn where_nobody_is_held_up_a_deadline_changes_nothing() {
+async fn a_policy_that_delays_nobody_ignores_deadlines() {
     let policy = Policy::new("api", Limit::gcra(1, SECOND));
     let client = Client::new(virtual_time::store(), policy).await;
     assert_eq!(client.send(Some("1H")).await, (429, Duration::ZERO));

@@ -269,7 +269,7 @@ async fn when_limiting_is_turned_off_nobody_is_held_up_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_policy_denies_is_not_held_up() {
+async fn a_request_that_another_policy_denies_is_not_delayed() {
     let (mut service, limiter) = service([
         Policy::new("second", Limit::gcra(1, SECOND)).max_wait(MINUTE),
         Policy::new("minute", Limit::fixed_window(1, MINUTE)),

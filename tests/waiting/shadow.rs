@@ -58,7 +58,7 @@ fn count_shadow_denied(told: &Told) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_have_to_wait_is_told_and_held_against_nobody_who_comes_when_it_is_enforced() {
+async fn shadow_denials_for_a_wait_delay_nobody_once_the_policy_is_enforced() {
     for policy in patient_policies() {
         let (limiter, told) = in_shadow(policy.clone());
         assert_eq!(longest_wait(&limiter, 30).await, Duration::ZERO);
@@ -69,7 +69,7 @@ async fn what_would_have_to_wait_is_told_and_held_against_nobody_who_comes_when_
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_it_is_with_what_is_asked_outside_of_http() {
+async fn a_patient_policy_in_shadow_delays_nothing_outside_of_http() {
     for policy in patient_policies() {
         let (limiter, told) = in_shadow(policy.clone());
         for _ in 0..10 {
@@ -85,7 +85,7 @@ async fn so_it_is_with_what_is_asked_outside_of_http() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_have_to_wait_brings_no_ban() {
+async fn a_wait_in_shadow_brings_no_ban() {
     for policy in patient_policies() {
         let penalty = Penalty::after(1, MINUTE, HOUR);
         let (limiter, _) = in_shadow(policy.clone().penalty(penalty));
@@ -96,7 +96,7 @@ async fn what_would_have_to_wait_brings_no_ban() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_would_wait_for_is_denied_and_banned_as_ever() {
+async fn an_impatient_policy_in_shadow_counts_denials_and_bans() {
     let policy = Policy::new("api", Limit::gcra(1, SECOND));
     let penalty = Penalty::after(1, MINUTE, HOUR);
     let (limiter, told) = in_shadow(policy.penalty(penalty));

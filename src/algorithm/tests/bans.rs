@@ -23,7 +23,7 @@ fn next_ban(guarded: &mut Guarded) -> u64 {
 }
 
 #[test]
-fn so_many_denials_in_any_interval_ban_and_one_microsecond_more_apart_do_not() {
+fn the_threshold_of_denials_in_any_interval_bans_and_one_microsecond_more_apart_does_not() {
     let apart = |pauses: [u64; 2]| {
         let mut guarded = denied_from_now_on(&AFTER_THREE);
         guarded.ask();

@@ -192,7 +192,7 @@ fn large_bursts_are_exact_to_the_permit() {
 }
 
 #[test]
-fn who_finds_a_queue_full_is_told_how_long_the_queue_is() {
+fn a_denial_by_a_full_queue_tells_how_long_the_queue_is() {
     let mut subject = Subject::of(Limit::leaky_bucket(2, Rate::new(1, SECOND)));
     let _ = subject.ask(2);
     let patient = Action::Take(Take {

@@ -87,7 +87,7 @@ proptest! {
     /// Permits of a window, a log or a slice that have come back by themselves do not come back
     /// again in place of what others have taken since.
     #[test]
-    fn what_has_lapsed_is_not_credited(
+    fn permits_that_have_lapsed_are_not_credited(
         numbers in numbers(WINDOWS), history in histories(), cost in 1_u32..12,
     ) {
         let mut subject = Subject::of(numbers.limit());
@@ -110,7 +110,7 @@ proptest! {
 
     /// Each permit is given back once, at any time: those that stay taken never exceed the limit.
     #[test]
-    fn what_stays_taken_is_never_above_the_limit_in_any_window(
+    fn permits_that_stay_taken_never_exceed_the_limit_in_any_window(
         limit in 1_u32..12, period in periods(), slices in prop::option::of(slices()),
         history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u32..4), 1..120),
     ) {
@@ -136,7 +136,7 @@ proptest! {
     /// At any time, a refund leaves no more than if the permits had never been taken, and exactly
     /// as much if nobody has taken any since.
     #[test]
-    fn what_time_has_given_back_is_not_refunded(
+    fn permits_that_time_has_given_back_are_not_refunded(
         numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12, unused in 0_u32..12,
         since in prop::collection::vec((pauses(), 0_u32..12), 0..6), late in pauses(),
     ) {
@@ -318,7 +318,7 @@ fn the_next_window_opens_with_the_next_request_when_all_of_one_was_given_back() 
 }
 
 #[test]
-fn what_was_taken_at_the_epoch_is_not_credited_as_if_nobody_knew_when() {
+fn permits_taken_at_the_epoch_have_a_known_time() {
     for limit in [
         Limit::fixed_window(5, SECOND),
         Limit::sliding_log(5, SECOND),
@@ -349,7 +349,7 @@ fn refunded_by_old_rules(old: Limit, new: Limit, [first, second]: [u32; 2], wait
 }
 
 #[test]
-fn what_came_back_by_old_rules_is_not_given_back_of_what_others_took_by_new_ones() {
+fn permits_that_came_back_under_old_rules_are_not_credited_under_new_ones() {
     let pairs = |limit: fn(u32, Duration) -> Limit, new| (limit(10, SECOND), limit(10, new));
     for (old, new) in [
         pairs(Limit::fixed_window, 60 * SECOND),
@@ -370,7 +370,7 @@ fn what_came_back_by_old_rules_is_not_given_back_of_what_others_took_by_new_ones
 }
 
 #[test]
-fn what_lapsed_by_new_rules_is_not_given_back_of_what_others_took_by_them() {
+fn permits_that_lapsed_under_new_rules_are_not_credited_under_them() {
     let [old, new] = [60 * SECOND, SECOND].map(|window| Limit::sliding_log(10, window));
     assert_eq!(refunded_by_old_rules(old, new, [4, 3], 2_000_000), 7);
 }

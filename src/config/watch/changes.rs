@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_reads_a_file_is_no_change_of_it() {
+    fn reading_a_file_is_no_change_of_it() {
         for (kind, is_change) in [
             (EventKind::Access(AccessKind::Open(AccessMode::Any)), false),
             (

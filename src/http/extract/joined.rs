@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_is_to_blame_for_goes_before_what_is_missing() {
+    fn a_misconfiguration_takes_precedence_over_a_missing_key() {
         let misconfigured = KeyError::Misconfigured(Cow::Borrowed("no peer"));
         let found = extract((missing(), Fixed(Err(misconfigured.clone())), part("c")));
         assert_eq!(found, Err(misconfigured.clone()));

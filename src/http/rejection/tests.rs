@@ -116,7 +116,7 @@ fn calls_over_grpc_are_answered_with_200_which_is_not_stored_either() {
 }
 
 #[test]
-fn whatever_the_builder_makes_is_not_stored_and_says_when_to_come_back() {
+fn any_response_of_a_builder_gets_no_store_and_retry_after() {
     let teapot = |_: &RequestHead<'_>, _: &Rejection| {
         let mut response = Response::new("short and stout");
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
@@ -132,7 +132,7 @@ fn whatever_the_builder_makes_is_not_stored_and_says_when_to_come_back() {
 }
 
 #[test]
-fn what_the_builder_says_itself_is_left_alone() {
+fn headers_of_the_builder_stay() {
     let own = |_: &RequestHead<'_>, _: &Rejection| {
         let response = Response::builder()
             .header(RETRY_AFTER, "60")

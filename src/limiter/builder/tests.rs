@@ -110,7 +110,7 @@ fn the_documentation_names_the_time_that_a_decision_has_unless_said() {
 }
 
 #[test]
-fn what_is_shown_of_a_builder_is_not_its_secret() {
+fn the_debug_output_of_a_builder_has_no_secret() {
     let builder = Limiter::builder(Silent).policy(named("api"));
     let shown = format!("{:?}", builder.key_secret("hunter2"));
     assert!(

@@ -212,7 +212,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_is_ready_to_wait_is_kept_as_long_as_who_is_not() {
+    fn a_patient_denial_keeps_the_entry_as_long_as_an_impatient_one() {
         let mut slot = slot(0);
         let patient = Action::Take(Take {
             cost: 3,

@@ -37,7 +37,7 @@ mod tests {
     const PERIOD: Micros = Micros::new(100);
 
     #[test]
-    fn what_was_asked_for_is_expected_again_until_a_whole_period_went_by_without() {
+    fn demand_is_expected_again_until_a_whole_period_passes_without_any() {
         let mut demand = Demand::default();
         for (at, permits, expected) in [
             (1_000, 3, 3),

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_its_numbers_in_words() {
+    fn the_debug_output_names_every_number() {
         let half_a_second = Duration::from_millis(500);
         for (lease, words) in [
             (QuotaLease::new(), "at most 10 % for 1 s"),

@@ -67,7 +67,7 @@ mod tests {
     use crate::store::redis::script::commands;
 
     #[test]
-    fn it_tries_every_command_that_the_scripts_call() {
+    fn the_self_test_tries_every_command_that_the_scripts_call() {
         let calls = TEXT.split("try(\"").skip(1);
         let mut tried: Vec<_> = calls
             .filter_map(|call| Some(call.split_once('"')?.0.to_lowercase()))

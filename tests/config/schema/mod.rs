@@ -208,7 +208,7 @@ fn every_way_to_name_a_store_is_allowed() {
 }
 
 #[test]
-fn what_has_the_wrong_structure_is_neither_allowed_nor_read() {
+fn files_of_the_wrong_structure_are_refused_by_schema_and_reader() {
     let files = [
         "",
         "store = 5",

@@ -76,7 +76,7 @@ mod tests {
     use crate::decision::Outcome;
 
     #[test]
-    fn what_is_announced_is_what_the_decision_says_whatever_was_announced_before() {
+    fn the_cached_field_is_the_one_that_the_decision_makes() {
         let names = ["api", "apj", "bpi", "a \"quoted\" one"];
         // More than there are places, so that they evict each other.
         for turn in 0..1_000 {

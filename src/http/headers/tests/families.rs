@@ -55,7 +55,7 @@ fn a_cors_layer_is_told_every_name_and_no_other() {
 }
 
 #[test]
-fn what_is_told_is_what_the_names_say() {
+fn the_headers_written_are_those_that_names_lists() {
     let decision = judged(Limit::gcra(5, SECOND), &[], 0, 1);
     for headers in [
         ALL,

@@ -38,7 +38,7 @@ fn of_many_policies_the_tightest_are_told_the_tightest_first() {
 }
 
 #[test]
-fn what_denies_is_told_before_what_has_nothing_left() {
+fn a_denial_is_listed_before_an_exhausted_policy() {
     let mut each = hundred();
     let of_many = judged(Limit::gcra(1_000, MINUTE), &[999], 0, 2);
     assert!(!of_many.is_allowed() && of_many.remaining() > 0);
@@ -47,7 +47,7 @@ fn what_denies_is_told_before_what_has_nothing_left() {
 }
 
 #[test]
-fn what_has_fewer_permits_left_is_told_before_a_smaller_share_of_more() {
+fn fewer_permits_are_listed_before_a_smaller_share_of_more() {
     let mut each = hundred();
     each.truncate(95);
     let of_few = judged(Limit::gcra(3, MINUTE), &[], 0, 1);

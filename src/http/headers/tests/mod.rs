@@ -143,7 +143,7 @@ fn an_exhausted_steady_rate_announces_the_next_permit() {
 
 /// Not the day over which the permits that remain would have to last.
 #[test]
-fn who_is_denied_for_a_high_cost_is_told_when_that_is_there() {
+fn a_denial_of_a_high_cost_tells_when_that_cost_fits() {
     let denied = judged(Limit::gcra(1_000, DAY), &[1], 0, 1_000);
     assert_eq!(denied.remaining(), 999);
     assert_eq!(
@@ -154,7 +154,7 @@ fn who_is_denied_for_a_high_cost_is_told_when_that_is_there() {
 
 /// Although the cost fits later than that.
 #[test]
-fn who_is_denied_with_little_left_is_told_that_it_lasts_no_longer_than_at_the_limits_pace() {
+fn a_denial_with_few_permits_left_spreads_them_over_no_more_than_the_limits_pace() {
     let denied = judged(Limit::gcra(6, MINUTE), &[5], 0, 6);
     assert_eq!(denied.remaining(), 1);
     assert_eq!(
@@ -186,7 +186,7 @@ fn an_exhausted_log_announces_its_first_lapse_when_it_denies() {
 }
 
 #[test]
-fn what_never_fits_and_what_is_allowed_have_no_retry_after() {
+fn a_cost_that_never_fits_and_an_allowed_request_have_no_retry_after() {
     let never = judged(Limit::gcra(5, SECOND), &[], 0, 6);
     let allowed = judged(Limit::gcra(5, SECOND), &[], 0, 5);
     assert_eq!(retry_after_secs(&never), None);

@@ -77,7 +77,7 @@ fn of_equal_numbers_the_last_reset_is_shown() {
 }
 
 #[test]
-fn what_denies_is_shown_before_what_is_nearer_to_exhaustion() {
+fn a_denial_is_shown_before_a_policy_nearer_to_exhaustion() {
     let exhausted = judged(Limit::gcra(5, SECOND), &[4], 0, 1);
     let denied = judged(Limit::gcra(60, MINUTE), &[30], 0, 40);
     assert!(exhausted.is_allowed() && !denied.is_allowed());
@@ -111,7 +111,7 @@ fn a_burst_above_the_limit_is_shown_as_the_limit() {
 }
 
 #[test]
-fn what_has_no_reset_or_no_answer_is_not_shown() {
+fn a_policy_without_a_reset_or_an_answer_is_not_shown() {
     let in_flight = judged(Limit::concurrency(1), &[1], 0, 1);
     let failed = unanswered(judged(Limit::gcra(5, SECOND), &[4], 0, 1));
     assert_eq!(shown(&[in_flight, failed]), None);
@@ -199,7 +199,7 @@ fn a_denial_further_in_keeps_its_reason() {
 }
 
 #[test]
-fn what_a_service_writes_that_is_no_number_is_written_over_as_a_whole() {
+fn headers_of_a_service_that_are_no_numbers_are_replaced_as_a_whole() {
     let ours = values(100, 50, 30);
     for there in [
         ["10, 10;w=60", "1", "1"],

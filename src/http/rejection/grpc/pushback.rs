@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_denied_together_are_told_different_times() {
+    fn clients_denied_together_are_told_different_pushbacks() {
         let told: HashSet<_> = (0..100).map(|_| after(Some(LONGEST))).collect();
         assert!(told.len() > 50, "{told:?}");
     }

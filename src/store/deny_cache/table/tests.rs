@@ -46,7 +46,7 @@ fn remember(table: &Table, key: u128, version: Version) {
 }
 
 #[test]
-fn what_has_changed_since_that_version_is_not_remembered_be_it_the_first_of_all() {
+fn a_denial_older_than_the_last_change_is_not_remembered() {
     let table = Table::new(SECOND.into());
     let version = table.version(7);
     table.forget(7);
@@ -59,7 +59,7 @@ fn what_has_changed_since_that_version_is_not_remembered_be_it_the_first_of_all(
 }
 
 #[test]
-fn who_forgets_while_another_remembers_is_never_missed() {
+fn forgetting_while_another_thread_remembers_is_never_lost() {
     for _ in 0..2_000 {
         let (table, both) = (Table::new(SECOND.into()), Barrier::new(2));
         let version = table.version(7);

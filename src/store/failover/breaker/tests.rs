@@ -109,7 +109,7 @@ fn outcome() -> impl Strategy<Value = Option<StoreErrorKind>> {
 proptest! {
     /// Most successful answers are only counted.
     #[test]
-    fn it_is_as_a_circuit_that_hears_of_every_answer(
+    fn the_breaker_acts_like_a_circuit_that_hears_every_answer(
         has_parts: bool,
         answers in vec((outcome(), prop_oneof![4 => 0..60_u64, 1 => 0..2_000_u64]), 1..120),
     ) {

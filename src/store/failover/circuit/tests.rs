@@ -432,7 +432,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn it_does_what_a_plain_model_does(events in events(), seed: u64) {
+    fn the_circuit_acts_like_a_plain_model(events in events(), seed: u64) {
         let mut told = Told::new();
         told.circuit = Circuit::new(seed, false);
         let mut model = Model::Closed(Vec::new());

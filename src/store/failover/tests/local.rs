@@ -276,7 +276,7 @@ async fn a_subject_is_forgotten_here_and_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_charged_and_credited_without_a_receipt_is_done_where_questions_go() {
+async fn charges_and_credits_without_a_receipt_go_where_questions_go() {
     let limit = Limit::fixed_window(20, MINUTE);
     let (store, failover, _) = failing();
     let credit = Action::Credit {

@@ -228,7 +228,7 @@ impl Store for Forgetful {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_remembered_of_too_few_checks_decides_none() {
+async fn a_memory_of_too_few_checks_decides_none() {
     let failover = Failover::new(
         Arc::new(Forgetful),
         Duration::from_millis(50),

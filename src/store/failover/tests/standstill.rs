@@ -71,7 +71,7 @@ async fn a_probe_whose_deadline_passed_in_a_standstill_has_failed() {
 
 /// An answer that arrived by then is read by another task, which resumes together with this one.
 #[tokio::test(start_paused = true)]
-async fn what_has_come_by_the_end_of_a_standstill_is_waited_for_a_moment() {
+async fn an_answer_that_arrived_during_a_standstill_is_waited_for_a_moment() {
     let (read, reads) = oneshot::channel();
     let store = Arc::new(Read(Mutex::new(Some(reads))));
     let failover = Failover::new(store, DEADLINE, Observers::default());

@@ -113,7 +113,7 @@ async fn nobody_waits_for_a_store_that_nobody_asks_or_whose_limiter_is_gone() {
 
 /// As with a thread that blocks on a decision now and then.
 #[test]
-fn where_the_runtime_of_who_watches_is_not_driven_another_one_watches() {
+fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
     let runtime = || {
         let mut builder = Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()
@@ -148,7 +148,7 @@ async fn a_store_that_says_so_and_fails_again_is_asked_four_times_a_second_at_mo
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_store_that_answers_says_of_itself_is_not_listened_to() {
+async fn a_store_that_answers_is_not_asked_whether_it_is_back() {
     for kind in [StoreErrorKind::Busy, StoreErrorKind::Configuration] {
         let (store, failover) = telling(Way::Fails(kind));
         store.is_back.send_replace(true);

@@ -50,7 +50,7 @@ async fn a_reset_lets_go_of_what_is_held() {
 /// Otherwise the credit would cover permits that nobody has used, or the permits held could no
 /// longer be given back.
 #[tokio::test(start_paused = true)]
-async fn what_is_held_is_given_back_before_a_credit() {
+async fn held_permits_are_given_back_before_a_credit() {
     for limit in [
         Limit::fixed_window(10_000, DAY),
         Limit::gcra(10_000, 366 * DAY),
@@ -70,7 +70,7 @@ async fn what_is_held_is_given_back_before_a_credit() {
 
 /// Whether or not the credit was polled, as by a caller with a timeout.
 #[tokio::test(start_paused = true)]
-async fn what_is_held_is_given_back_also_when_nobody_waits_for_the_credit() {
+async fn held_permits_are_given_back_also_if_nobody_waits_for_the_credit() {
     for time in [None, Some(5 * MILLISECOND)] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
@@ -134,7 +134,7 @@ async fn a_policy_without_a_lease_lets_go_of_what_is_held_by_the_one_it_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_when_something_is_credited_is_given_back() {
+async fn a_batch_in_flight_at_a_credit_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
     let subject = hot();
@@ -153,7 +153,7 @@ async fn what_is_on_its_way_when_something_is_credited_is_given_back() {
 
 /// It would be given back from what others have taken since, even within the same window.
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_at_a_reset_is_not_given_back() {
+async fn a_batch_in_flight_at_a_reset_is_not_given_back() {
     let limit = Limit::fixed_window(10_000, MINUTE);
     for limit in [limit, limit.aligned()] {
         let fleet = Fleet::new();
@@ -180,7 +180,7 @@ async fn what_is_on_its_way_at_a_reset_is_not_given_back() {
 
 /// It waits for a shared round trip, and the reset goes alone.
 #[tokio::test(start_paused = true)]
-async fn what_a_reset_has_overtaken_is_given_back() {
+async fn a_batch_that_a_reset_has_overtaken_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
     let subject = hot();

@@ -18,7 +18,7 @@ use crate::time::{DAY, MINUTE, SECOND};
 const STANDSTILL: Duration = DEADLINE.saturating_mul(3);
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_asks_for_any_more_is_given_back() {
+async fn permits_of_an_idle_subject_are_given_back() {
     for limit in [
         Limit::gcra(1_000, MINUTE),
         Limit::fixed_window(1_000, MINUTE),
@@ -45,7 +45,7 @@ async fn what_nobody_asks_for_any_more_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_is_given_back_when_the_limiter_ends() {
+async fn unspent_permits_are_given_back_when_the_limiter_ends() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
@@ -71,7 +71,7 @@ async fn many_held<S: Store>(process: &Leased<S>) -> (Vec<Subject>, u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_given_back_keeps_nothing_of_other_subjects() {
+async fn a_subject_whose_permits_cannot_be_given_back_holds_up_no_other() {
     for is_dropped in [false, true] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
@@ -89,7 +89,7 @@ async fn what_cannot_be_given_back_keeps_nothing_of_other_subjects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_many_subjects_have_is_given_back_beside_each_other_a_few_at_once() {
+async fn permits_of_many_subjects_are_given_back_a_few_subjects_at_once() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
     let (subjects, used) = many_held(&process).await;
@@ -104,7 +104,7 @@ async fn what_many_subjects_have_is_given_back_beside_each_other_a_few_at_once()
 
 /// The permits of a killed process count as used.
 #[tokio::test(start_paused = true)]
-async fn what_is_not_given_back_comes_back_with_time() {
+async fn permits_that_are_not_given_back_come_back_with_time() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
     let subject = hot();
@@ -274,7 +274,7 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
 
 /// As when a request goes away while another policy delays it.
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
+async fn a_refund_leaves_permits_that_others_hold_as_they_are() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let subject = hot();
@@ -300,7 +300,7 @@ async fn what_was_taken_is_not_refunded_under_permits_that_others_hold() {
 /// Otherwise others could take the permits a second time: later permits are not paid back any
 /// sooner because earlier ones were given back.
 #[tokio::test(start_paused = true)]
-async fn what_one_process_gives_back_is_not_there_twice() {
+async fn permits_given_back_by_one_process_are_not_handed_out_twice() {
     let fleet = Fleet::new();
     let (early, _) = fleet.process();
     let (late, _) = fleet.process();

@@ -35,7 +35,7 @@ async fn all_that_is_held_is_given_back_and_who_asks_later_has_more_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_is_waited_for_and_given_back() {
+async fn a_batch_in_flight_is_waited_for_and_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
     let subject = hot();

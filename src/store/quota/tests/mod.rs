@@ -73,7 +73,7 @@ async fn a_subject_that_is_seldom_asked_for_is_asked_about_each_time() {
 
 /// A batch would be over before it has saved a round trip.
 #[tokio::test(start_paused = true)]
-async fn who_uses_little_of_a_high_limit_is_asked_about_each_time() {
+async fn a_subject_that_uses_little_of_a_high_limit_takes_no_batches() {
     let (process, way) = Fleet::new().process();
     let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(QuotaLease::new()));
     warm_up(&process, &subject, 500).await;
@@ -155,7 +155,7 @@ async fn a_batch_outlasts_its_trip() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_batch_cannot_answer_is_asked_of_the_store() {
+async fn a_question_that_a_batch_cannot_answer_is_asked_of_the_store() {
     let (process, way) = Fleet::new().process();
     let subject = hot();
     warm_up(&process, &subject, 100).await;
@@ -190,7 +190,7 @@ async fn what_a_batch_cannot_answer_is_asked_of_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fits_is_not_denied_because_a_batch_does_not() {
+async fn a_cost_that_fits_is_not_denied_because_a_batch_does_not() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let subject = Subject::under(
@@ -207,7 +207,7 @@ async fn what_fits_is_not_denied_because_a_batch_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_remains_is_what_is_held_here_and_what_the_store_has() {
+async fn remaining_permits_are_those_held_here_and_those_in_the_store() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
@@ -232,7 +232,7 @@ async fn what_remains_is_what_is_held_here_and_what_the_store_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_near_the_limit_is_told_so_also_from_a_batch() {
+async fn a_decision_from_a_batch_tells_that_the_limit_is_near() {
     let (process, _) = Fleet::new().process();
     let subject = Subject::under(Limit::fixed_window(1_000, MINUTE), Some(QuotaLease::new()));
     let mut from_batches = [0, 0];

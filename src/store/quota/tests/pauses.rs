@@ -27,7 +27,7 @@ async fn ask_often<S: Store>(process: &Leased<S>, subject: &Subject, times: u32)
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_denied_takes_hardly_more_trips_than_without_batches() {
+async fn a_denied_subject_takes_hardly_more_trips_than_without_batches() {
     let (process, way) = Fleet::new().process();
     let subject = Subject::under(Limit::fixed_window(500, HOUR), Some(QuotaLease::new()));
     assert_eq!(ask_often(&process, &subject, 1_000).await, 500);
@@ -64,7 +64,7 @@ async fn a_store_that_fails_is_hardly_asked_for_batches() {
 
 /// Whatever each question costs, and however many permits come back while a batch is in flight.
 #[tokio::test(start_paused = true)]
-async fn who_was_denied_has_batches_again_when_there_is_room() {
+async fn a_subject_that_was_denied_takes_batches_again_when_there_is_room() {
     for (cost, trip) in [(1, 0), (2, 0), (5, 0), (1, 1), (2, 1)] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();

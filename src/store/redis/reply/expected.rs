@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_counted_after_the_charge_only_when_every_check_fits() {
+    fn remaining_permits_are_counted_after_the_charge_only_if_every_check_fits() {
         let expected = expected(&[
             Limit::fixed_window(5, SECOND),
             Limit::fixed_window(9, SECOND),

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_with_short_heads_is_read() {
+    fn msgpack_with_short_heads_is_read() {
         for entries in [1, 15, 16, 300] {
             let mut map = Vec::new();
             map_of(&mut map, entries);

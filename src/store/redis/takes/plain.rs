@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_can_owe_is_no_answer() {
+    fn an_impossible_debt_is_no_answer() {
         assert_eq!(debt(&Value::Int(MOST_DEBT_US - 1)).unwrap(), (1 << 52) - 1);
         for reply in [Value::Int(MOST_DEBT_US), Value::Int(-1), Value::Nil] {
             assert!(debt(&reply).is_err(), "{reply:?}");

@@ -22,7 +22,7 @@ fn in_time<T: Send + 'static>(waits: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[test]
-fn who_asks_for_the_first_slot_map_on_a_runtime_that_is_gone_is_told_that_there_is_none() {
+fn asking_for_the_first_slot_map_on_a_runtime_that_is_gone_fails() {
     let topology = Arc::new(Topology::new(Vec::new()));
     for _ in 0..2 {
         let topology = Arc::clone(&topology);
@@ -32,13 +32,13 @@ fn who_asks_for_the_first_slot_map_on_a_runtime_that_is_gone_is_told_that_there_
 }
 
 #[test]
-fn who_asks_for_another_slot_map_on_a_runtime_that_is_gone_goes_on_without() {
+fn asking_for_another_slot_map_on_a_runtime_that_is_gone_returns() {
     let topology = Arc::new(Topology::new(Vec::new()));
     in_time(move || gone().block_on(topology.refreshed()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_after_an_attempt_that_failed_begins_another_one_once_the_pause_is_over() {
+async fn the_slot_map_is_read_again_once_the_pause_after_a_failed_attempt_is_over() {
     let topology = Arc::new(Topology::new(Vec::new()));
     for attempts in [1, 2] {
         for _ in 0..3 {

@@ -74,7 +74,7 @@ async fn no_stop_is_left_of_keys_that_nobody_asks_about_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_to_a_stop_that_was_deserted_meanwhile_ends_no_trip_of_others() {
+async fn a_late_return_to_a_deserted_stop_ends_no_trip_of_others() {
     let server = server_at("127.0.0.1:1");
     let late = goes(&server, 1);
     advance(PATIENCE).await;

@@ -138,7 +138,7 @@ fn all_takes_of_a_key_go_together_and_in_their_order() {
 }
 
 #[test]
-fn who_has_left_takes_no_place() {
+fn passengers_who_have_left_take_no_place() {
     let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let alone = alone(&mut stop, Some(1)).unwrap();
     waiting(&mut stop, (10..410).map(|key| Take(key, 0)));
@@ -150,7 +150,7 @@ fn who_has_left_takes_no_place() {
 
 /// As many as there are.
 #[test]
-fn who_has_left_is_not_looked_for_where_all_go_together() {
+fn passengers_who_have_left_are_not_looked_for_if_all_go_together() {
     let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     waiting(&mut stop, (10..50).map(|key| Take(key, 0)));
     assert!(stop.without(|_| true).is_empty());
@@ -239,7 +239,7 @@ fn no_more_go_together_than_weigh_as_much_as_512_unless_one_is_heavier() {
 }
 
 #[test]
-fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
+fn a_lone_trip_that_does_not_come_back_is_not_waited_for() {
     let mut stop = Stop::new(2, PATIENCE, TripNumber(7));
     let begun = Instant::now();
     let first = stop.go_alone(Some(1), begun).unwrap();
@@ -260,7 +260,7 @@ fn who_went_alone_and_does_not_come_back_is_not_waited_for() {
 }
 
 #[test]
-fn those_who_went_together_are_waited_for_anew_once_they_are_back() {
+fn a_late_shared_trip_counts_again_once_it_is_back() {
     let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let begun = Instant::now();
     waiting(&mut stop, [Take(1, 0)]);
@@ -280,7 +280,7 @@ fn those_who_went_together_are_waited_for_anew_once_they_are_back() {
 
 /// Then each trip needs one timer, and nobody else does.
 #[test]
-fn those_who_go_on_when_a_trip_does_leave_it_to_the_trip_to_see_that_it_is_late() {
+fn waiters_on_the_runtime_of_a_trip_leave_its_timer_to_it() {
     let runtimes = [(); 2].map(|()| Builder::new_current_thread().build().unwrap());
     let [here, there] = runtimes.map(|runtime| Driver::of(Some(runtime.handle())));
     for (first, second) in [

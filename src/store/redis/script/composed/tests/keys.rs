@@ -46,7 +46,7 @@ fn declared_as_key(line: &str) -> Option<&str> {
 
 /// A parameter is passed on, and `keep` returns one of KEYS.
 #[test]
-fn what_is_called_a_key_is_one_of_those_that_are_declared() {
+fn every_key_that_a_script_calls_is_declared() {
     let mut declared = 0;
     for line in every_text().flat_map(str::lines) {
         if let Some(value) = declared_as_key(line) {
