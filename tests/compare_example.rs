@@ -114,7 +114,7 @@ fn the_others_stay_within_what_their_documentation_says() {
 }
 
 #[test]
-fn the_picture_is_well_formed_and_stands_by_itself() {
+fn the_picture_is_well_formed_and_needs_no_other_file() {
     let picture = &drawn().picture;
     assert_eq!(faults(picture), Vec::<String>::new());
     for foreign in ["<script", "<image", "href", "url(", "@import", "animat"] {

@@ -126,7 +126,7 @@ async fn layers_within_each_other_tell_all_they_decided_the_outer_one_first() {
 }
 
 #[tokio::test]
-async fn a_layer_that_keeps_its_decisions_to_itself_hides_none_of_the_others() {
+async fn a_layer_that_exposes_nothing_hides_no_decision_of_others() {
     let outer = layer(store(), [all(100)]).expose_decisions();
     let silent = layer(store(), [Policy::new("silent", Limit::gcra(1_000, MINUTE))]);
     let inner = layer(store(), [user(10)]).expose_decisions();

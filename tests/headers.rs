@@ -195,7 +195,7 @@ async fn families_can_be_kept_to_denials_each_by_itself() {
 }
 
 #[tokio::test]
-async fn of_nested_layers_the_older_headers_tell_the_tighter_once() {
+async fn headers_of_one_value_show_the_tighter_of_nested_layers_once() {
     for (inner, outer) in [(3, 100), (100, 3)] {
         let app = hello().layer(layer([everybody("inner", inner)]));
         let url = serve(app.layer(layer([everybody("outer", outer)]))).await;
@@ -221,7 +221,7 @@ async fn a_denial_further_in_is_what_the_older_headers_tell() {
 }
 
 #[tokio::test]
-async fn no_family_is_told_on_a_redirect_or_when_the_store_gives_no_answer() {
+async fn no_family_is_written_on_a_redirect_or_when_the_store_gives_no_answer() {
     let app = Router::new().route("/", get(|| async { Redirect::to("/there") }));
     let nested = app
         .layer(layer([everybody("api", 5)]))

@@ -210,7 +210,7 @@ async fn quota_headers_tell_the_policy_and_what_is_left() {
 }
 
 #[tokio::test]
-async fn every_policy_that_applied_is_told() {
+async fn every_policy_that_applied_is_in_the_headers() {
     let policies = [
         Policy::new(r#"a "quoted" \name"#, Limit::gcra(10, MINUTE)),
         Policy::new("elsewhere", Limit::gcra(10, MINUTE)).on(NoRequest),

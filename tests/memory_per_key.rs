@@ -129,7 +129,7 @@ fn the_example_measures_every_algorithm_on_a_real_server_and_leaves_nothing_behi
 }
 
 #[test]
-fn a_server_that_holds_keys_is_let_be() {
+fn a_server_that_holds_keys_is_refused() {
     let server = Server::start();
     let mut set = redis::cmd("SET");
     server.query::<()>(set.arg("theirs").arg("value").arg("EX").arg(600).to_owned());

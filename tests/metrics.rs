@@ -130,7 +130,7 @@ fn decisions_from_a_batch_are_counted_besides() {
 }
 
 #[test]
-fn failures_of_the_store_are_told_from_denials() {
+fn failures_of_the_store_and_denials_are_counted_apart() {
     let scrape = recorded(|| {
         let limiter = Limiter::builder(TestStore::new(Trip::Fails))
             .policy(Policy::new("open", Limit::gcra(1, MINUTE)))
@@ -157,7 +157,7 @@ fn failures_of_the_store_are_told_from_denials() {
 }
 
 #[test]
-fn a_memory_store_that_is_full_is_told_by_the_decisions_it_could_not_take() {
+fn a_full_memory_store_shows_in_the_decisions_it_could_not_take() {
     let scrape = recorded(|| {
         let store = MemoryStore::builder()
             .capacity(1)
@@ -184,7 +184,7 @@ fn a_memory_store_that_is_full_is_told_by_the_decisions_it_could_not_take() {
 
 /// If another policy denies a request, nobody waits.
 #[test]
-fn only_those_who_go_on_are_counted_as_held_up() {
+fn only_delayed_requests_that_go_on_are_counted_as_delayed() {
     let scrape = recorded(|| {
         let store = MemoryStore::builder().clock(ManualClock::new()).build();
         let limiter = Limiter::builder(store)
@@ -371,7 +371,7 @@ fn keys_in_memory_are_read_when_they_are_asked_for() {
 }
 
 #[test]
-fn limiters_with_names_are_told_apart() {
+fn limiters_with_names_have_series_of_their_own() {
     let scrape = recorded(|| {
         for (name, times) in [("public", 3), ("internal", 2)] {
             let limiter = Limiter::builder(AlwaysAllow)

@@ -133,7 +133,7 @@ async fn the_counters_are_those_of_the_requests_that_were_sent() {
 }
 
 #[tokio::test]
-async fn the_list_and_the_log_name_who_was_denied_by_the_same_hash() {
+async fn the_list_and_the_log_show_a_denied_subject_by_the_same_hash() {
     let example = Running::start(None);
     for _ in 0..5 {
         example.login("mallory@example.com").await;
@@ -195,7 +195,7 @@ fn count(decisions: &Decisions, policy: &str, result: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn over_redis_denials_are_counted_whoever_remembers_them() {
+async fn over_redis_denials_are_counted_from_memory_and_from_the_server() {
     let redis = Redis::start();
     let example = Running::start(Some(&redis.url()));
     let (mut denied, started) = (0, Instant::now());
@@ -221,7 +221,7 @@ async fn over_redis_denials_are_counted_whoever_remembers_them() {
 }
 
 #[tokio::test]
-async fn over_redis_an_outage_is_told_from_denials() {
+async fn over_redis_an_outage_and_denials_are_counted_apart() {
     let mut redis = Redis::start();
     let example = Running::start(Some(&redis.url()));
     let before = example.decisions().await;

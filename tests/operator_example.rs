@@ -67,7 +67,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn only_who_knows_the_password_sees_what_is_decided() {
+async fn the_operators_page_needs_the_password() {
     let example = Running::start(None, &[]);
     let search = format!("{}/search", example.app);
     let visit = Client::new().get(search).header("x-user", "alice");
@@ -123,7 +123,7 @@ async fn the_page_lists_the_most_denied_and_looks_them_up() {
 /// OPERATOR_SCREENSHOT=docs/operator.png cargo test --all-features --test operator_example picture
 /// ```
 #[tokio::test]
-async fn a_picture_shows_the_chart_and_who_is_denied_most() {
+async fn the_picture_shows_the_chart_and_the_most_denied() {
     let redis = Server::start();
     let example = Running::start(Some(&redis.url()), &["--traffic"]);
     let browser = example.in_a_browser().await;

@@ -305,7 +305,7 @@ async fn the_content_security_policy_keeps_out_foreign_scripts_and_markup() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_told_and_found_again() {
+async fn the_page_shows_a_server_that_is_gone_and_finds_it_again() {
     let site = Site::of([api()]).await;
     let browser = site.open().await;
     // As a proxy in front may answer when its server is gone.

@@ -250,7 +250,7 @@ async fn a_pool_of_ones_own_is_used_and_keeps_its_size() {
 
 /// Its own name among others, and errors that are found at start-up.
 #[tokio::test]
-async fn a_pool_of_ones_own_is_told_all_that_a_url_is() {
+async fn a_pool_of_the_users_gets_the_same_advice_as_a_url() {
     let server = Server::start_with(&["--requirepass", "right"]);
     let pool = |password: &str| {
         let url = format!("redis://:{password}@127.0.0.1:{}", server.port());
@@ -269,7 +269,7 @@ async fn a_pool_of_ones_own_is_told_all_that_a_url_is() {
 
 /// It shows nothing about the server.
 #[tokio::test]
-async fn a_pool_of_ones_own_that_is_used_up_is_told() {
+async fn a_pool_of_the_users_that_is_exhausted_is_recognized() {
     let server = Server::start();
     let manager = deadpool_redis::Manager::new(server.url()).unwrap();
     let pool = deadpool_redis::Pool::builder(manager).max_size(1);

@@ -315,7 +315,7 @@ fn arguments_that_are_no_text_are_refused_like_others() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_told_at_the_start() {
+fn a_missing_store_is_reported_at_the_start() {
     let port = support::redis::free_port();
     let refused = refused(&format!("store = \"redis://:hunter2@127.0.0.1:{port}\"\n"));
     let text = String::from_utf8(refused.stderr).unwrap();
@@ -325,7 +325,7 @@ fn a_store_that_is_not_there_is_told_at_the_start() {
 }
 
 #[tokio::test]
-async fn the_file_is_read_again_while_it_runs_and_the_outcome_is_told() {
+async fn the_file_is_read_again_while_the_server_runs_and_the_outcome_is_printed() {
     let mut server = Running::start_with(TWO, |command| command.stderr(Stdio::piped()));
     let stderr = BufReader::new(server.process.stderr.take().unwrap());
     let mut told = stderr.lines();
@@ -394,7 +394,7 @@ fn two_with(head: &str, policy: &str) -> String {
 }
 
 #[tokio::test]
-async fn exempt_requests_and_a_policy_in_shadow_pass_and_are_not_told() {
+async fn exempt_requests_and_a_policy_in_shadow_pass_without_headers() {
     let client = Client::new();
     let server = Running::start(&two_with("exempt = [\"GET /health\"]", ""));
     for (path, status) in [("/health", 200), ("/", 200), ("/", 200), ("/", 429)] {

@@ -83,7 +83,7 @@ fn a_server_that_is_not_there_is_fetched_once() {
 }
 
 #[test]
-fn a_server_that_does_not_run_here_is_told_and_nothing_is_tested() {
+fn a_server_that_does_not_run_here_is_reported_and_nothing_is_tested() {
     let checkout = Checkout::new();
     checkout.has("bin/python3", "exit 1");
     checkout.has("own/redis-server", "exit 127");

@@ -81,7 +81,7 @@ fn a_hash_is_found_by_hashing_whoever_is_suspected_with_the_same_secret() {
 }
 
 #[test]
-fn only_denials_count_and_those_of_shadow_policies_are_told_apart() {
+fn only_denials_count_and_those_in_shadow_count_apart() {
     let top = TopDenied::new(10);
     let limiter = Limiter::builder(MemoryStore::new())
         .policy(Policy::new("api", Limit::sliding_log(2, MINUTE)))
@@ -146,7 +146,7 @@ fn entries_that_have_faded_are_gone_without_another_denial() {
 }
 
 #[test]
-fn the_latest_denial_is_told_by_the_clock() {
+fn the_time_of_the_latest_denial_is_that_of_the_clock() {
     let clock = ManualClock::new();
     let top = top(10, &clock);
     let limiter = denying(&top, &["api"]);
@@ -159,7 +159,7 @@ fn the_latest_denial_is_told_by_the_clock() {
 }
 
 #[test]
-fn a_flood_of_made_up_subjects_hides_neither_who_stands_out_nor_another_policys() {
+fn a_flood_of_made_up_subjects_hides_no_heavy_hitter_of_any_policy() {
     let clock = ManualClock::new();
     let top = top(20, &clock);
     let limiter = denying(&top, &["api", "login"]);

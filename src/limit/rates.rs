@@ -147,7 +147,7 @@ mod tests {
     use crate::time::{HOUR, SECOND};
 
     #[test]
-    fn a_burst_is_that_of_the_rate_said_last() {
+    fn burst_applies_to_the_latest_rate() {
         let limit = Limit::gcra(10, SECOND).burst(20).and(1_000, HOUR).burst(30);
         let alone = [
             Limit::gcra(10, SECOND).burst(20),

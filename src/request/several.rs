@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_a_list_has_to_make_sense() {
+    fn each_item_of_a_list_is_validated() {
         assert!([NoRequest, NoRequest].validate().is_ok());
         let list: Vec<Box<dyn RequestMatcher>> = vec![Box::new(NoRequest), Box::new(Wrong)];
         assert!(list.validate().is_err());

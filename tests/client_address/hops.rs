@@ -61,7 +61,7 @@ fn the_last_place_is_the_sixty_fourth_entry() {
 }
 
 #[test]
-fn forwarded_elements_without_an_address_are_hops_all_the_same() {
+fn forwarded_elements_without_an_address_are_hops_too() {
     assert_rows(
         &forwarded().trusted_hops(2),
         "forwarded",

@@ -142,7 +142,7 @@ async fn at_one_instant_the_answers_are_those_of_some_order() {
 
 /// The costs that are allowed add up to the debt at the end, to the microsecond.
 #[tokio::test]
-async fn while_time_goes_on_nothing_is_lost_and_nothing_is_had_twice() {
+async fn while_time_goes_on_no_permit_is_lost_or_handed_out_twice() {
     let stage = Stage::start().await;
     let limit = Limit::gcra(1, SECOND).burst(100);
     let mut paid = stage.clock.now().get();

@@ -87,7 +87,7 @@ async fn two_hundred_keys_are_a_few_scripts_and_all_expire() {
 
 /// They are one row of the question, followed by what the last of them is asked besides.
 #[tokio::test]
-async fn of_keys_that_are_asked_alike_and_some_for_more_each_gives_what_it_was_asked_for() {
+async fn each_key_of_a_row_is_charged_its_own_cost() {
     for (_, limit) in in_time(100, HOUR) {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
@@ -168,7 +168,7 @@ async fn in_shadow_a_key_that_holds_something_else_is_let_through_alone() {
 }
 
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+async fn on_a_server_out_of_memory_denials_stay_denials() {
     for limit in limits_of_three() {
         assert_denied_without_memory(limit).await;
     }

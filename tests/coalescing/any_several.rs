@@ -80,7 +80,7 @@ async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() 
 }
 
 #[tokio::test]
-async fn in_shadow_too() {
+async fn in_shadow_the_answers_are_those_of_the_order_of_arrival_too() {
     let stage = Stage::start().await;
     warm_up(&stage, true).await;
     let asked = assert_in_order(&stage, &LIMITS, states, questions(true)).await;
@@ -164,7 +164,7 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
 
 /// Questions that need no write are answered.
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
+async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let [denied, later] = told_without_memory(&stage, take_one_each, async || ()).await;

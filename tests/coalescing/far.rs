@@ -69,7 +69,7 @@ async fn nobody_waits_for_two_trips_beside_those_who_ask_about_other_keys() {
 }
 
 #[tokio::test]
-async fn how_long_they_wait_can_be_said() {
+async fn the_longest_wait_for_a_trip_can_be_set() {
     let stage = far(Stage::start().await).await;
     let scripts = stage.scripts();
     let take = async |number| {

@@ -77,7 +77,7 @@ async fn when_all_give_up_the_key_is_asked_about_at_once_again() {
 
 /// Nobody waits for ever for an abandoned trip.
 #[tokio::test]
-async fn a_trip_that_never_comes_back_ends_with_those_who_wait_for_it() {
+async fn a_trip_that_never_comes_back_ends_when_its_waiters_give_up() {
     let stage = Stage::start().await;
     stage.proxy.set(Way::Blackhole);
     let late = Duration::from_millis(50);

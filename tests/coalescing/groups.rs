@@ -60,7 +60,7 @@ async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() 
 
 /// If none in shadow fits and none is enforced, there is nothing to write.
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_in_shadow_still_are() {
+async fn on_a_server_out_of_memory_denials_in_shadow_stay_denials() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::gcra(1, HOUR).burst(1);
@@ -119,7 +119,7 @@ async fn groups_of_thousands_of_policies_are_judged_however_many_ask_at_once() {
 
 /// As while a policy is being put into a group: each key counts by itself.
 #[tokio::test]
-async fn a_policy_that_is_in_a_group_for_some_shares_no_key_with_those_for_whom_it_is_not() {
+async fn a_policy_in_and_out_of_a_group_uses_different_keys() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let alone = PolicyId::new("api");

@@ -178,7 +178,7 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
 }
 
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+async fn on_a_server_out_of_memory_denials_stay_denials() {
     assert_denied_without_memory(LIMIT).await;
 }
 

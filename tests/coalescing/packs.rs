@@ -232,7 +232,7 @@ async fn states_that_nobody_asks_about_are_forgotten_once_they_have_long_expired
 
 /// Questions that need no write are answered.
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+async fn on_a_server_out_of_memory_denials_stay_denials() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let meanwhile = async || {

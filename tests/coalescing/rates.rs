@@ -148,7 +148,7 @@ async fn five_hundred_keys_of_which_a_rate_was_taken_away_are_a_few_scripts() {
 /// Some under one policy, some under two, some under one rate, some under both: each permit is had
 /// once.
 #[tokio::test]
-async fn while_a_rate_comes_and_goes_nothing_is_lost_and_nothing_is_had_twice() {
+async fn while_a_rate_comes_and_goes_no_permit_is_lost_or_handed_out_twice() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let ways = [[false, false], [false, true], [true, false], [true, true]];
@@ -249,7 +249,7 @@ async fn a_map_that_is_no_pack_of_ours_fails_its_questions_alone_and_is_left_as_
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
+async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
     for asks in OF_ONE_RATE {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);

@@ -283,7 +283,7 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_still_are_and_nothing_is_taken() {
+async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let meanwhile = async || assert_eq!(taken_of_all(&stage), [60; 2]);

@@ -133,7 +133,7 @@ async fn a_value_that_is_not_ours_lets_all_through_and_is_left_as_it_is() {
 
 /// Questions that need no write are answered.
 #[tokio::test]
-async fn on_a_server_out_of_memory_those_who_are_denied_still_are() {
+async fn on_a_server_out_of_memory_denials_stay_denials() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::gcra(1, HOUR).burst(1);

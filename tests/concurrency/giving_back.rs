@@ -84,7 +84,7 @@ async fn a_request_dropped_before_it_is_polled_gives_nothing_back() {
 }
 
 #[tokio::test]
-async fn a_decision_that_came_too_late_ends_the_lease_that_was_taken_all_the_same() {
+async fn a_decision_that_comes_too_late_ends_the_lease_it_took() {
     for (mode, status) in [(FailureMode::Allow, 200), (FailureMode::Deny, 503)] {
         let (server, _gate, limiter) = behind_a_gate(Duration::from_millis(20), mode).await;
         let commands = server.calls("evalsha");
@@ -100,7 +100,7 @@ async fn a_decision_that_came_too_late_ends_the_lease_that_was_taken_all_the_sam
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_taken_after_it_was_given_back_is_ended_all_the_same() {
+async fn a_lease_taken_after_it_was_given_back_is_ended() {
     let limiter = patient(Late::new(), [one_for_long()]);
     let gone = timeout(LATE / 2, request(&limiter)).await;
     assert!(gone.is_err());

@@ -189,7 +189,7 @@ async fn every_entry_of_the_documented_lists_matches_somebody() {
 }
 
 #[tokio::test]
-async fn tenants_are_told_apart_by_their_hosts_wherever_these_stand() {
+async fn tenants_are_told_apart_by_host_wherever_the_request_has_it() {
     let layer = layer(&file("", "host"));
     let over_http_1 = |host: &str| {
         let mut request = get("/");

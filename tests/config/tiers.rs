@@ -57,7 +57,7 @@ async fn a_request_has_the_limit_of_its_tier() {
 }
 
 #[tokio::test]
-async fn whose_quota_it_is_is_said_by_the_key_of_the_policy() {
+async fn the_policys_key_and_not_the_tiers_decides_whose_quota_it_is() {
     let layer = layer(&by_api_key(
         "[{ key = \"header:x-plan\", values = [\"gold\"], limit = \"500/min\" }]",
     ));

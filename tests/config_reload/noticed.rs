@@ -137,7 +137,7 @@ async fn a_file_that_is_gone_leaves_its_limits_in_force_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn each_other_reason_why_a_file_cannot_be_taken_is_told() {
+async fn every_new_reason_why_a_file_is_refused_is_reported() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     fs::remove_file(file.path()).unwrap();

@@ -3,7 +3,7 @@
 use super::file::{Limits, limit, with};
 
 #[tokio::test]
-async fn a_wrong_file_leaves_the_limits_in_force_and_is_told_with_its_line() {
+async fn a_wrong_file_leaves_the_limits_in_force_and_is_reported_with_its_line() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     assert!(limits.is_allowed("client").await);

@@ -87,7 +87,7 @@ async fn a_denial_on_the_trip_of_the_last_permit_is_remembered() {
 }
 
 #[tokio::test]
-async fn through_the_layer_it_costs_no_more() {
+async fn through_the_layer_an_attack_costs_no_more() {
     let server = Server::start();
     for (name, limit) in limits::in_time(10, DAY) {
         let clock = ManualClock::new();
@@ -305,7 +305,7 @@ async fn a_reset_elsewhere_is_seen_after_the_most_age() {
 }
 
 #[tokio::test]
-async fn a_place_that_becomes_free_is_had_at_once() {
+async fn a_place_that_becomes_free_is_granted_at_once() {
     let server = Server::start();
     let policies = vec![Policy::new("exports", Limit::concurrency(1))];
     let limiter = limiter(&server, &ManualClock::new(), policies).await;

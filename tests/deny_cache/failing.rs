@@ -46,7 +46,7 @@ async fn open(limiter: &Limiter) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_left_alone_denies_whom_it_was_known_to_deny() {
+async fn remembered_denials_hold_while_the_breaker_is_open() {
     for mode in MODES {
         let Bench { cache, trips, .. } = Bench::new();
         let limiter = Limiter::new(cache, [two_a_day(mode)]).unwrap();

@@ -188,7 +188,7 @@ async fn a_denial_by_one_policy_of_a_group_denies_no_question_that_is_about_othe
 }
 
 #[tokio::test]
-async fn a_denial_is_none_of_the_same_policy_in_another_group() {
+async fn a_denial_does_not_hold_for_the_policy_in_another_group() {
     let group = Group::new().await;
     let policy = PolicyId::new("a");
     let others = ["client", "tenant"].map(|group| policy.clone().in_group(group));

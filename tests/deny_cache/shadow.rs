@@ -60,7 +60,7 @@ async fn a_question_of_checks_in_shadow_alone_is_answered_when_nothing_of_it_can
 }
 
 #[tokio::test]
-async fn a_penalty_in_shadow_hears_of_every_denial_of_a_policy_that_is_asked_alone() {
+async fn a_penalty_in_shadow_counts_every_denial_of_a_policy_that_is_asked_alone() {
     let bench = Bench::new();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
     let login = [

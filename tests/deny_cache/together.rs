@@ -16,7 +16,7 @@ use super::support::bench::{answer, ask};
 use super::{Bench, MICROSECOND};
 
 #[tokio::test]
-async fn a_penalty_hears_of_every_denial_and_its_ban_is_answered_from_memory() {
+async fn a_penalty_counts_every_denial_and_its_ban_is_answered_from_memory() {
     let bench = Bench::new();
     let login = Algorithm::try_from(&Limit::sliding_log(1, SECOND)).unwrap();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
@@ -112,7 +112,7 @@ async fn the_store_is_asked_once_in_half_an_age_how_long_it_denies_what_a_ban_gu
 }
 
 #[tokio::test]
-async fn of_what_is_held_a_ban_from_memory_tells_its_own_wait() {
+async fn a_ban_of_a_concurrency_limit_tells_its_own_wait_from_memory() {
     let bench = Bench::new();
     let limit = Limit::concurrency(1).lease(HOUR);
     let policy = Policy::new("exports", limit).penalty(Penalty::after(1, MINUTE, MINUTE));
@@ -172,7 +172,7 @@ async fn a_cost_that_never_fits_is_reported_beside_a_remembered_denial() {
 }
 
 #[tokio::test]
-async fn policies_beside_the_one_that_denies_are_told_as_they_were() {
+async fn policies_beside_the_one_that_denies_keep_their_decisions() {
     let bench = Bench::new();
     let algorithm = |limit: &Limit| Algorithm::try_from(limit).unwrap();
     let narrow = algorithm(&Limit::gcra(1, MINUTE));

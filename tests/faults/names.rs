@@ -16,7 +16,7 @@ const URLS: [&str; 3] = [
 
 /// Even if the resolver does not answer: a connection attempt takes 2 s at most.
 #[tokio::test]
-async fn a_name_that_nobody_has_is_told_when_the_service_starts() {
+async fn a_host_name_that_does_not_resolve_is_reported_at_start_up() {
     for url in URLS {
         let started = Instant::now();
         let error = RedisStore::connect(url).await.unwrap_err();
@@ -26,7 +26,7 @@ async fn a_name_that_nobody_has_is_told_when_the_service_starts() {
 }
 
 #[tokio::test]
-async fn with_a_name_that_nobody_has_the_failure_modes_decide() {
+async fn with_a_host_name_that_does_not_resolve_the_failure_modes_decide() {
     for url in URLS {
         let store = RedisStore::builder(url).connect_lazy().unwrap();
         let limiter = limiter(store);

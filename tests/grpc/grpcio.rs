@@ -122,7 +122,7 @@ async fn a_store_that_fails_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_client_that_retries_comes_back_when_it_is_told_to_and_not_before() {
+async fn a_retrying_client_comes_back_after_the_pushback_and_not_before() {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let policies = [Policy::new("api", Limit::gcra(1, SECOND))];

@@ -168,7 +168,7 @@ async fn a_call_that_does_not_say_whose_it_is_is_an_invalid_argument() {
 }
 
 #[tokio::test]
-async fn a_server_that_tells_no_peer_is_told_what_it_takes_as_far_as_there_is_room() {
+async fn a_missing_peer_address_is_explained_as_far_as_there_is_room() {
     const TONIC: &str = "On tonic, enable the feature `tonic` of tower-throttle \
         (`tonic-tls` behind tokio-rustls)";
     const AXUM: &str = "`into_make_service_with_connect_info::<SocketAddr>()`";

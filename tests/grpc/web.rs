@@ -99,7 +99,7 @@ fn assert_is_told(denied: &Status) {
 }
 
 #[tokio::test]
-async fn a_web_client_is_told_by_a_layer_outside_of_the_translation() {
+async fn a_grpc_web_client_understands_a_layer_outside_of_the_translation() {
     for trip in TRIPS {
         let (incoming, address) = listen().await;
         let server = Server::builder()
@@ -113,7 +113,7 @@ async fn a_web_client_is_told_by_a_layer_outside_of_the_translation() {
 }
 
 #[tokio::test]
-async fn a_web_client_is_told_by_a_layer_inside_of_the_translation() {
+async fn a_grpc_web_client_understands_a_layer_inside_of_the_translation() {
     for trip in TRIPS {
         let (incoming, address) = listen().await;
         let server = Server::builder()

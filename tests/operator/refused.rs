@@ -88,7 +88,7 @@ async fn a_body_that_is_too_long_or_an_unknown_path_is_answered_with_a_problem()
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_is_told_as_such() {
+async fn a_store_that_does_not_answer_is_reported_as_such() {
     for on_failure in [
         FailureMode::Allow,
         FailureMode::Deny,

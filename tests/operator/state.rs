@@ -181,7 +181,7 @@ async fn the_list_of_the_most_denied_has_hashes_that_can_be_looked_up() {
 /// The subjects with the highest counts may have been denied once: they took their counts over from
 /// others.
 #[tokio::test]
-async fn a_flood_of_made_up_subjects_stands_behind_who_is_known_to_be_denied_more_often() {
+async fn a_flood_of_made_up_subjects_is_listed_behind_subjects_denied_more_often() {
     let top = TopDenied::new(10);
     let operator = Operator::new().top_denied(top.clone());
     let once = |name| Policy::new(name, Limit::sliding_log(1, HOUR));
@@ -214,7 +214,7 @@ async fn a_flood_of_made_up_subjects_stands_behind_who_is_known_to_be_denied_mor
 }
 
 #[tokio::test]
-async fn without_a_list_of_who_is_denied_most_the_state_has_none() {
+async fn without_top_denied_the_state_has_no_list() {
     let site = Site::of([ten("api")]).await;
     assert_eq!(site.state().await.get("top_denied"), None);
 }

@@ -116,7 +116,7 @@ async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
 
 /// Callers with time left when it is found to be gone do not wait for it.
 #[tokio::test]
-async fn an_idle_connection_that_is_dropped_silently_costs_none_who_come_late() {
+async fn an_idle_connection_that_was_dropped_silently_fails_no_later_caller() {
     let (_server, proxy, limiter) = connected(2 * SECOND).await;
     proxy.forget();
     goes_by(2 * SECOND).await;
@@ -130,7 +130,7 @@ async fn an_idle_connection_that_is_dropped_silently_costs_none_who_come_late() 
 
 /// Nor does anybody fail who waits beside a caller that goes away.
 #[tokio::test]
-async fn an_idle_connection_that_answers_is_kept_by_those_who_wait_for_it() {
+async fn an_idle_connection_that_answers_is_kept() {
     let (_server, proxy, limiter) = connected(DEADLINE).await;
     for _ in 0..5 {
         goes_by(2 * SECOND).await;

@@ -119,7 +119,7 @@ fn a_shared_trip_goes_on_a_runtime_that_is_driven() {
 }
 
 #[test]
-fn the_only_one_who_waits_sees_that_a_trip_stands_still() {
+fn a_lone_waiter_notices_a_trip_that_stands_still() {
     let server = Server::start();
     let limiter = limiter(&server.url(), LATE);
     let (idle, busy) = (runtime(), runtime());

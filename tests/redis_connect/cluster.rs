@@ -56,7 +56,7 @@ async fn the_only_seed_may_take_as_long_as_a_single_server() {
 }
 
 #[tokio::test]
-async fn a_single_server_is_told_from_a_cluster() {
+async fn a_single_server_behind_a_cluster_url_is_recognized() {
     let server = Server::start();
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
     let error = RedisStore::connect(&url).await.unwrap_err();
@@ -231,7 +231,7 @@ async fn ask_until_they_are_asked(
 
 /// Any of them may be cut off from the others without knowing it.
 #[tokio::test]
-async fn masters_are_asked_by_turns_who_has_the_slots() {
+async fn masters_are_asked_for_the_slot_map_in_turn() {
     let mut cluster = Cluster::without_full_coverage();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);
@@ -244,7 +244,7 @@ async fn masters_are_asked_by_turns_who_has_the_slots() {
 
 /// As for a moment when a master steps down.
 #[tokio::test]
-async fn subjects_of_a_master_that_another_one_knows_nothing_of_are_decided_all_the_same() {
+async fn subjects_of_a_master_missing_in_another_masters_map_are_decided() {
     let mut cluster = Cluster::without_full_coverage();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);

@@ -91,7 +91,7 @@ async fn a_shadow_that_fits_for_a_banned_subject_gives_nothing_back() {
 }
 
 #[tokio::test]
-async fn subjects_behind_one_that_denies_say_what_they_would_have_said() {
+async fn subjects_behind_one_that_denies_are_asked_without_taking() {
     let cluster = Cluster::start();
     let store = store(&cluster).await;
     let [full, fuller, small] = ["full", "fuller", "small"].map(PolicyId::new);

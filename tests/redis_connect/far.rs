@@ -71,7 +71,7 @@ fn in_shadow() -> Vec<(&'static str, bool)> {
 }
 
 #[tokio::test]
-async fn shadows_beside_what_is_enforced_are_all_heard() {
+async fn shadows_beside_enforced_checks_are_all_answered() {
     let far = Far::new().await;
     // So that there is something to deny.
     far.ask("api", &in_shadow()).await;
@@ -93,7 +93,7 @@ async fn shadows_beside_what_is_enforced_are_all_heard() {
 
 /// They hold up nobody, and so have all the time.
 #[tokio::test]
-async fn shadows_alone_are_waited_for() {
+async fn shadows_alone_are_awaited() {
     let far = Far::new().await;
     far.ask("api", &in_shadow()).await;
     let told = far.ask("api", &in_shadow()).await;
@@ -141,7 +141,7 @@ impl Seldom {
 }
 
 #[tokio::test]
-async fn a_node_that_is_seldom_asked_is_heard_all_the_same() {
+async fn a_node_that_is_seldom_asked_is_awaited_too() {
     let nodes = Seldom::new().await;
     let mut told = Vec::new();
     // On a busy machine it may be late, but not each time.

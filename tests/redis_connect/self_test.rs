@@ -50,7 +50,7 @@ async fn assert_told(builder: RedisStoreBuilder, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_wrong_password_and_a_missing_one_are_told_apart() {
+async fn a_wrong_password_and_a_missing_one_have_different_messages() {
     let server = Server::start_with(&["--requirepass", "right"]);
     let url = format!("redis://:hunter2@127.0.0.1:{}", server.port());
     assert_told(
@@ -118,7 +118,7 @@ async fn a_prefix_that_the_user_may_not_use_is_a_right_that_is_missing() {
 }
 
 #[tokio::test]
-async fn a_replica_is_told_from_a_master() {
+async fn a_replica_is_recognized() {
     let server = Server::start();
     let mut replicaof = redis::cmd("REPLICAOF");
     replicaof.arg("127.0.0.1").arg(free_port());
@@ -132,7 +132,7 @@ async fn a_replica_is_told_from_a_master() {
 }
 
 #[tokio::test]
-async fn a_server_without_scripts_is_told() {
+async fn a_server_without_scripts_is_recognized() {
     let server = Server::start_with(&["--rename-command", "EVALSHA", ""]);
     assert_told(server.builder(), &["does not run scripts"]).await;
 }
@@ -149,7 +149,7 @@ async fn a_command_that_the_server_lacks_is_named() {
 
 /// A lazy connection is told with the first decision.
 #[tokio::test]
-async fn a_command_that_the_server_lacks_is_something_to_configure() {
+async fn a_command_that_the_server_lacks_is_a_configuration_error() {
     let server = Server::start_with(&["--rename-command", "GET", ""]);
     let store = server.builder().connect_lazy().unwrap();
     let limiter = Limiter::new(store, [Policy::new("api", Limit::gcra(1, MINUTE))]).unwrap();
@@ -160,7 +160,7 @@ async fn a_command_that_the_server_lacks_is_something_to_configure() {
 
 /// Whichever slots the node has.
 #[tokio::test]
-async fn a_node_of_a_cluster_is_told_from_a_single_server() {
+async fn a_node_of_a_cluster_behind_a_single_servers_url_is_recognized() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     for slots in [0..0, 0..8_000, 8_000..16_384] {
         if !slots.is_empty() {
@@ -180,7 +180,7 @@ async fn a_node_of_a_cluster_is_told_from_a_single_server() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_does_not_serve_all_slots_is_told_as_such() {
+async fn a_cluster_that_does_not_serve_all_slots_is_reported_as_such() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     let mut add = redis::cmd("CLUSTER");
     add.arg("ADDSLOTS").arg((0..16_000).collect::<Vec<_>>());

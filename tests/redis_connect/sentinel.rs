@@ -51,7 +51,7 @@ async fn a_user_of_the_sentinel_needs_the_one_right() {
 }
 
 #[tokio::test]
-async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_told() {
+async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_reported() {
     let watched = Watched::start_with(&[], "");
     let port = watched.sentinel_port();
     let gone = free_port();

@@ -228,7 +228,7 @@ async fn a_server_without_tls_fails_and_does_not_hang() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_tls_is_told_from_one_that_does_not() {
+async fn a_server_that_wants_tls_and_one_that_does_not_are_recognized() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, "127.0.0.1", "no");
     let (_, port) = server.url.rsplit_once(':').unwrap();

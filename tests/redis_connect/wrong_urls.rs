@@ -43,7 +43,7 @@ async fn told_of_each_way(port: u16, kind: StoreErrorKind) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_sentinel_and_a_server_are_told_apart() {
+async fn a_sentinel_behind_a_servers_url_and_the_reverse_are_recognized() {
     let watched = Watched::start_with(&[], "");
     let [server, cluster, _] = each_way("redis", watched.sentinel_port());
     let [_, _, sentinel] = each_way("redis", watched.master.port());
@@ -61,7 +61,7 @@ async fn a_sentinel_and_a_server_are_told_apart() {
 
 /// The login in front of the servers is the master's.
 #[tokio::test]
-async fn a_login_that_a_sentinel_wants_is_told_by_its_options() {
+async fn a_missing_login_of_a_sentinel_is_explained_by_the_urls_options() {
     let watched = Watched::start_with(&[], "requirepass other");
     let url = watched.url();
     for options in ["", "?sentinel_password=hunter2"] {
@@ -79,7 +79,7 @@ async fn a_login_that_a_sentinel_wants_is_told_by_its_options() {
 
 /// A socket's URL has no place for a login in front of the host.
 #[tokio::test]
-async fn a_login_that_is_wanted_on_a_socket_is_told_by_its_options() {
+async fn a_missing_login_on_a_socket_is_explained_by_the_urls_options() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("redis.sock");
     let path = socket.to_str().unwrap();
@@ -108,7 +108,7 @@ async fn a_server_that_closes_every_connection_is_recognized() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_told() {
+async fn a_server_that_hangs_is_recognized() {
     let server = Server::start();
     server.signal("STOP");
     let told = told_of_each_way(server.port(), StoreErrorKind::Unreachable).await;
@@ -134,7 +134,7 @@ async fn a_server_that_is_no_redis_is_recognized() {
 
 /// No advice about what listens there: nobody does.
 #[tokio::test]
-async fn a_connection_that_is_refused_speaks_for_itself() {
+async fn a_refused_connection_gets_no_advice() {
     for told in told_of_each_way(free_port(), StoreErrorKind::Unreachable).await {
         assert!(told.contains("refused"), "{told}");
         assert!(!told.contains("rediss"), "{told}");

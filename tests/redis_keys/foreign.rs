@@ -212,7 +212,7 @@ async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
 
 /// Only an action that reads them finds that they do not match.
 #[tokio::test]
-async fn leases_that_are_not_what_all_hold_fail_who_goes_by_them_and_are_left_as_they_are() {
+async fn malformed_leases_fail_their_questions_and_stay_as_they_are() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let key = key_of("leases", "concurrency1");

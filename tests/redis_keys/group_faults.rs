@@ -23,7 +23,7 @@ const PAIRS: [[Limit; 2]; 3] = [
 ];
 
 #[tokio::test]
-async fn a_full_server_still_says_who_is_denied_and_writes_nothing() {
+async fn a_full_server_still_denies_and_writes_nothing() {
     for [few, many] in PAIRS {
         for take in TAKES {
             let bench = Bench::redis().await;

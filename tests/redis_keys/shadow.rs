@@ -144,7 +144,7 @@ async fn a_missing_right_to_write_in_shadow_fails_its_check_alone() {
 }
 
 #[tokio::test]
-async fn a_server_at_its_memory_bound_still_says_who_is_denied() {
+async fn a_server_at_its_memory_bound_still_denies() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let own = ("own", algorithm(Limit::gcra(1, DAY)));

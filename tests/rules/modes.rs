@@ -39,7 +39,7 @@ fn told(policies: impl IntoIterator<Item = Policy>) -> (Limiter, Told) {
 }
 
 #[tokio::test]
-async fn a_policy_in_shadow_denies_nobody_and_tells_whom_it_would_have_denied() {
+async fn a_policy_in_shadow_denies_nobody_and_reports_its_denials() {
     let (limiter, told) = told([one_a_minute("trial").mode(Mode::Shadow)]);
     let app = App::behind(&limiter).await;
     for _ in 0..3 {

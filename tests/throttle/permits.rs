@@ -76,7 +76,7 @@ async fn a_permit_that_others_have_queued_behind_is_not_given_to_another_beside_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sender_who_gives_up_leaves_the_wait_to_the_next_one() {
+async fn a_sender_who_gives_up_leaves_its_place_to_the_next() {
     let (mut service, store) = throttled(Limit::gcra(1, SECOND));
     assert_eq!(send(&mut service).await, ms(0));
     assert!(timeout(ms(400), send(&mut service)).await.is_err());

@@ -50,7 +50,7 @@ async fn the_mode_of_its_policy_can_be_changed() {
 
 /// Nobody is denied here: those who ask again have waited as they were told to.
 #[tokio::test(start_paused = true)]
-async fn being_told_to_wait_brings_no_ban() {
+async fn a_wait_brings_no_ban() {
     let limiter = one_a_minute().await;
     let service = layer(&limiter).layer(Partner::new());
     let policy = Policy::new("partner", Limit::fixed_window(1, SECOND));

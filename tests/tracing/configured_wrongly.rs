@@ -114,7 +114,7 @@ async fn a_wrong_url_is_reported_also_by_a_lazy_connection() {
 
 /// It answers with the login that it was sent.
 #[tokio::test]
-async fn a_server_that_does_not_know_how_to_log_in_has_no_password_told() {
+async fn a_server_without_authentication_does_not_get_the_password_into_the_log() {
     let server = Server::start_with(&["--rename-command", "HELLO", ""]);
     let place = format!("127.0.0.1:{}", server.port());
     let pool = format!("redis://:open-sesame@{place}/?protocol=resp3");

@@ -41,7 +41,7 @@ async fn a_denial_says_which_policy_whose_hash_and_for_how_long() {
 }
 
 #[tokio::test]
-async fn a_ban_is_told_from_a_denial() {
+async fn a_ban_and_a_denial_are_logged_differently() {
     let (log, _listening) = Log::listen();
     let penalty = Penalty::after(1, MINUTE, MINUTE);
     let policy = one_a_minute("api").penalty(penalty);
@@ -75,7 +75,7 @@ async fn a_shadow_denial_says_that_it_is_none() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_told_with_what_was_made_of_it() {
+async fn a_store_failure_is_logged_with_its_consequence() {
     for (mode, text, result) in [
         (FailureMode::Allow, "let through uncounted", "failed_open"),
         (

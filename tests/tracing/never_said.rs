@@ -76,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn nothing_that_is_said_shows_whom_it_is_about(
+    fn no_event_shows_the_subject(
         user in "[a-zA-Z0-9@._-]{7,30}",
         peer in any::<[u8; 16]>().prop_map(IpAddr::from),
     ) {
@@ -100,7 +100,7 @@ fn an_ipv4_address_is_not_logged() {
 }
 
 #[tokio::test]
-async fn junk_in_the_place_of_an_address_is_not_said_after() {
+async fn junk_in_place_of_an_address_is_not_logged() {
     let client = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).unwrap();
     let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(client.clone());
     let limiter = Limiter::builder(MemoryStore::new())

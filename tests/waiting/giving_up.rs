@@ -58,7 +58,7 @@ async fn clients_who_wait_longer_than_the_longest_wait_get_the_whole_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_who_give_up_before_the_longest_wait_leave_each_other_nothing() {
+async fn clients_who_give_up_before_the_longest_wait_are_not_served_after_a_second() {
     for longest in [1_000, 5_000].map(ms) {
         let [_, after_the_first @ ..] = answered_in_seconds(longest).await;
         assert_eq!(after_the_first, [0; SECONDS - 1], "{longest:?}");

@@ -124,7 +124,7 @@ mod tests {
     use crate::time::DAY;
 
     #[test]
-    fn a_take_of_too_many_parts_is_none_of_these() {
+    fn a_take_of_too_many_parts_is_not_plain() {
         let scaled = |burst: u32| {
             let limit = Limit::gcra(999_983, DAY).burst(burst);
             gcra::new(&limit.sound().unwrap()).scaled_take(&Action::spend(1))

@@ -91,7 +91,7 @@ fn a_look_is_allowed_while_banned_and_counts_nothing() {
 }
 
 #[test]
-fn a_denial_by_another_check_of_the_question_is_none_of_its_business() {
+fn a_denial_by_another_check_of_the_question_does_not_count() {
     let mut guarded = Guarded::of(Limit::gcra(5, SECOND), &AFTER_THREE);
     let mut other = Subject::of(Limit::gcra(1, DAY));
     let _ = other.ask(1);

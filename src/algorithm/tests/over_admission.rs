@@ -179,7 +179,7 @@ fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_as_far_as_a_sea
 /// The documented worst case is reached and not exceeded: everything in the last moment of a
 /// window, then as much as there is in every moment of the next.
 #[test]
-fn sliding_counter_admits_as_much_as_that_to_one_who_knows_its_windows() {
+fn sliding_counter_admits_its_worst_to_a_caller_that_knows_its_windows() {
     let limit = 100;
     let mut attacked = Attacked::new(limit);
     for at in WINDOW - 1..3 * WINDOW {

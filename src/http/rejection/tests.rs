@@ -155,7 +155,7 @@ fn a_redirect_is_not_delayed() {
 }
 
 #[test]
-fn a_length_that_the_builder_says_itself_is_left_alone_also_for_head() {
+fn a_content_length_of_the_builder_stays_also_for_head() {
     // As a builder does that skips the page that nobody will see.
     let own = |_: &RequestHead<'_>, _: &Rejection| {
         let response = Response::builder().header(CONTENT_LENGTH, "1000");

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_said_otherwise_has_one_rate() {
+    fn limits_of_other_algorithms_may_not_have_several_rates() {
         for limit in [
             Limit::token_bucket(10, per_second(1)),
             Limit::leaky_bucket(10, per_hour(1)),

@@ -71,7 +71,7 @@ impl Store for Hanging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decision_has_50_ms_unless_said() {
+async fn a_decision_has_50_ms_by_default() {
     let limiter = Limiter::new(Hanging, [named("api")]).unwrap();
     let asked = Instant::now();
     let decision = limiter.check("api", "alice").await.unwrap();
@@ -80,7 +80,7 @@ async fn a_decision_has_50_ms_unless_said() {
 }
 
 #[test]
-fn the_documentation_names_the_time_that_a_decision_has_unless_said() {
+fn the_documentation_names_the_default_timeout() {
     let ms = DEFAULT_TIMEOUT.as_millis();
     let unless_said = format!("{ms} ms unless said");
     for (page, says) in [

@@ -24,7 +24,7 @@ fn names(headers: QuotaHeaders) -> Vec<String> {
 }
 
 #[test]
-fn a_cors_layer_is_told_every_name_and_no_other() {
+fn names_for_a_cors_layer_are_exactly_those_written() {
     let x_names = [
         "retry-after",
         "x-ratelimit-limit",
@@ -74,7 +74,7 @@ fn the_headers_written_are_those_that_names_lists() {
 }
 
 #[test]
-fn each_family_is_told_always_or_on_denials() {
+fn each_family_is_written_always_or_on_denials() {
     let allowed = judged(Limit::gcra(5, SECOND), &[], 0, 1);
     let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
     assert_eq!(told(ALL.on_denials(), allowed), [""; 0]);
@@ -86,7 +86,7 @@ fn each_family_is_told_always_or_on_denials() {
 }
 
 #[test]
-fn of_two_formats_of_one_header_the_later_holds() {
+fn the_later_of_two_formats_of_one_header_holds() {
     let both = QuotaHeaders::X_RATELIMIT_DELTA.and(QuotaHeaders::X_RATELIMIT_EPOCH);
     assert_eq!(both, QuotaHeaders::X_RATELIMIT_EPOCH);
     let again = QuotaHeaders::DRAFT_11.on_denials().and(ALL);

@@ -29,7 +29,7 @@ fn hundred() -> Vec<(String, Decision)> {
 }
 
 #[test]
-fn of_many_policies_the_tightest_are_told_the_tightest_first() {
+fn the_tightest_of_many_policies_are_listed_first() {
     let each = hundred();
     let told = told(&each);
     assert!((25..100).contains(&told.len()), "{}", told.len());
@@ -64,7 +64,7 @@ fn policies_that_all_fit_keep_their_order() {
 }
 
 #[test]
-fn six_policies_with_the_longest_names_and_numbers_are_told() {
+fn six_policies_with_the_longest_names_and_numbers_fit() {
     let day = 24 * 60 * MINUTE;
     let one = |letter| {
         let name = format!("{letter}{}", "\"".repeat(63));

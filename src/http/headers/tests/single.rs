@@ -68,7 +68,7 @@ fn a_burst_that_is_shown_as_the_limit_hides_no_policy_with_less_left() {
 }
 
 #[test]
-fn of_equal_numbers_the_last_reset_is_shown() {
+fn among_equal_numbers_the_latest_reset_is_shown() {
     let minute = judged(Limit::gcra(10, MINUTE), &[], 0, 9);
     let hour = judged(Limit::gcra(2, HOUR), &[], 0, 1);
     for each in [[minute, hour], [hour, minute]] {
@@ -87,7 +87,7 @@ fn a_denial_is_shown_before_a_policy_nearer_to_exhaustion() {
 }
 
 #[test]
-fn of_several_that_deny_the_longest_wait_is_shown_and_never_outlasts_all() {
+fn the_longest_wait_of_several_denials_is_shown() {
     let short = judged(Limit::fixed_window(9, SECOND), &[9], 0, 1);
     let long = judged(Limit::gcra(60, MINUTE), &[30], 0, 40);
     assert_eq!(shown(&[short, long]), Some(values(60, 30, 30)));
@@ -121,7 +121,7 @@ fn a_policy_without_a_reset_or_an_answer_is_not_shown() {
 }
 
 #[test]
-fn of_a_denial_nothing_is_shown_that_does_not_deny() {
+fn a_denial_shows_no_policy_that_does_not_deny() {
     let beside = judged(Limit::gcra(10, SECOND), &[], 0, 1);
     let in_flight = judged(Limit::concurrency(1), &[1], 0, 1);
     let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
@@ -173,7 +173,7 @@ fn nested(there: [&str; 3], ours: Values, is_rejection: bool) -> Vec<String> {
 }
 
 #[test]
-fn of_nested_layers_the_tighter_is_kept() {
+fn the_tighter_of_nested_layers_is_kept() {
     let ours = values(100, 50, 30);
     for (there, kept) in [
         (["60", "51", "60"], ["100", "50", "30"]),

@@ -115,7 +115,7 @@ fn kinds() -> impl Strategy<Value = RejectionKind> {
 
 proptest! {
     #[test]
-    fn the_details_are_small_and_can_be_read_whatever_is_told(
+    fn the_details_are_small_and_readable_whatever_they_hold(
         kind in kinds(),
         // Longer names than a policy can have, and more policies than anybody has.
         policies in prop::collection::vec("[ -~]{1,200}", 0..100),

@@ -85,7 +85,7 @@ fn the_whole_table_takes_no_more_than_is_documented() {
 }
 
 #[test]
-fn of_all_who_ask_at_once_one_is_told_that_it_is_time_to_ask_again() {
+fn one_of_many_concurrent_readers_renews_a_denial() {
     let (table, key) = (Table::new(SECOND.into()), 7);
     remember(&table, key, table.version(key));
     let (algorithm, take, _) = denied();

@@ -70,7 +70,7 @@ fn open(breaker: &Spread<Breaker>) {
 
 /// As with policies about subjects on two nodes, one of which is down.
 #[tokio::test]
-async fn of_a_store_with_parts_observers_are_told_of_one_that_failed_beside_others() {
+async fn observers_are_told_of_a_part_that_failed_beside_others() {
     let failed = Outcome::FailedOpen(StoreErrorKind::Unreachable);
     let decisions =
         [Outcome::Allowed, failed].map(|outcome| Decision::unasked(outcome, (1, Micros::new(1))));
@@ -87,7 +87,7 @@ async fn of_a_store_with_parts_observers_are_told_of_one_that_failed_beside_othe
 
 /// As when too many questions are in flight: this one was never sent and took no time.
 #[tokio::test]
-async fn observers_are_told_of_no_answer_to_what_the_store_was_not_asked() {
+async fn observers_are_told_of_no_answer_if_the_store_was_not_asked() {
     let (breaker, notes) = observed();
     answer(&breaker, None);
     for _ in 0..10 {
@@ -177,7 +177,7 @@ async fn a_probe_whose_client_goes_away_is_not_lost() {
 
 /// An answer from memory does not show that the store is back.
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_takes_no_trip_is_none_and_nobody_is_told() {
+async fn an_answer_without_a_trip_is_no_probe_and_is_not_reported() {
     let (breaker, notes) = observed();
     open(&breaker);
     pause().await;
@@ -188,7 +188,7 @@ async fn a_probe_that_takes_no_trip_is_none_and_nobody_is_told() {
 }
 
 #[test]
-fn of_many_threads_one_probes_and_the_changes_are_told_in_order() {
+fn one_of_many_threads_probes_and_changes_are_reported_in_order() {
     let (breaker, notes) = observed();
     for _ in 0..20 {
         let asked = || {
@@ -248,7 +248,7 @@ async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_
 
 /// Those that do not count as failures were in flight all the same.
 #[tokio::test(start_paused = true)]
-async fn all_that_were_overslept_are_told() {
+async fn every_change_missed_in_a_standstill_is_reported() {
     let (breaker, notes) = observed();
     let asked = Instant::now();
     let mut tickets: Vec<_> = (0..8).map(|_| ask(&breaker).unwrap()).collect();
@@ -308,7 +308,7 @@ async fn an_observer_that_panics_at_a_probe_fails_that_request_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_that_panics_when_a_lost_probe_is_told_takes_no_probe_with_it() {
+async fn an_observer_that_panics_at_a_lost_probe_loses_no_probe() {
     let (breaker, _notes) = open_before_one_who_panics(&[BreakerState::Open]);
     tokio::time::advance(Duration::from_secs(1)).await;
     let _lost = ask(&breaker).expect("a probe");

@@ -118,7 +118,7 @@ fn fewer_failures_than_half_never_open_it() {
 
 /// As when one node of a cluster is down and many ask about its keys, or when one node refuses.
 #[test]
-fn a_store_that_fails_in_parts_is_left_alone_only_when_nobody_is_answered_for_a_while() {
+fn a_store_that_fails_in_parts_opens_the_circuit_only_when_no_part_answers() {
     for (why, a_while) in [
         (StoreErrorKind::Unreachable, ms(10_000)),
         (StoreErrorKind::Busy, ms(1_000)),
@@ -167,7 +167,7 @@ fn a_failure_beside_an_answer_of_another_part_opens_nothing_and_closes_what_is_o
 
 /// Otherwise probes to the failed part would keep the store left alone for good.
 #[test]
-fn a_store_with_parts_that_is_heard_to_answer_needs_no_probe() {
+fn an_answer_of_another_part_closes_the_circuit_without_a_probe() {
     let gone = Health::Fails(StoreErrorKind::Unreachable);
     let mut told = Told::with_parts();
     (0..5).for_each(|_| told.ask(gone));
@@ -194,7 +194,7 @@ fn a_probe_that_nobody_needs_any_more_when_it_is_sent_leaves_it_closed() {
 }
 
 #[test]
-fn a_store_with_parts_is_left_alone_when_half_of_twenty_wait_in_vain_in_whatever_order() {
+fn half_of_twenty_timeouts_open_the_circuit_of_a_store_with_parts_in_any_order() {
     for (works, fails, state) in [
         (20, 10, BreakerState::Closed),
         (12, 11, BreakerState::Closed),
@@ -274,7 +274,7 @@ fn a_store_that_answers_that_it_refuses_is_asked_again_within_a_second() {
 }
 
 #[test]
-fn a_store_that_is_heard_to_answer_is_probed_at_once() {
+fn a_store_that_has_recovered_is_probed_at_once() {
     let mut told = Told::new();
     told.circuit.recovered(told.now);
     assert_eq!(told.circuit.state(), BreakerState::Closed);
@@ -345,7 +345,7 @@ fn a_lost_probe_is_followed_by_another_at_once() {
 }
 
 #[test]
-fn answers_to_what_was_asked_before_it_changed_are_not_heard() {
+fn answers_to_questions_from_before_a_change_are_ignored() {
     let mut told = Told::new();
     let before = told.admit().unwrap();
     told.fail_until_open();

@@ -111,7 +111,7 @@ async fn local_shares_are_taken_together_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_one_that_lets_pass_the_local_share_decides() {
+async fn the_local_share_decides_beside_a_policy_that_lets_requests_pass() {
     let (_, failover, _) = failing();
     let limit = Limit::fixed_window(4, MINUTE);
     let mut open = check("open", limit, FailureMode::Allow);
@@ -124,7 +124,7 @@ async fn beside_one_that_lets_pass_the_local_share_decides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_one_that_refuses_nothing_is_taken_unless_it_only_counts() {
+async fn nothing_is_taken_beside_a_policy_that_refuses_unless_it_is_in_shadow() {
     let (store, failover, _) = failing();
     let limit = Limit::fixed_window(20, MINUTE);
     let question = |is_shadow| {

@@ -159,7 +159,7 @@ async fn open(failover: &Failover) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_is_open_the_failure_modes_answer_at_once_and_the_store_is_left_alone() {
+async fn while_the_breaker_is_open_the_failure_modes_answer_and_the_store_is_not_asked() {
     let (store, failover) = over(Way::Fails(GONE));
     open(&failover).await;
     assert_eq!(store.questions(), 5);

@@ -89,7 +89,7 @@ async fn a_store_that_tells_that_it_is_back_is_asked_at_once_however_long_it_was
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_waits_for_all_while_there_are_questions() {
+async fn one_caller_watches_for_all_while_there_are_questions() {
     let (store, failover) = telling(Way::Fails(GONE));
     ask_for(&failover, 60 * SECOND).await;
     assert_eq!(store.begun.load(Ordering::SeqCst), 1);

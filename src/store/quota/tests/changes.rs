@@ -113,7 +113,7 @@ async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() 
 /// The batch was held when the rules were replaced. It would be given back from what others have
 /// taken since the reset.
 #[tokio::test(start_paused = true)]
-async fn a_policy_without_a_lease_lets_go_of_what_is_held_by_the_one_it_had() {
+async fn permits_held_under_a_lease_are_given_back_when_the_policy_loses_it() {
     let limit = Limit::fixed_window(10_000, DAY).aligned();
     let leased = Subject::under(limit, Some(QuotaLease::new()));
     let without = Subject::under(limit, None);

@@ -59,7 +59,7 @@ fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_l
 }
 
 #[test]
-fn batches_are_looked_after_on_each_runtime_they_come_on() {
+fn batches_expire_on_each_runtime_they_arrive_on() {
     let (idle, busy) = (runtime(), runtime());
     let fleet = Fleet::new();
     let (process, _) = fleet.process();

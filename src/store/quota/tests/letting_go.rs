@@ -14,7 +14,7 @@ fn hot() -> Subject {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_is_held_is_given_back_and_who_asks_later_has_more_taken() {
+async fn flush_gives_back_all_that_is_held_and_a_later_question_takes_more() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
     let subjects = [1, 2].map(|number| hot().numbered(number));

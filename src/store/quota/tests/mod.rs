@@ -314,7 +314,7 @@ async fn a_flood_of_subjects_drives_out_none_whose_permits_are_held() {
 }
 
 #[tokio::test]
-async fn of_a_store_that_answers_at_once_nothing_is_taken_in_advance() {
+async fn nothing_is_taken_in_advance_from_a_store_that_answers_at_once() {
     let store = MemoryStore::new();
     let process = Leased::new(store.clone(), DEADLINE, UnderWay::default());
     let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_password_is_not_told_to_the_sentinels() {
+    fn the_servers_password_is_not_sent_to_the_sentinels() {
         let read = sentinels("redis-sentinel://:secret@one/main");
         assert_eq!(read.sentinels[0].redis_settings().password(), None);
     }

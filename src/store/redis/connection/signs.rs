@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn three_questions_in_vain_for_half_a_second_make_a_server_silent() {
+    async fn three_unanswered_questions_over_half_a_second_make_a_server_silent() {
         let signs = heard();
         let [first, second, third] = [(); 3].map(|()| signs.asked());
         advance(LONGEST_SILENCE).await;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_speaks_for_it_also_to_who_gives_up_what_was_asked_before() {
+    async fn an_answer_counts_also_for_questions_given_up_that_were_asked_before() {
         let signs = heard();
         let earlier = [(); MOST_UNANSWERED as usize].map(|()| signs.asked());
         advance(LONGEST_SILENCE).await;
@@ -211,7 +211,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_idle_one_is_dead_once_one_has_waited_in_vain_and_its_server_is_not_silent() {
+    async fn an_idle_connection_is_dead_after_one_unanswered_question_if_its_server_is_not_silent()
+    {
         let signs = heard();
         advance(IDLE).await;
         assert!(signs.is_idle());
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_was_woken_meanwhile_is_alive() {
+    async fn a_connection_that_was_woken_meanwhile_is_alive() {
         let signs = heard();
         advance(IDLE).await;
         let waking = signs.waking();

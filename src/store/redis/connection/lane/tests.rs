@@ -163,7 +163,7 @@ async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_t
 
 /// A caller that learns that another one has given up has heard nothing itself.
 #[tokio::test]
-async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_wake_it() {
+async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
     let (stand_still, lane) = standing_still_later().await;
     answered(&lane).await;
     tokio::time::sleep(IDLE).await;
@@ -193,7 +193,7 @@ async fn a_node_that_stood_still_while_it_was_idle_has_gone_silent_for_all_who_w
 /// Whatever their reason to go, they did not wait long enough to show that the node does not
 /// answer.
 #[tokio::test]
-async fn callers_who_go_away_do_not_make_a_node_that_was_quiet_one_that_has_gone_silent() {
+async fn callers_who_go_away_do_not_make_an_idle_node_silent() {
     let (_goes_on, lane) = standing_still_later().await;
     let held = answered(&lane).await;
     tokio::time::sleep(LONGEST_SILENCE).await;
@@ -227,7 +227,7 @@ fn tasks() -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_task_wakes_a_lane_for_all_who_are_to_ask() {
+async fn one_task_wakes_a_lane_for_all_callers() {
     let (_hung, connector) = hung_server().await;
     let lane = Lane::new(connector);
     for _ in 0..2 {
@@ -241,7 +241,7 @@ async fn one_task_wakes_a_lane_for_all_who_are_to_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn none_wakes_a_node_that_has_gone_silent() {
+async fn nobody_wakes_a_silent_node() {
     let (_hung, lane) = hung().await;
     let silence = lane.0.silence.as_ref().unwrap();
     while !silence.is_silent() {

@@ -59,7 +59,7 @@ fn only_takes_that_hold_nothing_and_looks_share_trips() {
 }
 
 #[test]
-fn of_several_questions_the_script_is_told_which_checks_are_whose() {
+fn the_script_is_told_which_checks_belong_to_which_question() {
     for (subjects, counts) in [
         (&["alice"][..], &[][..]),
         (&["alice", "bob", "alice"], &["2", "2", "2"]),

@@ -124,7 +124,7 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
 }
 
 #[test]
-fn a_foreign_value_is_told_of_its_key_alone() {
+fn a_foreign_value_is_reported_for_its_key_alone() {
     let policy = PolicyId::new("api");
     let takes = [(0, 1, 1), (1, 1, 1), (0, 1, 1)].map(|asked| plain(&policy, asked));
     let reply = Value::Array(vec![Value::Int(-1), Value::Int(0)]);

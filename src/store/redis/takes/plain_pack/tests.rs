@@ -137,7 +137,7 @@ fn each_of_a_run_owes_what_those_before_it_took() {
 }
 
 #[test]
-fn only_what_the_script_says_itself_is_asked_otherwise() {
+fn only_the_scripts_own_refusal_is_asked_by_another_script() {
     let packs = packs(&[('a', 1)]);
     let read = |answer| batch(&packs).read(&reply([answer])).unwrap();
     assert!(matches!(read(Value::Int(-1))[..], [Ok(None)]));

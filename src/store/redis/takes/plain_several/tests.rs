@@ -78,14 +78,14 @@ fn mixed() -> [PolicyId; 5] {
 }
 
 #[test]
-fn of_a_limit_in_shadow_it_has_one_rate() {
+fn a_limit_in_shadow_has_one_rate_there() {
     assert!(question_of(&mixed(), &[false; 5]).is_some());
     assert!(question_of(&mixed(), &[true, true, true, false, false]).is_some());
     assert!(question_of(&mixed(), &[false, false, false, true, true]).is_none());
 }
 
 #[test]
-fn states_in_packs_are_told_by_key_and_field() {
+fn states_in_packs_are_identified_by_key_and_field() {
     let questions = [
         question_of(&mixed(), &[false; 5]).unwrap(),
         // A state that may stand alone is in a pack if another question has it there.
@@ -106,7 +106,7 @@ fn states_in_packs_are_told_by_key_and_field() {
 }
 
 #[test]
-fn in_shadow_each_stands_by_itself() {
+fn in_shadow_each_check_is_judged_by_itself() {
     let policies = ["a", "b"].map(PolicyId::new);
     for shadows in [[false, false], [true, false], [false, true], [true, true]] {
         let question = question_of(&policies, &shadows).unwrap();
@@ -144,7 +144,7 @@ fn questions_that_are_alike_share_a_row_and_each_key_is_named_once() {
 }
 
 #[test]
-fn states_are_told_only_where_two_takes_share_one() {
+fn states_are_sent_only_if_two_takes_share_one() {
     let questions = ["x", "y"].map(|client| question(&[("a", client), ("b", client)], 1).unwrap());
     let arguments = batch(&questions).arguments();
     assert_eq!(arguments[0], b"4");
@@ -175,7 +175,7 @@ fn each_of_a_run_owes_what_those_before_it_took() {
 }
 
 #[test]
-fn a_question_whose_key_has_another_form_is_asked_otherwise_and_alone() {
+fn a_question_whose_key_has_another_form_is_asked_alone_by_another_script() {
     let questions = questions(&[("x", 1), ("y", 1), ("z", 1)]);
     let read = |debt| {
         let reply = Value::Array([0, debt, 0, 0, 7, 0].map(Value::Int).to_vec());

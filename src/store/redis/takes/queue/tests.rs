@@ -94,7 +94,7 @@ fn read(queue: &Queue, rows: &[&[Value]]) -> Result<Readings<Reading>, StoreErro
 }
 
 #[test]
-fn a_key_that_fails_fails_alone_and_each_take_is_told_what_is_read_of_it() {
+fn a_key_that_fails_fails_alone_and_each_take_gets_its_own_reading() {
     let queue = queue(&[
         ("alice", 1),
         ("bob", 1),

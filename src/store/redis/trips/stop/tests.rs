@@ -47,7 +47,7 @@ fn as_many_go_alone_as_trips_may_be_under_way() {
 }
 
 #[test]
-fn no_more_than_two_go_alone_beside_those_who_wait_or_share_a_trip() {
+fn at_most_two_go_alone_beside_waiters_or_a_shared_trip() {
     let mut stop = Stop::new(4, PATIENCE, TripNumber(0));
     let [first, _] = [1, 2].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, [Take(1, 0)]);
@@ -58,7 +58,7 @@ fn no_more_than_two_go_alone_beside_those_who_wait_or_share_a_trip() {
 }
 
 #[test]
-fn nobody_waits_for_all_who_went_alone() {
+fn nobody_waits_for_every_lone_trip() {
     let mut stop = Stop::new(4, PATIENCE, TripNumber(0));
     let alone = [1, 2, 3, 4].map(|key| alone(&mut stop, Some(key)).unwrap());
     waiting(&mut stop, [Take(1, 0), Take(5, 1)]);
@@ -206,7 +206,7 @@ fn numbers((_, going): (TripNumber, Vec<Several>)) -> Vec<usize> {
 }
 
 #[test]
-fn of_those_of_several_keys_nobody_goes_before_another_who_waits() {
+fn no_question_about_several_keys_overtakes_one_that_waits() {
     let mut stop = Stop::new(2, PATIENCE, TripNumber(0));
     let first = alone(&mut stop, None).unwrap();
     for number in 0..4 {
