@@ -26,7 +26,7 @@ async fn a_refusal_of_the_server_fails_every_passenger() {
     assert_eq!(failures(&stage, 50).await, [None; 50]);
 }
 
-/// As when they ask alone: a denial needs no memory.
+/// As if they had asked alone: a denial needs no memory.
 #[tokio::test]
 async fn on_a_server_out_of_memory_a_denial_stands_beside_takes_that_fail() {
     let stage = Stage::start().await;

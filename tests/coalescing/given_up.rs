@@ -138,7 +138,7 @@ fn a_crowd_whose_runtime_is_gone_has_the_stack_of_one() {
     assert!(lasting.block_on(answered_in_time(&stage, "api", LIMIT)));
 }
 
-/// As by `select!` or in a stream: nobody sees that it is back.
+/// As in a `select!` or a stream: nobody sees that its trip is back.
 #[tokio::test]
 async fn a_question_that_is_not_polled_any_more_holds_up_nobody() {
     let stage = Stage::impatient().await;
@@ -230,7 +230,7 @@ async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
     }
 }
 
-/// Also behind a shared trip that ran on that runtime, whatever becomes of the one who waits first.
+/// Also if a shared trip ran there, whatever becomes of the first waiter.
 #[test]
 fn a_runtime_that_nobody_drives_holds_up_no_waiter_on_another() {
     let driven = || Builder::new_current_thread().enable_all().build().unwrap();

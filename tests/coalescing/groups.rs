@@ -117,7 +117,7 @@ async fn groups_of_thousands_of_policies_are_judged_however_many_ask_at_once() {
     assert_eq!(left, BTreeSet::from([6, 7, 8, 9]));
 }
 
-/// As while a policy is being put into a group: each key counts by itself.
+/// As while a policy moves into a group: each key counts by itself.
 #[tokio::test]
 async fn a_policy_in_and_out_of_a_group_uses_different_keys() {
     let stage = Stage::start().await;

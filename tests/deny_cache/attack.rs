@@ -67,8 +67,7 @@ async fn an_attack_by_one_subject_costs_redis_fewer_than_ten_commands_a_second()
     }
 }
 
-/// Also one that shared the trip on which the last permit was taken: otherwise all of them would
-/// ask once more.
+/// Otherwise all that shared that trip would ask once more.
 #[tokio::test]
 async fn a_denial_on_the_trip_of_the_last_permit_is_remembered() {
     let server = Server::start();
@@ -202,7 +201,7 @@ async fn an_attack_with_changing_costs_costs_no_more_under_a_ban() {
     }
 }
 
-/// Nor can one denied by a limit whose denials tell of one cost at a time, alone or with others.
+/// By a limit whose denials hold for one cost at a time, alone or beside others.
 #[tokio::test]
 async fn an_attack_with_changing_costs_costs_no_more_without_a_ban() {
     const COSTS: [&[u32]; 2] = [

@@ -128,7 +128,7 @@ async fn an_idle_connection_that_was_dropped_silently_fails_no_later_caller() {
     assert_eq!((first, late), (Some(StoreErrorKind::TimedOut), None));
 }
 
-/// Nor does anybody fail who waits beside a caller that goes away.
+/// Its other callers are answered, although one of them goes away.
 #[tokio::test]
 async fn an_idle_connection_that_answers_is_kept() {
     let (_server, proxy, limiter) = connected(DEADLINE).await;

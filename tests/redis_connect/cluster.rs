@@ -144,7 +144,7 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
     }
 }
 
-/// And not that the nodes send it back and forth.
+/// The error names the right, and not that the nodes send the question back and forth.
 #[tokio::test]
 async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decisions_tell() {
     let cluster = Cluster::start();
@@ -286,8 +286,8 @@ async fn two_nodes_that_hang_hold_up_a_start_no_longer_than_one() {
     );
 }
 
-/// Nor should it wait for the end of a resharding, or until somebody closes slots that a resharding
-/// left open.
+/// A start does not wait for the end of a resharding, or until somebody closes slots that one left
+/// open.
 #[tokio::test]
 async fn slots_that_move_keep_nobody_from_starting() {
     let cluster = Cluster::start();
@@ -412,7 +412,7 @@ async fn permits_are_given_back_if_a_later_node_does_not_answer() {
     pair.cluster.masters[hung].signal("CONT");
 }
 
-/// Nor is an enforced check held up by one.
+/// A check in shadow does not hold up an enforced one.
 #[tokio::test]
 async fn enforced_checks_are_decided_though_the_node_of_a_shadow_hangs() {
     let pair = Pair::new().await;

@@ -178,7 +178,7 @@ async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
     }
 }
 
-/// Nor is it in what is made of it beside others.
+/// Also in the pack that is written anew.
 #[tokio::test]
 async fn any_state_in_a_group_leaves_its_neighbours_readable() {
     let server = Server::start();

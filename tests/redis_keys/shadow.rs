@@ -95,7 +95,7 @@ async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_n
     delete(&server, &key);
 }
 
-/// Neither counts as a denial, of which a penalty would hear, nor as a ban.
+/// A foreign value counts neither as a denial for the penalty nor as a ban.
 #[tokio::test]
 async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_work() {
     let server = Server::start();

@@ -141,7 +141,7 @@ fn an_exhausted_steady_rate_announces_the_next_permit() {
     assert_eq!(retry_after_secs(&denied), Some(7));
 }
 
-/// Not the day over which the permits that remain would have to last.
+/// Instead of the day over which the permits left would have to last.
 #[test]
 fn a_denial_of_a_high_cost_tells_when_that_cost_fits() {
     let denied = judged(Limit::gcra(1_000, DAY), &[1], 0, 1_000);
@@ -152,7 +152,7 @@ fn a_denial_of_a_high_cost_tells_when_that_cost_fits() {
     );
 }
 
-/// Although the cost fits later than that.
+/// The cost fits later than that.
 #[test]
 fn a_denial_with_few_permits_left_spreads_them_over_no_more_than_the_limits_pace() {
     let denied = judged(Limit::gcra(6, MINUTE), &[5], 0, 6);

@@ -137,7 +137,7 @@ fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
     });
 }
 
-/// Nor is a store asked more often than the first pause allows if it wrongly says that it is back.
+/// The first pause bounds how often a store is asked that wrongly says that it is back.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_says_so_and_fails_again_is_asked_four_times_a_second_at_most() {
     let (store, failover) = telling(Way::Fails(GONE));

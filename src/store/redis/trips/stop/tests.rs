@@ -148,7 +148,7 @@ fn passengers_who_have_left_take_no_place() {
     assert_eq!(departing(&mut stop).1.len(), 200);
 }
 
-/// As many as there are.
+/// All of them, however many have left.
 #[test]
 fn passengers_who_have_left_are_not_looked_for_if_all_go_together() {
     let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
@@ -278,7 +278,7 @@ fn a_late_shared_trip_counts_again_once_it_is_back() {
     assert!(stop.is_deserted());
 }
 
-/// Then each trip needs one timer, and nobody else does.
+/// Each trip then needs one timer, and no waiter needs one.
 #[test]
 fn waiters_on_the_runtime_of_a_trip_leave_its_timer_to_it() {
     let runtimes = [(); 2].map(|()| Builder::new_current_thread().build().unwrap());
