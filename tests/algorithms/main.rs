@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tower_throttle::{Clock, DAY, Limit, MINUTE, SECOND};
 
-mod beyond_checking;
 mod concurrency;
 mod every_algorithm;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket;
+mod operations;
 mod penalty;
 mod sliding_counter;
 mod sliding_log;

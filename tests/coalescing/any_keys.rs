@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{Clock as _, DAY, HOUR, Limit, PolicyId, SECOND, StoreErrorKind, per_minute};
 
+use super::composed::{action, ask, follow, limits, takes};
 use super::many_keys::{
     assert_denied_without_memory, assert_few_scripts_and_all_expire,
     assert_nothing_counted_without_a_master, assert_shared_to_the_last_permit, policies, take_each,
 };
 use super::model::{answer, check};
-use super::others::{action, ask, follow, limits, takes};
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 use crate::support::drawn::drawn;
 use crate::support::limits::in_time;

@@ -4,14 +4,14 @@
 mod attack;
 mod changes;
 mod cluster;
-mod elsewhere;
 mod failing;
 mod groups;
 mod history;
+mod several_checks;
 mod shadow;
 #[path = "../support/mod.rs"]
 mod support;
-mod together;
+mod two_processes;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //!
 //! `HISTORIES` sets how many histories are run, 10 000 by default.
 
-mod for_good;
+mod final_takes;
 mod histories;
 mod replaced;
 mod shadow;

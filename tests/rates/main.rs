@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tower_throttle::{Decision, Limit, Limiter};
 
-mod beyond_checking;
 mod changing;
 mod layer;
+mod operations;
 mod promises;
 mod waiting;
 mod wrappers;

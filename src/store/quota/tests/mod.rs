@@ -16,10 +16,10 @@ use crate::time::{MINUTE, SECOND};
 
 mod changes;
 mod fleet;
+mod flush;
 mod giving_back;
 mod history;
 mod idle;
-mod letting_go;
 mod limits;
 mod pauses;
 
