@@ -98,7 +98,7 @@ fn sliding_log_and_sliding_window_never_admit_more_than_the_limit() {
 /// The sliding counter's estimate exceeds the limit, but less than a fixed window does at worst.
 /// The buckets give what they hold and what runs in; the queue lets out what the rate says.
 #[test]
-fn the_others_stay_within_what_their_documentation_says() {
+fn the_other_algorithms_keep_to_their_documented_bounds() {
     let within = [
         ("sliding_counter", LIMIT + 1..=2 * LIMIT - 1),
         ("token_bucket", LIMIT + 1..=LIMIT + LIMIT),

@@ -373,7 +373,7 @@ async fn the_layers_outside_see_the_reason() {
 }
 
 #[tokio::test]
-async fn a_denied_head_request_has_no_body_and_says_how_long_it_were() {
+async fn a_denied_head_request_has_no_body_but_its_length() {
     let page = |_: &RequestHead<'_>, rejection: &Rejection| {
         let mut response = Response::new("a page of your own");
         *response.status_mut() = rejection.status();

@@ -97,7 +97,7 @@ async fn policies_whose_extractors_read_the_same_share_one_reading() {
 }
 
 #[tokio::test]
-async fn no_policy_is_about_the_subject_that_another_one_has_read() {
+async fn no_policy_uses_the_subject_that_another_has_read() {
     let policies = || {
         [
             policy("first", 2, Header::new("x-user")),
@@ -127,7 +127,7 @@ async fn no_policy_is_about_the_subject_that_another_one_has_read() {
 }
 
 #[tokio::test]
-async fn a_policy_minds_a_missing_key_whatever_the_one_before_it_makes_of_that() {
+async fn each_policy_decides_by_itself_about_a_missing_key() {
     let lenient = || policy("lenient", 9, Header::new("x-user"));
     let strict = || {
         let strict = policy("strict", 9, Header::new("x-user"));
@@ -171,7 +171,7 @@ fn extractors() -> Vec<Box<dyn KeyExtractor>> {
 }
 
 #[test]
-fn an_extractor_reads_the_same_as_its_like_and_as_no_other_one() {
+fn equal_extractors_read_the_same_and_different_ones_do_not() {
     let (ours, others) = (extractors(), extractors());
     for (position, one) in ours.iter().enumerate() {
         for (other_position, other) in others.iter().enumerate() {
@@ -213,7 +213,7 @@ impl From<UserId> for Key {
 }
 
 #[tokio::test]
-async fn an_extension_is_the_key_that_its_own_type_is_outside_of_requests() {
+async fn the_key_of_an_extension_is_its_value_also_outside_of_requests() {
     let extractors: [fn() -> Box<dyn KeyExtractor>; 3] = [
         || Box::new(Extension::<UserId>::new()),
         || Box::new(Extension::with(|user: &UserId| *user)),

@@ -166,7 +166,7 @@ async fn the_page_works_with_a_slash_at_the_end_of_its_address() {
 }
 
 #[tokio::test]
-async fn a_mode_that_is_chosen_there_is_the_limiters_and_can_be_undone() {
+async fn a_mode_chosen_on_the_page_is_the_limiters_and_can_be_undone() {
     let site = Site::of([api()]).await;
     let browser = site.open().await;
     browser.click("#policies select option[value=shadow]").await;

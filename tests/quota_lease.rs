@@ -250,7 +250,7 @@ impl Store for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_longer_than_twice_a_decision_until_it_is_given_back() {
+async fn flush_waits_at_most_twice_as_long_as_a_decision() {
     let policy = leased(Limit::fixed_window(1_000_000, DAY));
     let limiter = Limiter::builder(Silent(MemoryStore::new())).policy(policy);
     let limiter = limiter.timeout(SECOND).build().unwrap();

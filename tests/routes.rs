@@ -243,7 +243,7 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
-    async fn a_path_that_the_router_serves_outside_of_which_the_layer_is_matches() {
+    async fn a_layer_outside_of_a_router_matches_the_routers_paths() {
         for (pattern, target) in [
             ("/api/{version}/login", "/api//login"),
             ("/v{n}/x", "/v/x"),

@@ -302,7 +302,7 @@ async fn over(trip: Trip, policy: Policy) -> Response<()> {
 }
 
 #[tokio::test]
-async fn a_request_that_must_say_whose_it_is_and_does_not_gets_400() {
+async fn a_request_without_its_required_key_gets_400() {
     let policy = Policy::new("user", Limit::gcra(1, MINUTE))
         .by(|_: &RequestHead<'_>| None::<Key>)
         .on_missing_key(OnMissingKey::Reject);

@@ -188,7 +188,7 @@ fn a_flood_of_made_up_subjects_hides_no_heavy_hitter_of_any_policy() {
 
 /// Users subtract one from the other.
 #[test]
-fn no_more_of_the_denials_are_others_than_there_are() {
+fn the_denials_of_others_never_exceed_all_denials() {
     let clock = ManualClock::new();
     let top = top(3, &clock);
     let limiter = denying(&top, &["api"]);

@@ -33,7 +33,7 @@ fn the_files_in_the_documentation_are_taken() {
 }
 
 #[test]
-fn the_error_in_the_documentation_is_that_of_its_file() {
+fn the_documented_error_is_the_one_that_its_file_gives() {
     let wrong = blocks("toml")[0].replacen("100/min", "100/minute", 1);
     let refused = file::read(&wrong, &environment, None).unwrap_err();
     let refused = refused.in_file("limits.toml".as_ref());

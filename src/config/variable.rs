@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_says_nothing_is_refused_with_what_it_should_say() {
+    fn an_empty_variable_is_refused_with_what_it_should_hold() {
         let mut values = vec![(None, "is not set"), (Some(OsString::new()), "is empty")];
         #[cfg(unix)]
         {

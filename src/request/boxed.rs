@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_as_what_is_in_the_box_reads_it() {
+    fn a_boxed_extractor_reads_addresses_as_the_one_within() {
         fn ask(by: impl AddressExtractor) {
             assert_eq!(about_a_request(|head| by.address(head)), Ok(CLIENT));
             assert!(by.are_proxies(&(CLIENT..=CLIENT)));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_matched_as_what_is_in_the_box_matches_it() {
+    fn a_boxed_matcher_matches_as_the_one_within() {
         fn ask(by: impl RequestMatcher) {
             assert!(about_a_request(|head| by.matches(head)));
             assert_eq!(by.validate(), Err(refusal()));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_and_a_limit_are_those_of_what_is_in_the_box() {
+    fn a_boxed_cost_and_limit_are_those_within() {
         fn ask(by: impl CostExtractor, limit_by: impl LimitExtractor) {
             assert_eq!(about_a_request(|head| by.cost(head)), Ok(7));
             assert_eq!(by.validate(), Err(refusal()));

@@ -174,7 +174,7 @@ async fn while_a_rate_comes_and_goes_no_permit_is_lost_or_handed_out_twice() {
 }
 
 #[tokio::test]
-async fn a_state_stands_alone_again_once_the_others_have_long_expired() {
+async fn a_state_is_stored_alone_again_once_the_others_have_long_expired() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     for asks in OF_ONE_RATE {

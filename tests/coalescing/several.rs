@@ -241,7 +241,7 @@ async fn an_impossible_debt_in_shadow_is_foreign_and_takes_beside_it_happen_once
 
 /// The composed script reads it as a number, but the server's counting does not.
 #[tokio::test]
-async fn a_number_with_zeros_before_it_is_judged_and_what_stands_beside_it_is_taken_once() {
+async fn a_number_with_leading_zeros_is_judged_and_takes_beside_it_happen_once() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let paid_us = stage.clock.now().get() + HOUR.as_micros() as u64;

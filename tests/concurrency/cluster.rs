@@ -145,7 +145,7 @@ async fn request(limiter: Limiter) -> Response<ResponseBody<Body>> {
 }
 
 #[tokio::test]
-async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_denies_the_request() {
+async fn a_lease_whose_answer_was_lost_is_ended_also_if_another_node_denies() {
     let pair = Pair::new(FailureMode::Allow).await;
     for is_back in [false, true] {
         let before = pair.taken();
@@ -165,7 +165,7 @@ async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_denies_t
 }
 
 #[tokio::test]
-async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_is_gone() {
+async fn a_lease_whose_answer_was_lost_is_ended_also_if_another_node_is_gone() {
     let pair = Pair::new(FailureMode::Deny).await;
     pair.cluster.proxies[pair.full].set(Way::Refuse);
     until("it is known to be gone", async || {
@@ -187,7 +187,7 @@ async fn a_lease_of_which_nobody_knows_is_ended_also_where_another_node_is_gone(
 }
 
 #[tokio::test]
-async fn a_place_is_given_back_also_where_its_node_is_gone_when_another_one_denies_the_request() {
+async fn a_place_on_a_node_that_is_gone_is_given_back_when_another_node_denies() {
     let pair = Pair::new(FailureMode::Allow).await;
     let response = pair.request_that_is_cut_off_its_place(Way::Pass).await;
     assert_eq!(response.status(), 429);
@@ -195,7 +195,7 @@ async fn a_place_is_given_back_also_where_its_node_is_gone_when_another_one_deni
 }
 
 #[tokio::test]
-async fn a_place_is_given_back_also_where_its_node_is_gone_when_another_one_fails() {
+async fn a_place_on_a_node_that_is_gone_is_given_back_when_another_node_fails() {
     let pair = Pair::new(FailureMode::Deny).await;
     let loading = Way::Garble(b"-LOADING it has only begun\r\n");
     let response = pair.request_that_is_cut_off_its_place(loading).await;

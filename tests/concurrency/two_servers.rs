@@ -224,7 +224,7 @@ async fn storm(servers: &[Running; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_run_than_there_are_places_whoever_leaves_or_is_killed() {
+async fn no_more_run_than_there_are_places_whatever_leaves_or_is_killed() {
     let program = example::program("concurrency");
     in_time(async {
         let (redis, told) = (Server::start(), Told::listen());

@@ -53,7 +53,7 @@ fn a_refusal_never_shows_a_password() {
 }
 
 #[test]
-fn a_file_that_is_no_utf_8_is_refused_in_the_line_that_is_none() {
+fn a_file_that_is_not_utf_8_is_refused_with_the_line() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"store = \"memory\"\n# caf\xe9\n").unwrap();
     let refused = Config::from_file(file.path()).unwrap_err();

@@ -28,7 +28,7 @@ async fn a_file_that_is_written_in_place_is_reloaded() {
 }
 
 #[tokio::test]
-async fn a_file_that_another_takes_the_place_of_is_reloaded_each_time() {
+async fn a_file_that_is_replaced_is_reloaded_each_time() {
     let file = Limits::new(&limit("1/day"));
     let mut limits = file.open().await;
     for number in 2..6 {

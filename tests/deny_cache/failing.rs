@@ -117,7 +117,7 @@ async fn a_question_without_an_answer_is_denied_by_what_others_have_learned_mean
 }
 
 #[tokio::test]
-async fn a_redis_that_is_gone_is_remembered_to_have_denied() {
+async fn remembered_denials_outlast_a_redis_that_is_gone() {
     let mut server = Server::start();
     let store = server.store().await.deny_cache_max_age(DAY);
     let without_memory = store.clone().without_deny_cache();

@@ -37,7 +37,7 @@ async fn a_known_denial_in_shadow_denies_no_other_check() {
 }
 
 #[tokio::test]
-async fn a_question_of_checks_in_shadow_alone_is_answered_when_nothing_of_it_can_change() {
+async fn a_question_in_shadow_is_answered_from_memory_if_nothing_of_it_can_change() {
     let bench = Bench::new();
     let both = [
         ("shadow", limit(1), "alice", TAKE),

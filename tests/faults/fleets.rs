@@ -80,7 +80,7 @@ async fn a_cluster_that_is_down() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_killed_and_followed_by_its_replica() {
+async fn a_master_that_is_killed_and_replaced_by_its_replica() {
     let mut watched = Watched::start_with(&[], "");
     let limiter = limiter(RedisStore::connect(&watched.url()).await.unwrap());
     recovery(&limiter).await;

@@ -11,7 +11,7 @@ use crate::stage::{Counted, layer_of, raw, serve};
 const MESSAGE: &[u8] = &[0; 5];
 
 #[tokio::test]
-async fn a_call_counts_by_whatever_method_of_http_it_is_sent() {
+async fn a_grpc_call_counts_whatever_its_http_method() {
     let route = Route::any("/grpc.health.v1.Health/Check");
     let policy = Policy::new("check", Limit::gcra(2, HOUR)).on(route);
     for (method, denied_with) in [

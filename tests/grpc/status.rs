@@ -157,7 +157,7 @@ async fn a_call_whose_address_cannot_be_read_is_an_invalid_argument_where_addres
 }
 
 #[tokio::test]
-async fn a_call_that_does_not_say_whose_it_is_is_an_invalid_argument() {
+async fn a_call_without_its_key_is_an_invalid_argument() {
     let policy = Policy::new("user", Limit::gcra(1, MINUTE))
         .by(|_: &RequestHead<'_>| None::<Key>)
         .on_missing_key(OnMissingKey::Reject);

@@ -63,7 +63,7 @@ async fn grpc_never_gets_429_whatever_the_builder_makes() {
 }
 
 #[tokio::test]
-async fn nobody_turns_a_denial_into_a_success_by_a_content_type() {
+async fn a_content_type_does_not_turn_a_denial_into_a_success() {
     let address = spent().await;
     for (asked, _) in CONTENT_TYPES {
         for method in [Method::GET, Method::HEAD, Method::PUT] {

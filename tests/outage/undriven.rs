@@ -146,7 +146,7 @@ fn a_connection_whose_runtime_is_gone_costs_no_decision() {
 
 /// However many there are, they show nothing about the server, which is still asked.
 #[test]
-fn a_runtime_that_goes_costs_others_only_what_is_on_its_way() {
+fn a_runtime_that_ends_costs_others_only_what_is_in_flight() {
     let lasting = runtime();
     for make in [runtime, with_threads] {
         let server = Server::start();
@@ -203,7 +203,7 @@ fn a_shared_trip_on_a_runtime_that_ends_is_no_failure_of_the_server() {
 
 /// Whatever starts on it ends at once.
 #[test]
-fn a_runtime_that_is_shut_down_while_somebody_asks_ends() {
+fn a_runtime_shut_down_during_a_question_ends() {
     let (server, cluster) = (Server::start(), Cluster::start());
     for url in [server.url(), cluster.url()] {
         for has_asked in [false, true] {

@@ -54,7 +54,7 @@ async fn the_denial_that_brings_a_ban_says_so(bench: &Bench) {
 
 /// A store that keeps the promises of [`Store`](tower_throttle::Store) with the public API alone.
 #[tokio::test]
-async fn a_store_of_ones_own_bans_as_those_of_the_crate_do() {
+async fn a_store_of_the_users_bans_as_those_of_the_crate_do() {
     for (name, limit) in every(2, DAY) {
         let policy = Policy::new(name, limit).penalty(Penalty::after(2, MINUTE, HOUR));
         let ours = Bench::memory().limiter([policy.clone()]);

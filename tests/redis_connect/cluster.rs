@@ -146,7 +146,7 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
 
 /// The error names the right, and not that the nodes send the question back and forth.
 #[tokio::test]
-async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decisions_tell() {
+async fn a_right_missing_only_for_moving_slots_is_reported_by_their_decisions() {
     let cluster = Cluster::start();
     let store = connect_with_rights(&cluster, "").await.unwrap();
     let limiter = limiter(store, GENEROUS);
@@ -165,7 +165,7 @@ async fn a_right_that_only_questions_about_moving_slots_lack_is_what_their_decis
 
 /// The same for a node that is out of memory.
 #[tokio::test]
-async fn a_node_that_takes_no_writes_keeps_nobody_from_starting() {
+async fn a_node_that_takes_no_writes_does_not_prevent_a_start() {
     let cluster = Cluster::start();
     for master in &cluster.masters[1..] {
         master.set_full(true);
@@ -183,7 +183,7 @@ async fn a_node_that_takes_no_writes_keeps_nobody_from_starting() {
 
 /// A deployment should not have to wait for the end of an outage that users hardly notice.
 #[tokio::test]
-async fn a_node_that_is_away_keeps_nobody_from_starting() {
+async fn a_node_that_is_gone_does_not_prevent_a_start() {
     let mut cluster = Cluster::without_full_coverage();
     cluster.masters[1].kill();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
@@ -289,7 +289,7 @@ async fn two_nodes_that_hang_hold_up_a_start_no_longer_than_one() {
 /// A start does not wait for the end of a resharding, or until somebody closes slots that one left
 /// open.
 #[tokio::test]
-async fn slots_that_move_keep_nobody_from_starting() {
+async fn slots_that_move_do_not_prevent_a_start() {
     let cluster = Cluster::start();
     cluster.begin_to_move_all(0, 1);
     RedisStore::connect(&cluster.url()).await.unwrap();
@@ -439,7 +439,7 @@ async fn enforced_checks_are_decided_though_the_node_of_a_shadow_hangs() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_away_holds_up_nobody_whose_policies_let_requests_pass_then() {
+async fn a_node_that_is_gone_delays_no_request_whose_policies_fail_open() {
     let mut pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let limit = Limit::fixed_window(10, DAY);

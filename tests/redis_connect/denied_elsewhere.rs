@@ -47,7 +47,7 @@ async fn left(store: &RedisStore, check: Check<'_>) -> u32 {
 }
 
 #[tokio::test]
-async fn a_rate_in_shadow_that_fits_beside_one_that_does_not_gets_nothing_back() {
+async fn a_rate_in_shadow_that_fits_beside_one_that_does_not_gives_nothing_back() {
     let cluster = Cluster::start();
     let store = store(&cluster).await;
     let [open, counted, full] = ["open", "counted", "full"].map(PolicyId::new);

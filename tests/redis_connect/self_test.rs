@@ -111,7 +111,7 @@ async fn a_user_who_may_only_run_scripts_is_told_where_all_rights_are() {
 }
 
 #[tokio::test]
-async fn a_prefix_that_the_user_may_not_use_is_a_right_that_is_missing() {
+async fn a_prefix_that_the_user_may_not_use_is_a_missing_right() {
     let server = Server::start();
     let builder = user_with(&server, &documented_rights()).prefix("other");
     assert_told(builder, &["grant it ~{prefix}:*"]).await;

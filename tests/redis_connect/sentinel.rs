@@ -95,7 +95,7 @@ fn stale_first(stale: &Sentinel, watched: &Watched) -> String {
 }
 
 #[tokio::test]
-async fn a_sentinel_that_names_a_server_that_is_gone_for_good_is_passed_over() {
+async fn a_sentinel_that_names_a_server_that_is_gone_is_passed_over() {
     let watched = Watched::start_with(&[], "");
     let stale = Sentinel::watching(free_port(), "");
     assert_passed_over(&stale, &watched).await;
@@ -222,7 +222,7 @@ mod pool {
 
     /// A pool keeps what was given back to it.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_connection_to_a_demoted_master_that_a_pool_kept_is_let_go_of() {
+    async fn a_pooled_connection_to_a_demoted_master_is_dropped() {
         let watched = Watched::start_with(&[], "");
         let pool = pool(&watched);
         let kept = [pool.get().await.unwrap(), pool.get().await.unwrap()];

@@ -110,7 +110,7 @@ async fn an_authority_of_ones_own_is_trusted() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_nobody_known_or_for_another_name_is_refused() {
+async fn a_certificate_of_an_unknown_authority_or_another_name_is_refused() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, "127.0.0.1", "no");
     let other = Authority::new();

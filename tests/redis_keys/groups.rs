@@ -220,7 +220,7 @@ async fn a_key_of_several_states_expires_with_the_last_of_them() {
 
 /// A limit that had one rate gets another one, and loses it again.
 #[tokio::test]
-async fn a_state_that_stood_alone_is_joined_and_left_by_another_rate() {
+async fn another_rate_joins_and_leaves_a_state_that_was_stored_alone() {
     for limit in LIMITS {
         for take in TAKES {
             let bench = Bench::redis().await;

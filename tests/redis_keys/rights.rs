@@ -76,7 +76,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
 
 /// It may run scripts, but not their commands.
 #[tokio::test]
-async fn a_right_that_is_missing_is_a_fault_of_the_configuration() {
+async fn a_missing_right_is_a_configuration_error() {
     let server = Server::start();
     let all_but_one = documented_rights().filter(|right| *right != "+zadd");
     let store = store_with(&server, all_but_one);

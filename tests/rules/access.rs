@@ -258,7 +258,7 @@ async fn a_refused_key_is_refused_also_at_an_address_that_is_let_through() {
 }
 
 #[tokio::test]
-async fn a_list_of_addresses_keeps_what_else_may_be_wrong_with_a_request_from_mattering() {
+async fn a_listed_address_is_decided_before_any_other_fault_of_the_request() {
     let insists = Policy::new("insists", Limit::gcra(1, MINUTE))
         .by(Header::new("x-key"))
         .on_missing_key(OnMissingKey::Reject);
@@ -438,7 +438,7 @@ async fn whoever_is_found_listed_is_refused_although_another_header_cannot_be_re
 }
 
 #[tokio::test]
-async fn a_header_of_one_address_that_came_twice_is_no_way_past_the_deny_list() {
+async fn a_repeated_header_of_one_address_is_no_way_past_the_deny_list() {
     let client = ClientAddr::header("x-real-ip", ["10.0.0.0/8"]).unwrap();
     let denied = AccessList::new().addresses(client, ["203.0.113.9"]);
     let limiter = builder().deny(denied.unwrap()).build().unwrap();

@@ -218,7 +218,7 @@ async fn charges_are_not_counted_while_nobody_is_limited() {
 }
 
 #[tokio::test]
-async fn the_mode_of_a_policy_that_there_is_not_is_an_error() {
+async fn the_mode_of_an_unknown_policy_is_an_error() {
     let limiter = Limiter::new(MemoryStore::new(), [one_a_minute("api")]).unwrap();
     let unknown = CheckError::UnknownPolicy {
         name: "apis".to_owned(),

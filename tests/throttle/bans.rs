@@ -66,7 +66,7 @@ async fn sent_after(lift: impl FnOnce(&Limiter, &Limiter)) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ban_that_is_lifted_by_a_reset_is_waited_for_no_more_than_a_minute() {
+async fn a_ban_lifted_by_a_reset_is_waited_for_at_most_a_minute() {
     let reset = |limiter: &Limiter| {
         let reset = limiter.reset("partner", Key::everybody());
         let _ = reset.now_or_never().unwrap().unwrap();
@@ -79,7 +79,7 @@ async fn a_ban_that_is_lifted_by_a_reset_is_waited_for_no_more_than_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ban_that_is_in_force_no_more_is_waited_for_no_more_than_a_minute() {
+async fn a_ban_that_ends_early_is_waited_for_at_most_a_minute() {
     let no_penalty = Rules::new().policies([lenient()]);
     let off = |here: &Limiter, _: &Limiter| here.set_mode("partner", Mode::Off).unwrap();
     assert_eq!(sent_after(off).await, 2 * MINUTE);

@@ -65,7 +65,7 @@ async fn a_service_that_is_dropped_while_it_waits_gives_its_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_others_have_queued_behind_is_not_given_to_another_beside_them() {
+async fn a_permit_with_a_queue_behind_it_is_not_given_to_a_newcomer() {
     let (mut service, _) = throttled(Limit::gcra(1, SECOND));
     let (mut gone, mut behind) = (service.clone(), service.clone());
     assert!(is_ready(&mut gone));

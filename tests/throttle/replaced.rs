@@ -61,7 +61,7 @@ async fn a_wait_brings_no_ban() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_is_gone_holds_services_as_it_did() {
+async fn a_policy_that_is_removed_goes_on_throttling_its_services() {
     let limiter = one_a_minute().await;
     let mut service = layer(&limiter).layer(Partner::new());
     replace(&limiter, Policy::new("other", Limit::gcra(1, SECOND)));

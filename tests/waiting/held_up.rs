@@ -99,7 +99,7 @@ async fn a_queue_holds_nobody_up_for_longer_than_its_policy_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_left_in_a_queue_brings_no_two_together() {
+async fn a_place_left_in_a_queue_brings_no_two_callers_together() {
     let (first, _) = service([Policy::new("api", Limit::leaky_bucket(9, per_second(10)))]);
     let [mut first, mut leaving, mut behind, mut last] = std::array::from_fn(|_| first.clone());
     send(&mut first).await;

@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn a_withdrawal_is_a_refund_unless_somebody_may_wait_behind_it_and_a_cancel_then(
+    fn a_withdrawal_is_a_refund_or_a_cancel_if_somebody_may_wait_behind_it(
         numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12,
         since in 0_u32..9, late in pauses(),
     ) {

@@ -61,7 +61,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_count_is_too_low_nor_too_high_by_more_than_it_says_and_nobody_who_stands_out_is_missing(
+    fn counts_are_within_their_stated_error_and_no_heavy_hitter_is_missing(
         capacity in 1..24_usize,
         history in history(),
     ) {

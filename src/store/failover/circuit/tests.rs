@@ -260,7 +260,7 @@ fn a_wrong_password_is_tried_again_slowly() {
 }
 
 #[test]
-fn a_store_that_answers_that_it_refuses_is_asked_again_within_a_second() {
+fn a_store_that_refuses_is_asked_again_within_a_second() {
     for kind in [StoreErrorKind::Busy, StoreErrorKind::BadReply] {
         let mut told = Told::new();
         (0..MOST_IN_A_ROW).for_each(|_| told.ask(Health::Fails(kind)));

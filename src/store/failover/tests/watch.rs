@@ -139,7 +139,7 @@ fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
 
 /// The first pause bounds how often a store is asked that wrongly says that it is back.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_says_so_and_fails_again_is_asked_four_times_a_second_at_most() {
+async fn a_store_that_wrongly_says_it_is_back_is_asked_at_most_four_times_a_second() {
     let (store, failover) = telling(Way::Fails(GONE));
     store.is_back.send_replace(true);
     ask_for(&failover, 10 * SECOND).await;

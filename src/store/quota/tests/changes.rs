@@ -229,7 +229,7 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
 
 /// The first of them begins before anybody has asked about the subject.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_in_advance_before_the_last_of_several_changes_is_there() {
+async fn nothing_is_taken_in_advance_until_the_last_of_several_changes_is_done() {
     for changes in [[RESET, RESET], [RESET, CREDIT], [CREDIT, RESET]] {
         let (process, way) = Fleet::new().process();
         let subject = hot();
@@ -267,7 +267,7 @@ async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
 
 /// The policy gets a lease while its reset is in flight, as when rules are replaced.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_in_advance_before_a_change_is_there_that_began_without_a_lease() {
+async fn nothing_is_taken_in_advance_until_a_change_begun_without_a_lease_is_done() {
     let limit = Limit::fixed_window(10_000, MINUTE);
     let leased = Subject::under(limit, Some(QuotaLease::new()));
     let without = Subject::under(limit, None);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_the_name_that_it_should_be_called_by_is_at_its_address() {
+    fn a_node_without_a_host_name_is_reached_by_its_address() {
         let asked = Node::new("seed", 1);
         let with = |places: &[&str]| {
             let places = places.iter().map(|place| bulk(place)).collect();

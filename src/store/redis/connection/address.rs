@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_is_wrong_is_refused_without_its_secret() {
+    fn a_wrong_url_is_refused_without_its_secret() {
         for (url, why) in [
             ("hunter2", "no scheme"),
             ("http://:hunter2@host", "its scheme is unknown"),

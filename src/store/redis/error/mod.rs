@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demoted_server_is_let_go_of_also_where_the_script_s_error_is_wrapped() {
+    fn a_demoted_server_is_left_also_if_the_scripts_error_is_wrapped() {
         for line in [
             "READONLY You can't write against a read only replica.",
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_not_looked_for_in_the_name_of_a_user() {
+    fn an_error_code_is_not_looked_for_in_a_users_name() {
         for user in ["ZOOM", "READONLY", "BUSY"] {
             let line = format!("NOPERM User {user} has no permissions to run the 'get' command");
             let error = answered(&line);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_of_use_says_nothing_against_the_url() {
+    fn a_connection_that_worked_before_gives_no_advice_about_the_url() {
         for broken in [std::io::ErrorKind::BrokenPipe, std::io::ErrorKind::TimedOut] {
             let error = || RedisError::from(std::io::Error::from(broken));
             let told = |error: StoreError| error.source().unwrap().to_string();

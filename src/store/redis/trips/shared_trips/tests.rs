@@ -88,7 +88,7 @@ async fn a_late_return_to_a_deserted_stop_ends_no_trip_of_others() {
 
 /// Nobody else who waits on its runtime has a timer for it.
 #[tokio::test(start_paused = true)]
-async fn a_trip_that_several_share_sees_to_it_that_it_is_left_behind() {
+async fn a_shared_trip_has_a_timer_of_its_own_for_being_late() {
     let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = server_at(&hung.local_addr().unwrap().to_string());
     let alone = goes(&server, 1);
@@ -103,7 +103,7 @@ async fn a_trip_that_several_share_sees_to_it_that_it_is_left_behind() {
 }
 
 #[test]
-fn a_trip_goes_on_where_it_was_only_if_somebody_waits_there_and_no_other_runtime_is_a_better_one() {
+fn a_trip_stays_on_its_runtime_only_if_somebody_waits_there_and_none_is_better() {
     let with_threads = || {
         Builder::new_multi_thread()
             .worker_threads(1)

@@ -174,7 +174,7 @@ fn no_more_than_256_go_together() {
 }
 
 #[test]
-fn a_trip_that_is_back_sees_where_the_other_one_is() {
+fn a_trip_that_is_back_looks_whether_the_other_is_late() {
     let mut stop = Stop::<Take>::new(2, PATIENCE, TripNumber(0));
     let first = alone(&mut stop, Some(1)).unwrap();
     assert_eq!(stop.arrive(first, Instant::now()), Others::None);
@@ -221,7 +221,7 @@ fn no_question_about_several_keys_overtakes_one_that_waits() {
 }
 
 #[test]
-fn no_more_go_together_than_weigh_as_much_as_512_unless_one_is_heavier() {
+fn a_trip_weighs_at_most_512_unless_one_question_is_heavier() {
     let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let mut under_way = alone(&mut stop, None).unwrap();
     let takes = [600, 200, 300, 20, 1];
