@@ -14,6 +14,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Answer, Check, Store, UnderWay};
 use crate::time::{MINUTE, SECOND};
 
+mod accounts;
 mod changes;
 mod fleet;
 mod flush;

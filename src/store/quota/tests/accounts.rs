@@ -1,0 +1,85 @@
+//! Which questions accounts answer, and which subjects keep theirs.
+
+use tokio::time::advance;
+
+use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
+use super::{hot, warm_up};
+use crate::algorithm::Action;
+use crate::decision::Receipt;
+use crate::limit::Limit;
+use crate::store::Store as _;
+use crate::store::quota::QuotaLease;
+use crate::store::quota::account::Account;
+use crate::store::quota::table::Table;
+use crate::time::{HOUR, Micros};
+
+#[tokio::test(start_paused = true)]
+async fn a_look_goes_to_the_store_and_adds_what_is_held_here() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
+    warm_up(&process, &subject, 500).await;
+    assert!(fleet.look(&subject).remaining() < 9_500);
+    way.asked();
+    for _ in 0..100 {
+        let look = ask(&process, &subject, Action::look()).await.unwrap();
+        assert_eq!(look.remaining(), 9_500);
+        assert!(!look.is_from_batch());
+    }
+    assert_eq!(way.asked(), [Action::look(); 100]);
+}
+
+/// Under a lease, others may hold permits that were taken since, which a refund would pay back too
+/// early.
+#[tokio::test(start_paused = true)]
+async fn a_refund_is_a_cancel_under_a_lease_and_stays_one_without() {
+    let (permits, receipt) = (1, Receipt::default());
+    let cancel = Action::Cancel { permits, receipt };
+    let refund = Action::Refund { permits, receipt };
+    let withdraw = Action::Withdraw { permits, receipt };
+    let (process, way) = Fleet::new().process();
+    for action in [refund, withdraw] {
+        for (lease, handed_on) in [(Some(QuotaLease::new()), cancel), (None, action)] {
+            let subject = Subject::under(Limit::gcra(10_000, HOUR), lease);
+            let _ = ask(&process, &subject, action).await.unwrap();
+            assert_eq!(way.asked(), [handed_on], "{lease:?}");
+        }
+    }
+}
+
+/// A subject with a batch in flight and nothing in hand.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_subjects_drives_out_none_whose_batch_is_in_flight() {
+    let (process, way) = Fleet::new().process();
+    let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
+    *way.back.lock().unwrap() = DEADLINE / 2;
+    let asked = ask_at_once(&process, &subject, 20).await;
+    let most = way.asked().into_iter().map(|action| action.takes()).max();
+    assert!(most > Some(1), "{most:?}");
+    for number in 1..20_000 {
+        let other = subject.numbered(number);
+        drop(process.ask(&[other.check(Action::take(1))]));
+    }
+    advance(DEADLINE / 2).await;
+    asked.join_all().await;
+    settle().await;
+    assert!(in_hand(&process, &subject, 1).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_subject_takes_the_place_of_the_one_asked_for_longest_ago() {
+    let (table, subject) = (Table::new(), hot());
+    let (check, lease) = (subject.check(Action::take(1)), QuotaLease::new());
+    // All in one set.
+    let [first, second, third, fourth, newest] = [1, 2, 3, 4, 5].map(|number| number << 20);
+    let asked_in_turn = [first, second, third, fourth, second, first, newest];
+    for (now, key) in (1..).zip(asked_in_turn) {
+        let open = |is_changing| Account::open(key, &check, lease, is_changing);
+        let spend = |account: &mut Account| {
+            let _ = account.spend(&check, lease, Micros::new(now), Micros::ZERO);
+        };
+        assert!(table.find_or_open(key, open, spend).is_some());
+    }
+    let kept = [first, second, third, fourth, newest].map(|key| table.find(key, |_| ()).is_some());
+    assert_eq!(kept, [true, true, false, true, true]);
+}
