@@ -208,7 +208,7 @@ async fn headers_of_one_value_show_the_tighter_of_nested_layers_once() {
 }
 
 #[tokio::test]
-async fn a_denial_further_in_is_what_the_older_headers_tell() {
+async fn headers_of_one_value_show_the_denial_of_an_inner_layer() {
     // The second request uses up the outer policy, which allows it.
     let inner = layer([everybody("inner", 4).cost(3)]);
     let outer = layer([everybody("outer", 10).cost(5)]);

@@ -11,7 +11,7 @@ use crate::support::on_every_store;
 
 on_every_store! {
     no_more_run_at_the_same_time_than_the_limit
-    a_lease_holds_what_its_request_costs
+    a_lease_holds_as_many_permits_as_its_request_costs
     the_leases_of_a_server_that_crashed_lapse_by_themselves
     a_lease_that_is_renewed_lives_on
     a_lease_never_outlives_its_renewal
@@ -52,7 +52,7 @@ async fn no_more_run_at_the_same_time_than_the_limit(bench: &Bench) {
     assert!(!start(bench, 5, 1).await.is_allowed());
 }
 
-async fn a_lease_holds_what_its_request_costs(bench: &Bench) {
+async fn a_lease_holds_as_many_permits_as_its_request_costs(bench: &Bench) {
     assert_eq!(start(bench, 1, 2).await.remaining(), 1);
     assert!(!start(bench, 2, 2).await.is_allowed());
     assert_eq!(start(bench, 3, 1).await.remaining(), 0);

@@ -10,7 +10,7 @@ use crate::support::on_every_store;
 on_every_store! {
     a_queue_paces_requests_evenly
     a_queue_lets_no_two_leave_at_once
-    a_queue_holds_up_by_what_those_before_cost
+    a_queue_delays_a_request_by_the_cost_of_earlier_ones
     a_queue_that_has_run_out_holds_nobody_up
     a_meter_lets_in_at_once_what_fits
     a_queue_made_a_meter_keeps_its_water
@@ -56,7 +56,7 @@ async fn a_queue_lets_no_two_leave_at_once(bench: &Bench) {
 }
 
 /// After a request with a high cost, the next one waits for as long as that takes.
-async fn a_queue_holds_up_by_what_those_before_cost(bench: &Bench) {
+async fn a_queue_delays_a_request_by_the_cost_of_earlier_ones(bench: &Bench) {
     let limit = Limit::leaky_bucket(10, per_second(1));
     for (cost, delay) in [(1, 0), (4, 1), (2, 5), (3, 7)] {
         assert_eq!(bench.ask(limit, cost).await.delay(), delay * SECOND);

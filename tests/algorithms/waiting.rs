@@ -11,7 +11,7 @@ use crate::support::on_every_store;
 on_every_store! {
     costs_1_1_2_4_8_1_at_one_a_second_wait_0_1_1_2_4_8_seconds
     who_would_wait_too_long_is_denied_at_once_and_takes_nothing
-    a_cost_above_the_capacity_is_had_by_who_waits_for_all_before_it
+    a_cost_above_the_capacity_waits_for_all_earlier_callers
     who_waits_until_it_fits_goes_on_when_it_does
     who_gives_up_gives_back_unless_somebody_waits_behind
     who_does_not_wait_is_told_of_no_delay
@@ -69,7 +69,7 @@ async fn who_would_wait_too_long_is_denied_at_once_and_takes_nothing(bench: &Ben
 }
 
 /// More than the bucket ever holds can be had by waiting: the next caller pays for it.
-async fn a_cost_above_the_capacity_is_had_by_who_waits_for_all_before_it(bench: &Bench) {
+async fn a_cost_above_the_capacity_waits_for_all_earlier_callers(bench: &Bench) {
     for limit in BUCKETS.into_iter().chain([QUEUE]) {
         assert_eq!(bench.ask(limit, 60).await.outcome(), Outcome::NeverFits);
         assert_eq!(acquire(bench, limit, 60).await.delay(), Duration::ZERO);

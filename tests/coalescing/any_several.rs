@@ -174,7 +174,7 @@ async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
 
 /// What is not written is not taken, also with regard to those who are judged later.
 #[tokio::test]
-async fn on_a_server_out_of_memory_nobody_is_denied_for_what_those_before_were_not_given() {
+async fn on_a_server_out_of_memory_takes_that_failed_deny_no_later_one() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     take_one_each(&stage, 3).await;

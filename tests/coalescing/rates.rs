@@ -83,7 +83,7 @@ fn hourly_state(stage: &Stage, taken: u64) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn a_hot_key_of_which_a_rate_was_taken_away_is_a_few_scripts() {
+async fn a_hot_key_whose_limit_lost_a_rate_is_a_few_scripts() {
     for asks in OF_ONE_RATE {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
@@ -119,7 +119,7 @@ async fn a_hot_key_of_which_a_rate_was_taken_away_is_a_few_scripts() {
 }
 
 #[tokio::test]
-async fn five_hundred_keys_of_which_a_rate_was_taken_away_are_a_few_scripts() {
+async fn five_hundred_keys_whose_limit_lost_a_rate_are_a_few_scripts() {
     for asks in OF_ONE_RATE {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);

@@ -83,7 +83,7 @@ async fn a_penalty_in_shadow_counts_every_denial_of_a_policy_that_is_asked_alone
 }
 
 #[tokio::test]
-async fn a_known_denial_answers_for_checks_in_shadow_what_is_known_of_them() {
+async fn a_remembered_denial_answers_the_checks_in_shadow_too() {
     let bench = Bench::new();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
     let asked = |key| {

@@ -193,7 +193,7 @@ fn is_in(bench: &Bench, ahead: Duration, expires_ms: u64) -> bool {
 }
 
 #[tokio::test]
-async fn a_key_of_which_everything_was_given_back_is_gone() {
+async fn a_key_is_gone_once_everything_was_given_back() {
     for (name, _, limit) in LIMITS {
         let bench = Bench::redis().await;
         let _ = bench.act(limit, Action::Charge(3)).await;

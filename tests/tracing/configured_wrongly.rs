@@ -20,7 +20,7 @@ const GENEROUS: Duration = Duration::from_secs(20);
 
 /// A wrong password has to be changed by somebody, who may have missed the first line.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_configured_wrongly_is_warned_of_once_a_minute() {
+async fn a_wrongly_configured_store_is_logged_once_a_minute() {
     struct Refusing;
 
     impl Store for Refusing {

@@ -56,7 +56,7 @@ async fn an_outage_is_warned_of_once_and_so_is_its_end() {
 
 /// As with a cluster of which one node is down.
 #[tokio::test(start_paused = true)]
-async fn a_store_of_which_a_part_fails_is_warned_of_once_a_minute_and_asked_on() {
+async fn a_store_with_a_failing_part_is_logged_once_a_minute_and_asked_on() {
     /// Every second question is about the part that is gone.
     struct HalfGone(AtomicBool);
 

@@ -210,7 +210,7 @@ fn half_of_twenty_timeouts_open_the_circuit_of_a_store_with_parts_in_any_order()
 
 /// A store that never answered anybody does not work in part.
 #[test]
-fn five_failures_in_a_row_open_that_of_a_store_with_parts_that_never_answered() {
+fn five_failures_in_a_row_open_the_circuit_of_a_store_whose_parts_never_answered() {
     let mut told = Told::with_parts();
     (0..5).for_each(|_| told.ask(FAILS));
     assert_eq!(told.circuit.state(), BreakerState::Open);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_host_is_at_that_of_the_node_asked() {
+    fn a_node_without_a_host_has_the_host_of_the_node_asked() {
         let asked = Node::new("seed", 1);
         // In whatever order.
         let answer = Value::Array(vec![

@@ -37,7 +37,7 @@ fn rows(queue: &Queue) -> Vec<[String; 3]> {
 }
 
 #[test]
-fn keys_of_which_the_same_is_asked_share_arguments() {
+fn keys_that_are_asked_the_same_share_arguments() {
     let asked = [
         ("alice", 1),
         ("bob", 1),
@@ -115,7 +115,7 @@ fn a_key_that_fails_fails_alone_and_each_take_gets_its_own_reading() {
 }
 
 #[test]
-fn takes_of_several_costs_that_go_on_together_each_find_what_those_before_them_took() {
+fn takes_of_several_costs_each_find_what_earlier_ones_took() {
     let queue = queue(&[
         ("alice", 3),
         ("alice", 1),
