@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use support::asking::{check_of, pending_answer_of};
 use support::proxy::{Proxy, Way};
 use support::redis::{Server, free_port};
+use support::rights::documented_rights;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
     Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, PolicyId, RedisStore, SECOND,
@@ -294,19 +295,13 @@ fn a_number_of_decisions_that_makes_no_sense_is_refused() {
     }
 }
 
-/// Those in the documentation of `RedisStore`.
 #[tokio::test]
 async fn the_documented_rights_suffice() {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
-    for right in
-        "~throttle:* +eval +evalsha +time +get +mget +exists +set +setrange +incrby +del +llen +lindex +lset +lpush \
-                  +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem \
-                  +zremrangebyscore +pexpireat +pttl"
-            .split_whitespace()
-    {
-        user.arg(right);
+    for right in documented_rights() {
+        user.arg(right.replace("{prefix}", "throttle"));
     }
     server.query::<()>(user);
     let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());

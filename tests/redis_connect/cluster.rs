@@ -9,11 +9,11 @@ use tower_throttle::{
 };
 
 use crate::load::{Load, taken};
-use crate::self_test::documented_rights;
 use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
+use crate::support::rights::documented_rights;
 use crate::support::sentinel::until;
 use crate::{GENEROUS, assert_counts, limiter, told};
 

@@ -5,16 +5,8 @@ use tower_throttle::{
 };
 
 use crate::support::redis::{Server, free_port};
+use crate::support::rights::documented_rights;
 use crate::told;
-
-/// Those in the documentation of `RedisStore`.
-pub(crate) fn documented_rights() -> Vec<&'static str> {
-    let source = include_str!("../../src/store/redis/mod.rs");
-    let (_, rights) = source.split_once("its user needs `").unwrap();
-    let (rights, _) = rights.split_once('`').unwrap();
-    let words = rights.split_whitespace().filter(|word| *word != "///");
-    words.collect()
-}
 
 /// A user with exactly these rights.
 fn user_with(server: &Server, rights: &[&str]) -> RedisStoreBuilder {

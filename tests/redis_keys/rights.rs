@@ -6,19 +6,10 @@ use tower_throttle::{DAY, Limit, Micros, Penalty, PolicyId, RedisStore, StoreErr
 use crate::LIMITS;
 use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::redis::Server;
-
-/// Those in the documentation of `RedisStore`.
-fn documented_rights() -> impl Iterator<Item = &'static str> {
-    let source = include_str!("../../src/store/redis/mod.rs");
-    let (_, rights) = source
-        .split_once("its user needs\n///\n/// ```text")
-        .unwrap();
-    let (rights, _) = rights.split_once("```").unwrap();
-    rights.split_whitespace().filter(|word| *word != "///")
-}
+use crate::support::rights::documented_rights;
 
 /// A store of a user with exactly these rights.
-fn store_with<'a>(server: &Server, rights: impl Iterator<Item = &'a str>) -> RedisStore {
+fn store_with(server: &Server, rights: impl IntoIterator<Item = &'static str>) -> RedisStore {
     let mut user = redis::cmd("ACL");
     user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
     for right in rights {
@@ -78,7 +69,9 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
 #[tokio::test]
 async fn a_missing_right_is_a_configuration_error() {
     let server = Server::start();
-    let all_but_one = documented_rights().filter(|right| *right != "+zadd");
+    let all_but_one = documented_rights()
+        .into_iter()
+        .filter(|right| *right != "+zadd");
     let store = store_with(&server, all_but_one);
     let policy = PolicyId::new("policy");
     let answer = pending_answer_of(
@@ -112,6 +105,7 @@ async fn a_right_that_was_missing_for_a_while_leaves_no_key_that_nobody_can_read
         answer.map_err(|error| error.kind())
     };
     let commands: Vec<_> = documented_rights()
+        .into_iter()
         .filter_map(|right| right.strip_prefix('+'))
         .collect();
     let mut refused = 0;

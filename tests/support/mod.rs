@@ -12,6 +12,7 @@ pub mod memory;
 pub mod prometheus;
 pub mod proxy;
 pub mod redis;
+pub mod rights;
 pub mod sentinel;
 pub mod until;
 pub mod virtual_time;
