@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use support::asking::{check_of, pending_answer_of};
 use support::proxy::{Proxy, Way};
 use support::redis::{Server, free_port};
-use support::rights::documented_rights;
+use support::rights::{documented_rights, user_with};
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
     Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, PolicyId, RedisStore, SECOND,
@@ -298,13 +298,7 @@ fn a_number_of_decisions_that_makes_no_sense_is_refused() {
 #[tokio::test]
 async fn the_documented_rights_suffice() {
     let server = Server::start();
-    let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
-    for right in documented_rights() {
-        user.arg(right.replace("{prefix}", "throttle"));
-    }
-    server.query::<()>(user);
-    let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
+    let url = user_with(&server, documented_rights());
     let store = RedisStore::builder(&url).connect().await.unwrap();
     let store = store.without_deny_cache();
     let elsewhere = RedisStore::builder(&url).prefix("other").connect().await;

@@ -9,6 +9,7 @@ use tower_throttle::{
 
 use super::notes::Notes;
 use super::support::redis::Server;
+use super::support::rights::{set_right, user_with};
 use super::{back, open, until};
 
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -156,16 +157,10 @@ async fn clients_that_go_away_lose_no_probe() {
 async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
     let server = Server::start();
     let notes = Notes::default();
-    let rights = |right: &str| {
-        let mut command = redis::cmd("ACL");
-        command.arg(&["SETUSER", "limiter", "on", ">secret", "~*", right]);
-        server.query::<()>(command);
-    };
-    rights("+@all");
-    let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
+    let url = user_with(&server, ["~*", "+@all"]);
     let limiter = limiter(RedisStore::connect(&url).await.unwrap(), &notes);
     back(&limiter, "api").await;
-    rights("-@scripting");
+    set_right(&server, "-@scripting");
     until("it opens", async || {
         failure(&limiter).await;
         limiter.breaker() == BreakerState::Open
@@ -184,7 +179,7 @@ async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
     })
     .await;
     assert!(opened.elapsed() > 3 * SECOND, "{:?}", opened.elapsed());
-    rights("+@scripting");
+    set_right(&server, "+@scripting");
     back(&limiter, "api").await;
 }
 

@@ -13,7 +13,7 @@ use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
-use crate::support::rights::documented_rights;
+use crate::support::rights::{documented_rights, set_right, user_with};
 use crate::support::sentinel::until;
 use crate::{GENEROUS, assert_counts, limiter, told};
 
@@ -71,26 +71,15 @@ async fn a_single_server_behind_a_cluster_url_is_recognized() {
 /// A user on every node, with the documented rights; one node may deny one.
 async fn connect_with_rights(cluster: &Cluster, denied: &str) -> Result<RedisStore, StoreError> {
     for (position, node) in cluster.masters.iter().enumerate() {
-        let mut user = redis::cmd("ACL");
-        user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
-        for right in documented_rights() {
-            user.arg(right.replace("{prefix}", "throttle"));
-        }
-        user.arg("+cluster|slots").arg("+asking");
+        let mut rights = documented_rights();
+        rights.extend(["+cluster|slots", "+asking"]);
         if position == 2 && !denied.is_empty() {
-            user.arg(denied);
+            rights.push(denied);
         }
-        node.query::<()>(user);
+        user_with(node, rights);
     }
     let port = cluster.masters[0].port();
     RedisStore::connect(&format!("redis-cluster://limiter:secret@127.0.0.1:{port}")).await
-}
-
-/// Gives that user a right on a node, or takes it away.
-fn set_right(node: &Server, right: &str) {
-    let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("limiter").arg(right);
-    node.query::<()>(user);
 }
 
 #[tokio::test]

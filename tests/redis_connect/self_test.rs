@@ -5,29 +5,15 @@ use tower_throttle::{
 };
 
 use crate::support::redis::{Server, free_port};
-use crate::support::rights::documented_rights;
+use crate::support::rights::{documented_rights, user_with};
 use crate::told;
 
-/// A user with exactly these rights.
-fn user_with(server: &Server, rights: &[&str]) -> RedisStoreBuilder {
-    user_of_database(0, server, rights)
-}
-
-fn user_of_database(database: u8, server: &Server, rights: &[&str]) -> RedisStoreBuilder {
-    let mut user = redis::cmd("ACL");
-    user.arg("SETUSER")
-        .arg("limiter")
-        .arg("reset")
-        .arg("on")
-        .arg(">secret");
-    for right in rights {
-        user.arg(right.replace("{prefix}", "throttle"));
-    }
-    server.query::<()>(user);
-    RedisStore::builder(&format!(
-        "redis://limiter:secret@127.0.0.1:{}/{database}",
-        server.port()
-    ))
+/// Connects as a user with exactly these rights.
+fn connecting_with<'a>(
+    server: &Server,
+    rights: impl IntoIterator<Item = &'a str>,
+) -> RedisStoreBuilder {
+    RedisStore::builder(&user_with(server, rights))
 }
 
 /// Connecting fails with something that the operator has to change, and says so.
@@ -59,10 +45,11 @@ async fn a_wrong_password_and_a_missing_one_have_different_messages() {
 async fn every_right_that_is_missing_is_named() {
     let server = Server::start();
     let rights = documented_rights();
-    user_with(&server, &rights).connect().await.unwrap();
+    let granted = connecting_with(&server, rights.iter().copied());
+    granted.connect().await.unwrap();
     for missing in rights.iter().filter_map(|right| right.strip_prefix('+')) {
         let kept = rights.iter().filter(|right| right[1..] != *missing);
-        let builder = user_with(&server, &kept.copied().collect::<Vec<_>>());
+        let builder = connecting_with(&server, kept.copied());
         assert_told(builder, &[missing]).await;
     }
     assert_eq!(server.keys(), [""; 0], "the test left something behind");
@@ -72,10 +59,14 @@ async fn every_right_that_is_missing_is_named() {
 async fn another_database_takes_a_right_of_its_own() {
     let server = Server::start();
     let mut rights = documented_rights();
-    let refused = user_of_database(3, &server, &rights);
+    let of_database = |rights: &[&str]| {
+        let url = user_with(&server, rights.iter().copied());
+        RedisStore::builder(&format!("{url}/3"))
+    };
+    let refused = of_database(&rights);
     assert_told(refused, &["lacks a right", "'select'"]).await;
     rights.push("+select");
-    let granted = user_of_database(3, &server, &rights);
+    let granted = of_database(&rights);
     granted.connect().await.unwrap();
 }
 
@@ -84,7 +75,7 @@ async fn all_rights_that_are_missing_are_named_at_once() {
     let server = Server::start();
     let rights = documented_rights();
     let kept = rights.iter().filter(|right| !right.starts_with("+z"));
-    let builder = user_with(&server, &kept.copied().collect::<Vec<_>>());
+    let builder = connecting_with(&server, kept.copied());
     let wanted = "+zscore +zcount +zrangebyscore +zrevrange +zadd +zrem +zremrangebyscore";
     assert_told(builder, &[&format!("grant it {wanted}")]).await;
 }
@@ -98,14 +89,18 @@ async fn a_user_who_may_only_run_scripts_is_told_where_all_rights_are() {
         &["~throttle:*", "+@scripting", "+time"],
     ] {
         let all_rights = ["grant it +", "the documentation of RedisStore"];
-        assert_told(user_with(&server, rights), &all_rights).await;
+        assert_told(
+            connecting_with(&server, rights.iter().copied()),
+            &all_rights,
+        )
+        .await;
     }
 }
 
 #[tokio::test]
 async fn a_prefix_that_the_user_may_not_use_is_a_missing_right() {
     let server = Server::start();
-    let builder = user_with(&server, &documented_rights()).prefix("other");
+    let builder = connecting_with(&server, documented_rights()).prefix("other");
     assert_told(builder, &["grant it ~{prefix}:*"]).await;
 }
 

@@ -6,18 +6,13 @@ use tower_throttle::{DAY, Limit, Micros, Penalty, PolicyId, RedisStore, StoreErr
 use crate::LIMITS;
 use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::redis::Server;
-use crate::support::rights::documented_rights;
+use crate::support::rights::{documented_rights, set_right, user_with};
 
 /// A store of a user with exactly these rights.
 fn store_with(server: &Server, rights: impl IntoIterator<Item = &'static str>) -> RedisStore {
-    let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("limiter").arg("on").arg(">secret");
-    for right in rights {
-        user.arg(right.replace("{prefix}", "throttle"));
-    }
-    server.query::<()>(user);
-    let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
-    RedisStore::builder(&url).connect_lazy().unwrap()
+    RedisStore::builder(&user_with(server, rights))
+        .connect_lazy()
+        .unwrap()
 }
 
 /// Every action of every algorithm: with one command too few, it fails.
@@ -94,11 +89,6 @@ async fn a_right_that_was_missing_for_a_while_leaves_no_key_that_nobody_can_read
     let server = Server::start();
     let store = store_with(&server, documented_rights()).without_deny_cache();
     let policy = PolicyId::new("policy");
-    let set = |right: &str| {
-        let mut user = redis::cmd("ACL");
-        user.arg("SETUSER").arg("limiter").arg(right);
-        server.query::<()>(user);
-    };
     let take = async |subject: &str, limit: &Limit| {
         let check = check_of(&policy, subject, limit, Action::take(1));
         let answer = pending_answer_of(&store, &[check]).await;
@@ -113,11 +103,11 @@ async fn a_right_that_was_missing_for_a_while_leaves_no_key_that_nobody_can_read
         for (name, _, limit) in LIMITS {
             let [known, new] = ["known", "new"].map(|age| format!("{age} {name} {command}"));
             assert!(take(&known, &limit).await.is_ok());
-            set(&format!("-{command}"));
+            set_right(&server, &format!("-{command}"));
             for subject in [&known, &new, &known, &new] {
                 refused += usize::from(take(subject, &limit).await.is_err());
             }
-            set(&format!("+{command}"));
+            set_right(&server, &format!("+{command}"));
             for subject in [&known, &new] {
                 let answer = take(subject, &limit).await;
                 assert!(answer.is_ok(), "{subject}: {answer:?}");

@@ -9,6 +9,7 @@ use crate::LIMITS;
 use crate::foreign::{cases, delete, dump, key_of, plant};
 use crate::support::asking::{answer_of, check_of};
 use crate::support::redis::Server;
+use crate::support::rights::user_with;
 
 const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
 const NOT_PERMITTED: Outcome = Outcome::FailedOpen(StoreErrorKind::Configuration);
@@ -123,14 +124,10 @@ async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_wo
 #[tokio::test]
 async fn a_missing_right_to_write_in_shadow_fails_its_check_alone() {
     let server = Server::start();
-    let mut user = redis::cmd("ACL");
     // Everything that gcra needs, and that reading a log needs.
-    let rights = "+eval +evalsha +time +get +mget +exists +set +incrby +del +llen +lindex";
-    user.arg("SETUSER")
-        .arg(&["limiter", "on", ">secret", "~throttle:*"]);
-    user.arg(rights.split(' ').collect::<Vec<_>>());
-    server.query::<()>(user);
-    let url = format!("redis://limiter:secret@127.0.0.1:{}", server.port());
+    let rights =
+        "~throttle:* +eval +evalsha +time +get +mget +exists +set +incrby +del +llen +lindex";
+    let url = user_with(&server, rights.split(' '));
     let store = RedisStore::builder(&url).connect_lazy().unwrap();
     let own = ("own", algorithm(Limit::gcra(3, DAY)));
     let log = ("log", algorithm(Limit::sliding_log(3, DAY)));
