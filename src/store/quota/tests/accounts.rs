@@ -1,23 +1,25 @@
 //! Which questions accounts answer, and which subjects keep theirs.
 
+use std::time::Duration;
+
 use tokio::time::advance;
 
-use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
-use super::{hot, warm_up};
+use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_for_a_batch, in_hand, settle};
+use super::{hot, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::decision::Receipt;
 use crate::limit::Limit;
-use crate::store::Store as _;
-use crate::store::quota::QuotaLease;
+use crate::store::Store;
 use crate::store::quota::account::Account;
 use crate::store::quota::table::Table;
+use crate::store::quota::{Leased, QuotaLease};
 use crate::time::{HOUR, Micros};
 
 #[tokio::test(start_paused = true)]
 async fn a_look_goes_to_the_store_and_adds_what_is_held_here() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
+    let subject = windowed();
     warm_up(&process, &subject, 500).await;
     assert!(fleet.look(&subject).remaining() < 9_500);
     way.asked();
@@ -47,19 +49,33 @@ async fn a_refund_is_a_cancel_under_a_lease_and_stays_one_without() {
     }
 }
 
+/// Asks for a permit of each of many other subjects.
+async fn flood<S: Store>(process: &Leased<S>, subject: &Subject) {
+    for number in 1..20_000 {
+        let other = subject.numbered(number);
+        let _ = ask(process, &other, Action::take(1)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_subjects_drives_out_none_whose_permits_are_held() {
+    let (process, way) = Fleet::new().process();
+    let subject = hot();
+    warm_up(&process, &subject, 200).await;
+    flood(&process, &subject).await;
+    way.asked();
+    assert!(in_hand(&process, &subject, 1).is_some());
+    assert_eq!(way.asked(), []);
+}
+
 /// A subject with a batch in flight and nothing in hand.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_subjects_drives_out_none_whose_batch_is_in_flight() {
     let (process, way) = Fleet::new().process();
-    let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
-    *way.back.lock().unwrap() = DEADLINE / 2;
-    let asked = ask_at_once(&process, &subject, 20).await;
-    let most = way.asked().into_iter().map(|action| action.takes()).max();
-    assert!(most > Some(1), "{most:?}");
-    for number in 1..20_000 {
-        let other = subject.numbered(number);
-        drop(process.ask(&[other.check(Action::take(1))]));
-    }
+    let subject = windowed();
+    let asked = ask_for_a_batch(&process, &way, &subject).await;
+    *way.back.lock().unwrap() = Duration::ZERO;
+    flood(&process, &subject).await;
     advance(DEADLINE / 2).await;
     asked.join_all().await;
     settle().await;

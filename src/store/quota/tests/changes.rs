@@ -6,8 +6,8 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
-use super::{MILLISECOND, warm_up};
+use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, ask_for_a_batch, in_hand, settle};
+use super::{MILLISECOND, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::limit::Limit;
 use crate::store::Store;
@@ -21,10 +21,6 @@ const CREDIT: Action = Action::Credit {
     taken_at: None,
 };
 
-fn hot() -> Subject {
-    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
-}
-
 /// A question that takes a round trip.
 fn begin<S: Store>(process: &Leased<S>, subject: &Subject, action: Action) -> PendingAnswer {
     match process.ask(&[subject.check(action)]) {
@@ -37,7 +33,7 @@ fn begin<S: Store>(process: &Leased<S>, subject: &Subject, action: Action) -> Pe
 async fn a_reset_lets_go_of_what_is_held() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let subject = hot();
+    let subject = windowed();
     warm_up(&process, &subject, 500).await;
     let _ = ask(&process, &subject, RESET).await.unwrap();
     assert!(in_hand(&process, &subject, 1).is_none());
@@ -74,7 +70,7 @@ async fn held_permits_are_given_back_also_if_nobody_waits_for_the_credit() {
     for time in [None, Some(5 * MILLISECOND)] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
-        let subject = hot();
+        let subject = windowed();
         warm_up(&process, &subject, 500).await;
         assert!(fleet.look(&subject).remaining() < 9_500);
         *way.there.lock().unwrap() = 10 * MILLISECOND;
@@ -94,7 +90,7 @@ async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() 
     for change in [RESET, CREDIT] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
-        let subject = hot();
+        let subject = windowed();
         let asked = (0..20).map(|_| begin(&process, &subject, Action::take(1)));
         let asked: JoinSet<_> = asked.collect();
         let changed = begin(&process, &subject, change).now_or_never();
@@ -137,13 +133,8 @@ async fn permits_held_under_a_lease_are_given_back_when_the_policy_loses_it() {
 async fn a_batch_in_flight_at_a_credit_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let subject = hot();
-    *way.back.lock().unwrap() = DEADLINE / 2;
-    let asked = ask_at_once(&process, &subject, 20).await;
-    assert!(
-        fleet.look(&subject).remaining() < 10_000 - 20,
-        "none on its way"
-    );
+    let subject = windowed();
+    let asked = ask_for_a_batch(&process, &way, &subject).await;
     *way.back.lock().unwrap() = Duration::ZERO;
     let _ = ask(&process, &subject, CREDIT).await.unwrap();
     asked.join_all().await;
@@ -159,12 +150,7 @@ async fn a_batch_in_flight_at_a_reset_is_not_given_back() {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
         let subject = Subject::under(limit, Some(QuotaLease::new()));
-        *way.back.lock().unwrap() = DEADLINE / 2;
-        let asked = ask_at_once(&process, &subject, 20).await;
-        assert!(
-            fleet.look(&subject).remaining() < 10_000 - 20,
-            "none on its way"
-        );
+        let asked = ask_for_a_batch(&process, &way, &subject).await;
         *way.back.lock().unwrap() = Duration::ZERO;
         // No server is asked twice in one instant.
         sleep(MILLISECOND).await;
@@ -183,7 +169,7 @@ async fn a_batch_in_flight_at_a_reset_is_not_given_back() {
 async fn a_batch_that_a_reset_has_overtaken_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let subject = hot();
+    let subject = windowed();
     *way.there.lock().unwrap() = 10 * MILLISECOND;
     let asked = ask_at_once(&process, &subject, 20).await;
     *way.there.lock().unwrap() = Duration::ZERO;
@@ -202,7 +188,7 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
     for (change, before) in [(RESET, 500), (RESET, 0), (CREDIT, 500), (CREDIT, 0)] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
-        let subject = hot();
+        let subject = windowed();
         warm_up(&process, &subject, before).await;
         *way.there.lock().unwrap() = 10 * MILLISECOND;
         let changed = tokio::spawn(begin(&process, &subject, change));
@@ -232,7 +218,7 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
 async fn nothing_is_taken_in_advance_until_the_last_of_several_changes_is_done() {
     for changes in [[RESET, RESET], [RESET, CREDIT], [CREDIT, RESET]] {
         let (process, way) = Fleet::new().process();
-        let subject = hot();
+        let subject = windowed();
         let mut changed = Vec::new();
         for (number, change) in (1..).zip(changes) {
             *way.there.lock().unwrap() = number * 10 * MILLISECOND;
@@ -255,7 +241,7 @@ async fn nothing_is_taken_in_advance_until_the_last_of_several_changes_is_done()
 #[tokio::test(start_paused = true)]
 async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
     let (process, _) = Fleet::new().process();
-    let subject = hot();
+    let subject = windowed();
     warm_up(&process, &subject, 500).await;
     for change in [RESET, CREDIT] {
         drop(process.ask(&[subject.check(change)]));

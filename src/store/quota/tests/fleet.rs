@@ -233,6 +233,19 @@ pub(super) async fn ask_at_once<S: Store>(
     asked
 }
 
+/// The same 20 times, for a subject of which that takes a batch, which is then in flight.
+pub(super) async fn ask_for_a_batch<S: Store>(
+    process: &Leased<S>,
+    way: &Way,
+    subject: &Subject,
+) -> JoinSet<Decision> {
+    *way.back.lock().unwrap() = DEADLINE / 2;
+    let asked = ask_at_once(process, subject, 20).await;
+    let remaining = way.fleet.look(subject).remaining();
+    assert!(remaining < 10_000 - 20, "none on its way");
+    asked
+}
+
 /// The decision, if it needs no round trip.
 pub(super) fn in_hand<S: Store>(
     process: &Leased<S>,

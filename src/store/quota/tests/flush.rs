@@ -4,20 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fleet::{DEADLINE, Fleet, Subject, ask_at_once, in_hand};
-use super::{QuotaLease, warm_up};
-use crate::limit::Limit;
-use crate::time::MINUTE;
-
-fn hot() -> Subject {
-    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
-}
+use super::fleet::{DEADLINE, Fleet, ask_for_a_batch, in_hand};
+use super::{warm_up, windowed};
 
 #[tokio::test(start_paused = true)]
 async fn flush_gives_back_all_that_is_held_and_a_later_question_takes_more() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let subjects = [1, 2].map(|number| hot().numbered(number));
+    let subjects = [1, 2].map(|number| windowed().numbered(number));
     for subject in &subjects {
         warm_up(&process, subject, 100).await;
         assert!(fleet.look(subject).remaining() < 9_900);
@@ -38,14 +32,9 @@ async fn flush_gives_back_all_that_is_held_and_a_later_question_takes_more() {
 async fn a_batch_in_flight_is_waited_for_and_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let subject = hot();
-    *way.back.lock().unwrap() = DEADLINE / 2;
+    let subject = windowed();
     let began = Instant::now();
-    let asked = ask_at_once(&process, &subject, 20).await;
-    assert!(
-        fleet.look(&subject).remaining() < 10_000 - 20,
-        "none on its way"
-    );
+    let asked = ask_for_a_batch(&process, &way, &subject).await;
     process.give_back_all();
     process.0.under_way.is_over().await;
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);

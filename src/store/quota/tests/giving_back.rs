@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
-use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, in_hand, settle};
-use super::{MILLISECOND, hot, warm_up};
+use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, ask_for_a_batch, in_hand, settle};
+use super::{MILLISECOND, hot, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::{Limit, per_second};
@@ -48,7 +48,7 @@ async fn permits_of_an_idle_subject_are_given_back() {
 async fn unspent_permits_are_given_back_when_the_limiter_ends() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let subject = windowed();
     warm_up(&process, &subject, 500).await;
     assert!(fleet.look(&subject).remaining() < 9_500);
     drop(process);
@@ -58,7 +58,7 @@ async fn unspent_permits_are_given_back_when_the_limiter_ends() {
 
 /// Subjects of which a process holds permits, and how many of them it has used.
 async fn many_held<S: Store>(process: &Leased<S>) -> (Vec<Subject>, u32) {
-    let one = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let one = windowed();
     let subjects: Vec<_> = (0..64).map(|number| one.numbered(number)).collect();
     for _ in 0..40 {
         for subject in &subjects {
@@ -123,7 +123,7 @@ async fn permits_that_are_not_given_back_come_back_with_time() {
 async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let old = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let old = windowed();
     warm_up(&process, &old, 500).await;
     let new = Subject::under(Limit::fixed_window(20_000, MINUTE), Some(QuotaLease::new()));
     for _ in 0..350 {
@@ -202,7 +202,7 @@ async fn a_subject_that_has_several_limits_at_a_time_gets_all_that_they_hold() {
 async fn a_batch_that_came_while_the_process_stood_still_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let subject = windowed();
     *way.back.lock().unwrap() = STANDSTILL + 2 * MILLISECOND;
     let asked = ask_at_once(&process, &subject, 20).await;
     let taken = 10_000 - fleet.look(&subject).remaining();
@@ -220,7 +220,7 @@ async fn a_standstill_keeps_nothing_from_being_given_back() {
     for used in 500..540 {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
-        let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+        let subject = windowed();
         warm_up(&process, &subject, used).await;
         *way.back.lock().unwrap() = STANDSTILL + 2 * MILLISECOND;
         drop(process);
@@ -236,7 +236,7 @@ async fn a_standstill_keeps_nothing_from_being_given_back() {
 async fn a_batch_of_a_policy_whose_group_was_changed_is_given_back() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let old = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let old = windowed();
     warm_up(&process, &old, 500).await;
     let mut new = old.clone();
     new.policy = new.policy.in_group("clients");
@@ -255,12 +255,7 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
     let (process, way) = fleet.process();
     let lease = Some(QuotaLease::new());
     let old = Subject::under(Limit::fixed_window(10_000, MINUTE), lease);
-    *way.back.lock().unwrap() = DEADLINE / 2;
-    let asked = ask_at_once(&process, &old, 20).await;
-    assert!(
-        fleet.look(&old).remaining() < 10_000 - 20,
-        "none on its way"
-    );
+    let asked = ask_for_a_batch(&process, &way, &old).await;
     let new = Subject::under(Limit::fixed_window(20_000, MINUTE), lease);
     let _ = ask(&process, &new, Action::take(1)).await.unwrap();
     assert!(asked.join_all().await.iter().all(Decision::is_allowed));

@@ -3,12 +3,10 @@
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::fleet::{Fleet, Subject, ask, in_hand, settle};
-use super::{DEADLINE, warm_up};
+use super::fleet::{Fleet, ask, in_hand, settle};
+use super::{DEADLINE, warm_up, windowed};
 use crate::algorithm::Action;
-use crate::limit::Limit;
-use crate::store::quota::QuotaLease;
-use crate::time::{MINUTE, SECOND};
+use crate::time::SECOND;
 
 fn runtime() -> Runtime {
     let mut builder = Builder::new_current_thread();
@@ -25,16 +23,12 @@ fn left_by(idle: &Runtime, busy: &Runtime, work: impl Future<Output = ()>) {
     busy.block_on(async { sleep_until(left).await });
 }
 
-fn hot() -> Subject {
-    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
-}
-
 #[test]
 fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_late() {
     let (idle, busy) = (runtime(), runtime());
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let subject = hot();
+    let subject = windowed();
     // The last of them asks for a batch and finishes before it has arrived.
     let mut used = 0;
     left_by(&idle, &busy, async {
@@ -63,7 +57,7 @@ fn batches_expire_on_each_runtime_they_arrive_on() {
     let (idle, busy) = (runtime(), runtime());
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let subject = hot();
+    let subject = windowed();
     let others = subject.numbered(1);
     left_by(&idle, &busy, warm_up(&process, &others, 100));
     busy.block_on(async {

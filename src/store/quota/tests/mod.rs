@@ -33,6 +33,11 @@ fn hot() -> Subject {
     Subject::under(LIMIT, Some(QuotaLease::new()))
 }
 
+/// Ten thousand permits in each minute, which come back all at once.
+fn windowed() -> Subject {
+    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
+}
+
 /// Asks this many times, once a millisecond, and lets the batches arrive.
 async fn warm_up<S: Store>(process: &Leased<S>, subject: &Subject, times: u32) {
     for _ in 0..times {
@@ -211,7 +216,7 @@ async fn a_cost_that_fits_is_not_denied_because_a_batch_does_not() {
 async fn remaining_permits_are_those_held_here_and_those_in_the_store() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let subject = windowed();
     let step = Duration::from_micros(100);
     for used in 1..=1_000 {
         let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
@@ -300,25 +305,11 @@ async fn a_batch_that_is_lost_on_its_way_holds_nobody_up() {
     assert!(in_hand(&process, &subject, 1).is_some());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_flood_of_subjects_drives_out_none_whose_permits_are_held() {
-    let (process, way) = Fleet::new().process();
-    let subject = hot();
-    warm_up(&process, &subject, 200).await;
-    for number in 1..20_000 {
-        let other = subject.numbered(number);
-        let _ = ask(&process, &other, Action::take(1)).await.unwrap();
-    }
-    way.asked();
-    assert!(in_hand(&process, &subject, 1).is_some());
-    assert_eq!(way.asked(), []);
-}
-
 #[tokio::test]
 async fn nothing_is_taken_in_advance_from_a_store_that_answers_at_once() {
     let store = MemoryStore::new();
     let process = Leased::new(store.clone(), DEADLINE, UnderWay::default());
-    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()));
+    let subject = windowed();
     for used in 1..=1_000 {
         let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
         let look = store.decide(&[subject.check(Action::look())]).unwrap()[0];
