@@ -133,6 +133,40 @@
 //! # }
 //! ```
 //!
+//! Whatever waits ([`Limiter::acquire`], [`ThrottleLayer`], [`Policy::max_wait`]) waits on tokio's
+//! timer. In a test with tokio's time paused that takes no time, and the store's clock has to be
+//! tokio's, too: on a clock that stands still meanwhile no permits come back, and each caller waits
+//! for all before it once more.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tokio::time::Instant;
+//! use tower_throttle::{Clock, Limit, Limiter, MemoryStore, Micros, Policy, per_second};
+//!
+//! struct TokioClock(Instant);
+//!
+//! impl Clock for TokioClock {
+//!     fn now(&self) -> Micros {
+//!         const START: Micros = Micros::new(4_102_444_800_000_000); // 2100-01-01
+//!         START.saturating_add(self.0.elapsed().into())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // in a `#[tokio::test(start_paused = true)]`
+//! let start = Instant::now();
+//! let store = MemoryStore::builder().clock(TokioClock(start)).build();
+//! let policy = Policy::new("orders", Limit::token_bucket(1, per_second(1)));
+//! let limiter = Limiter::new(store, [policy])?;
+//! for _ in 0..5 {
+//!     assert!(limiter.acquire("orders", "us", 1).await?.is_allowed());
+//! }
+//! assert_eq!(start.elapsed(), Duration::from_secs(3));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Features
 //!
 //! | feature | default | adds |

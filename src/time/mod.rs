@@ -174,6 +174,9 @@ impl Clock for Elapsed {
 
 /// A clock that stands still until a test moves it. Clones show the same time.
 ///
+/// It does not move while something waits for permits: [tests of your own](crate#tests-of-your-own)
+/// has a clock for that.
+///
 /// ```
 /// use tower_throttle::{Limit, Limiter, ManualClock, MemoryStore, Policy, SECOND};
 ///
