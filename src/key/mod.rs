@@ -220,6 +220,20 @@ macro_rules! key_from_number {
 }
 key_from_number!(i128: u8 u16 u32 u64 i8 i16 i32 i64 i128);
 
+/// The same key as the same number of another type.
+impl From<usize> for Key {
+    fn from(number: usize) -> Self {
+        Self::from(number as u64)
+    }
+}
+
+/// The same key as the same number of another type.
+impl From<isize> for Key {
+    fn from(number: isize) -> Self {
+        Self::from(number as i64)
+    }
+}
+
 /// The same key as the same number of another type, if there is one. A number too large for that
 /// takes a byte more, so that it is no negative number.
 impl From<u128> for Key {

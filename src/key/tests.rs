@@ -32,6 +32,8 @@ fn subjects_of_the_same_text_and_different_kinds_are_different_keys() {
 fn one_number_is_one_key_whatever_its_type() {
     assert_eq!(Key::from(7_u8), Key::from(7_i64));
     assert_eq!(Key::from(7_u8), Key::from(7_u128));
+    assert_eq!(Key::from(7_u8), Key::from(7_usize));
+    assert_eq!(Key::from(-7_i8), Key::from(-7_isize));
     assert_ne!(Key::from(7_u8), Key::from("7"));
 }
 
