@@ -51,7 +51,8 @@ fn all_types_can_be_sent_shared_and_shown() {
 fn all_errors_can_be_handed_on_by_any_task() {
     fn error<E: Error + Send + Sync + 'static>() {}
     each!(error:
-        CheckError, ConfigError, CostError, FileError, KeyError, NoDecision, OpenError, StoreError,
+        CheckError, ConfigError, CostError, FileError, KeyError, NoDecision, OpenError, Rejection,
+        StoreError,
     );
 }
 

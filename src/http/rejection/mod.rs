@@ -27,7 +27,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 ///
 /// Every rejection response has a `Rejection` in its extensions, whatever built its body, so that
 /// outer middleware (logs, metrics) can tell it from a response of the service. `Display` is one
-/// sentence for the client.
+/// sentence for the client. It is an error only so that a handler's own error can hold it: the layer
+/// answers with a response, and adds no error to those of the service.
 ///
 /// # Over gRPC and gRPC-Web
 ///
@@ -314,6 +315,8 @@ impl fmt::Display for Rejection {
         })
     }
 }
+
+impl std::error::Error for Rejection {}
 
 #[cfg(test)]
 mod tests;
