@@ -12,9 +12,10 @@ use http::{Extensions, Method};
 use reqwest::{Client, Response};
 use support::web::serve;
 use tower_throttle::{
-    AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, Decision, FailureMode, Header, Key, Limit,
-    Limiter, MINUTE, ManualClock, MemoryStore, Mode, NoRequest, Penalty, Policy, RateLimitLayer,
-    Rejection, RejectionKind, Route, Rules, Store, StoreError, StoreErrorKind, Verdict, per_minute,
+    AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, CheckError, Decision, FailureMode, Header,
+    Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, NoRequest, Penalty, Policy,
+    RateLimitLayer, Rejection, RejectionKind, Route, Rules, Store, StoreError, StoreErrorKind,
+    Verdict, per_minute,
 };
 
 /// A store on a stopped clock.
@@ -325,6 +326,34 @@ async fn each_denial_that_is_asked_for_by_hand_has_its_kind() {
     let denied = places.hold("login", &key).await.unwrap();
     let rejection = Rejection::by("login", denied.decision()).expect("a denial");
     assert_eq!(rejection.retry_after_secs(), Some(1));
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_for_a_policy_that_is_gone_answers_with_500() {
+    let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
+    limiter.replace(Rules::new()).unwrap();
+    let app = Router::new().route(
+        "/",
+        any(async move || -> Result<&str, Rejection> {
+            let decision = limiter.check("login", Key::everybody()).await?;
+            Rejection::by("login", &decision).map_or(Ok("in"), Err)
+        }),
+    );
+    let answer = Client::new().get(serve(app).await).send().await.unwrap();
+    assert_eq!(answer.status(), 500);
+    assert_eq!(answer.headers().get("retry-after"), None);
+    let body = answer.text().await.unwrap();
+    assert!(body.contains(r#"no policy is named \"login\""#), "{body}");
+}
+
+#[test]
+fn a_question_that_cannot_be_asked_is_a_rejection_by_no_policy() {
+    let unknown = Rejection::from(CheckError::UnknownPolicy {
+        name: "login".to_owned(),
+    });
+    assert_eq!(unknown.kind(), RejectionKind::Misconfigured);
+    assert!(unknown.policies().is_empty());
+    assert_eq!(unknown.to_string(), "no policy is named \"login\"");
 }
 
 #[cfg(feature = "tonic")]

@@ -203,12 +203,13 @@ impl Limit {
     ///         .with_state(limiter))
     /// }
     ///
-    /// async fn chat(State(limiter): State<Limiter>, request: Request) -> Response {
-    ///     let Ok(place) = limiter.hold("sockets", Key::everybody()).await else {
-    ///         return StatusCode::INTERNAL_SERVER_ERROR.into_response(); // no such policy
-    ///     };
+    /// async fn chat(
+    ///     State(limiter): State<Limiter>,
+    ///     request: Request,
+    /// ) -> Result<Response, Rejection> {
+    ///     let place = limiter.hold("sockets", Key::everybody()).await?;
     ///     if let Some(rejection) = Rejection::by("sockets", place.decision()) {
-    ///         return rejection.into_response();
+    ///         return Err(rejection);
     ///     }
     ///     // With axum's `WebSocketUpgrade`, in what is given to `on_upgrade`.
     ///     tokio::spawn(async move {
@@ -218,7 +219,7 @@ impl Limit {
     ///         drop(place);
     ///     });
     ///     let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, "chat")];
-    ///     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+    ///     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
     /// }
     ///
     /// async fn serve(connection: hyper::upgrade::Upgraded) {

@@ -1,7 +1,8 @@
 //! Rejections by handlers that ask a limiter themselves, about what only they know.
 
-use super::{Rejection, reason, retry_after_secs};
+use super::{Rejection, RejectionKind, reason, retry_after_secs};
 use crate::decision::Decision;
+use crate::error::CheckError;
 
 impl Rejection {
     /// The rejection by a policy's decision; `None` if it lets the request pass.
@@ -25,7 +26,7 @@ impl Rejection {
     /// let limiter = Limiter::new(MemoryStore::new(), [login])?;
     /// let app: Router = Router::new().route("/login", post(async move |Json(login): Json<Login>| {
     ///     let user = Key::user(login.user);
-    ///     let decision = limiter.check("login", user).await.expect("the policy of this name");
+    ///     let decision = limiter.check("login", user).await?;
     ///     match Rejection::by("login", &decision) {
     ///         Some(rejection) => Err(rejection),
     ///         None => Ok("welcome"),
@@ -47,6 +48,22 @@ impl Rejection {
             has_unasked_policies: false,
             explanation: explanation.into(),
         })
+    }
+}
+
+/// Of the kind [`Misconfigured`](RejectionKind::Misconfigured). So a handler that returns rejections
+/// can ask with `?`, and needs no panic for a policy that a [`replace`](crate::Limiter::replace) or a
+/// file that was read again has removed.
+impl From<CheckError> for Rejection {
+    fn from(error: CheckError) -> Self {
+        Self {
+            kind: RejectionKind::Misconfigured,
+            policies: Vec::new(),
+            retry_after: None,
+            retry_after_secs: None,
+            has_unasked_policies: false,
+            explanation: error.to_string().into(),
+        }
     }
 }
 

@@ -88,7 +88,8 @@ pub enum RejectionKind {
     MissingKey,
     /// The request states a cost that cannot be read. HTTP 400, gRPC `INVALID_ARGUMENT`.
     BadCost,
-    /// The server does not provide what a policy needs. HTTP 500, gRPC `INTERNAL`.
+    /// The server does not provide what a policy needs, or a handler has asked what the limiter
+    /// [cannot answer](crate::CheckError). HTTP 500, gRPC `INTERNAL`.
     Misconfigured,
 }
 
