@@ -56,6 +56,10 @@ impl<'a> RequestHead<'a> {
 ///     Some(Key::from(host.split('.').next()?))
 /// });
 /// ```
+#[diagnostic::on_unimplemented(
+    note = "a header is read by `Header::new(\"x-user\")`; anything else by a closure \
+            `|request: &RequestHead<'_>| ..` that returns an `Option` of what a `Key` is made from"
+)]
 pub trait KeyExtractor: Any + Send + Sync {
     /// The subject of this request.
     ///
@@ -201,6 +205,10 @@ impl fmt::Display for KeyError {
 impl std::error::Error for KeyError {}
 
 /// Tells which requests a policy is about: a [`Route`](crate::Route), [`NoRequest`], or a closure.
+#[diagnostic::on_unimplemented(
+    note = "a method and a path are `Route::post(\"/login\")`; anything else is a closure \
+            `|request: &RequestHead<'_>| ..` that returns a `bool`"
+)]
 pub trait RequestMatcher: Send + Sync + 'static {
     /// Whether the policy is about this request.
     fn matches(&self, request: &RequestHead<'_>) -> bool;
