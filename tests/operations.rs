@@ -12,8 +12,8 @@ use support::on_every_store;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, DAY, Decision, FailureMode, HOUR, Header, Key, Limit, Limiter,
-    MINUTE, MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, SECOND, Store, StoreError,
-    StoreErrorKind,
+    MINUTE, MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, RequestHead, SECOND, Store,
+    StoreError, StoreErrorKind,
 };
 
 on_every_store! {
@@ -350,6 +350,10 @@ async fn the_key_is_that_which_the_policys_extractor_makes() {
     let policies = [
         Policy::new("user", Limit::gcra(2, MINUTE)).by(header.clone()),
         Policy::new("both", Limit::gcra(2, MINUTE)).by((header, Header::new("x-app"))),
+        Policy::new("text", Limit::gcra(2, MINUTE)).by(|request: &RequestHead<'_>| {
+            let user = request.headers.get("x-user")?;
+            user.to_str().ok().map(str::to_owned)
+        }),
         Policy::new("nobody", Limit::gcra(2, MINUTE)).by(Header::new("x-absent")),
         Policy::new("everybody", Limit::gcra(2, MINUTE)),
     ];
@@ -371,6 +375,7 @@ async fn the_key_is_that_which_the_policys_extractor_makes() {
         ("user", user.clone(), 1),
         ("user", Key::from("alice"), 2),
         ("both", Key::all([user, app]), 1),
+        ("text", Key::from("alice"), 1),
         ("nobody", Key::missing(), 1),
         ("everybody", Key::everybody(), 1),
     ] {

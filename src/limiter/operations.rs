@@ -129,7 +129,9 @@ impl Limiter {
     /// The key has to be the one that the policy's extractor makes of requests: for
     /// [`Extension`](crate::Extension) the value that it reads, for [`Header`](crate::Header)
     /// [`Key::header`], for [`PeerAddr`](crate::PeerAddr) and [`ClientAddr`](crate::ClientAddr)
-    /// [`Key::address`]. Any other key is another subject, about which there may be nothing to
+    /// [`Key::address`], for a closure what it returns; for a tuple [`Key::all`] of its parts, and
+    /// for a policy without an extractor [`Key::everybody`]. Requests that have no key share
+    /// [`Key::missing`]. Any other key is another subject, about which there may be nothing to
     /// forget; that is no error.
     ///
     /// # Errors

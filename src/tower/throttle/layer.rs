@@ -122,7 +122,9 @@ impl ThrottleLayer {
         })
     }
 
-    /// Sets whose quota the requests use, for example that of the account for which they are sent.
+    /// Sets whose quota the requests use, for example that of the account for which they are sent:
+    /// by default [`Key::everybody`], which [`acquire`](crate::Limiter::acquire) and others take to
+    /// use the same quota.
     #[must_use]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         Arc::make_mut(&mut self.source).key = key.into();
