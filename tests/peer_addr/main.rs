@@ -73,6 +73,7 @@ fn a_request_without_its_peer_is_explained() {
     for advice in [
         "into_make_service_with_connect_info::<SocketAddr>()",
         "feature `axum`",
+        "`MockConnectInfo`",
         "feature `tonic`",
         "tower_throttle::Peer::Address",
         "hyper",

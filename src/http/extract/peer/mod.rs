@@ -95,7 +95,8 @@ fn from_axum_mock(request: &RequestHead<'_>) -> Option<Peer> {
 const NO_PEER: &str = "the request does not carry its peer's address. \
     On tonic, enable the feature `tonic` of tower-throttle (`tonic-tls` behind tokio-rustls); \
     on axum, the feature `axum`, and serve with \
-    `into_make_service_with_connect_info::<SocketAddr>()`; \
+    `into_make_service_with_connect_info::<SocketAddr>()`, or in a test without a socket add a layer \
+    of `MockConnectInfo`; \
     on hyper, insert `tower_throttle::Peer::Address`, and on axum over a Unix socket \
     `Peer::UnixSocket`, into the extensions of each request, by a layer outside of this one";
 
