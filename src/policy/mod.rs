@@ -276,6 +276,10 @@ impl Policy {
     /// wait for any of this, so its quota headers tell what was left after the estimate. If the
     /// store gives no answer at that time, the estimate stays.
     ///
+    /// A cost that is known only when the body has ended, as that of a stream, comes too late for
+    /// this: what produces the body takes the rest at its end, by
+    /// [`Limiter::charge`](crate::Limiter::charge).
+    ///
     /// A policy that delays requests, by [`max_wait`](Self::max_wait) or as a
     /// [`leaky_bucket`](Limit::leaky_bucket) that is a queue, gives back only while nobody has
     /// taken permits since: the requests queued behind have been told when to go on, and a new one
