@@ -34,6 +34,10 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// # accepted(page);
 /// ```
 ///
+/// The body is text or bytes. What axum's `into_response` makes is a stream, of which the compiler says
+/// that `Bytes: From<Body>` is missing: build the response as here, a JSON body by
+/// `serde_json::to_string`.
+///
 /// A `Box<dyn OnRejection>` is one, too, for what is chosen at run time.
 pub trait OnRejection: Send + Sync + 'static {
     /// The response to this request, whose head is all that is left of it.
