@@ -5,10 +5,7 @@ use std::ops::Deref;
 
 use smallvec::SmallVec;
 
-use super::Decision;
-#[cfg(any(feature = "memory", feature = "redis"))]
-use super::Outcome;
-#[cfg(any(feature = "memory", feature = "redis"))]
+use super::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::time::Micros;
 
@@ -60,10 +57,7 @@ impl Decisions {
         });
         Some(each.collect())
     }
-}
 
-#[cfg(any(feature = "memory", feature = "redis"))]
-impl Decisions {
     /// Records that the store could not carry out this check, and lets it pass.
     pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
         let each = match &mut self.0 {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::Limiter;
 use super::rules::ReadyRules;
 use super::taken::TakenByRequest;
-use crate::decision::{Decision, Decisions, Receipt, Verdict};
+use crate::decision::{Decision, Decisions, Verdict};
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
@@ -116,19 +116,19 @@ impl Asked {
         Some(decisions.collect())
     }
 
-    /// For each rate of each policy, the policy's decision and the rate's receipt.
+    /// For each rate of each policy, the policy's decision and the rate's own.
     fn of_rates<'a>(
         &'a self,
         decisions: &'a Decisions,
         answers: &'a Decisions,
-    ) -> impl Iterator<Item = (&'a Decision, Receipt)> + Clone {
+    ) -> impl Iterator<Item = (&'a Decision, &'a Decision)> + Clone {
         let mut next = 0;
         let policies = self.each.iter().zip(decisions.iter());
         policies.flat_map(move |(asked, decision)| {
             let policy = self.policy(asked);
             let rates = &answers[next..next + policy.count_rates()];
             next += policy.count_checks();
-            rates.iter().map(move |rate| (decision, rate.receipt))
+            rates.iter().map(move |rate| (decision, rate))
         })
     }
 }

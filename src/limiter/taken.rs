@@ -89,20 +89,20 @@ impl Taken {
         self.entries.extend(entries);
     }
 
-    /// Takes the answers: for each check that was added, the decision of its policy and its own
-    /// receipt.
+    /// Takes the answers: for each check that was added, the decision of its policy and its own.
     pub(super) fn answered<'a>(
         &mut self,
-        answers: impl Iterator<Item = (&'a Decision, Receipt)> + Clone,
+        answers: impl Iterator<Item = (&'a Decision, &'a Decision)> + Clone,
     ) {
         let all_allow = answers.clone().all(|(decision, _)| decision.is_allowed());
         let mut doubtful: SmallVec<[Entry; 1]> = SmallVec::new();
         let entries = std::mem::take(&mut self.entries);
-        for (mut entry, (decision, receipt)) in entries.into_iter().zip(answers) {
-            let failure = decision.store_failure();
+        for (mut entry, (decision, own)) in entries.into_iter().zip(answers) {
+            // Its own: the policy's does not tell if its penalty is known to ban.
+            let failure = own.store_failure();
             entry.is_in_store = failure.is_none_or(StoreErrorKind::may_have_counted);
             if all_allow && decision.outcome == Outcome::Allowed {
-                entry.receipt = Some(receipt);
+                entry.receipt = Some(own.receipt);
                 self.entries.push(entry);
             } else if failure.is_some() && entry.is_in_store {
                 doubtful.push(entry);

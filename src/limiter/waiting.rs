@@ -306,7 +306,7 @@ impl Limiter {
         };
         let decision = self.decided(&policy, terms, &answers);
         let rates = answers.iter().take(rates);
-        taken.answered(rates.map(|rate| (&decision, rate.receipt)));
+        taken.answered(rates.map(|rate| (&decision, rate)));
         Held::new(decision, taken)
     }
 }

@@ -9,8 +9,8 @@ use http_body_util::Full;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
-    BreakerState, FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Policy, RateLimitLayer,
-    RequestHead, ResponseBody, SECOND, StoreErrorKind,
+    BreakerState, DenyCache, FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Penalty, Policy,
+    RateLimitLayer, RequestHead, ResponseBody, SECOND, StoreErrorKind,
 };
 
 use super::gate::Gate;
@@ -157,15 +157,30 @@ async fn a_store_that_is_gone_is_not_asked_for_longer_than_the_lease_lives() {
     assert_eq!(store.released(), [0; 0]);
 }
 
-/// A limiter of places and of requests a minute.
-fn both(places: u32, requests: u32) -> (Watched, Limiter) {
-    let store = Watched::new();
-    let policies = [
+/// Places, and requests a minute.
+fn places_and_rate(places: u32, requests: u32) -> [Policy; 2] {
+    [
         policy(Limit::concurrency(places).lease(LIFE)),
         Policy::new("rate", Limit::gcra(requests, MINUTE))
             .by(|_: &RequestHead<'_>| Some(EVERYBODY)),
-    ];
-    (store.clone(), patient(store, policies))
+    ]
+}
+
+/// A limiter of places and of requests a minute.
+fn both(places: u32, requests: u32) -> (Watched, Limiter) {
+    let store = Watched::new();
+    (
+        store.clone(),
+        patient(store, places_and_rate(places, requests)),
+    )
+}
+
+/// A limiter with these policies that remembers denials for as long as they last.
+fn remembering(policies: impl IntoIterator<Item = Policy>) -> (Watched, Limiter) {
+    let store = Watched::new();
+    let cache = DenyCache::new(store.clone()).max_age(HOUR);
+    let cache = cache.clock_for_tests(store.clock().clone());
+    (store, patient(cache, policies))
 }
 
 async fn remaining(limiter: &Limiter, policy: &str) -> u32 {
@@ -184,6 +199,36 @@ async fn a_request_that_another_policy_denies_holds_nothing() {
     assert_eq!(store.released(), [0; 0], "nothing was taken");
     drop(running);
     come_to(&limiter, 0).await;
+}
+
+/// The store has let it in by then, and nobody knows.
+#[tokio::test(start_paused = true)]
+async fn a_place_whose_answer_was_lost_is_given_back_beside_a_denial_from_memory() {
+    let (store, limiter) = remembering(places_and_rate(3, 1));
+    store.answer_after(HOUR);
+    let mut unanswered = Box::pin(request(&limiter));
+    assert!(futures_util::poll!(&mut unanswered).is_pending());
+    store.answer_after(Duration::ZERO);
+    assert_eq!(request(&limiter).await.status(), 429);
+    assert_eq!(taken(&limiter).await, 1);
+    assert_eq!(unanswered.await.status(), 429, "as was learned meanwhile");
+    come_to(&limiter, 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_whose_answer_was_lost_is_given_back_during_a_ban_known_from_memory() {
+    let (store, limiter) = remembering([one().penalty(Penalty::after(1, MINUTE, MINUTE))]);
+    store.answer_after(HOUR);
+    let mut unanswered = Box::pin(limiter.hold(POLICY, EVERYBODY));
+    assert!(futures_util::poll!(&mut unanswered).is_pending());
+    store.answer_after(Duration::ZERO);
+    for _ in 0..2 {
+        let banned = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+        assert_eq!(banned.decision().outcome(), Outcome::Banned);
+    }
+    let held = unanswered.await.unwrap();
+    assert_eq!(held.decision().outcome(), Outcome::Banned);
+    until("released", async || store.released() == [1]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,10 @@ impl Fallback {
         // A burst that is too fast for the store must not get past a remembered denial.
         let remembered = self.store.remembered(checks);
         let usable = remembered.filter(|decisions| decisions.len() == checks.len());
-        usable.unwrap_or_else(|| self.by_modes(checks, why))
+        match usable {
+            Some(remembered) => with_doubts(remembered, checks, why),
+            None => self.by_modes(checks, why),
+        }
     }
 
     fn by_modes(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
@@ -44,4 +47,17 @@ impl Fallback {
         };
         checks.iter().map(decide).collect()
     }
+}
+
+/// Remembered decisions after an answer was lost. The store may have let the request in, and taken
+/// its leases: their decisions say so, as the caller then releases them. The denial stands.
+fn with_doubts(mut remembered: Decisions, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
+    if why.may_have_counted() {
+        for (position, check) in checks.iter().enumerate() {
+            if check.action.lease().is_some() {
+                remembered.fail_open(position, why);
+            }
+        }
+    }
+    remembered
 }
