@@ -346,6 +346,25 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
+    async fn the_slash_after_the_path_of_a_nested_service_is_no_way_around() {
+        for target in ["/api", "/api/", "/api//"] {
+            for pattern in ["/api", "/api/", "/"] {
+                let found = matches_inside(nested_service, pattern, target).await;
+                assert!(found, "{pattern} {target}");
+            }
+            let found = matches_inside(nested_service, "/api/login", target).await;
+            assert!(!found, "{target}");
+        }
+        let in_service = |judge| Router::new().nest_service("/api", nested_service(judge));
+        for target in ["/api/api", "/api/api/", "/api//api"] {
+            for pattern in ["/api/api", "/api/api/"] {
+                let found = matches_inside(in_service, pattern, target).await;
+                assert!(found, "{pattern} {target}");
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn a_path_without_a_route_in_a_nested_router_matches_by_its_whole_path() {
         for (pattern, expected) in [
             ("/api/{*rest}", true),

@@ -62,9 +62,10 @@ use crate::request::{RequestHead, RequestMatcher};
 /// layer on the outer router, which has only the full path.
 ///
 /// To a service (`Router::nest_service`) and to a fallback, axum also shows `/a` for `/files//a`,
-/// and `/` for both `/files` and `/files/`. Patterns there are compared with `/files/a` as well. A
-/// layer on the outer router does not know that there is a service, so `/files//a` is a way around
-/// its policies for `/files/a`: put these on the service, or use `/files/{*rest}`.
+/// and `/` for both `/files` and `/files/`. Patterns there are compared with `/files/a` as well, and
+/// for `/` with both of the others. A layer on the outer router does not know that there is a
+/// service, so `/files//a` is a way around its policies for `/files/a`: put these on the service, or
+/// use `/files/{*rest}`.
 ///
 /// Without the feature, and if something other than axum has shortened the path, only the path that
 /// the layer sees is compared.
@@ -174,6 +175,9 @@ impl Route {
     /// `/api//login`, too.
     #[cfg(feature = "axum")]
     fn matches_nested_path(&self, whole: &str, own: &str) -> bool {
+        if own == "/" {
+            return self.matches_path_of_service(whole);
+        }
         let matches = |at: &str| self.matches_path(&format!("{at}{own}"));
         let Some(at) = whole.strip_suffix(own) else {
             return false;
@@ -181,6 +185,15 @@ impl Route {
         at.strip_suffix('/').is_some_and(matches)
             // For services nested in one another, after each of their paths.
             || at.contains("//") && matches(at.replace("//", "/").trim_end_matches('/'))
+    }
+
+    /// A nested service answers to its own path with and without a slash at the end: it is shown
+    /// `/` for either.
+    #[cfg(feature = "axum")]
+    fn matches_path_of_service(&self, whole: &str) -> bool {
+        let matches = |at: &str| self.matches_path(at) || self.matches_path(&format!("{at}/"));
+        let at = whole.trim_end_matches('/');
+        matches(at) || at.contains("//") && matches(&at.replace("//", "/"))
     }
 }
 
