@@ -100,7 +100,7 @@ impl Account {
             };
         }
         self.last_asked = now;
-        self.supply.note(cost, now);
+        self.supply.note(&self.check.algorithm, cost, now);
         let is_enough = self.held() >= cost;
         if is_enough {
             self.hand_out(cost);

@@ -114,8 +114,12 @@ impl Supply {
 
     /// Notes that this many permits were asked for.
     #[inline]
-    pub(super) fn note(&mut self, permits: u32, now: Micros) {
-        self.demand.note(permits, now, self.lease.horizon());
+    pub(super) fn note(&mut self, algorithm: &Algorithm, permits: u32, now: Micros) {
+        // No batch has room for more, so it would answer other questions only. And who asks for
+        // more is not charged if it is denied, and may ask again and again.
+        if permits <= algorithm.share_of_capacity(self.lease.most_share()) {
+            self.demand.note(permits, now, self.lease.horizon());
+        }
     }
 
     /// The batch to ask for now, if any, given the permits held and the cost of a question. It is

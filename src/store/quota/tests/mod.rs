@@ -8,6 +8,7 @@ use tokio::time::advance;
 use self::fleet::{DEADLINE, Fleet, Subject, ask, in_hand, settle};
 use super::{Leased, QuotaLease};
 use crate::algorithm::{Action, Patience, Take};
+use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
 use crate::store::memory::MemoryStore;
@@ -267,6 +268,27 @@ async fn no_more_is_held_than_the_share() {
         settle().await;
         let taken = 10_000 - fleet.look(&subject).remaining();
         assert!(taken - used <= 200, "{taken} taken for {used}");
+    }
+}
+
+/// Otherwise anybody who names such a cost, and is denied, would have each process keep its whole
+/// share from the others.
+#[tokio::test(start_paused = true)]
+async fn a_cost_that_no_batch_can_answer_makes_none_larger() {
+    for (cost, outcome) in [(5_000, Outcome::Denied), (10_001, Outcome::NeverFits)] {
+        let (process, way) = Fleet::new().process();
+        let subject = windowed();
+        let most = ask(&process, &subject, Action::take(6_000)).await.unwrap();
+        assert!(most.is_allowed());
+        for _ in 0..100 {
+            let denied = ask(&process, &subject, Action::take(cost)).await.unwrap();
+            assert_eq!(denied.outcome(), outcome);
+            warm_up(&process, &subject, 5).await;
+        }
+        let batches = way.asked().into_iter().map(|action| action.takes());
+        let largest = batches.filter(|permits| *permits < cost.min(6_000)).max();
+        // What is asked for in a tenth of a second.
+        assert!((8..=101).contains(&largest.unwrap()), "{largest:?}");
     }
 }
 
