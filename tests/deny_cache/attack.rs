@@ -173,6 +173,33 @@ async fn an_attack_that_changes_another_policys_subject_each_time_costs_no_more(
     assert_eq!(store.deny_cache_hits(), 2_000 - (all_calls - connected));
 }
 
+/// Nor by a cost that another policy never has, whatever subject it names.
+#[tokio::test]
+async fn an_attack_with_a_cost_that_another_policy_never_has_costs_no_more() {
+    let server = Server::start();
+    let algorithm = |limit| Algorithm::try_from(&limit).unwrap();
+    let address = algorithm(Limit::gcra(1, HOUR));
+    for limit in [Limit::sliding_log(10, HOUR), Limit::concurrency(10)] {
+        let other = algorithm(limit);
+        let clock = ManualClock::new();
+        let store = server.builder().clock_for_tests(clock.clone());
+        let store = store.connect().await.unwrap();
+        let requests = AtomicU32::new(0);
+        let eve = format!("eve {limit:?}");
+        let both = async || {
+            let request = requests.fetch_add(1, Ordering::SeqCst);
+            let cost = if request == 0 { 1 } else { 11 };
+            let user = format!("made up {request}");
+            let asked = [
+                ("address", address, &*eve, Action::take(1)),
+                ("other", other, &*user, Action::take(cost)),
+            ];
+            answer(ask(&store, &asked)).await.all_allow()
+        };
+        attack(&server, &clock, both).await;
+    }
+}
+
 /// A banned subject cannot cause load by varying the cost, with one rate or two.
 #[tokio::test]
 async fn an_attack_with_changing_costs_costs_no_more_under_a_ban() {

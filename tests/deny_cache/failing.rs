@@ -4,12 +4,13 @@ use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tower_throttle::algorithm::Action;
+use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, BreakerState, Check, DAY, DenyCache, FailureMode, Limit, Limiter, Outcome, Policy,
-    Store, StoreErrorKind,
+    Answer, BreakerState, Check, DAY, DenyCache, FailureMode, Key, Limit, Limiter, Outcome, Policy,
+    PolicyId, Store, StoreErrorKind, Subject,
 };
 
+use super::support::bench::{answer, ask};
 use super::support::redis::Server;
 use super::{Bench, Trips};
 
@@ -63,6 +64,23 @@ async fn remembered_denials_hold_while_the_breaker_is_open() {
         assert_eq!(why, Some(StoreErrorKind::BreakerOpen), "{mode:?}");
         assert_eq!(trips.asked.load(Ordering::SeqCst), asked);
     }
+}
+
+/// Otherwise such a cost would let a denied client pass for as long as the store is gone.
+#[tokio::test]
+async fn remembered_denials_hold_beside_a_cost_that_never_fits() {
+    let Bench { cache, .. } = Bench::new();
+    let narrow = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
+    let take = ("client", narrow, "eve", Action::take(1));
+    assert!(answer(ask(&cache, &[take])).await.all_allow());
+    assert!(!answer(ask(&cache, &[take])).await.all_allow());
+    let [client, user] = ["client", "user"].map(PolicyId::new);
+    let subject = |name: &str| Subject::from(&Key::from(name));
+    let known = cache.remembered(&[
+        Check::new(&client, subject("eve"), narrow, Action::take(1)),
+        Check::new(&user, subject("made up"), narrow, Action::take(2)),
+    ]);
+    assert_eq!(known.and_then(|known| known.denied_by()), Some(0));
 }
 
 /// Its question goes to the store, as one does twice within the maximum age.

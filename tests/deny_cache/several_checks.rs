@@ -164,11 +164,18 @@ async fn a_cost_that_never_fits_is_reported_beside_a_remembered_denial() {
     };
     assert!(both("alice", 1).await.all_allow());
     assert_eq!(both("alice", 1).await.denied_by(), Some(0));
-    for user in ["alice", "bob"] {
+    for (user, outcome) in [
+        ("alice", Outcome::NeverFits),
+        ("bob", Outcome::NeverFits),
+        // Only now and then, or naming another subject each time would get around the denial.
+        ("carol", Outcome::NotAsked),
+    ] {
         let never = both(user, 6).await;
-        assert_eq!(never.denied_by(), Some(1));
-        assert_eq!(never[1].outcome(), Outcome::NeverFits);
+        assert_eq!(never[1].outcome(), outcome);
+        let denied_by = usize::from(outcome == Outcome::NeverFits);
+        assert_eq!(never.denied_by(), Some(denied_by));
     }
+    assert_eq!(bench.cache.hits(), 2);
 }
 
 #[tokio::test]

@@ -142,6 +142,10 @@ impl Denials {
     /// both cases every [penalty] among the deciding checks must be known to ban: one that does not
     /// may have a denial to count.
     ///
+    /// A cost that never fits outweighs every wait, so the rejection should be about it. But only a
+    /// few questions go to the store for that: otherwise anybody who names such a cost would get
+    /// around the denials that are known of other checks.
+    ///
     /// [penalty]: crate::algorithm::Penalty
     // Out of line: most questions have one check.
     #[inline(never)]
@@ -165,10 +169,20 @@ impl Denials {
             !has_to_be_denied || limit.any(is_denied)
         };
         let is_known = deciding.clone().any(is_denied) && deciding.clone().all(changes_nothing);
-        let mut bans =
-            deciding.filter(|&position| is_penalty(&checks[position]) && is_denied(position));
+        let mut denied = deciding.clone().filter(|&position| is_denied(position));
+        let mut bans = denied
+            .clone()
+            .filter(|&position| is_penalty(&checks[position]));
         let is_to_be_asked = |ban| self.try_take_turn_for_guarded(ban, checks, &readings, at);
-        (is_known && !bans.any(is_to_be_asked)).then(|| {
+        let is_untold =
+            |position: usize| readings[position].is_none() && never_fits(&checks[position]);
+        let mut is_to_be_told_never = || {
+            deciding.clone().any(is_untold)
+                && denied
+                    .next()
+                    .is_some_and(|denied| self.try_take_turn_beside(&checks[denied], at))
+        };
+        (is_known && !bans.any(is_to_be_asked) && !is_to_be_told_never()).then(|| {
             self.table.hit();
             let each = readings.iter().zip(checks);
             let decide = |(reading, check): (&Option<Reading>, &Check<'_>)| match reading {
@@ -194,15 +208,23 @@ impl Denials {
     ) -> bool {
         let is_unknown =
             |at: usize| readings[at].is_none() && checks[at].algorithm.lease().is_none();
-        let (Some(guarded), Action::Take(take)) = (ban.checked_sub(1), &checks[ban].action) else {
+        let Some(guarded) = ban.checked_sub(1) else {
             return false;
         };
-        let (key, penalty) = (checks[ban].stored_fingerprint(), &checks[ban].algorithm);
+        limit_of(guarded, checks).any(is_unknown) && self.try_take_turn_beside(&checks[ban], at)
+    }
+
+    /// Takes the turn to ask the store about another check of the same question, although this one
+    /// is denied, if it is this question's. Each denial has few.
+    fn try_take_turn_beside(&self, denied: &Check<'_>, at: Moment) -> bool {
+        let Action::Take(take) = &denied.action else {
+            return false;
+        };
+        let (key, algorithm) = (denied.stored_fingerprint(), &denied.algorithm);
         at.may_ask
-            && limit_of(guarded, checks).any(is_unknown)
             && self
                 .table
-                .try_take_turn_for_guarded(key, penalty, take, at.now)
+                .try_take_turn_beside(key, algorithm, take, at.now)
     }
 
     /// What is known of one check; `Some(None)` if nothing is. `None` if the store must be asked
@@ -214,8 +236,6 @@ impl Denials {
         };
         let (key, algorithm) = (check.stored_fingerprint(), &check.algorithm);
         match self.table.recall(key, algorithm, take, at) {
-            // A cost that never fits outweighs every wait, so the rejection must be about it.
-            Recalled::Nothing if algorithm.never_fits(take) => None,
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),
@@ -236,6 +256,10 @@ fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
 
 fn decision_from_memory(check: &Check<'_>, reading: &Reading) -> Decision {
     check.algorithm.decision_from_memory(reading, &check.action)
+}
+
+fn never_fits(check: &Check<'_>) -> bool {
+    matches!(&check.action, Action::Take(take) if check.algorithm.never_fits(take))
 }
 
 fn not_asked(algorithm: &Algorithm) -> Decision {

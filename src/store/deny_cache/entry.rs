@@ -17,7 +17,7 @@ pub(super) struct Entry {
     /// When the next question goes to the store, in microseconds.
     again_us: AtomicU64,
     /// The same for questions for which this entry's wait may be too short: those with a larger
-    /// cost or, if it is a ban, about the limit that the ban guards.
+    /// cost, about the limit that it guards if it is a ban, and beside a cost that never fits.
     more_us: AtomicU64,
 }
 

@@ -61,7 +61,8 @@ mod table;
 /// [`Decision::is_remembered`](crate::Decision::is_remembered) marks such answers.
 ///
 /// A policy about which not even that is known is [not asked](crate::Outcome::NotAsked), so that
-/// nobody gets around the cache by naming another subject to another policy each time. It may deny
+/// nobody gets around the cache by naming another subject to another policy each time. If the cost
+/// never fits, the store is asked nevertheless, but at most twice in the maximum age. It may deny
 /// for longer than the policy that is known to deny. Then the wait that the client is told is too
 /// short, and when it is over the store is asked and tells the rest.
 /// [`Rejection::has_unasked_policies`](crate::Rejection::has_unasked_policies) marks such

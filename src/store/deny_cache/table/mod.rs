@@ -133,18 +133,18 @@ impl Table {
         }
     }
 
-    /// Takes the turn to ask the store about the limit that this ban guards, of which nothing is
-    /// known, if it is this take's.
-    pub(super) fn try_take_turn_for_guarded(
+    /// Takes the turn to ask the store about something of which nothing is known, beside this take
+    /// that is denied, if it is this take's.
+    pub(super) fn try_take_turn_beside(
         &self,
         key: u128,
-        penalty: &Algorithm,
+        algorithm: &Algorithm,
         take: &Take,
         now: Micros,
     ) -> bool {
         let pause = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
-        self.find(key, penalty, take, now)
-            .is_none_or(|(ban, _)| ban.try_take_turn_for_more(now, pause, Micros::ZERO))
+        self.find(key, algorithm, take, now)
+            .is_none_or(|(denial, _)| denial.try_take_turn_for_more(now, pause, Micros::ZERO))
     }
 
     /// The entry that answers this check, and its reading. If none covers this cost, the longest
