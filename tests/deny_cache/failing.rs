@@ -1,13 +1,16 @@
 //! Remembered denials come before the failure modes.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use http::{Request, Response};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, BreakerState, Check, DAY, DenyCache, FailureMode, Key, Limit, Limiter, Outcome, Policy,
-    PolicyId, Store, StoreErrorKind, Subject,
+    Answer, BreakerState, Check, DAY, DenyCache, FailureMode, Header, Key, Limit, Limiter, Outcome,
+    Penalty, Policy, PolicyId, RateLimitLayer, Store, StoreErrorKind, Subject,
 };
 
 use super::support::bench::{answer, ask};
@@ -81,6 +84,34 @@ async fn remembered_denials_hold_beside_a_cost_that_never_fits() {
         Check::new(&user, subject("made up"), narrow, Action::take(2)),
     ]);
     assert_eq!(known.and_then(|known| known.denied_by()), Some(0));
+}
+
+/// A store that is not asked counts no denial for the other policy's penalty.
+#[tokio::test(start_paused = true)]
+async fn remembered_denials_hold_beside_a_policy_with_a_penalty() {
+    for mode in MODES {
+        let Bench { cache, trips, .. } = Bench::new();
+        let login = Policy::new("login", Limit::gcra(2, DAY)).by(Header::new("x-user"));
+        let policies = [
+            two_a_day(mode).by(Header::new("x-client")),
+            login.penalty(Penalty::after(100, DAY, DAY)),
+        ];
+        let service = service_fn(|_| async { Ok::<_, Infallible>(Response::new(String::new())) });
+        let layer = RateLimitLayer::new(Limiter::new(cache, policies).unwrap());
+        let status_for = async |user: &str| {
+            let request = Request::get("/").header("x-client", "eve");
+            let request = request.header("x-user", user).body(String::new());
+            let response = layer.layer(service).oneshot(request.unwrap()).await;
+            response.unwrap().status().as_u16()
+        };
+        for (user, status) in [("a", 200), ("b", 200), ("c", 429)] {
+            assert_eq!(status_for(user).await, status, "{mode:?}");
+        }
+        trips.fails.store(true, Ordering::SeqCst);
+        for user in ["c", "d", "e", "f", "g", "h", "i"] {
+            assert_eq!(status_for(user).await, 429, "{mode:?}");
+        }
+    }
 }
 
 /// Its question goes to the store, as one does twice within the maximum age.

@@ -140,7 +140,8 @@ impl Denials {
     /// One enforced check that is denied denies all of them, and the checks in shadow are not
     /// carried out either. If all checks are in shadow, a rate of each limit must be denied. In
     /// both cases every [penalty] among the deciding checks must be known to ban: one that does not
-    /// may have a denial to count.
+    /// may have a denial to count. But a store that cannot be asked counts nothing, and what is
+    /// known to deny must not let anybody pass for that.
     ///
     /// A cost that never fits outweighs every wait, so the rejection should be about it. But only a
     /// few questions go to the store for that: otherwise anybody who names such a cost would get
@@ -165,7 +166,8 @@ impl Denials {
         let changes_nothing = |position: usize| {
             let mut limit = limit_of(position, checks);
             let is_guarded = checks.get(limit.end).is_some_and(is_penalty);
-            let has_to_be_denied = is_penalty(&checks[position]) || (all_in_shadow && !is_guarded);
+            let may_count = is_penalty(&checks[position]) && (at.may_ask || all_in_shadow);
+            let has_to_be_denied = may_count || (all_in_shadow && !is_guarded);
             !has_to_be_denied || limit.any(is_denied)
         };
         let is_known = deciding.clone().any(is_denied) && deciding.clone().all(changes_nothing);
