@@ -19,7 +19,7 @@ impl Refusal {
         }
     }
 
-    pub(super) fn of_nobody(reason: Unjudged) -> Self {
+    pub(crate) fn of_nobody(reason: Unjudged) -> Self {
         Self {
             policy: None,
             reason,

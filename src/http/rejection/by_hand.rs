@@ -1,8 +1,9 @@
 //! Rejections by handlers that ask a limiter themselves, about what only they know.
 
-use super::{Rejection, RejectionKind, reason, retry_after_secs};
+use super::{Rejection, reason, retry_after_secs};
 use crate::decision::Decision;
 use crate::error::CheckError;
+use crate::limiter::{Refusal, Unjudged};
 
 impl Rejection {
     /// The rejection by a policy's decision; `None` if it lets the request pass.
@@ -51,19 +52,12 @@ impl Rejection {
     }
 }
 
-/// Of the kind [`Misconfigured`](RejectionKind::Misconfigured). So a handler that returns rejections
+/// Of the kind [`Misconfigured`](super::RejectionKind::Misconfigured). So a handler that returns rejections
 /// can ask with `?`, and needs no panic for a policy that a [`replace`](crate::Limiter::replace) or a
 /// file that was read again has removed.
 impl From<CheckError> for Rejection {
     fn from(error: CheckError) -> Self {
-        Self {
-            kind: RejectionKind::Misconfigured,
-            policies: Vec::new(),
-            retry_after: None,
-            retry_after_secs: None,
-            has_unasked_policies: false,
-            explanation: error.to_string().into(),
-        }
+        Refusal::of_nobody(Unjudged::Misconfigured(error.to_string())).into()
     }
 }
 
