@@ -209,30 +209,17 @@ impl From<&Key> for Key {
 }
 
 macro_rules! key_from_number {
-    ($($wide:ty: $($number:ty)*);*) => {$($(
+    ($($number:ty)*) => {$(
         /// Encoded with 128 bits: the same number is the same key, whatever its type.
         impl From<$number> for Key {
             fn from(number: $number) -> Self {
-                Self::encode(Domain::Number, &<$wide>::from(number).to_le_bytes())
+                // By a cast, since `i128` is made from no `usize`. It holds all of them.
+                Self::encode(Domain::Number, &(number as i128).to_le_bytes())
             }
         }
-    )*)*};
+    )*};
 }
-key_from_number!(i128: u8 u16 u32 u64 i8 i16 i32 i64 i128);
-
-/// The same key as the same number of another type.
-impl From<usize> for Key {
-    fn from(number: usize) -> Self {
-        Self::from(number as u64)
-    }
-}
-
-/// The same key as the same number of another type.
-impl From<isize> for Key {
-    fn from(number: isize) -> Self {
-        Self::from(number as i64)
-    }
-}
+key_from_number!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize i128);
 
 /// The same key as the same number of another type, if there is one. A number too large for that
 /// takes a byte more, so that it is no negative number.
