@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
 use crate::limit::Words;
 use crate::time::Micros;
@@ -114,8 +115,9 @@ impl QuotaLease {
         Ok(self)
     }
 
-    pub(super) fn most_share(&self) -> f64 {
-        self.share
+    /// The most permits of this limit to hold.
+    pub(super) fn most_permits(&self, algorithm: &Algorithm) -> u32 {
+        algorithm.share_of_capacity(self.share)
     }
 
     pub(super) fn most_age(&self) -> Micros {

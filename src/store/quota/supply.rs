@@ -117,7 +117,7 @@ impl Supply {
     pub(super) fn note(&mut self, algorithm: &Algorithm, permits: u32, now: Micros) {
         // No batch has room for more, so it would answer other questions only. And who asks for
         // more is not charged if it is denied, and may ask again and again.
-        if permits <= algorithm.share_of_capacity(self.lease.most_share()) {
+        if permits <= self.lease.most_permits(algorithm) {
             self.demand.note(permits, now, self.lease.horizon());
         }
     }

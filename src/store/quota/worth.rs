@@ -43,7 +43,7 @@ impl Prospect<'_> {
         let whole = lasting
             .clamp(self.expected, self.expected.saturating_mul(MOST_SPARE))
             .saturating_add(on_the_way.saturating_sub(self.used))
-            .min(self.algorithm.share_of_capacity(self.lease.most_share()))
+            .min(self.lease.most_permits(self.algorithm))
             .min(self.ceiling);
         let permits = whole.checked_sub(self.held)?;
         let lasts = self.used.saturating_add(whole).saturating_sub(on_the_way);
