@@ -163,6 +163,8 @@ impl Denials {
         let is_denied = |position: usize| matches!(readings[position], Some(known) if !known.fits);
         let is_penalty = |check: &Check<'_>| check.algorithm.is_penalty();
         let deciding = (0..checks.len()).filter(|&position| is_deciding(&checks[position]));
+        let denied = deciding.clone().filter(|&position| is_denied(position));
+        let first_denied = denied.clone().next()?;
         let changes_nothing = |position: usize| {
             let mut limit = limit_of(position, checks);
             let is_guarded = checks.get(limit.end).is_some_and(is_penalty);
@@ -170,29 +172,25 @@ impl Denials {
             let has_to_be_denied = may_count || (all_in_shadow && !is_guarded);
             !has_to_be_denied || limit.any(is_denied)
         };
-        let is_known = deciding.clone().any(is_denied) && deciding.clone().all(changes_nothing);
-        let mut denied = deciding.clone().filter(|&position| is_denied(position));
-        let mut bans = denied
-            .clone()
-            .filter(|&position| is_penalty(&checks[position]));
-        let is_to_be_asked = |ban| self.try_take_turn_for_guarded(ban, checks, &readings, at);
+        if !deciding.clone().all(changes_nothing) {
+            return None;
+        }
+        let mut bans = denied.filter(|&position| is_penalty(&checks[position]));
+        if bans.any(|ban| self.try_take_turn_for_guarded(ban, checks, &readings, at)) {
+            return None;
+        }
         let is_untold =
             |position: usize| readings[position].is_none() && never_fits(&checks[position]);
-        let mut is_to_be_told_never = || {
-            deciding.clone().any(is_untold)
-                && denied
-                    .next()
-                    .is_some_and(|denied| self.try_take_turn_beside(&checks[denied], at))
+        if deciding.clone().any(is_untold) && self.try_take_turn_beside(&checks[first_denied], at) {
+            return None;
+        }
+        self.table.hit();
+        let each = readings.iter().zip(checks);
+        let decide = |(reading, check): (&Option<Reading>, &Check<'_>)| match reading {
+            Some(reading) => decision_from_memory(check, reading),
+            None => not_asked(&check.algorithm),
         };
-        (is_known && !bans.any(is_to_be_asked) && !is_to_be_told_never()).then(|| {
-            self.table.hit();
-            let each = readings.iter().zip(checks);
-            let decide = |(reading, check): (&Option<Reading>, &Check<'_>)| match reading {
-                Some(reading) => decision_from_memory(check, reading),
-                None => not_asked(&check.algorithm),
-            };
-            each.map(decide).collect()
-        })
+        Some(each.map(decide).collect())
     }
 
     /// Takes the turn to ask the store how long the limit behind the ban at this position denies,
