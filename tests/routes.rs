@@ -265,6 +265,15 @@ mod behind_axums_router {
         assert!(matches(Route::get("/files/{one}"), app(), "/files/a").await);
     }
 
+    #[tokio::test]
+    async fn a_literal_brace_is_not_one_around_a_parameter() {
+        let literal = || Route::get("/users/{{id}}");
+        assert!(!matches(literal(), app(), "/users/7").await);
+        assert!(matches(literal(), app(), "/users/{id}").await);
+        let exact = Router::new().route("/users/{{id}}", get(async || "ok"));
+        assert!(matches(literal(), exact, "/users/{id}").await);
+    }
+
     /// Asked where the path has lost its nested prefix.
     #[derive(Clone)]
     struct Judge {

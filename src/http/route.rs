@@ -152,11 +152,15 @@ impl Route {
         let Some(matched) = request.extensions.get::<axum::extract::MatchedPath>() else {
             return false;
         };
+        let matched = matched.as_str();
+        // A literal brace of the pattern would match one that encloses a parameter's name.
+        if self.pattern.contains("{{") || self.pattern.contains("}}") {
+            return self.pattern == matched;
+        }
         // In the text of a route, `{*rest}` looks like one segment but stands for many, so only a
         // catch-all may match it.
         let is_catch_all = |pattern: &str| pattern.contains("{*");
-        (is_catch_all(&self.pattern) || !is_catch_all(matched.as_str()))
-            && self.matches_path(matched.as_str())
+        (is_catch_all(&self.pattern) || !is_catch_all(matched)) && self.matches_path(matched)
     }
 
     /// For nested services the text of the matched route is not enough: there is none inside of a
