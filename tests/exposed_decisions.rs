@@ -363,9 +363,12 @@ async fn a_method_that_asks_itself_fails_with_the_details_of_a_denial() {
     use tonic_types::StatusExt;
 
     let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
-    let _ = limiter.check("login", Key::user(7)).await.unwrap();
-    let denied = limiter.check("login", Key::user(7)).await.unwrap();
-    let status = Status::from(Rejection::by("login", &denied).expect("a denial"));
+    let method = async || {
+        let decision = limiter.check("login", Key::user(7)).await?;
+        Rejection::by("login", &decision).map_or(Ok("in"), |denial| Err(Status::from(denial)))
+    };
+    assert_eq!(method().await.unwrap(), "in");
+    let status = method().await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     let wait = status.get_details_retry_info().unwrap().retry_delay;
     assert_eq!(wait, Some(MINUTE));
@@ -377,4 +380,8 @@ async fn a_method_that_asks_itself_fails_with_the_details_of_a_denial() {
         status.metadata().get("grpc-retry-pushback-ms").unwrap(),
         "-1"
     );
+    limiter.replace(Rules::new()).unwrap();
+    let status = method().await.unwrap_err();
+    assert_eq!(status.code(), Code::Internal);
+    assert_eq!(status.message(), "no policy is named \"login\"");
 }

@@ -85,3 +85,12 @@ impl From<Rejection> for tonic::Status {
             .unwrap_or_else(|| Self::unknown(rejection.to_string()))
     }
 }
+
+/// That of its [`Rejection`], so that a method can ask with `?`.
+#[cfg(feature = "tonic")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
+impl From<CheckError> for tonic::Status {
+    fn from(error: CheckError) -> Self {
+        Rejection::from(error).into()
+    }
+}
