@@ -35,7 +35,7 @@
 //! | `rejection` | the body of rejections: `"problem-json"`, `"plain-text"` | `"problem-json"` |
 //! | `timeout` | the time that a decision may take, 1 ms to 60 s | `"50ms"` |
 //! | `on_store_failure` | `"allow"`, `"deny"` or a share of the limit for this process, such as `{ local = 0.25 }`: see [`FailureMode`]; a policy may have its own | `"allow"` |
-//! | `trusted_proxies` | the addresses and ranges of your proxies | none: the peer is the client |
+//! | `trusted_proxies` | the addresses and ranges of your proxies; all addresses only with `trusted_hops` | none: the peer is the client |
 //! | `client_address` | the one header they write: `"x-forwarded-for"`, `"forwarded"`, `"header:<name>"` | `"x-forwarded-for"` |
 //! | `trusted_hops` | how many proxies are in front, where their addresses are unknown, 1 to 64; `trusted_proxies` still says from where a header is believed at all: see [`ClientAddr::trusted_hops`] | told by their addresses |
 //! | `ipv6_prefix` | the bits by which IPv6 clients and peers are told apart, 32 to 128 | `64` |

@@ -13,8 +13,8 @@ const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";
 
 const UNBELIEVED: &str = "has no effect without trusted_proxies, as only a proxy on a Unix socket \
                           is trusted then: list your proxies, [] if that is the only one, or \
-                          [\"0.0.0.0/0\", \"::/0\"] if their addresses are unknown, as with \
-                          trusted_hops";
+                          [\"0.0.0.0/0\", \"::/0\"] with trusted_hops if their addresses are \
+                          unknown";
 
 /// The proxies in front, as far as the file names them.
 pub(super) struct Proxies {
@@ -48,7 +48,9 @@ impl Proxies {
         })?;
         let sound = KeyExtractor::validate(&extractor);
         sound.map_err(|error| match error {
-            ConfigError::OutOfRange { field, .. } => fields.refuse_at(field, error),
+            ConfigError::OutOfRange { field, .. } | ConfigError::Malformed { field, .. } => {
+                fields.refuse_at(field, error)
+            }
             error => fields.refuse(error),
         })?;
         let unbelieved = header.or_else(|| fields.get("trusted_hops"));

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::{HeaderValue, Request};
-use tower_throttle::{ClientAddr, Key, KeyError, KeyExtractor, Peer, RequestHead};
+use tower_throttle::{ClientAddr, ConfigError, Key, KeyError, KeyExtractor, Peer, RequestHead};
 
 mod addresses;
 mod forwarded;
@@ -240,6 +240,37 @@ fn settings_that_make_no_sense_are_refused_with_what_would_be_right() {
             .to_string()
             .starts_with("header: got \"cf connecting ip\": ")
     );
+}
+
+/// Otherwise clients could choose whose quota they use: each address they make up is a proxy's.
+#[test]
+fn to_trust_every_address_is_refused_unless_the_proxies_are_counted() {
+    type Make = fn(&[&'static str]) -> Result<ClientAddr, ConfigError>;
+    let each: [Make; 3] = [
+        |trusted| ClientAddr::x_forwarded_for(trusted),
+        |trusted| ClientAddr::forwarded(trusted),
+        |trusted| ClientAddr::header("cf-connecting-ip", trusted),
+    ];
+    for make in each {
+        for (trusted, named) in [
+            (&["0.0.0.0/0", "::/0"][..], "0.0.0.0/0"),
+            (&["10.0.0.0/8", "::/0"], "::/0"),
+            (&["::ffff:0:0/96"], "0.0.0.0/0"),
+        ] {
+            let trusting = make(trusted).unwrap();
+            assert_eq!(
+                trusting.validate().unwrap_err().to_string(),
+                format!(
+                    "trusted_proxies: got {named:?}: if every address is a proxy's, clients choose \
+                     whose quota they use; list the proxies' addresses, or count the proxies with \
+                     trusted_hops"
+                )
+            );
+            assert_eq!(trusting.trusted_hops(1).validate(), Ok(()));
+        }
+        let most = make(&["0.0.0.0/1", "8000::/1"]).unwrap();
+        assert_eq!(most.validate(), Ok(()));
+    }
 }
 
 #[test]

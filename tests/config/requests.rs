@@ -88,6 +88,20 @@ fn proxies_that_cannot_be_read_are_refused_in_their_line() {
     }
 }
 
+#[test]
+fn to_trust_every_address_is_refused_in_its_line_unless_the_proxies_are_counted() {
+    for trusted in ["[\"0.0.0.0/0\", \"::/0\"]", "[\"0.0.0.0/0\"]"] {
+        let file = format!("store = \"memory\"\ntrusted_proxies = {trusted}\n");
+        let refused = refusal(&file);
+        assert!(
+            refused.starts_with("line 2: trusted_proxies: got \"0.0.0.0/0\": "),
+            "{refused}"
+        );
+        assert!(refused.contains("trusted_hops"), "{refused}");
+        assert!(Config::from_toml(&format!("{file}trusted_hops = 1\n")).is_ok());
+    }
+}
+
 /// Nobody should believe that the clients behind a proxy are told apart.
 #[test]
 fn settings_about_proxies_are_refused_if_none_is_trusted() {

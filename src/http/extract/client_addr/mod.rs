@@ -1,6 +1,6 @@
 //! `ClientAddr`: the client's address behind proxies.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use crate::error::ConfigError;
@@ -17,6 +17,10 @@ mod forwarded;
 mod node;
 
 use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute};
+
+const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose whose quota they use; \
+                               list the proxies' addresses, or count the proxies with \
+                               trusted_hops";
 
 /// The client's address behind proxies, read from the one header that the proxies are known to
 /// write. Only what they have written is trusted.
@@ -55,6 +59,10 @@ use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute
 /// embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
 ///
 /// A request that does not carry its peer's address is answered with 500 and an explanation.
+///
+/// To trust every IPv4 or every IPv6 address is refused by [`Limiter::new`](crate::Limiter::new),
+/// unless the proxies are counted ([`trusted_hops`](Self::trusted_hops)): clients could choose whose
+/// quota they use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddr {
     field: Field,
@@ -166,6 +174,15 @@ impl ClientAddr {
         let lines = self.field.lines(request.headers);
         Ok(attribute(peer, trust, self.syntax, lines))
     }
+
+    /// The family of addresses that are all trusted, if one is.
+    fn trusts_all_of(&self) -> Option<&'static str> {
+        let all_v4 = Ipv4Addr::UNSPECIFIED.into()..=Ipv4Addr::BROADCAST.into();
+        let all_v6 = Ipv6Addr::UNSPECIFIED.into()..=Ipv6Addr::from(u128::MAX).into();
+        let mut families = [("0.0.0.0/0", all_v4), ("::/0", all_v6)].into_iter();
+        let (text, _) = families.find(|(_, all)| self.trusted.contain_all(all))?;
+        Some(text)
+    }
 }
 
 impl KeyExtractor for ClientAddr {
@@ -181,7 +198,15 @@ impl KeyExtractor for ClientAddr {
     fn validate(&self) -> Result<(), ConfigError> {
         self.ipv6_prefix.validate()?;
         match (self.trusted_hops, self.syntax) {
-            (None | Some(1), _) => Ok(()),
+            // Whatever a client writes to the left of its own address is then read as a proxy's.
+            (None, _) => self.trusts_all_of().map_or(Ok(()), |all| {
+                Err(ConfigError::malformed(
+                    "trusted_proxies",
+                    all,
+                    ALL_ARE_PROXIES,
+                ))
+            }),
+            (Some(1), _) => Ok(()),
             (Some(hops), Syntax::Single) => Err(ConfigError::out_of_range(
                 "trusted_hops",
                 hops,
