@@ -446,6 +446,15 @@ async fn a_repeated_header_of_one_address_is_no_way_past_the_deny_list() {
     let proxys = ("x-real-ip", "203.0.113.9");
     let twice = [("x-user", "alice"), ("x-real-ip", "198.51.100.7"), proxys];
     assert_eq!(app.get("/", &twice).await.status(), UNREADABLE);
+    // What a proxy in between may make of it.
+    for folded in [
+        "198.51.100.7, 203.0.113.9",
+        "x,203.0.113.9",
+        ", 203.0.113.9",
+    ] {
+        let once = [("x-user", "alice"), ("x-real-ip", folded)];
+        assert_eq!(app.get("/", &once).await.status(), UNREADABLE, "{folded}");
+    }
     assert_eq!(app.get("/", &[proxys]).await.status(), REFUSED);
 }
 

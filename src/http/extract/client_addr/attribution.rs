@@ -92,6 +92,8 @@ pub(super) fn attribute<'a>(
             walk(peer, trust, entries, forwarded::entry)
         }
         Syntax::Single => match (lines.next(), lines.next()) {
+            // Several lines that were folded into one.
+            (Some(line), None) if line.contains(&b',') => unattributed(peer, Unknown::Malformed),
             (Some(line), None) => walk(peer, trust, std::iter::once(line), listed),
             (None, _) => unattributed(peer, Unknown::Unsaid),
             // There is no telling which of them the proxy wrote.

@@ -102,8 +102,8 @@ impl ClientAddr {
     }
 
     /// Reads a header with a single address (`CF-Connecting-IP`, `Fly-Client-IP`), set by proxies
-    /// in these ranges. If it is sent more than once, the request is unattributed, and answered
-    /// with 400 if addresses are denied.
+    /// in these ranges. If it is sent more than once, or with several values in one line, the
+    /// request is unattributed, and answered with 400 if addresses are denied.
     ///
     /// # Errors
     ///
