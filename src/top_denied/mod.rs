@@ -226,12 +226,13 @@ pub struct TopEntry {
 impl TopEntry {
     fn of(policy: &Arc<str>, slot: &Slot) -> Self {
         let denials = slot.count.round() as u64;
-        let inherited = slot.inherited.ceil() as u64;
+        // Rounded like the count: what has faded to next to nothing is not a whole denial.
+        let certain = (slot.count - slot.inherited).round() as u64;
         Self {
             policy: Arc::clone(policy),
             subject: slot.subject,
             denials,
-            overestimate: inherited.min(denials),
+            overestimate: denials.saturating_sub(certain),
             last_denied: slot.latest.at,
             mode: slot.latest.mode,
         }

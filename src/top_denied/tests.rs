@@ -37,9 +37,13 @@ impl List {
 
     fn deny(&self, times: usize) {
         for _ in 0..times {
-            let asked = self.limiter.check("api", "mallory");
-            let _ = asked.now_or_never().unwrap().unwrap();
+            self.deny_one("mallory");
         }
+    }
+
+    fn deny_one(&self, subject: &str) {
+        let asked = self.limiter.check("api", subject);
+        let _ = asked.now_or_never().unwrap().unwrap();
     }
 
     fn denials(&self) -> u64 {
@@ -68,6 +72,23 @@ fn a_clock_that_jumps_ahead_and_back_neither_fades_counts_nor_keeps_them() {
     list.wall_clock.step_back(30 * DAY);
     list.stopwatch.advance(HALF_LIFE);
     assert_eq!(list.denials(), 4);
+}
+
+#[test]
+fn whoever_has_faded_from_the_list_leaves_room_in_which_others_are_counted_exactly() {
+    let list = List::new();
+    for number in 0..10 {
+        list.deny_one(&format!("yesterday's {number}"));
+    }
+    list.stopwatch.advance(2 * HALF_LIFE);
+    assert!(list.top.list().is_empty());
+    list.deny(3);
+    let entries = list.top.list();
+    let counts: Vec<_> = entries
+        .iter()
+        .map(|of| (of.denials, of.overestimate))
+        .collect();
+    assert_eq!(counts, [(3, 0)]);
 }
 
 /// Otherwise the list would depend on how the system's clock is set.
