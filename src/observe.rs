@@ -167,8 +167,9 @@ impl fmt::Display for DecisionResult {
 pub struct RefusalEvent<'a> {
     /// The policy's name; `None` if the request is refused regardless of policies.
     pub policy: Option<&'a str>,
-    /// [`Mode::Shadow`] if the request goes on, as the policy would only have refused it; otherwise
-    /// [`Mode::Enforce`], even for a refusal by a list whose keys a policy in shadow mode reads.
+    /// [`Mode::Shadow`] if the policy would only have refused the request: it goes on to the other
+    /// policies. Otherwise [`Mode::Enforce`], even for a refusal by a list whose keys a policy in
+    /// shadow mode reads.
     pub mode: Mode,
     /// Why it was refused, or would have been.
     pub reason: RefusalReason,
@@ -182,7 +183,8 @@ pub enum RefusalReason {
     Listed,
     /// The address of the client cannot be read, and addresses are denied.
     BadAddress,
-    /// The request has no key, and the policy requires one.
+    /// The request has no key, and the policy requires one; or keys are denied, and the request's
+    /// cannot be read, such as a header that is sent twice.
     MissingKey,
     /// The request states a cost that cannot be read.
     BadCost,

@@ -328,6 +328,11 @@ async fn a_refusal_is_told_with_the_policy_that_could_not_be_asked(bench: &Bench
     for (headers, status, reason) in [
         (&[][..], 400, RefusalReason::MissingKey),
         (&[("x-user", "mallory")], 403, RefusalReason::Listed),
+        (
+            &[("x-user", "alice"), ("x-user", "mallory")],
+            400,
+            RefusalReason::MissingKey,
+        ),
     ] {
         assert_eq!(app.get(headers).await, status);
         assert_eq!(notes.new_ones(), [refusal("user", Mode::Enforce, reason)]);
