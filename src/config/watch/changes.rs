@@ -1,7 +1,7 @@
 //! Notices when a file may have changed. A thread receives the operating system's events, and also
 //! looks at intervals in case there are none.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -83,6 +83,7 @@ struct Places {
     path: PathBuf,
     watcher: Option<RecommendedWatcher>,
     watched: Vec<PathBuf>,
+    is_warned: bool,
 }
 
 impl Places {
@@ -92,17 +93,28 @@ impl Places {
                 let _ = changed.send(Signal::Changed);
             }
         });
-        if let Err(error) = &watcher {
+        let mut places = Self {
+            path: path.to_owned(),
+            watcher: None,
+            watched: Vec::new(),
+            is_warned: false,
+        };
+        match watcher {
+            Ok(watcher) => places.watcher = Some(watcher),
+            Err(error) => places.warn(&error),
+        }
+        places
+    }
+
+    /// Warns once that changes are noticed late.
+    fn warn(&mut self, error: &notify::Error) {
+        if !self.is_warned {
             trace::warn!(
                 error = %error,
                 "the system does not report changes of the file, so it is checked every ten seconds"
             );
         }
-        Self {
-            path: path.to_owned(),
-            watcher: watcher.ok(),
-            watched: Vec::new(),
-        }
+        self.is_warned = true;
     }
 
     /// Watches directories, not the file: the file may be replaced by another, or by a link. All of
@@ -114,15 +126,30 @@ impl Places {
         for directory in self.watched.drain(..) {
             let _ = watcher.unwatch(&directory);
         }
+        let mut failure = None;
         for directory in way::directories_to(&self.path) {
-            if !self.watched.contains(&directory)
-                && watcher
-                    .watch(&directory, RecursiveMode::NonRecursive)
-                    .is_ok()
-            {
-                self.watched.push(directory);
+            if self.watched.contains(&directory) {
+                continue;
+            }
+            match watcher.watch(&directory, RecursiveMode::NonRecursive) {
+                Ok(()) => self.watched.push(directory),
+                // It has just gone, which is a change, too.
+                Err(error) if is_of_nothing(&error) => {}
+                Err(error) => failure = Some(error),
             }
         }
+        if let Some(error) = failure {
+            self.warn(&error);
+        }
+    }
+}
+
+/// Whether the directory is not there.
+fn is_of_nothing(error: &notify::Error) -> bool {
+    match &error.kind {
+        notify::ErrorKind::PathNotFound => true,
+        notify::ErrorKind::Io(error) => error.kind() == ErrorKind::NotFound,
+        _ => false,
     }
 }
 
@@ -137,6 +164,24 @@ mod tests {
     use notify::event::{CreateKind, EventAttributes, ModifyKind, RemoveKind};
 
     use super::*;
+
+    /// A directory whose name is too long stands for one that the system refuses to watch.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_directory_that_cannot_be_watched_is_warned_of_but_not_one_that_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let too_long = "x".repeat(300);
+        for (name, is_warned) in [("", false), ("missing", false), (&too_long, true)] {
+            let path = directory.path().join(name).join("limits.toml");
+            let mut places = Places::new(&path, mpsc::channel().0);
+            places.watch();
+            assert_eq!(places.is_warned, is_warned, "{name}");
+        }
+        let gone = directory.path().join("gone");
+        let mut watcher = notify::recommended_watcher(|_| {}).unwrap();
+        let error = watcher.watch(&gone, RecursiveMode::NonRecursive);
+        assert!(is_of_nothing(&error.unwrap_err()));
+    }
 
     #[test]
     fn reading_a_file_is_no_change_of_it() {
