@@ -203,8 +203,12 @@ fn has_port(server: &str) -> bool {
 }
 
 fn connection(url: &str) -> Result<ConnectionInfo, String> {
-    url.into_connection_info()
-        .map_err(|error| error.to_string())
+    url.into_connection_info().map_err(|error| {
+        let text = error.to_string();
+        // What follows is a part of the URL.
+        let (what, _not_shown) = text.split_once(": ").unwrap_or((&text, ""));
+        what.to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -275,6 +279,10 @@ mod tests {
             ("redis://host/?database=3", "a database is given as /3"),
             ("redis://host/5?protocol=3&timeout=2s", "is protocol"),
             ("redis://host?hunter2", "is protocol"),
+            (
+                "redis://host?protocol=3;password=hunter2",
+                "protocol version",
+            ),
             ("redis+unix:///s?db=3&passwd=hunter2", "db, user, pass and"),
             ("unix:///s?database=3", "db, user, pass and"),
         ] {
