@@ -92,7 +92,7 @@
 //! | `burst` | gcra: permits that can be taken at once; a list if `limit` is one | as many as the limit |
 //! | `capacity` | token-bucket, leaky-bucket: permits that the bucket holds | as many as the limit |
 //! | `delay` | leaky-bucket: requests leave one after the other; `false`: each request that fits passes at once | `true` |
-//! | `aligned` | fixed-window: windows begin at full minutes, hours, days | `false` |
+//! | `aligned` | fixed-window: windows begin at full minutes, hours, days in UTC, see [`Limit::aligned`] | `false` |
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
 //! | `lease` | concurrency: how long a request counts after its server was killed | `"30s"` |
 //! | `tiers` | other limits for requests in which a key has certain values, see below | all have the policy's |
@@ -189,6 +189,7 @@
 //! [`Policy`]: crate::Policy
 //! [`Policy::settle`]: crate::Policy::settle
 //! [`Policy::limit_by`]: crate::Policy::limit_by
+//! [`Limit::aligned`]: crate::Limit::aligned
 //! [`Limit::and`]: crate::Limit::and
 //! [`QuotaHeaders::DRAFT_11`]: crate::QuotaHeaders::DRAFT_11
 //! [`QuotaHeaders::DRAFT_6`]: crate::QuotaHeaders::DRAFT_6

@@ -86,7 +86,7 @@ pub(super) struct Policy {
     capacity: Option<Permits>,
     /// leaky-bucket: whether requests leave one after the other; so unless said.
     delay: Option<bool>,
-    /// fixed-window: whether windows begin at full minutes, hours, days; not so unless said.
+    /// fixed-window: whether windows begin at full minutes, hours, days in UTC; not so unless said.
     aligned: Option<bool>,
     /// sliding-window: counts for each window; 10 unless said.
     #[schemars(range(min = 1, max = 1000))]
