@@ -21,8 +21,12 @@ struct Authority {
 
 impl Authority {
     fn new() -> Self {
+        Self::named("test")
+    }
+
+    fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "test");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
@@ -60,8 +64,8 @@ impl Files {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A server with these files; `authenticates` is "yes" if clients need a certificate.
-    fn start<S>(&self, authenticates: &str, start: impl FnOnce(&[&str]) -> S) -> S {
+    /// A server with these files.
+    fn start<S>(&self, start: impl FnOnce(&[&str]) -> S) -> S {
         start(&[
             "--tls-ca-cert-file",
             &self.path("ca.pem"),
@@ -69,8 +73,6 @@ impl Files {
             &self.path("server.pem"),
             "--tls-key-file",
             &self.path("server.key"),
-            "--tls-auth-clients",
-            authenticates,
         ])
     }
 }
@@ -83,10 +85,14 @@ struct TlsServer {
 
 impl TlsServer {
     fn start(authority: &Authority, name: &str, authenticates: &str) -> Self {
+        Self::start_with(authority, name, &["--tls-auth-clients", authenticates])
+    }
+
+    fn start_with(authority: &Authority, name: &str, further: &[&str]) -> Self {
         let files = Files::of(authority, name);
         let port = free_port().to_string();
-        let server = files.start(authenticates, |options| {
-            Server::start_with(&[options, &["--tls-port", &port]].concat())
+        let server = files.start(|options| {
+            Server::start_with(&[options, further, &["--tls-port", &port]].concat())
         });
         Self {
             server,
@@ -142,6 +148,35 @@ async fn a_client_shows_its_certificate_where_the_server_asks_for_one() {
     assert_counts(store.unwrap()).await;
 }
 
+/// It is for the operator to mend, however the server says so.
+#[tokio::test]
+async fn a_server_that_refuses_the_clients_certificate_or_misses_one_is_recognized() {
+    let authority = Authority::new();
+    for protocol in ["TLSv1.2", "TLSv1.3"] {
+        let server = TlsServer::start_with(
+            &authority,
+            "127.0.0.1",
+            &["--tls-auth-clients", "yes", "--tls-protocols", protocol],
+        );
+        let builder = || server.builder().ca_certificate(authority.pem.as_str());
+        let showing = |by: Authority| {
+            let [certificate, key] = by.issue("client");
+            builder().client_certificate(certificate, key)
+        };
+        for builder in [
+            builder(),
+            showing(Authority::named("other")),
+            // Of the same name as the right one.
+            showing(Authority::new()),
+        ] {
+            let error = builder.connect().await.unwrap_err();
+            let told = told(&error);
+            assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
+            assert!(told.contains("client_certificate"), "{told}");
+        }
+    }
+}
+
 /// How many clients a node has on a port.
 fn clients(node: &Server, port: u16) -> usize {
     let mut list = redis::cmd("CLIENT");
@@ -155,7 +190,7 @@ fn clients(node: &Server, port: u16) -> usize {
 async fn every_node_of_a_cluster_is_spoken_to_over_tls_also_when_a_slot_moves() {
     let authority = Authority::new();
     let files = Files::of(&authority, "127.0.0.1");
-    let cluster = files.start("yes", Cluster::over_tls);
+    let cluster = files.start(Cluster::over_tls);
     let [certificate, key] = authority.issue("client");
     let builder = RedisStore::builder(&cluster.url()).ca_certificate(authority.pem.as_str());
     let store = builder.client_certificate(certificate, key).connect().await;

@@ -66,8 +66,8 @@ const ADVICE: [(&str, &str); 20] = [
     ),
     (
         "certificate",
-        "the server's certificate is not trusted, or it wants one of the client: give \
-         ca_certificate and client_certificate",
+        "the server's certificate is not trusted, or it wants one of the client, or another one: \
+         give ca_certificate and client_certificate",
     ),
 ];
 

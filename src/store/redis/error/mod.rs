@@ -170,9 +170,24 @@ fn of_server(error: &RedisError) -> StoreErrorKind {
         .map_or(StoreErrorKind::BadReply, |(_, kind)| *kind)
 }
 
+/// What the TLS client says of certificates, in lower case. It names the alerts of a server that
+/// refuses the client's as they are in TLS.
+const OF_CERTIFICATES: [&str; 4] = [
+    "certificate",
+    // The authority that signed it is another one, or only has the same name as the right one.
+    "alert: unknownca",
+    "alert: decrypterror",
+    // Mostly that there is none, over TLS 1.2.
+    "alert: handshakefailure",
+];
+
 /// By the text of the TLS client, which arrives as an I/O error.
 fn is_about_certificates(error: &RedisError) -> bool {
-    error.is_io_error() && error.to_string().to_lowercase().contains("certificate")
+    if !error.is_io_error() {
+        return false;
+    }
+    let text = error.to_string().to_lowercase();
+    OF_CERTIFICATES.iter().any(|part| text.contains(part))
 }
 
 /// The text after an error code may contain anything, such as the name of a user.
