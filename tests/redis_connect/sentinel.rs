@@ -200,8 +200,12 @@ mod pool {
     use super::*;
 
     fn pool(watched: &Watched) -> Pool {
+        pool_of(SentinelServerType::Master, watched)
+    }
+
+    fn pool_of(servers: SentinelServerType, watched: &Watched) -> Pool {
         let urls = vec![format!("redis://127.0.0.1:{}", watched.sentinel_port())];
-        let config = Config::from_urls(urls, "main".to_owned(), SentinelServerType::Master);
+        let config = Config::from_urls(urls, "main".to_owned(), servers);
         let runtime = deadpool_redis::Runtime::Tokio1;
         config.create_pool(Some(runtime)).unwrap()
     }
@@ -244,5 +248,25 @@ mod pool {
         });
         assert_counts(RedisStore::from_sentinel_pool(pool)).await;
         assert_eq!(watched.replica.keys().len(), 1);
+    }
+
+    /// However many connections the pool may have: the next one would lead to a replica, too.
+    #[tokio::test]
+    async fn a_pool_of_connections_to_replicas_is_told_and_asked_for_one_at_a_time() {
+        let watched = Watched::start_with(&[], "");
+        let pool = pool_of(SentinelServerType::Replica, &watched);
+        pool.resize(32);
+        let before = watched.replica.connections();
+        let connected = RedisStore::builder_over_sentinel_pool(pool).connect().await;
+        let error = connected.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+        assert!(
+            told(&error).contains("connections to replicas"),
+            "{}",
+            told(&error)
+        );
+        // The pool's client makes two of one. An attempt that takes half a second is not the last.
+        let made = watched.replica.connections() - before;
+        assert!(made < 16, "{made}");
     }
 }

@@ -209,8 +209,9 @@ pub(super) async fn from_pool(
 ) -> Result<MultiplexedConnection, StoreError> {
     use crate::store::redis::error::of_lost_connection;
 
-    // Tries all that the pool may have kept, and a new one.
-    for _ in 0..=pool.status().max_size {
+    // Tries all that the pool has kept, and one new one: a flood of them would lead to the same
+    // server.
+    for _ in 0..=pool.status().available {
         let connection = pool.get().await.map_err(super::connect::of_pool)?;
         let mut connection = deadpool_redis::sentinel::Connection::take(connection);
         let is_replica = is_replica(&mut connection).await;
