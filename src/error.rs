@@ -271,9 +271,13 @@ impl StoreError {
         self.scope == Scope::Part
     }
 
-    /// The same, naming the server.
+    /// The same, naming the server, unless it names one already.
     #[cfg(feature = "redis")]
     pub(crate) fn of_server(self, address: impl fmt::Display) -> Self {
+        let source = self.source.as_deref();
+        if source.is_some_and(|source| source.is::<OfServer>()) {
+            return self;
+        }
         let address = address.to_string();
         let source = OfServer {
             address,

@@ -133,6 +133,44 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
     }
 }
 
+#[tokio::test]
+async fn a_node_that_is_asked_for_the_slots_in_vain_is_named() {
+    let server = Server::start();
+    let seed = Proxy::to(server.port());
+    let url = format!("redis-cluster://127.0.0.1:{}", seed.port());
+    for way in [Way::Pass, Way::Blackhole] {
+        seed.set(way);
+        let told = told(&RedisStore::connect(&url).await.unwrap_err());
+        // Once, whoever noticed.
+        assert_eq!(told.matches(&seed.port().to_string()).count(), 1, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_has_gone_silent_is_named() {
+    let cluster = Cluster::behind_proxies();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let (policy, limit) = (PolicyId::new("api"), Limit::gcra(9, DAY));
+    let check = || check_of(&policy, "alice", &limit, Action::spend(1));
+    pending_answer_of(&store, &[check()]).await.unwrap();
+    let (position, _) = cluster.master_of(":api");
+    let node = &cluster.proxies[position];
+    node.set(Way::Blackhole);
+    let refused = async {
+        loop {
+            let asked = [check()];
+            let answer = pending_answer_of(&store, &asked);
+            if let Ok(answer) = tokio::time::timeout(Duration::from_millis(50), answer).await {
+                return answer.unwrap_err();
+            }
+        }
+    };
+    let error = tokio::time::timeout(6 * GENEROUS, refused).await.unwrap();
+    let told = told(&error);
+    assert!(told.contains("gone silent"), "{told}");
+    assert!(told.contains(&node.port().to_string()), "{told}");
+}
+
 /// The error names the right, and not that the nodes send the question back and forth.
 #[tokio::test]
 async fn a_right_missing_only_for_moving_slots_is_reported_by_their_decisions() {

@@ -103,6 +103,7 @@ impl Cluster {
             let error = match self.ask_when_moved(&node, &ask, is_asking).await {
                 Ok(value) => return Ok(value),
                 Err(Failed::Answer(error)) => error,
+                Err(Failed::NotAsked(error)) => return Err(error.of_server(node).into()),
                 failed => return failed,
             };
             route = if let Some(route) = redirection(&error, &node) {

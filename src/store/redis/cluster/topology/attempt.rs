@@ -63,7 +63,7 @@ impl Attempt {
             }
             match self.ask(&node, patience).await {
                 Ok(slots) => return Some(Ok((slots, node))),
-                Err(error) => why = error,
+                Err(error) => why = error.of_server(node),
             }
         }
         Some(Err(why))
