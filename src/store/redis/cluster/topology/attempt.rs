@@ -17,6 +17,9 @@ use crate::store::redis::error::of_silence;
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
 /// map yet, the last one has as long as connecting may take, as there is nobody else to ask.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the masters may take together before the nodes in the URL are asked. All masters may
+/// have been moved to other addresses, and a large cluster has many.
+const MASTERS_TIMEOUT: Duration = NODE_TIMEOUT.saturating_mul(2);
 /// After this time an attempt has moved on to the next node or ended, if it is driven at all.
 const GRACE: Duration = NODE_TIMEOUT;
 /// The time in which an attempt has begun, if it is driven at all.
@@ -41,19 +44,28 @@ impl Attempt {
     async fn read(&self) -> Option<Result<(SlotMap, Node), StoreError>> {
         let topology = &self.topology;
         let known = Arc::clone(&topology.view.borrow().slots);
-        let mut nodes: Vec<Node> = known.masters().into_iter().cloned().collect();
+        let mut masters: Vec<Node> = known.masters().into_iter().cloned().collect();
         // Each attempt begins with another node, as one may be cut off from the others without
         // knowing it.
-        let first = topology.attempts.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
-        nodes.rotate_left(first);
+        let first = topology.attempts.fetch_add(1, Ordering::Relaxed) % masters.len().max(1);
+        masters.rotate_left(first);
         // The URL's nodes may be other names of masters, or replicas: no connection to them is kept
         // while a master answers.
         let seeds = topology.seeds.iter();
-        nodes.extend(seeds.filter_map(|seed| node_of(seed.addr())));
+        let seeds = seeds.filter_map(|seed| node_of(seed.addr()));
+        let seeds: Vec<Node> = seeds.filter(|seed| !masters.contains(seed)).collect();
+        let (mut masters, mut seeds) = (masters.into_iter(), seeds.into_iter());
         let mut why = StoreError::new(StoreErrorKind::Configuration);
-        let mut nodes = nodes.into_iter();
-        while let Some(node) = nodes.next() {
-            let is_last = nodes.len() == 0;
+        let begun = Instant::now();
+        loop {
+            let node = match begun.elapsed() < MASTERS_TIMEOUT {
+                true => masters.next().or_else(|| seeds.next()),
+                false => seeds.next().or_else(|| masters.next()),
+            };
+            let Some(node) = node else {
+                return Some(Err(why));
+            };
+            let is_last = masters.len() + seeds.len() == 0;
             let patience = match known.is_empty() && is_last {
                 true => CONNECT_TIMEOUT,
                 false => NODE_TIMEOUT,
@@ -66,7 +78,6 @@ impl Attempt {
                 Err(error) => why = error.of_server(node),
             }
         }
-        Some(Err(why))
     }
 
     async fn ask(&self, node: &Node, patience: Duration) -> Result<SlotMap, StoreError> {

@@ -4,6 +4,7 @@ use std::thread;
 
 use redis::{IntoConnectionInfo, Value};
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use super::*;
 
@@ -50,9 +51,9 @@ async fn the_slot_map_is_read_again_once_the_pause_after_a_failed_attempt_is_ove
 }
 
 /// Ends an attempt in which this node says that these masters have a slot each.
-fn learn(topology: &Arc<Topology>, masters: [&Node; 2], teller: &Node) {
+fn learn(topology: &Arc<Topology>, masters: &[&Node], teller: &Node) {
     let text = |text: &str| Value::BulkString(text.into());
-    let ranges = masters.iter().zip([0, 1]).map(|(master, slot)| {
+    let ranges = masters.iter().zip(0..).map(|(master, slot)| {
         let port = master.port.into();
         let master = Value::Array(vec![text(&master.host), Value::Int(port), text("its id")]);
         Value::Array(vec![Value::Int(slot), Value::Int(slot), master])
@@ -77,15 +78,35 @@ fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_t
         let lanes = topology.lanes.lock().unwrap();
         nodes.map(|node| lanes.contains_key(node))
     };
-    learn(&topology, [&a, &b], &a);
+    learn(&topology, &[&a, &b], &a);
     for node in [&a, &b, &seed] {
         topology.lane(node).unwrap();
     }
-    learn(&topology, [&a, &c], &seed);
+    learn(&topology, &[&a, &c], &seed);
     assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
     // A question may have been redirected to any of them.
-    learn(&topology, [&b, &c], &c);
+    learn(&topology, &[&b, &c], &c);
     assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
-    learn(&topology, [&b, &c], &c);
+    learn(&topology, &[&b, &c], &c);
     assert_eq!(has_lanes([&a, &b, &c, &seed]), [false, true, false, false]);
+}
+
+/// As after all nodes of a large cluster were moved to other addresses, which their names tell.
+#[tokio::test]
+async fn the_nodes_of_the_url_are_asked_soon_however_many_masters_hang() {
+    let listener = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let node_at =
+        |at: &std::net::TcpListener| Node::new("127.0.0.1", at.local_addr().unwrap().port());
+    // They accept connections, and never answer.
+    let hung: Vec<_> = (0..32).map(|_| listener()).collect();
+    let masters: Vec<_> = hung.iter().map(node_at).collect();
+    let seed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let login = format!("redis://{}", seed.local_addr().unwrap());
+    let login = login.as_str().into_connection_info().unwrap();
+    let topology = Arc::new(Topology::new(vec![login]));
+    learn(&topology, &masters.iter().collect::<Vec<_>>(), &masters[0]);
+    topology.view.send_modify(|view| view.last = None);
+    assert!(topology.refresh());
+    let asked = timeout(Duration::from_secs(8), seed.accept()).await;
+    assert!(asked.is_ok(), "the masters have all the time");
 }
