@@ -3,6 +3,7 @@
 use tower_throttle::{RedisStore, StoreErrorKind};
 
 use crate::support::redis::Server;
+use crate::support::rights::{documented_rights, set_right, user_with};
 use crate::{assert_counts, told};
 
 #[tokio::test]
@@ -46,6 +47,37 @@ async fn a_password_of_any_characters_is_written_with_percent_signs() {
     let server = Server::start_with(&["--requirepass", "a/b@c:d#e%f"]);
     let url = format!("redis://:a%2Fb%40c%3Ad%23e%25f@127.0.0.1:{}", server.port());
     assert_counts(RedisStore::connect(&url).await.unwrap()).await;
+}
+
+/// Rather than as the default user, as which everybody is logged in at first.
+#[tokio::test]
+async fn a_user_without_a_password_is_logged_in_as() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let path = socket.to_str().unwrap();
+    let server = Server::start_with(&["--unixsocket", path]);
+    user_with(&server, documented_rights());
+    let port = server.port();
+    let urls = [
+        format!("redis://limiter@127.0.0.1:{port}"),
+        format!("redis://limiter:@127.0.0.1:{port}?protocol=3"),
+        format!("redis+unix://{path}?user=limiter"),
+    ];
+    for url in &urls {
+        let refused = RedisStore::connect(url).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Configuration, "{url}");
+        assert!(told(&refused).contains(":password@"), "{}", told(&refused));
+    }
+    set_right(&server, "nopass");
+    let mut stores = Vec::new();
+    for url in &urls {
+        stores.push(RedisStore::connect(url).await.unwrap());
+        let mut list = redis::cmd("CLIENT");
+        list.arg("LIST");
+        let clients: String = server.query(list);
+        let ours = clients.matches(" user=limiter ").count();
+        assert!(ours >= stores.len(), "{url}: {clients}");
+    }
 }
 
 #[test]

@@ -96,7 +96,8 @@ pub use reply::fuzzing::redis_reply;
 /// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes; `rediss-cluster://` over TLS |
 ///
 /// `valkey` may replace `redis`, as in `valkeys://` over TLS. Characters of a user or password that
-/// have a meaning in a URL are written with percent signs, such as `%40` for `@`. Sentinels are
+/// have a meaning in a URL are written with percent signs, such as `%40` for `@`. A user without a
+/// password, `user@`, is logged in with an empty one, as a user with `nopass` may be. Sentinels are
 /// asked one after the other, without a login unless the URL ends in
 /// `?sentinel_user=u&sentinel_password=p`, and again for every connection. A demoted master is left
 /// at its first refusal, and the question that it refused is asked once more. A Sentinel that names

@@ -203,12 +203,19 @@ fn has_port(server: &str) -> bool {
 }
 
 fn connection(url: &str) -> Result<ConnectionInfo, String> {
-    url.into_connection_info().map_err(|error| {
+    let server = url.into_connection_info().map_err(|error| {
         let text = error.to_string();
         // What follows is a part of the URL.
         let (what, _not_shown) = text.split_once(": ").unwrap_or((&text, ""));
         what.to_owned()
-    })
+    })?;
+    let login = server.redis_settings();
+    // The client logs nobody in without a password: commands would be those of the default user.
+    if login.username().is_some() && login.password().is_none() {
+        let login = login.clone().set_password("");
+        return Ok(server.set_redis_settings(login));
+    }
+    Ok(server)
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ const ADVICE: [(&str, &str); 20] = [
     ("Authentication required", NAME_PASSWORD),
     (
         "WRONGPASS",
-        "the server refuses the user or the password in the URL",
+        "the server refuses the user or the password in the URL; a password without a user is \
+         written :password@",
     ),
     ("NOPERM", GRANT_RIGHTS),
     ("The user executing the script", GRANT_RIGHTS),
