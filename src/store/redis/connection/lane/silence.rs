@@ -28,8 +28,13 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Records that the node has gone silent, and starts listening to it over its lane.
+    /// Records that the node has gone silent, and starts listening to it over its lane, unless nobody
+    /// has asked it since it was last listened to: the attempts of those who listen would otherwise
+    /// begin this again and again, for as long as it hangs.
     pub(super) fn begin(self: &Arc<Self>, lane: Lane) {
+        if !self.is_asked.load(Ordering::Relaxed) {
+            return;
+        }
         if let Some(turn) = self.listening.begin(TURN) {
             let silence = Arc::clone(self);
             tokio::spawn(Listening { silence, turn }.listen(lane));
@@ -48,6 +53,7 @@ impl Silence {
 
     /// Whether a question may be asked.
     pub(super) fn fail_if_silent(&self) -> Result<(), StoreError> {
+        set(&self.is_asked, true);
         if !self.is_silent() {
             return Ok(());
         }
@@ -55,7 +61,6 @@ impl Silence {
             self.end();
             return Ok(());
         }
-        set(&self.is_asked, true);
         Err(StoreError::with_source(
             StoreErrorKind::Unreachable,
             "the node has gone silent",

@@ -251,3 +251,18 @@ async fn nobody_wakes_a_silent_node() {
     lane.warm_up();
     assert_eq!(tasks(), before);
 }
+
+/// Otherwise it would be connected to for as long as it hangs, even after its store is gone.
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_left_alone_once_nobody_asks() {
+    let (_hung, lane) = hung().await;
+    while !is_refused(&lane).await {}
+    drop(lane);
+    let left_alone = async {
+        while tasks() > 0 {
+            tokio::time::sleep(HASTY).await;
+        }
+    };
+    let left_alone = tokio::time::timeout(Duration::from_secs(60), left_alone).await;
+    assert!(left_alone.is_ok(), "{} tasks", tasks());
+}
