@@ -189,3 +189,20 @@ async fn a_server_that_is_full_is_found_at_start_up() {
         told(&error)
     );
 }
+
+/// Between its two commands, too: a decision would send the script again.
+#[tokio::test]
+async fn scripts_that_are_constantly_forgotten_do_not_prevent_a_start() {
+    let server = Server::start();
+    let mut connection = server.connection().unwrap();
+    let mut flush = redis::cmd("SCRIPT");
+    flush.arg("FLUSH");
+    // Until the server is gone.
+    let flushing = std::thread::spawn(move || while flush.query::<()>(&mut connection).is_ok() {});
+    for _ in 0..20 {
+        let connected = server.builder().connect().await;
+        assert!(connected.is_ok(), "{}", told(&connected.unwrap_err()));
+    }
+    drop(server);
+    flushing.join().unwrap();
+}

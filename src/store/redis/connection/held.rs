@@ -74,25 +74,26 @@ impl Held {
     }
 
     /// Sends EVAL and EVALSHA, with ASKING on a node of a cluster, as each needs a right of its
-    /// own. Returns the answer to EVALSHA.
+    /// own. Returns the answer to EVALSHA or, if the script was forgotten in between, to EVAL.
     pub(super) async fn try_out(
         &self,
         question: &impl Scripted,
         is_node: bool,
     ) -> RedisResult<Value> {
         if !is_node {
-            self.command(&question.with_text()).await?;
-            return self.command(&question.by_digest()).await;
+            let by_text = self.command(&question.with_text()).await?;
+            let by_digest = self.command(&question.by_digest()).await;
+            return unless_forgotten(by_digest, by_text);
         }
         // ASKING changes nothing if the slot is not moving.
         let [asking, reply] = self.with_asking(question.with_text()).await?;
-        match asking {
+        let by_text = match asking {
             Err(refused) if refused.code() == Some("NOPERM") => return Err(refused),
             // A server that does not know ASKING may be one that never redirects so.
             _ => reply?,
         };
-        let [_, reply] = self.with_asking(question.by_digest()).await?;
-        reply
+        let [_, by_digest] = self.with_asking(question.by_digest()).await?;
+        unless_forgotten(by_digest, by_text)
     }
 
     async fn run(&self, command: Cmd, is_asking: bool) -> RedisResult<Value> {
@@ -227,6 +228,13 @@ fn doing_nothing() -> Cmd {
     let mut script = redis::cmd("EVAL");
     script.arg("return 1").arg(0);
     script
+}
+
+fn unless_forgotten(by_digest: RedisResult<Value>, by_text: Value) -> RedisResult<Value> {
+    match by_digest {
+        Err(error) if is_no_script(&error) => Ok(by_text),
+        reply => reply,
+    }
 }
 
 fn read(reply: Value) -> RedisResult<Value> {
