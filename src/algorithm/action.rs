@@ -24,7 +24,7 @@ pub enum Action {
         taken_at: Option<Micros>,
     },
     /// Gives back of what a decision took. What has come back by itself since is not given back
-    /// once more.
+    /// once more; of a debt, what would have if nothing else had been given back.
     Refund {
         /// How many.
         permits: u32,

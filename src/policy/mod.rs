@@ -276,6 +276,13 @@ impl Policy {
     /// wait for any of this, so its quota headers tell what was left after the estimate. If the
     /// store gives no answer at that time, the estimate stays.
     ///
+    /// With [`gcra`](Limit::gcra) and the buckets, what has come back is told by what the key owed
+    /// when the request arrived, as if nobody else had been given anything back since. A client
+    /// that leaves requests open, while it sends others that cost nothing in the end, can so use up
+    /// to one permit less than twice the burst or capacity at once; over time it gets no more than
+    /// the rate brings. If that is too much, as for logins, use a
+    /// [`sliding_log`](Limit::sliding_log) or [`sliding_window`](Limit::sliding_window).
+    ///
     /// A cost that is known only when the body has ended, as that of a stream, comes too late for
     /// this: what produces the body takes the rest at its end, by
     /// [`Limiter::charge`](crate::Limiter::charge).

@@ -1,5 +1,7 @@
 //! The most that is ever admitted within one window's length.
 
+use proptest::sample::Index;
+
 use super::*;
 
 /// The most permits within any interval of this length, of `(instant, permits)` in order.
@@ -67,6 +69,72 @@ proptest! {
             }
         }
     }
+
+    /// A debt does not tell whose permits have come back meanwhile. So of those that stay taken,
+    /// there are less than the capacity too many, however many others are given back.
+    #[test]
+    fn a_bucket_that_is_given_back_to_admits_less_than_its_capacity_too_many(
+        numbers in numbers(BUCKETS),
+        history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u32..4), 1..120),
+    ) {
+        let mut subject = Subject::of(numbers.limit());
+        let mut taken: Vec<(u64, u32, Receipt)> = Vec::new();
+        for (pause, back, cost) in history {
+            subject.now += pause;
+            if let Some(back) = back.filter(|_| !taken.is_empty()) {
+                let (_, permits, receipt) = taken.remove(back.index(taken.len()));
+                let _ = subject.act(Action::Refund { permits, receipt });
+                continue;
+            }
+            let decision = subject.ask(cost);
+            if decision.is_allowed() {
+                taken.push((subject.now, cost, decision.receipt()));
+            }
+            let mut used = 0;
+            for (at, cost, _) in taken.iter().rev() {
+                used += u128::from(*cost);
+                let brought = u128::from(subject.now - at) * u128::from(numbers.rate);
+                let full = u128::from(numbers.permits) * numbers.period.as_micros();
+                prop_assert!(used * numbers.period.as_micros() < 2 * full + brought);
+            }
+        }
+    }
+}
+
+/// The documented worst case of [`Policy::settle`](crate::Policy::settle). In every second all
+/// permits are taken and all but the last are given back, which has come back by itself when the
+/// second is over.
+#[test]
+fn requests_left_open_make_a_bucket_admit_one_less_than_twice_its_capacity_at_once() {
+    const BURST: u32 = 10;
+    let mut subject = Subject::of(Limit::gcra(1, SECOND).burst(BURST));
+    let mut open = Vec::new();
+    for _ in 1..BURST {
+        let mut taken: Vec<_> = (0..BURST).map(|_| subject.ask(1).receipt()).collect();
+        open.extend(taken.pop());
+        for receipt in taken {
+            let _ = subject.act(Action::Refund {
+                permits: 1,
+                receipt,
+            });
+        }
+        subject.now += us(SECOND);
+    }
+    assert_eq!(subject.look(subject.now).remaining(), BURST);
+    let mut used = 0;
+    while subject.ask(1).is_allowed() {
+        used += 1;
+    }
+    for receipt in open {
+        let _ = subject.act(Action::Refund {
+            permits: 1,
+            receipt,
+        });
+    }
+    while subject.ask(1).is_allowed() {
+        used += 1;
+    }
+    assert_eq!(used, 2 * BURST - 1);
 }
 
 /// A sliding counter under an adversary, in windows of 1 ms.
