@@ -72,8 +72,13 @@ end
 
 -- By the server's clock, whatever clock the question uses.
 local function expiry_of_key(key)
-  local clock = call("TIME")
-  return (clock[1] * 1000 + math.floor(clock[2] / 1000) + call("PTTL", key)) * 1000
+  local clock, left_ms = call("TIME"), call("PTTL", key)
+  if left_ms < 0 then
+    -- Somebody has taken it away, as a copy without expiries does. No state lasts for longer than
+    -- 120 years.
+    return now + 3794688000000000
+  end
+  return (clock[1] * 1000 + math.floor(clock[2] / 1000) + left_ms) * 1000
 end
 local function write_alone(key, entry)
   if type(entry) == "string" then

@@ -22,7 +22,7 @@ fn pttl(server: &Server, key: &str) -> Duration {
 }
 
 /// When the only key expires.
-fn expires_ms(server: &Server) -> u64 {
+pub(crate) fn expires_ms(server: &Server) -> u64 {
     let keys = server.keys();
     assert_eq!(keys.len(), 1, "{keys:?}");
     key_expires_ms(server, &keys[0])

@@ -2,11 +2,11 @@
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Check, DAY, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, Micros, Outcome, PolicyId,
-    Receipt, SECOND, Store, StoreErrorKind, Subject, per_second,
+    Check, Clock as _, DAY, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, Micros, Outcome,
+    PolicyId, Receipt, SECOND, Store, StoreErrorKind, Subject, per_second,
 };
 
-use crate::expiry::expires_in;
+use crate::expiry::{expires_in, expires_ms};
 use crate::foreign::{delete, dump, plant};
 use crate::support::asking::{answer_of, check_of, pending_answer_of};
 use crate::support::bench::Bench;
@@ -257,6 +257,30 @@ async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_besid
             assert!(expires_in(&bench, HOUR), "{limit:?} {action:?}");
         }
         assert_eq!(bench.stored(), 1);
+    }
+}
+
+/// As when keys are copied to another server without their expiries.
+#[tokio::test]
+async fn a_state_whose_key_has_lost_its_expiry_stays_when_another_comes_beside_it() {
+    for limit in [
+        Limit::fixed_window,
+        Limit::sliding_window,
+        Limit::sliding_counter,
+    ] {
+        let [hour, minute] = [HOUR, MINUTE].map(|period| limit(1, period));
+        let bench = Bench::redis().await;
+        bench.align(HOUR);
+        let first = PolicyId::new("api");
+        let further = first.with_further_rate(Micros::from(MINUTE));
+        ask(&bench, &[(&first, hour, Action::take(1))]).await;
+        let mut persist = redis::cmd("PERSIST");
+        persist.arg(bench.server().keys().remove(0));
+        assert_eq!(bench.server().query::<i64>(persist), 1);
+        ask(&bench, &[(&further, minute, Action::take(1))]).await;
+        assert_eq!(left(&bench, &first, hour).await, 0, "{hour:?}");
+        let ends = bench.clock.now().saturating_add(HOUR.into());
+        assert!(expires_ms(bench.server()) >= ends.ceil_millis(), "{hour:?}");
     }
 }
 
