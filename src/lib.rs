@@ -246,7 +246,7 @@ pub use self::http::{
     ResponseBody, Route,
 };
 pub use self::key::{Key, Subject};
-pub use self::limit::{Limit, Rate, per_hour, per_minute, per_second};
+pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
 pub use self::limiter::{Held, Limiter, LimiterBuilder, PolicySummary, Rules};
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;

@@ -7,7 +7,7 @@ mod rates;
 mod sound;
 mod words;
 
-pub use self::rate::{Rate, per_hour, per_minute, per_second};
+pub use self::rate::{Rate, per_day, per_hour, per_minute, per_second};
 use self::rates::Rates;
 pub(crate) use self::sound::{SoundLimit, most_capacity, sound_time};
 pub(crate) use self::words::Words;
@@ -259,7 +259,8 @@ impl Limit {
     }
 
     /// Begins windows at multiples of `window` since the Unix epoch (full minutes, full hours, days
-    /// in UTC) instead of at a key's first request. For [`fixed_window`](Self::fixed_window).
+    /// in UTC, weeks that begin on Thursdays) instead of at a key's first request. For
+    /// [`fixed_window`](Self::fixed_window).
     #[must_use]
     pub const fn aligned(mut self) -> Self {
         self.aligned = true;

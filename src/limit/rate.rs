@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use crate::time::{HOUR, MINUTE, SECOND};
+use crate::time::{DAY, HOUR, MINUTE, SECOND};
 
 /// So many permits in so much time: what fills a [token bucket](crate::Limit::token_bucket) and
 /// drains a [leaky one](crate::Limit::leaky_bucket).
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_throttle::{Rate, per_minute};
+/// use tower_throttle::{Rate, per_day, per_minute};
 ///
 /// assert_eq!(per_minute(90), Rate::new(90, Duration::from_secs(60)));
+/// assert_eq!(per_day(24), Rate::new(24, Duration::from_secs(24 * 60 * 60)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -39,4 +40,9 @@ pub const fn per_minute(permits: u32) -> Rate {
 /// So many permits each hour.
 pub const fn per_hour(permits: u32) -> Rate {
     Rate::new(permits, HOUR)
+}
+
+/// So many permits each day.
+pub const fn per_day(permits: u32) -> Rate {
+    Rate::new(permits, DAY)
 }
