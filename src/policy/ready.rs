@@ -138,10 +138,8 @@ impl ReadyPolicy {
             move |id, algorithm, action| self.check_of(id, subject, algorithm, action, is_shadow);
         let rates = judges.each(&self.id, &self.further_rates);
         // In shadow a request that would have waited is no denial, since the enforced policy would
-        // not have denied it. Nor is it one if the caller is ready to wait and the limit lets
-        // nobody wait: it comes back when the limit says.
-        let is_held_up = judges.first.may_hold_up(&action);
-        let is_denial = !is_held_up || !is_shadow && judges.first.can_wait();
+        // not have denied it.
+        let is_denial = !is_shadow || !judges.first.may_hold_up(&action);
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,

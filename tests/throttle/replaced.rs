@@ -60,6 +60,19 @@ async fn a_wait_brings_no_ban() {
     assert_eq!(shown.banned_for(), None);
 }
 
+/// The ban was brought by denials of other operations, under whichever limit.
+#[tokio::test(start_paused = true)]
+async fn a_ban_is_waited_for_under_a_limit_that_nobody_can_wait_for() {
+    let banned = |limit| Policy::new("partner", limit).penalty(Penalty::after(1, MINUTE, HOUR));
+    let limiter = Watched::new().limiter_of(banned(Limit::gcra(1, SECOND)));
+    let mut service = layer(&limiter).layer(Partner::new());
+    for _ in 0..2 {
+        let _ = limiter.check("partner", Key::everybody()).await.unwrap();
+    }
+    replace(&limiter, banned(Limit::fixed_window(10, SECOND)));
+    assert_eq!(send(&mut service).await, HOUR);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_is_removed_goes_on_throttling_its_services() {
     let limiter = one_a_minute().await;
