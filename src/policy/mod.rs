@@ -188,6 +188,10 @@ impl Policy {
     /// inner one denies. [Leaky buckets](Limit::leaky_bucket) delay requests even without this
     /// option.
     ///
+    /// Under a limit of [several rates](Limit::and), what a client leaves behind that gives up may
+    /// stay taken under one rate alone, and come back under the others. Those who then wait for the
+    /// one may pass the others, each by at most as much as it gives during their wait.
+    ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
     /// [`leaky_bucket`](Limit::leaky_bucket).
     #[must_use]

@@ -18,7 +18,7 @@ use tower_throttle::{
 
 use super::support::redis::Server;
 use super::support::virtual_time::{self, ms};
-use super::{Partner, Watched, after, is_ready, layer, send, send_all};
+use super::{Partner, Watched, after, is_ready, layer, send, send_all, throttled};
 
 const RATE: usize = 20;
 const CALLERS: u64 = 40;
@@ -225,6 +225,34 @@ async fn callers_with_a_place_go_on_in_the_order_of_arrival() {
     let mut services = vec![service; 4];
     let sent = join_all(services.iter_mut().map(send)).await;
     assert_eq!(sent, after([0, 1_000, 2_000, 3_000]));
+}
+
+/// Places are left behind under the rate that all wait for alone. What the other one gives meanwhile
+/// is what it may be passed by.
+#[tokio::test(start_paused = true)]
+async fn a_rate_of_several_is_passed_by_no_more_than_it_gives_meanwhile() {
+    let (first, _) = throttled(Limit::gcra(1, SECOND).and(10, MINUTE));
+    let mut leaving = first.clone();
+    assert!(is_ready(&mut leaving));
+    for _ in 0..60 {
+        let mut behind = first.clone();
+        assert!(!is_ready(&mut behind));
+        leaving = behind;
+    }
+    drop(leaving);
+    let mut services = vec![first; 30];
+    let senders = services.iter_mut().zip(0..).map(async |(service, second)| {
+        sleep(second * SECOND).await;
+        send(service).await
+    });
+    let sent = join_all(senders).await;
+    assert_eq!(sent[0], MINUTE, "behind sixty places");
+    for (position, begin) in sent.iter().enumerate() {
+        for (count, end) in (1..).zip(&sent[position..]) {
+            let given_meanwhile = (MINUTE + *end - *begin).as_secs() / 6;
+            assert!(count <= 10 + given_meanwhile, "{sent:?}");
+        }
+    }
 }
 
 /// Nobody is denied here. A ban that others have caused is waited for as usual.

@@ -74,6 +74,10 @@ use crate::limiter::Limiter;
 /// [`max_wait`](Self::max_wait) of a small part of that timeout, which bounds what is left behind.
 /// Or ask `try_acquire`, which refuses at once, without taking anything, what would take too long.
 ///
+/// Under a limit of [several rates](crate::Limit::and), what is left behind may stay taken under one
+/// rate alone, and come back under the others. Those who then wait for the one may pass the others,
+/// each by at most as much as it gives during their wait.
+///
 /// If callers of one service wait on several tokio runtimes, and one gives up, those on other
 /// runtimes ask again: the clock of the first runtime may have stopped.
 ///
