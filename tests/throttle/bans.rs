@@ -6,7 +6,8 @@ use futures_util::FutureExt as _;
 use tokio::time::sleep;
 use tower::Layer;
 use tower_throttle::{
-    DAY, DenyCache, HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules, SECOND,
+    AccessList, DAY, DenyCache, HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules,
+    SECOND,
 };
 
 use super::{Partner, Watched, after, layer, send};
@@ -89,4 +90,18 @@ async fn a_ban_that_ends_early_is_waited_for_at_most_a_minute() {
         sent_after(|here, _| here.replace(no_penalty).unwrap()).await,
         2 * MINUTE
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_on_the_deny_list_is_looked_up_every_second_without_asking_the_store() {
+    let store = Watched::new();
+    let limiter = store.limiter_of(lenient());
+    limiter.set_denied(AccessList::new().keys([Key::everybody()]));
+    let mut service = layer(&limiter).layer(Partner::new());
+    let lifted = async {
+        sleep(ms(4_500)).await;
+        limiter.set_denied(AccessList::new());
+    };
+    assert_eq!(tokio::join!(send(&mut service), lifted).0, 5 * SECOND);
+    assert_eq!(store.asked(), [5 * SECOND]);
 }

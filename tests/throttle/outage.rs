@@ -107,3 +107,17 @@ async fn while_the_store_cannot_give_permits_the_share_is_kept_to_and_so_are_the
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_costs_more_than_the_share_ever_has_is_sent_when_the_store_is_back() {
+    let store = Leaving::gone();
+    let policy = with_share(Limit::gcra(100, SECOND).burst(100));
+    let limiter = Limiter::new(store.clone(), [policy]).unwrap();
+    let mut service = layer(&limiter).cost(2).layer(Partner::new());
+    let back = async {
+        sleep(MINUTE).await;
+        store.comes_back();
+    };
+    let (sent, ()) = tokio::join!(send(&mut service), back);
+    assert!(sent >= MINUTE && sent <= MINUTE + ms(5_000), "{sent:?}");
+}

@@ -1,5 +1,6 @@
 //! A policy whose limit is replaced by one that nobody can wait for, while services depend on it.
 
+use tokio::time::sleep;
 use tower::Layer;
 use tower_throttle::{HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules, SECOND};
 
@@ -29,6 +30,22 @@ async fn the_limit_in_force_decides_though_nobody_can_wait_for_it() {
     );
     let sent = send_all(service, 5).await;
     assert_eq!(sent, after([0, 0, 10_000, 10_000, 20_000]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_a_place_keeps_it_under_the_next_limit() {
+    let limiter = one_a_minute().await;
+    let [mut waiting, mut next] = std::array::from_fn(|_| layer(&limiter).layer(Partner::new()));
+    let replaced = async {
+        sleep(SECOND).await;
+        replace(
+            &limiter,
+            Policy::new("partner", Limit::fixed_window(1, SECOND)),
+        );
+        send(&mut next).await
+    };
+    let sent = tokio::join!(send(&mut waiting), replaced);
+    assert_eq!(sent, (ms(60_000), ms(1_000)));
 }
 
 #[tokio::test(start_paused = true)]

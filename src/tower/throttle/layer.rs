@@ -89,12 +89,16 @@ use crate::limiter::Limiter;
 /// [reset](crate::Limiter::reset) in any process, or because the policy has no penalty any more or
 /// is [off](crate::Mode::Off).
 ///
+/// Nor is anything sent while the key is on the [deny list](crate::Rules::deny). Each waiting caller
+/// looks there every second, without asking the store.
+///
 /// # What if the policy is replaced?
 ///
 /// [`Limiter::replace`](crate::Limiter::replace) may do that. Then the policy that has the name now
-/// applies, in its mode; if there is none, the policy for which the layer was made. If its limit
-/// does not support waiting, the store is asked again when it says that there are permits, and at
-/// least once a minute: all waiting callers ask at the same time, so their order is not kept. Under
+/// applies, in its mode; if there is none, the policy for which the layer was made. A caller who has
+/// a place already keeps it, and waits as long as under the old limit. If the new limit does not
+/// support waiting, the store is asked again when it says that there are permits, and at least once a
+/// minute: all waiting callers ask at the same time, so their order is not kept. Under
 /// a [`concurrency`](crate::Limit::concurrency) limit a place is given back when its request is
 /// sent. A request that costs more than is ever available at once is not sent.
 ///
@@ -103,8 +107,9 @@ use crate::limiter::Limiter;
 /// Under [`FailureMode::Allow`](crate::FailureMode::Allow), the default, requests are sent without
 /// a limit until the store answers again. Under [`FailureMode::Deny`](crate::FailureMode::Deny) no
 /// request is sent that was not counted; the store is asked again every second. Under
-/// `FailureMode::Local` requests are sent at this process's share of the rate; waiting callers ask
-/// the store within a second of its return, though not always in the order in which they came.
+/// `FailureMode::Local` requests are sent at this process's share of the rate, unless each costs more
+/// than the share ever has at once: then none is sent. Waiting callers ask the store within a second
+/// of its return, though not always in the order in which they came.
 /// Permits that a store takes after the limiter's [`timeout`](crate::LimiterBuilder::timeout) stay
 /// taken, and the next request waits for them, too: let the timeout be longer than the store is
 /// ever slow.
