@@ -63,7 +63,8 @@ impl Rules {
     /// If the list has [addresses](AccessList::addresses), a request whose address cannot be read
     /// ([`KeyError::Malformed`](crate::KeyError::Malformed)) is answered with 400, or
     /// `INVALID_ARGUMENT`, since it may come from one of them. If it has [keys](AccessList::keys),
-    /// so is a request whose key a policy cannot read, such as a header that is sent twice.
+    /// so is a request whose key a policy cannot read, such as a header that is sent twice, or a
+    /// malformed host.
     pub fn deny(mut self, clients: AccessList) -> Self {
         self.denied = clients;
         self

@@ -37,6 +37,12 @@ impl<'a> RequestHead<'a> {
         })
     }
 
+    /// Whether it says which host it is for, even if that cannot be read.
+    pub(crate) fn names_host(&self) -> bool {
+        let mut lines = self.headers.get_all(HOST).iter();
+        self.uri.host().is_some() || lines.any(|line| !line.is_empty())
+    }
+
     fn host_field(&self) -> Option<&'a str> {
         let mut lines = self.headers.get_all(HOST).iter();
         let line = lines.next()?;

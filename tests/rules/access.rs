@@ -7,7 +7,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{Method, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    AccessList, ClientAddr, Header, HeaderCost, Key, Limit, Limiter, LimiterBuilder, MINUTE,
+    AccessList, ClientAddr, Header, HeaderCost, Host, Key, Limit, Limiter, LimiterBuilder, MINUTE,
     MemoryStore, Mode, OnMissingKey, Outcome, PeerAddr, Policy, RateLimitLayer, RequestHead, Route,
 };
 
@@ -63,6 +63,30 @@ async fn a_listed_key_cannot_be_hidden_by_repeating_its_header() {
                 "who says nothing is in no list"
             );
         }
+    }
+}
+
+/// What reads only the first line, or less strictly, would still see mallory's host.
+const HIDDEN_HOSTS: [&[(&str, &str)]; 4] = [
+    &[("host", "mallory.example"), ("host", "mallory.example")],
+    &[("host", "mallory.example"), ("host", "bob.example")],
+    &[("host", "mallory.example..")],
+    &[("host", "mallory.example:http")],
+];
+
+#[tokio::test]
+async fn a_listed_host_cannot_be_hidden_by_a_host_that_cannot_be_read() {
+    let policy = Policy::new("tenant", Limit::gcra(100, MINUTE)).by(Host);
+    let denied = AccessList::new().keys([Key::from("mallory.example")]);
+    let limiter = Limiter::builder(MemoryStore::new()).policy(policy);
+    let app = App::behind(&limiter.deny(denied).build().unwrap()).await;
+    for headers in HIDDEN_HOSTS {
+        let status = app.get("/", headers).await.status();
+        assert_eq!(status, UNREADABLE, "{headers:?}");
+    }
+    for (host, status) in [("mallory.example", REFUSED), ("bob.example", OK)] {
+        let found = app.get("/", &[("host", host)]).await.status();
+        assert_eq!(found, status, "{host}");
     }
 }
 

@@ -7,8 +7,10 @@ use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 /// has a host for each.
 ///
 /// The key is the host as text, in lower case and without the port, so
-/// `limiter.reset("tenant", "acme.example.com")` is about that tenant. A request without a host has
-/// no key, and the policy's [`OnMissingKey`](crate::OnMissingKey) decides.
+/// `limiter.reset("tenant", "acme.example.com")` is about that tenant. A request without a host, or
+/// with one that cannot be read, has no key, and the policy's [`OnMissingKey`](crate::OnMissingKey)
+/// decides. If keys are [denied](crate::Rules::deny), a request whose host cannot be read is refused,
+/// so that this is no way around the list.
 ///
 /// # Clients that choose their subject
 ///
@@ -33,11 +35,57 @@ pub struct Host;
 
 impl KeyExtractor for Host {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
-        let host = request.host().ok_or(KeyError::Missing)?;
-        Ok(Key::from(&*host))
+        match request.host() {
+            Some(host) => Ok(Key::from(&*host)),
+            None if request.names_host() => Err(KeyError::Malformed),
+            None => Err(KeyError::Missing),
+        }
     }
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn key(uri: &str, fields: &[&str]) -> Result<Key, KeyError> {
+        let request = Request::builder().uri(uri);
+        let request = fields
+            .iter()
+            .fold(request, |request, field| request.header("host", *field));
+        Host.extract(&RequestHead::of(&request.body(()).unwrap()))
+    }
+
+    #[test]
+    fn the_host_is_the_key() {
+        let acme = Ok(Key::from("acme.example.com"));
+        assert_eq!(key("/", &["Acme.example.com:80"]), acme);
+        assert_eq!(key("https://acme.example.com./", &[]), acme);
+    }
+
+    #[test]
+    fn absent_and_empty_hosts_are_missing() {
+        for fields in [&[][..], &[""]] {
+            assert_eq!(key("/", fields), Err(KeyError::Missing), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn repeated_and_malformed_hosts_cannot_be_read() {
+        for (uri, fields) in [
+            ("/", &["acme.example.com", "acme.example.com"][..]),
+            ("/", &["acme.example.com", ""]),
+            ("/", &["acme.example.com.."]),
+            ("/", &["acme.example.com:http"]),
+            ("http://acme..example.com/", &[]),
+        ] {
+            let key = key(uri, fields);
+            assert_eq!(key, Err(KeyError::Malformed), "{uri} {fields:?}");
+        }
     }
 }
