@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-use http::header::HOST;
+use http::header::{HOST, HeaderValue};
 
 use super::RequestHead;
 
@@ -11,30 +11,22 @@ impl<'a> RequestHead<'a> {
     /// The host that the request is for, without the port and a dot at its end, and in lower case,
     /// as hosts are compared.
     ///
-    /// That of the target, where a request over HTTP/2 has it, and one over HTTP/1.1 to a proxy; or
-    /// else that of the header `Host`. `None` when there is neither, when the header is there more
-    /// than once, and when what is there is no name or address.
+    /// It is in the target of a request over HTTP/2, and of one over HTTP/1.1 to a proxy, and
+    /// otherwise in the header `Host`. `None` when it is in neither, when the header is there more
+    /// than once or names another host than the target, and when what is there is no name or
+    /// address.
     ///
     /// Clients write there what they like: see [`Host`](crate::Host).
     pub fn host(&self) -> Option<Cow<'a, str>> {
-        let host = match self.uri.host() {
-            Some(host) => host,
-            None => without_port(self.host_field()?),
-        };
-        let host = host.strip_suffix('.').unwrap_or(host);
-        if let Some(address) = bracketed_address(host) {
-            // An IPv6 address can be written in several ways.
-            return Some(Cow::Owned(format!("[{address}]")));
-        }
-        if !is_name(host) {
+        let target = self.uri.host().map(canonical);
+        let mut lines = self.headers.get_all(HOST).iter();
+        let field = lines.next().map(in_field);
+        // Of several, a proxy or the service may read another one. Many read the header, although a
+        // target goes before it.
+        if lines.next().is_some() || (target.is_some() && field.is_some() && target != field) {
             return None;
         }
-        let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
-        Some(if has_capitals {
-            Cow::Owned(host.to_ascii_lowercase())
-        } else {
-            Cow::Borrowed(host)
-        })
+        target.or(field)?
     }
 
     /// Whether it says which host it is for, even if that cannot be read.
@@ -42,13 +34,28 @@ impl<'a> RequestHead<'a> {
         let mut lines = self.headers.get_all(HOST).iter();
         self.uri.host().is_some() || lines.any(|line| !line.is_empty())
     }
+}
 
-    fn host_field(&self) -> Option<&'a str> {
-        let mut lines = self.headers.get_all(HOST).iter();
-        let line = lines.next()?;
-        // If there are two, a proxy may have checked the other one.
-        lines.next().is_none().then(|| line.to_str().ok())?
+fn in_field(line: &HeaderValue) -> Option<Cow<'_, str>> {
+    canonical(without_port(line.to_str().ok()?))
+}
+
+/// The one text of a host; `None` if it is no name or address.
+fn canonical(host: &str) -> Option<Cow<'_, str>> {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    if let Some(address) = bracketed_address(host) {
+        // An IPv6 address can be written in several ways.
+        return Some(Cow::Owned(format!("[{address}]")));
     }
+    if !is_name(host) {
+        return None;
+    }
+    let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(if has_capitals {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    })
 }
 
 fn without_port(authority: &str) -> &str {
@@ -108,9 +115,21 @@ mod tests {
     }
 
     #[test]
-    fn a_target_goes_before_the_header() {
-        let found = host("http://acme.example.com/", &["zenith.example.com"]);
-        assert_eq!(found.as_deref(), Some("acme.example.com"));
+    fn a_header_beside_a_target_has_to_name_the_same_host() {
+        let target = "http://acme.example.com:8080/";
+        for (fields, found) in [
+            (&["ACME.example.com."][..], Some("acme.example.com")),
+            (&["acme.example.com:80"], Some("acme.example.com")),
+            (&["zenith.example.com"], None),
+            (&["zenith example"], None),
+            (&[""], None),
+            (&["acme.example.com", "acme.example.com"], None),
+            (&["acme.example.com", "zenith.example.com"], None),
+        ] {
+            assert_eq!(host(target, fields).as_deref(), found, "{fields:?}");
+        }
+        assert_eq!(host("http://acme..example/", &["acme.example"]), None);
+        assert_eq!(host("http://acme..example/", &["acme..example"]), None);
     }
 
     #[test]

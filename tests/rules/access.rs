@@ -90,6 +90,20 @@ async fn a_listed_host_cannot_be_hidden_by_a_host_that_cannot_be_read() {
     }
 }
 
+/// Many services read the header, whatever the target.
+#[tokio::test]
+async fn a_listed_host_cannot_be_hidden_by_another_one_in_the_target() {
+    let policy = Policy::new("tenant", Limit::gcra(100, MINUTE)).by(Host);
+    let denied = AccessList::new().keys([Key::from("mallory.example")]);
+    let limiter = Limiter::builder(MemoryStore::new()).policy(policy);
+    let mut app = App::behind(&limiter.deny(denied).build().unwrap()).await;
+    let client = reqwest::Client::builder().http2_prior_knowledge();
+    app.client = client.build().unwrap();
+    let hidden = [("host", "mallory.example")];
+    assert_eq!(app.get("/", &hidden).await.status(), UNREADABLE);
+    assert_eq!(app.get("/", &[]).await.status(), OK);
+}
+
 #[tokio::test]
 async fn a_listed_key_cannot_be_hidden_by_an_allowed_address_or_another_part_of_the_key() {
     let policy = Policy::new("user", Limit::gcra(100, MINUTE));
