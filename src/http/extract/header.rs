@@ -30,6 +30,14 @@ use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 /// ];
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
+///
+/// # One subject, several values
+///
+/// Values are compared byte by byte. If authentication accepts one credential in several forms,
+/// each form is a key, with a quota of its own, and a denied one does not stop the others.
+/// `Authorization` is such a header: `Bearer t`, `bearer t` and, to many services, `Bearer  t` are
+/// the same token. Let authentication leave the user in the request's extensions, and use
+/// [`Extension`](crate::Extension).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     field: Field,
@@ -106,6 +114,7 @@ mod tests {
         assert_eq!(key(&[b"bob"]), Ok(Key::header("x-user", b"bob")));
         assert_eq!(key(&[b" bob\t"]), key(&[b"bob"]));
         assert_ne!(key(&[b"Bob"]), key(&[b"bob"]));
+        assert_ne!(key(&[b"Bearer  t"]), key(&[b"Bearer t"]));
         assert_eq!(
             key(&[b"\xff,\x80"]),
             Ok(Key::header("x-user", b"\xff,\x80"))
