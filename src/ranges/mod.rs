@@ -39,7 +39,7 @@ impl AddressRanges {
         }
     }
 
-    /// Whether one of the ranges contains all of these addresses.
+    /// Whether the ranges contain all of these addresses.
     pub(crate) fn contain_all(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
         let ends = [addresses.start(), addresses.end()];
         match ends.map(IpAddr::to_canonical) {
@@ -62,23 +62,33 @@ impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
             }
         }
         Self {
-            v4: Sorted::new(v4),
-            v6: Sorted::new(v6),
+            v4: Sorted::new(v4, |v4| {
+                v4.to_bits().checked_add(1).map(Ipv4Addr::from_bits)
+            }),
+            v6: Sorted::new(v6, |v6| {
+                v6.to_bits().checked_add(1).map(Ipv6Addr::from_bits)
+            }),
         }
     }
 }
 
-/// Ranges in their order, none within another. A public block list has tens of thousands, and every
+/// Ranges in their order, with a gap between each two. A public block list has tens of thousands, and every
 /// request is looked up in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sorted<A>(Vec<RangeInclusive<A>>);
 
 impl<A: Copy + Ord> Sorted<A> {
-    /// Of two CIDR ranges that overlap, one lies within the other.
-    fn new(mut ranges: Vec<RangeInclusive<A>>) -> Self {
+    /// Of two CIDR ranges that overlap, one lies within the other. Those that adjoin become one.
+    fn new(mut ranges: Vec<RangeInclusive<A>>, next: impl Fn(A) -> Option<A>) -> Self {
         // The longest first among those with the same start.
         ranges.sort_unstable_by_key(|range| (*range.start(), Reverse(*range.end())));
-        ranges.dedup_by(|range, before| before.contains(range.start()));
+        ranges.dedup_by(|range, before| {
+            let adjoins = next(*before.end()) == Some(*range.start());
+            if adjoins {
+                *before = *before.start()..=*range.end();
+            }
+            adjoins || before.contains(range.start())
+        });
         Self(ranges)
     }
 

@@ -83,9 +83,22 @@ fn a_range_within_another_is_not_kept() {
 }
 
 #[test]
-fn a_range_lies_within_others_when_one_of_them_has_all_of_it() {
+fn ranges_that_adjoin_are_one() {
+    let adjoining = ["10.64.0.0/10", "10.128.0.0/9", "10.0.0.0/10", "10.1.2.3"];
+    let given = AddressRanges::read("addresses", adjoining).unwrap();
+    assert_eq!(
+        given,
+        AddressRanges::read("addresses", ["10.0.0.0/8"]).unwrap()
+    );
+    let ends = AddressRanges::read("addresses", ["255.255.255.255", "0.0.0.0"]).unwrap();
+    assert_eq!(ends.v4.0.len(), 2);
+}
+
+#[test]
+fn a_range_lies_within_others_when_they_have_all_of_it() {
     let ranges = [
-        "10.0.0.0/8",
+        "10.128.0.0/9",
+        "10.0.0.0/9",
         "192.0.2.0/25",
         "192.0.2.192/26",
         "2001:db8::/32",
@@ -178,7 +191,7 @@ fn an_address_is_looked_up_by_halves_however_many_ranges_there_are() {
         times: &times,
     };
     let ranges = (0..60_000).map(|number| address(4 * number)..=address(4 * number + 1));
-    let ranges = Sorted::new(ranges.collect());
+    let ranges = Sorted::new(ranges.collect(), |_| None);
     assert_eq!(ranges.0.len(), 60_000);
     for bits in (0..240_000).step_by(997) {
         times.set(0);
