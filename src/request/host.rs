@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use http::header::{HOST, HeaderValue};
 
-use super::RequestHead;
+use super::{KeyError, RequestHead};
 
 impl<'a> RequestHead<'a> {
     /// The host that the request is for, without the port and a dot at its end, and in lower case,
@@ -18,21 +18,24 @@ impl<'a> RequestHead<'a> {
     ///
     /// Clients write there what they like: see [`Host`](crate::Host).
     pub fn host(&self) -> Option<Cow<'a, str>> {
+        self.read_host().ok()
+    }
+
+    /// The same, or whether there is none or it cannot be read.
+    pub(crate) fn read_host(&self) -> Result<Cow<'a, str>, KeyError> {
+        let fields = self.headers.get_all(HOST);
+        if self.uri.host().is_none() && fields.iter().all(HeaderValue::is_empty) {
+            return Err(KeyError::Missing);
+        }
         let target = self.uri.host().map(canonical);
-        let mut lines = self.headers.get_all(HOST).iter();
+        let mut lines = fields.iter();
         let field = lines.next().map(in_field);
         // Of several, a proxy or the service may read another one. Many read the header, although a
         // target goes before it.
         if lines.next().is_some() || (target.is_some() && field.is_some() && target != field) {
-            return None;
+            return Err(KeyError::Malformed);
         }
-        target.or(field)?
-    }
-
-    /// Whether it says which host it is for, even if that cannot be read.
-    pub(crate) fn names_host(&self) -> bool {
-        let mut lines = self.headers.get_all(HOST).iter();
-        self.uri.host().is_some() || lines.any(|line| !line.is_empty())
+        target.or(field).flatten().ok_or(KeyError::Malformed)
     }
 }
 

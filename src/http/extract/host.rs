@@ -35,11 +35,7 @@ pub struct Host;
 
 impl KeyExtractor for Host {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
-        match request.host() {
-            Some(host) => Ok(Key::from(&*host)),
-            None if request.names_host() => Err(KeyError::Malformed),
-            None => Err(KeyError::Missing),
-        }
+        Ok(Key::from(&*request.read_host()?))
     }
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
