@@ -1,12 +1,12 @@
 //! `ClientAddr`: the client's address behind proxies.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use crate::error::ConfigError;
 use crate::http::field::Field;
 use crate::key::Key;
-use crate::ranges::{AddressRanges, embedded};
+use crate::ranges::{AddressRanges, embedded, read_range};
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead, is_equal};
 
 use super::canonical::Ipv6Prefix;
@@ -177,11 +177,10 @@ impl ClientAddr {
 
     /// The family of addresses that are all trusted, if one is.
     fn trusts_all_of(&self) -> Option<&'static str> {
-        let all_v4 = Ipv4Addr::UNSPECIFIED.into()..=Ipv4Addr::BROADCAST.into();
-        let all_v6 = Ipv6Addr::UNSPECIFIED.into()..=Ipv6Addr::from(u128::MAX).into();
-        let mut families = [("0.0.0.0/0", all_v4), ("::/0", all_v6)].into_iter();
-        let (text, _) = families.find(|(_, all)| self.trusted.contain_all(all))?;
-        Some(text)
+        ["0.0.0.0/0", "::/0"].into_iter().find(|family| {
+            let all = read_range("trusted_proxies", family);
+            all.is_ok_and(|all| self.trusted.contain_all(&all))
+        })
     }
 }
 
