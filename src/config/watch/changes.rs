@@ -93,28 +93,15 @@ impl Places {
                 let _ = changed.send(Signal::Changed);
             }
         });
-        let mut places = Self {
+        if let Err(error) = &watcher {
+            warn(error);
+        }
+        Self {
             path: path.to_owned(),
-            watcher: None,
+            is_warned: watcher.is_err(),
+            watcher: watcher.ok(),
             watched: Vec::new(),
-            is_warned: false,
-        };
-        match watcher {
-            Ok(watcher) => places.watcher = Some(watcher),
-            Err(error) => places.warn(&error),
         }
-        places
-    }
-
-    /// Warns once that changes are noticed late.
-    fn warn(&mut self, error: &notify::Error) {
-        if !self.is_warned {
-            trace::warn!(
-                error = %error,
-                "the system does not report changes of the file, so it is checked every ten seconds"
-            );
-        }
-        self.is_warned = true;
     }
 
     /// Watches directories, not the file: the file may be replaced by another, or by a link. All of
@@ -126,22 +113,29 @@ impl Places {
         for directory in self.watched.drain(..) {
             let _ = watcher.unwatch(&directory);
         }
-        let mut failure = None;
         for directory in way::directories_to(&self.path) {
             if self.watched.contains(&directory) {
                 continue;
             }
             match watcher.watch(&directory, RecursiveMode::NonRecursive) {
                 Ok(()) => self.watched.push(directory),
-                // It has just gone, which is a change, too.
-                Err(error) if is_of_nothing(&error) => {}
-                Err(error) => failure = Some(error),
+                // If it has just gone, that is a change, too.
+                Err(error) if self.is_warned || is_of_nothing(&error) => {}
+                Err(error) => {
+                    warn(&error);
+                    self.is_warned = true;
+                }
             }
         }
-        if let Some(error) = failure {
-            self.warn(&error);
-        }
     }
+}
+
+/// Warns that changes are noticed late.
+fn warn(error: &notify::Error) {
+    trace::warn!(
+        error = %error,
+        "the system does not report changes of the file, so it is checked every ten seconds"
+    );
 }
 
 /// Whether the directory is not there.
