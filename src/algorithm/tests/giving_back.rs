@@ -340,10 +340,7 @@ fn refunded_by_old_rules(old: Limit, new: Limit, [first, second]: [u32; 2], wait
     subject.change(new);
     assert!(subject.ask(second).is_allowed());
     subject.change(old);
-    let _ = subject.act(Action::Refund {
-        permits: first,
-        receipt,
-    });
+    subject.refund(first, receipt);
     subject.change(new);
     subject.look(subject.now).remaining()
 }
@@ -397,10 +394,7 @@ fn others_windows_end_when_they_did_whatever_is_given_back_by_old_rules() {
         let theirs = subject.ask(10);
         assert!(theirs.is_allowed());
         subject.change(old);
-        let _ = subject.act(Action::Refund {
-            permits: 1,
-            receipt,
-        });
+        subject.refund(1, receipt);
         subject.change(new);
         assert_eq!(subject.look(subject.now).remaining(), 0, "{old:?}");
         assert_eq!(

@@ -73,6 +73,11 @@ impl Subject {
         )[0]
     }
 
+    /// Gives back of what a decision took.
+    fn refund(&mut self, permits: u32, receipt: Receipt) {
+        let _ = self.act(Action::Refund { permits, receipt });
+    }
+
     /// Whether it would be allowed, without charging anything.
     fn would(&self, now: u64, cost: u32) -> bool {
         self.algorithm
