@@ -22,7 +22,10 @@ mod wrong_urls;
 use std::error::Error;
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tower_throttle::{DAY, Decision, FailureMode, Limit, Limiter, Policy, RedisStore, StoreError};
+
+use self::support::redis::Server;
 
 /// Far longer than a decision takes here.
 const GENEROUS: Duration = Duration::from_secs(5);
@@ -46,6 +49,23 @@ async fn assert_counts(store: RedisStore) {
     let before = take(&limiter).await;
     assert_eq!(before.store_failure(), None);
     assert_eq!(take(&limiter).await.remaining(), before.remaining() - 1);
+}
+
+/// A server that also listens on a Unix socket, the socket's path, and the directory that it goes
+/// with.
+fn server_on_a_socket(options: &[&str]) -> (Server, String, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let path = socket.to_str().unwrap().to_owned();
+    let server = Server::start_with(&[&["--unixsocket", &path], options].concat());
+    (server, path, directory)
+}
+
+/// Who is connected, a line for each.
+fn client_list(server: &Server) -> String {
+    let mut list = redis::cmd("CLIENT");
+    list.arg("LIST");
+    server.query(list)
 }
 
 /// The text of an error's source, as documented. None of the errors beneath it contains the secret

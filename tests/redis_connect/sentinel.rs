@@ -8,7 +8,7 @@ use crate::load::{Load, taken};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::{NAME, Sentinel, Watched, until};
-use crate::{GENEROUS, assert_counts, limiter, take, told};
+use crate::{GENEROUS, assert_counts, client_list, limiter, take, told};
 
 #[tokio::test]
 async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() {
@@ -140,9 +140,7 @@ async fn the_sentinel_that_named_the_master_is_the_first_to_be_asked_again() {
 
 /// And waits for another one.
 async fn lose_connection(limiter: &Limiter, server: &Server) {
-    let mut list = redis::cmd("CLIENT");
-    list.arg("LIST");
-    let clients: String = server.query(list);
+    let clients = client_list(server);
     let ours = clients
         .lines()
         .find(|client| client.contains(" cmd=eval"))

@@ -11,7 +11,7 @@ use crate::load::taken;
 use crate::support::cluster::Cluster;
 use crate::support::redis::{Server, free_port};
 use crate::wrong_urls::each_way;
-use crate::{GENEROUS, assert_counts, limiter, told};
+use crate::{GENEROUS, assert_counts, client_list, limiter, told};
 
 /// A certificate authority.
 struct Authority {
@@ -179,9 +179,7 @@ async fn a_server_that_refuses_the_clients_certificate_or_misses_one_is_recogniz
 
 /// How many clients a node has on a port.
 fn clients(node: &Server, port: u16) -> usize {
-    let mut list = redis::cmd("CLIENT");
-    list.arg("LIST");
-    let list: String = node.query(list);
+    let list = client_list(node);
     let address = format!(" laddr=127.0.0.1:{port} ");
     list.lines().filter(|line| line.contains(&address)).count()
 }

@@ -4,14 +4,11 @@ use tower_throttle::{RedisStore, StoreErrorKind};
 
 use crate::support::redis::Server;
 use crate::support::rights::{documented_rights, set_right, user_with};
-use crate::{assert_counts, told};
+use crate::{assert_counts, client_list, server_on_a_socket, told};
 
 #[tokio::test]
 async fn a_unix_socket_is_connected_to() {
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("redis.sock");
-    let path = socket.to_str().unwrap();
-    let server = Server::start_with(&["--unixsocket", path]);
+    let (server, path, _directory) = server_on_a_socket(&[]);
     let store = RedisStore::connect(&format!("redis+unix://{path}")).await;
     assert_counts(store.unwrap()).await;
     assert_eq!(server.keys().len(), 1);
@@ -52,10 +49,7 @@ async fn a_password_of_any_characters_is_written_with_percent_signs() {
 /// Rather than as the default user, as which everybody is logged in at first.
 #[tokio::test]
 async fn a_user_without_a_password_is_logged_in_as() {
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("redis.sock");
-    let path = socket.to_str().unwrap();
-    let server = Server::start_with(&["--unixsocket", path]);
+    let (server, path, _directory) = server_on_a_socket(&[]);
     user_with(&server, documented_rights());
     let port = server.port();
     let urls = [
@@ -72,9 +66,7 @@ async fn a_user_without_a_password_is_logged_in_as() {
     let mut stores = Vec::new();
     for url in &urls {
         stores.push(RedisStore::connect(url).await.unwrap());
-        let mut list = redis::cmd("CLIENT");
-        list.arg("LIST");
-        let clients: String = server.query(list);
+        let clients = client_list(&server);
         let ours = clients.matches(" user=limiter ").count();
         assert!(ours >= stores.len(), "{url}: {clients}");
     }

@@ -6,7 +6,7 @@ use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::Watched;
-use crate::told;
+use crate::{server_on_a_socket, told};
 
 /// A server, a cluster node and a Sentinel on this port, with a scheme that begins so.
 pub(crate) fn each_way(scheme: &str, port: u16) -> [RedisStoreBuilder; 3] {
@@ -80,10 +80,7 @@ async fn a_missing_login_of_a_sentinel_is_explained_by_the_urls_options() {
 /// A socket's URL has no place for a login in front of the host.
 #[tokio::test]
 async fn a_missing_login_on_a_socket_is_explained_by_the_urls_options() {
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("redis.sock");
-    let path = socket.to_str().unwrap();
-    let _server = Server::start_with(&["--unixsocket", path, "--requirepass", "hunter2"]);
+    let (_server, path, _directory) = server_on_a_socket(&["--requirepass", "hunter2"]);
     for login in ["", ":hunter2@"] {
         let connected = RedisStore::connect(&format!("redis+unix://{login}{path}")).await;
         let told = told(&connected.unwrap_err());

@@ -74,12 +74,16 @@ const HIDDEN_HOSTS: [&[(&str, &str)]; 4] = [
     &[("host", "mallory.example:http")],
 ];
 
-#[tokio::test]
-async fn a_listed_host_cannot_be_hidden_by_a_host_that_cannot_be_read() {
+fn denying_a_host() -> Limiter {
     let policy = Policy::new("tenant", Limit::gcra(100, MINUTE)).by(Host);
     let denied = AccessList::new().keys([Key::from("mallory.example")]);
-    let limiter = Limiter::builder(MemoryStore::new()).policy(policy);
-    let app = App::behind(&limiter.deny(denied).build().unwrap()).await;
+    let builder = Limiter::builder(MemoryStore::new()).policy(policy);
+    builder.deny(denied).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_listed_host_cannot_be_hidden_by_a_host_that_cannot_be_read() {
+    let app = App::behind(&denying_a_host()).await;
     for headers in HIDDEN_HOSTS {
         let status = app.get("/", headers).await.status();
         assert_eq!(status, UNREADABLE, "{headers:?}");
@@ -93,10 +97,7 @@ async fn a_listed_host_cannot_be_hidden_by_a_host_that_cannot_be_read() {
 /// Many services read the header, whatever the target.
 #[tokio::test]
 async fn a_listed_host_cannot_be_hidden_by_another_one_in_the_target() {
-    let policy = Policy::new("tenant", Limit::gcra(100, MINUTE)).by(Host);
-    let denied = AccessList::new().keys([Key::from("mallory.example")]);
-    let limiter = Limiter::builder(MemoryStore::new()).policy(policy);
-    let mut app = App::behind(&limiter.deny(denied).build().unwrap()).await;
+    let mut app = App::behind(&denying_a_host()).await;
     let client = reqwest::Client::builder().http2_prior_knowledge();
     app.client = client.build().unwrap();
     let hidden = [("host", "mallory.example")];
