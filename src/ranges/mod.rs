@@ -72,8 +72,8 @@ impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
     }
 }
 
-/// Ranges in their order, with a gap between each two. A public block list has tens of thousands, and every
-/// request is looked up in it.
+/// Ranges in their order, with a gap between each two. A public block list has tens of thousands,
+/// and every request is looked up in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sorted<A>(Vec<RangeInclusive<A>>);
 

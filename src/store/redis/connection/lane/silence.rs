@@ -28,9 +28,9 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Records that the node has gone silent, and starts listening to it over its lane, unless nobody
-    /// has asked it since it was last listened to: the attempts of those who listen would otherwise
-    /// begin this again and again, for as long as it hangs.
+    /// Records that the node has gone silent, and starts listening to it over its lane, unless
+    /// nobody has asked it since it was last listened to: the attempts of those who listen would
+    /// otherwise begin this again and again, for as long as it hangs.
     pub(super) fn begin(self: &Arc<Self>, lane: Lane) {
         if !self.is_asked.load(Ordering::Relaxed) {
             return;
