@@ -44,13 +44,15 @@ pub(super) fn read(
     let known = [FIELDS, policy::FIELDS];
     let table = DeTable::parse(text).map_err(|error| not_toml(text, &error, &known))?;
     let fields = Fields::of_file(text, table.get_ref(), FIELDS)?;
+    // Before any field is missed: it may stand in a policy, where it has no place.
+    let tables = fields.policies("policy", policy::FIELDS)?;
     let config = Config {
         store: StoreChoice::read(&fields, environment)?,
         secret: secret(&fields, environment)?,
         headers: headers::read(&fields)?,
         rejection: RejectionChoice::read(&fields)?,
         timeout: timeout(&fields)?,
-        rules: rules(&fields)?,
+        rules: rules(&fields, &tables)?,
         observers: in_force.map_or_else(Vec::new, |in_force| in_force.observers.clone()),
     };
     match in_force {
@@ -85,13 +87,12 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
     Ok(timeout)
 }
 
-fn rules(fields: &Fields<'_>) -> Result<Rules, FileError> {
+fn rules(fields: &Fields<'_>, tables: &[Fields<'_>]) -> Result<Rules, FileError> {
     let proxies = Proxies::read(fields)?;
-    let tables = fields.policies("policy", policy::FIELDS)?;
     let mut rules = Rules::new()
-        .policies(policies(&tables, &proxies)?)
-        .deny(access::read(fields.get("deny"), &proxies, &tables)?)
-        .allow(access::read(fields.get("allow"), &proxies, &tables)?);
+        .policies(policies(tables, &proxies)?)
+        .deny(access::read(fields.get("deny"), &proxies, tables)?)
+        .allow(access::read(fields.get("allow"), &proxies, tables)?);
     if let Some(field) = fields.get("on_store_failure") {
         rules = rules.on_store_failure(policy::failure_mode(&field)?);
     }

@@ -64,6 +64,19 @@ fn a_field_of_the_file_that_stands_in_a_policy_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_store_that_stands_in_a_policy_is_refused_with_its_place() {
+    let policy = with_field("burst = 20").replace("store = \"memory\"\n", "");
+    let refusal = refusal(&format!("{policy}store = \"memory\"\n"));
+    assert!(
+        refusal.ends_with(
+            "policy \"client\": store: is a field of the whole file, write it above the first \
+             [[policy]]"
+        ),
+        "{refusal}"
+    );
+}
+
+#[test]
 fn a_field_that_is_missing_is_refused_with_an_example() {
     assert_eq!(
         refusal(&with_policy(
