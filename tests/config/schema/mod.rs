@@ -178,6 +178,30 @@ fn every_field_is_documented_where_users_look_for_it() {
     }
 }
 
+/// The words that are chosen from, wherever they stand.
+fn words_in(schema: &Value) -> Vec<&str> {
+    match schema {
+        Value::Object(object) => {
+            let chosen = object.get("enum").and_then(Value::as_array);
+            let chosen = chosen.into_iter().flatten().filter_map(Value::as_str);
+            chosen.chain(object.values().flat_map(words_in)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(words_in).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn every_word_is_documented_where_users_look_for_it() {
+    let page = include_str!("../../../docs/configuration.md");
+    for word in words_in(&made_of::<types::File>()) {
+        assert!(
+            page.contains(&format!("\"{word}\"")),
+            "docs/configuration.md says nothing of {word}"
+        );
+    }
+}
+
 #[test]
 fn the_whole_format_is_allowed() {
     assert!(allows(WHOLE));
