@@ -111,7 +111,7 @@ async fn state(State(api): State<Api>) -> Response {
 }
 
 #[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"{"on": false}"#)]
 struct Switch {
     on: bool,
 }
@@ -129,7 +129,10 @@ async fn switch(
 }
 
 #[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = r#"{"policy": "api", "mode": "shadow"}"#
+)]
 struct PolicyMode {
     policy: String,
     mode: String,
@@ -146,7 +149,10 @@ async fn set_mode(
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = r#"{"policy": "api", "subject": {"address": "203.0.113.9"}}"#
+)]
 struct PolicySubject {
     policy: String,
     subject: Value,

@@ -27,7 +27,10 @@ enum Part {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = r#"{"name": "x-user", "value": "alice"}"#
+)]
 struct Header {
     name: String,
     value: String,
@@ -35,7 +38,7 @@ struct Header {
 
 /// A number and its digits are different users.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a string or a whole number")]
+#[serde(untagged, expecting = "a user is a string or a whole number")]
 enum Id {
     Text(String),
     Number(Number),
@@ -43,7 +46,7 @@ enum Id {
 
 /// As wide as numbers that identify users get.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a whole number of 64 bits")]
+#[serde(untagged, expecting = "a number is a whole number of 64 bits")]
 enum Number {
     Signed(i64),
     Unsigned(u64),

@@ -36,7 +36,15 @@ async fn a_request_that_makes_no_sense_is_answered_with_what_would_be_right() {
             json!({ "header": { "name": "x-user" } }),
             "missing field `value`",
         ),
-        (json!({ "user": 7.5 }), "a string or a whole number"),
+        (
+            json!({ "header": "alice" }),
+            r#"expected {"name": "x-user", "value": "alice"}"#,
+        ),
+        (
+            json!({ "user": 7.5 }),
+            "a user is a string or a whole number",
+        ),
+        (json!({ "number": "7" }), "a number is a whole number"),
         (json!([]), "at least one part"),
         (json!(null), "subject: "),
         (json!("everyone"), "unknown variant `everyone`"),
@@ -58,6 +66,15 @@ async fn a_request_that_makes_no_sense_is_answered_with_what_would_be_right() {
         let (status, detail) = site.refused(path, body).await;
         assert_eq!(status, 400);
         assert!(detail.starts_with("body: "), "{detail}");
+    }
+    for (path, said) in [
+        ("switch", r#"{"on": false}"#),
+        ("mode", r#"{"policy": "api", "mode": "shadow"}"#),
+        ("peek", r#"{"policy": "api", "subject": "#),
+    ] {
+        let (status, detail) = site.refused(path, json!(true)).await;
+        assert_eq!(status, 400);
+        assert!(detail.contains(&format!("expected {said}")), "{detail}");
     }
     assert!(site.limiter.is_on());
 }
