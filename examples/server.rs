@@ -93,7 +93,7 @@ async fn answer(request: Request) -> Response {
         .split('/');
     let (first, second) = (segments.next(), segments.next());
     match (request.method(), first, second, segments.next()) {
-        (&Method::GET, Some("status"), Some(code), None) => match status(code) {
+        (&Method::GET | &Method::HEAD, Some("status"), Some(code), None) => match status(code) {
             // Responses without a body.
             Some(
                 code @ (StatusCode::NO_CONTENT
@@ -107,7 +107,7 @@ async fn answer(request: Request) -> Response {
             )
                 .into_response(),
         },
-        (&Method::GET, Some("slow"), Some(ms), None) => match ms.parse() {
+        (&Method::GET | &Method::HEAD, Some("slow"), Some(ms), None) => match ms.parse() {
             Ok(ms @ 0..=60_000) => {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 Json(echo).into_response()

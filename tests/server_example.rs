@@ -303,6 +303,17 @@ async fn a_status_that_has_no_body_comes_without_one() {
     }
 }
 
+#[tokio::test]
+async fn head_is_answered_as_get_is_without_the_body() {
+    let server = Running::start("store = \"memory\"\n");
+    for (path, status) in [("/status/404", 404), ("/slow/later", 400), ("/else", 200)] {
+        let head = Client::new().head(format!("{}{path}", server.url));
+        let head = head.send().await.unwrap();
+        assert_eq!(head.status(), status, "{path}");
+        assert_eq!(head.bytes().await.unwrap(), "", "{path}");
+    }
+}
+
 #[test]
 fn arguments_that_are_no_text_are_refused_like_others() {
     use std::os::unix::ffi::OsStrExt;
