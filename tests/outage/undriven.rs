@@ -195,8 +195,11 @@ fn a_shared_trip_on_a_runtime_that_ends_is_no_failure_of_the_server() {
     for decision in lasting.block_on(asked).unwrap() {
         failures.extend(decision.unwrap().store_failure());
     }
-    // The others were on a trip that ran where they wait.
-    assert_eq!(failures, [StoreErrorKind::Interrupted; WAIT / 2]);
+    // The others were on a trip that ran where they wait: about half, as it depends on how many of
+    // those who went alone are late at the same time.
+    let interrupted = failures.len();
+    assert_eq!(failures, vec![StoreErrorKind::Interrupted; interrupted]);
+    assert!((1..WAIT).contains(&interrupted), "{interrupted}");
     assert_eq!(limiter.breaker(), BreakerState::Closed);
     lasting.block_on(is_decided(&limiter, "bob"));
 }
