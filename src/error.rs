@@ -148,9 +148,9 @@ impl Error for CheckError {}
 /// Why a store gave no answer. [`kind`](Self::kind) is for the program; the source is for the
 /// operator, who sees it in the log, too, so its text must not contain secrets. `{error}` shows the
 /// kind only. The [source](Error::source) says what the server answered and what to do about it,
-/// and names a server that cannot be reached, or any node of a cluster; `{error:?}` and error
-/// reports with causes show it. Clones share the source, for example that of one failure that many
-/// questions met.
+/// and names the server, the node of a cluster or Sentinel's master, but no server behind a pool of
+/// yours; `{error:?}` and error reports with causes show it. Clones share the source, for example
+/// that of one failure that many questions met.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,

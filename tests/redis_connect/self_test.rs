@@ -1,9 +1,12 @@
 //! Errors are found at start-up, with advice.
 
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder, StoreErrorKind,
+    Limit, Limiter, MINUTE, Policy, PolicyId, RedisStore, RedisStoreBuilder, StoreError,
+    StoreErrorKind,
 };
 
+use crate::support::asking::{answer_of, check_of};
 use crate::support::redis::{Server, free_port};
 use crate::support::rights::{documented_rights, user_with};
 use crate::told;
@@ -205,4 +208,30 @@ async fn scripts_that_are_constantly_forgotten_do_not_prevent_a_start() {
     }
     drop(server);
     flushing.join().unwrap();
+}
+
+/// An operator may have several.
+#[tokio::test]
+async fn a_server_is_named_whatever_it_answers() {
+    let server = Server::start();
+    let place = format!("127.0.0.1:{}: ", server.port());
+    let assert_named = |error: StoreError| {
+        let told = told(&error);
+        assert!(told.starts_with(&place), "{told}");
+    };
+    let rights = documented_rights();
+    for missing in ["+zadd", "+eval", "~{prefix}:*"] {
+        let kept = rights.iter().filter(|right| **right != missing);
+        let connected = connecting_with(&server, kept.copied()).connect().await;
+        assert_named(connected.unwrap_err());
+    }
+    let store = server.store().await;
+    server.set_full(true);
+    assert_named(server.builder().connect().await.unwrap_err());
+    let policy = PolicyId::new("api");
+    let take = |limit: Limit| check_of(&policy, "alice", &limit, Action::take(1));
+    let [plain, any] = [Limit::gcra(1, MINUTE), Limit::sliding_log(1, MINUTE)].map(take);
+    for checks in [&[plain][..], &[any], &[plain, any]] {
+        assert_named(answer_of(&store, checks).await.unwrap_err());
+    }
 }

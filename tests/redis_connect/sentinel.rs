@@ -121,6 +121,17 @@ async fn a_sentinel_that_names_a_replica_is_passed_over() {
     assert!(told(&error).contains("CKQUORUM"), "{}", told(&error));
 }
 
+/// It may have another address by the next question.
+#[tokio::test]
+async fn a_master_is_called_by_its_name_whatever_it_answers() {
+    let watched = Watched::start_with(&[], "");
+    watched.master.set_full(true);
+    let error = RedisStore::connect(&watched.url()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Full);
+    let told = told(&error);
+    assert!(told.starts_with("master \"main\": "), "{told}");
+}
+
 #[tokio::test]
 async fn the_sentinel_that_named_the_master_is_the_first_to_be_asked_again() {
     let watched = Watched::start_with(&[], "");

@@ -293,7 +293,10 @@ impl RedisStore {
         let prefix = server.prefix();
         match server.servers() {
             Servers::One(lane) => {
-                SelfTest::read(&lane.try_out(&SelfTest::of_server(prefix)).await?)
+                let tried = lane.try_out(&SelfTest::of_server(prefix)).await;
+                let read = tried.map_err(StoreError::from);
+                let read = read.and_then(|reply| SelfTest::read(&reply));
+                read.map_err(|error| server.naming(error))
             }
             Servers::Cluster(cluster) => cluster.try_out(prefix).await,
         }

@@ -165,7 +165,7 @@ impl Server {
             Whole::AnyTakes(any) => self.answer_in_place(any, noted),
             whole @ (Whole::Nothing | Whole::Any(_)) => Box::pin(async move {
                 let _in_flight = self.0.in_flight.begin()?;
-                told(noted, self.answer(whole).await)
+                told(noted, self.answer(whole).await).map_err(|error| self.naming(error))
             }),
         }
     }
@@ -186,8 +186,18 @@ impl Server {
         *question.noted() = noted;
         Box::pin(async move {
             let _in_flight = self.0.in_flight.begin()?;
-            Ok(self.answer_shared(question).await?.into())
+            let decided = self.answer_shared(question).await;
+            Ok(decided.map_err(|error| self.naming(error))?.into())
         })
+    }
+
+    /// The error with the name of a single server, unless it says nothing about it. A cluster names
+    /// its nodes itself.
+    pub(super) fn naming(&self, error: StoreError) -> StoreError {
+        match &self.0.servers {
+            Servers::One(lane) if !error.is_of_this_process() => lane.naming(error),
+            _ => error,
+        }
     }
 }
 

@@ -97,10 +97,19 @@ impl Connector {
             )),
             Err(elapsed) => Err(of_silence(elapsed)),
         };
-        made.map_err(|error| match self {
+        made.map_err(|error| self.naming(error))
+    }
+
+    /// The error with the server's name, unless it names one already. A user's pool does not tell
+    /// where it connects to.
+    pub(super) fn naming(&self, error: StoreError) -> StoreError {
+        match self {
             Self::Server { address, .. } => error.of_server(address),
-            _ => error,
-        })
+            Self::Sentinel(masters) => error.of_server(masters),
+            Self::Pool(_) => error,
+            #[cfg(feature = "deadpool-sentinel")]
+            Self::SentinelPool(_) => error,
+        }
     }
 
     /// Whether it is a user's pool whose connections are all in use, which says nothing about the

@@ -6,6 +6,7 @@
 //! fails.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -173,6 +174,13 @@ impl Masters {
                 self.name
             ),
         )
+    }
+}
+
+/// Their name: Sentinel names another server after each failover.
+impl fmt::Display for Masters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "master {:?}", self.name)
     }
 }
 

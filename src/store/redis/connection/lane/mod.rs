@@ -126,6 +126,11 @@ impl Lane {
         self.0.ask(question, is_asking).await
     }
 
+    /// The error with the server's name.
+    pub(in crate::store::redis) fn naming(&self, error: StoreError) -> StoreError {
+        self.0.connector.naming(error)
+    }
+
     /// Sends a command that is not a question.
     pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
         let held = self.0.held().await?;
