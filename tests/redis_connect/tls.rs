@@ -1,7 +1,7 @@
 //! TLS, with certificates made for the test.
 
 use futures_util::future::join_all;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
@@ -36,20 +36,27 @@ impl Authority {
 
     /// A certificate for this name, and its key.
     fn issue(&self, name: &str) -> [String; 2] {
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        self.sign(params_for(name))
+    }
+
+    fn sign(&self, params: CertificateParams) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         [certificate.pem(), key.serialize_pem()]
     }
 }
 
+fn params_for(name: &str) -> CertificateParams {
+    CertificateParams::new([name.to_owned()]).unwrap()
+}
+
 /// A server's certificate, in files.
 struct Files(TempDir);
 
 impl Files {
-    fn of(authority: &Authority, name: &str) -> Self {
+    fn of(authority: &Authority, certificate: CertificateParams) -> Self {
         let files = Self(tempfile::tempdir().unwrap());
-        let [certificate, key] = authority.issue(name);
+        let [certificate, key] = authority.sign(certificate);
         for (name, text) in [
             ("ca.pem", &authority.pem),
             ("server.pem", &certificate),
@@ -85,11 +92,12 @@ struct TlsServer {
 
 impl TlsServer {
     fn start(authority: &Authority, name: &str, authenticates: &str) -> Self {
-        Self::start_with(authority, name, &["--tls-auth-clients", authenticates])
+        let options = ["--tls-auth-clients", authenticates];
+        Self::start_with(authority, params_for(name), &options)
     }
 
-    fn start_with(authority: &Authority, name: &str, further: &[&str]) -> Self {
-        let files = Files::of(authority, name);
+    fn start_with(authority: &Authority, certificate: CertificateParams, further: &[&str]) -> Self {
+        let files = Files::of(authority, certificate);
         let port = free_port().to_string();
         let server = files.start(|options| {
             Server::start_with(&[options, further, &["--tls-port", &port]].concat())
@@ -116,20 +124,47 @@ async fn an_authority_of_ones_own_is_trusted() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_an_unknown_authority_or_another_name_is_refused() {
+async fn a_certificate_of_an_unknown_authority_is_refused() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, "127.0.0.1", "no");
     let other = Authority::new();
-    let elsewhere = TlsServer::start(&authority, "127.0.0.2", "no");
     for builder in [
         server.builder(),
         server.builder().ca_certificate(other.pem.as_str()),
-        elsewhere.builder().ca_certificate(authority.pem.as_str()),
     ] {
-        let error = builder.connect().await.unwrap_err();
-        let told = told(&error);
-        assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
-        assert!(told.contains("ca_certificate"), "{told}");
+        assert_refused(builder, "give ca_certificate").await;
+    }
+}
+
+async fn assert_refused(builder: RedisStoreBuilder, advice: &str) {
+    let error = builder.connect().await.unwrap_err();
+    let told = told(&error);
+    assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
+    assert!(told.contains(advice), "{told}");
+    let is_about_authorities = advice.contains("ca_certificate");
+    assert_eq!(
+        told.contains("ca_certificate"),
+        is_about_authorities,
+        "{told}"
+    );
+}
+
+/// Its authority is the right one.
+#[tokio::test]
+async fn a_certificate_for_another_name_or_another_time_is_refused_as_such() {
+    let authority = Authority::new();
+    let other_host = params_for("127.0.0.2");
+    let [mut expired, mut early] = [(); 2].map(|()| params_for("127.0.0.1"));
+    expired.not_after = date_time_ymd(2020, 1, 1);
+    early.not_before = date_time_ymd(4000, 1, 1);
+    for (certificate, advice) in [
+        (other_host, "is for other names"),
+        (expired, "has expired or is not valid yet"),
+        (early, "has expired or is not valid yet"),
+    ] {
+        let server = TlsServer::start_with(&authority, certificate, &[]);
+        let builder = server.builder().ca_certificate(authority.pem.as_str());
+        assert_refused(builder, advice).await;
     }
 }
 
@@ -155,7 +190,7 @@ async fn a_server_that_refuses_the_clients_certificate_or_misses_one_is_recogniz
     for protocol in ["TLSv1.2", "TLSv1.3"] {
         let server = TlsServer::start_with(
             &authority,
-            "127.0.0.1",
+            params_for("127.0.0.1"),
             &["--tls-auth-clients", "yes", "--tls-protocols", protocol],
         );
         let builder = || server.builder().ca_certificate(authority.pem.as_str());
@@ -187,7 +222,7 @@ fn clients(node: &Server, port: u16) -> usize {
 #[tokio::test]
 async fn every_node_of_a_cluster_is_spoken_to_over_tls_also_when_a_slot_moves() {
     let authority = Authority::new();
-    let files = Files::of(&authority, "127.0.0.1");
+    let files = Files::of(&authority, params_for("127.0.0.1"));
     let cluster = files.start(Cluster::over_tls);
     let [certificate, key] = authority.issue("client");
     let builder = RedisStore::builder(&cluster.url()).ca_certificate(authority.pem.as_str());

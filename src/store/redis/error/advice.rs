@@ -80,6 +80,21 @@ const GRANT_KEYS: &str =
     "the server's user may not use these keys: grant it ~{prefix}:*, with the prefix of the store";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
 
+/// Advice on certificates that are not refused for who has signed them, by the text of the TLS
+/// client, in lower case; its versions word it in two ways.
+const OF_CERTIFICATES: [(&str, &str); 5] = [
+    ("not valid for name", OTHER_NAMES),
+    ("notvalidforname", OTHER_NAMES),
+    ("expired", OTHER_TIME),
+    ("not valid yet", OTHER_TIME),
+    ("notvalidyet", OTHER_TIME),
+];
+
+const OTHER_NAMES: &str = "the server's certificate is for other names: reach the server by one of \
+                           these, in the URL or in what a cluster or Sentinel announces";
+const OTHER_TIME: &str = "the server's certificate, or the client's, has expired or is not valid \
+                          yet: renew it, or set the clock right";
+
 /// Advice on answers of servers that should be Sentinels, which takes precedence. A Sentinel's
 /// login is not the master's.
 const OF_SENTINELS: [(&str, &str); 3] = [
@@ -147,8 +162,17 @@ pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
         |text: &str| text.contains("access one of the keys") || text.contains("access a key");
     match error.code() {
         Some("NOPERM") if error.detail().is_some_and(is_about_keys) => Some(GRANT_KEYS),
-        _ => first_match(&ADVICE, error),
+        _ => for_certificate(error).or_else(|| first_match(&ADVICE, error)),
     }
+}
+
+fn for_certificate(error: &RedisError) -> Option<&'static str> {
+    if !is_about_certificates(error) {
+        return None;
+    }
+    let text = error.to_string().to_lowercase();
+    let mut advice = OF_CERTIFICATES.iter();
+    advice.find_map(|(part, advice)| text.contains(part).then_some(*advice))
 }
 
 /// Advice on a Sentinel's answer, as far as it differs from that for servers.
