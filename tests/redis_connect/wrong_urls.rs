@@ -117,6 +117,22 @@ async fn a_server_that_hangs_is_recognized() {
     }
 }
 
+/// Neither the URL nor the way there is wrong: the login was answered.
+#[tokio::test]
+async fn a_server_that_runs_no_script_is_recognized() {
+    let server = Server::start();
+    let mut pause = redis::cmd("CLIENT");
+    pause.arg("PAUSE").arg(60_000).arg("WRITE");
+    server.query::<()>(pause);
+    let error = server.builder().connect().await.unwrap_err();
+    let told = told(&error);
+    assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{told}");
+    for word in ["let this process in", "CLIENT PAUSE"] {
+        assert!(told.contains(word), "{told}");
+    }
+    assert!(!told.contains("rediss"), "{told}");
+}
+
 #[tokio::test]
 async fn a_server_that_is_no_redis_is_recognized() {
     let server = Server::start();

@@ -75,6 +75,11 @@ pub(super) fn of_silence(error: impl Error + Send + Sync + 'static) -> StoreErro
     advice::given(StoreErrorKind::Unreachable, advice::SILENT, error)
 }
 
+/// The time is up without an answer to the script that is tried at start-up.
+pub(super) fn of_script_not_run(error: impl Error + Send + Sync + 'static) -> StoreError {
+    advice::given(StoreErrorKind::TimedOut, advice::RUNS_NOTHING, error)
+}
+
 /// Why a connection was lost, for callers that have asked nothing over it.
 pub(super) fn of_lost_connection(error: RedisError) -> StoreError {
     advised(of_nothing_asked(&error), error)

@@ -19,6 +19,7 @@ use crate::store::claim::Claim;
 use crate::store::duty::Duty;
 use crate::store::redis::error::{
     is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_question,
+    of_script_not_run,
 };
 use crate::store::redis::script::Scripted;
 
@@ -97,7 +98,7 @@ impl Lane {
                 self.0.lose_if_lost(&held, &error);
                 Failed::Answer(error)
             }),
-            Err(elapsed) => Err(StoreError::with_source(StoreErrorKind::TimedOut, elapsed).into()),
+            Err(elapsed) => Err(of_script_not_run(elapsed).into()),
         }
     }
 
