@@ -17,7 +17,7 @@ use support::redis::free_port;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Operator, Policy,
-    QuotaLease, RateLimitLayer, RedisStore, Store,
+    QuotaLease, RateLimitLayer, RedisStore, Rules, Store, TopDenied,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -268,6 +268,37 @@ async fn a_subject_is_looked_at_and_reset_there() {
         .await;
     let answer = browser.text("#answer").await;
     assert!(answer.contains(r#"got "<b>nowhere</b>""#), "{answer}");
+}
+
+/// The list keeps whom it denied, for a while.
+#[tokio::test]
+async fn a_subject_of_a_policy_that_was_removed_cannot_be_looked_at() {
+    let policies = ["logins", "kept"].map(|name| Policy::new(name, Limit::sliding_log(1, HOUR)));
+    let (operator, top) = (Operator::new(), TopDenied::new(8));
+    let limiter = Limiter::builder(MemoryStore::new()).policies(policies.clone());
+    let limiter = limiter.observe(top.clone()).build().unwrap();
+    let router = operator.top_denied(top).router(limiter.clone());
+    let url = support::web::serve(Router::new().nest_service("/limits", router)).await;
+    for policy in ["logins", "kept"] {
+        for _ in 0..3 {
+            let _ = limiter.check(policy, "mallory").await.unwrap();
+        }
+    }
+    let browser = Browser::start().await;
+    browser.open(&format!("{url}/limits")).await;
+    let looks = "document.querySelectorAll('#top-list button').length";
+    browser.until(&format!("{looks} === 2")).await;
+    let [_, kept] = policies;
+    limiter.replace(Rules::new().policies([kept])).unwrap();
+    browser.until(&format!("{looks} === 1")).await;
+    let list = browser.text("#top-list").await;
+    assert!(list.contains("logins"), "{list}");
+    assert_eq!(list.matches("policy removed").count(), 1, "{list}");
+    browser.click("#top-list button").await;
+    browser.until("document.querySelector('#answer b')").await;
+    let answer = browser.text("#answer").await;
+    assert!(answer.starts_with("0 of 1 left"), "{answer}");
+    assert_eq!(browser.complaints().await, [""; 0]);
 }
 
 #[tokio::test]

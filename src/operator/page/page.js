@@ -348,7 +348,7 @@ function drawTop({ top_denied: top }) {
   $("top-none").hidden = top.length > 0;
   const list = $("top-list");
   // Kept while nothing but a number changes, so that a button does not vanish under a finger.
-  const shown = JSON.stringify(top.map(({ policy, subject, mode }) => [policy, subject, mode]));
+  const shown = JSON.stringify(top.map(({ policy, subject, mode }) => [policy, subject, mode, rows.has(policy)]));
   if (list.dataset.shown !== shown) {
     list.dataset.shown = shown;
     list.replaceChildren(...top.map(({ policy, subject, mode }) => {
@@ -357,7 +357,11 @@ function drawTop({ top_denied: top }) {
       const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", {}, subject));
       // Who is hit by a policy in shadow mode has noticed nothing.
       if (mode === "shadow") who.append(" ", element("span", { class: "quiet small" }, "would be denied"));
-      return element("li", {}, who, element("span", { class: "hot" }), look);
+      const line = element("li", {}, who, element("span", { class: "hot" }));
+      // After a reload, nobody can be asked about a policy that is gone.
+      if (rows.has(policy)) line.append(look);
+      else who.append(" ", element("span", { class: "quiet small" }, "policy removed"));
+      return line;
     }));
   }
   top.forEach(({ denials, overestimate }, at) => {
