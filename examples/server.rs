@@ -9,7 +9,7 @@
 //! code, and `GET /slow/{ms}` after that time. It speaks HTTP/1.1 and cleartext HTTP/2, and prints the
 //! address that it listens on (`--listen 127.0.0.1:0` picks a port). On SIGTERM it stops when the
 //! requests in flight are answered, after 30 seconds at the latest: a client may never send the rest
-//! of its request.
+//! of its request. On a second signal it does not wait for them any longer.
 
 use std::env;
 use std::error::Error;
@@ -61,7 +61,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(&arguments.listen).await;
     let listener = listener.map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
     let stopped = stop_signal()?.shared();
-    let too_long = stopped.clone().then(|()| tokio::time::sleep(DRAIN_TIMEOUT));
+    let too_long = stopped.clone().then(|()| end_of_patience());
     println!("listening on {}", listener.local_addr()?);
     let server = axum::serve(listener, app).with_graceful_shutdown(stopped);
     tokio::select! {
@@ -178,6 +178,17 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
             _ = tokio::signal::ctrl_c() => {}
         }
     })
+}
+
+/// Resolves on a further signal, or after [`DRAIN_TIMEOUT`].
+async fn end_of_patience() {
+    let again = async {
+        match stop_signal() {
+            Ok(again) => again.await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, again).await;
 }
 
 /// An error and its sources, in one line.

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::{Client, Response, StatusCode, Version};
 use serde_json::{Value, json};
@@ -259,12 +259,13 @@ async fn the_server_leaves_no_place_taken_when_it_stops() {
     assert_eq!(redis.keys(), [""; 0]);
 }
 
-/// Stops a server over Redis while a request is in flight, which is answered.
-async fn stop_while_it_answers(redis: &Redis, config: &str) {
-    let server = Running::start(&config.replace("\"memory\"", &format!("{:?}", redis.url())));
-    let url = format!("{}/slow/300", server.url);
-    let slow = tokio::spawn(async move { Client::new().get(url).send().await.unwrap() });
-    // Once it is counted it has reached the server.
+/// The same limits, counted there.
+fn over(redis: &Redis, config: &str) -> String {
+    config.replace("\"memory\"", &format!("{:?}", redis.url()))
+}
+
+/// Once a request is counted it has reached the server.
+async fn until_counted(redis: &Redis) {
     let counted = async {
         while redis.keys().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -272,12 +273,41 @@ async fn stop_while_it_answers(redis: &Redis, config: &str) {
     };
     let counted = tokio::time::timeout(GENEROUS, counted).await;
     counted.expect("the request never reaches the server");
+}
+
+/// Stops a server over Redis while a request is in flight, which is answered.
+async fn stop_while_it_answers(redis: &Redis, config: &str) {
+    let server = Running::start(&over(redis, config));
+    let url = format!("{}/slow/300", server.url);
+    let slow = tokio::spawn(async move { Client::new().get(url).send().await.unwrap() });
+    until_counted(redis).await;
     server.terminate();
     assert_eq!(slow.await.unwrap().status(), StatusCode::OK);
     let ended = tokio::task::spawn_blocking(|| server.ended())
         .await
         .unwrap();
     assert!(ended.success(), "{ended}");
+}
+
+/// Whoever presses Ctrl-C twice does not want to wait for half a minute.
+#[tokio::test]
+async fn a_second_signal_ends_it_while_a_request_is_under_way() {
+    let redis = Redis::start();
+    let mut server = Running::start(&over(&redis, TWO));
+    let url = format!("{}/slow/60000", server.url);
+    let slow = tokio::spawn(async move { Client::new().get(url).send().await });
+    until_counted(&redis).await;
+    let signalled = Instant::now();
+    let ended = loop {
+        server.terminate();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if let Some(ended) = server.process.try_wait().unwrap() {
+            break ended;
+        }
+        assert!(signalled.elapsed() < Duration::from_secs(20), "it waits");
+    };
+    assert!(ended.success(), "{ended}");
+    slow.await.unwrap().unwrap_err();
 }
 
 #[test]
