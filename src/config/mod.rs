@@ -78,7 +78,7 @@
 //!
 //! An address or a range is that of the client, as `key = "client-addr"` reads it: one within the
 //! `trusted_proxies` is refused without `trusted_hops`, since no client has it. Values are those
-//! of a key that a policy has, `"header:<name>"` or `"user"`; they are looked up for requests that this
+//! of a key that a policy has, `"header:<name>"`, `"host"` or `"user"`; they are looked up for requests that this
 //! policy is about, and for no others, unless it is off. [`Rules::deny`] and [`Rules::allow`] say what becomes of
 //! them.
 //!
@@ -124,7 +124,7 @@
 //!
 //! | field | means | absent |
 //! |---|---|---|
-//! | `key` | what tells that a request belongs to the tier: `"header:<name>"` or `"user"` | the policy's own, if that is one of these |
+//! | `key` | what tells that a request belongs to the tier: `"header:<name>"`, `"host"` or `"user"` | the policy's own, if that is one of these |
 //! | `values` | its values: one, or a list | an error |
 //! | `limit`, `burst`, `capacity` | as in the policy, for its algorithm; as many rates as the policy has | `limit`: an error; the others: as many as the limit |
 //!

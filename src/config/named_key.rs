@@ -6,13 +6,15 @@ use super::FileError;
 use super::field::Field;
 use super::key::UserId;
 use crate::key::Key;
+use crate::request::canonical_host;
 
-pub(super) const EXPECTED: &str = "\"header:<name>\" or \"user\"";
+pub(super) const EXPECTED: &str = "\"header:<name>\", \"host\" or \"user\"";
 
 /// A key whose values the file can name: it has one part, which is a text.
 #[derive(Clone, Copy)]
 pub(super) enum NamedKey<'t> {
     Header(&'t str),
+    Host,
     User,
 }
 
@@ -20,6 +22,7 @@ impl<'t> NamedKey<'t> {
     /// `None` if it is another key.
     pub(super) fn read(key: &Field<'t>) -> Option<Self> {
         match key.as_text()? {
+            "host" => Some(Self::Host),
             "user" => Some(Self::User),
             text => text.strip_prefix("header:").map(Self::Header),
         }
@@ -39,16 +42,16 @@ impl<'t> NamedKey<'t> {
         if text.is_empty() || text.trim() != text {
             return refuse("a value is empty or has spaces around it, which no key has");
         }
-        if matches!(self, Self::Header(_)) && HeaderValue::from_bytes(text.as_bytes()).is_err() {
-            return refuse("a value contains a character that no header can carry");
-        }
-        Ok(self.of(text))
-    }
-
-    fn of(self, value: &str) -> Key {
         match self {
-            Self::Header(name) => Key::header(name, value.as_bytes()),
-            Self::User => UserId::new(value).into(),
+            Self::Header(_) if HeaderValue::from_bytes(text.as_bytes()).is_err() => {
+                refuse("a value contains a character that no header can carry")
+            }
+            Self::Header(name) => Ok(Key::header(name, text.as_bytes())),
+            Self::Host => match canonical_host(text) {
+                Some(host) => Ok(Key::from(&*host)),
+                None => refuse("a value is no host, such as \"acme.example.com\", without a port"),
+            },
+            Self::User => Ok(UserId::new(text).into()),
         }
     }
 }

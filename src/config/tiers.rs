@@ -129,7 +129,7 @@ fn key_of<'t>(
         (None, Some(own)) => own,
         _ => tier.need(
             "key",
-            "key = \"header:<name>\" or \"user\", as that of the policy is neither",
+            "key = \"header:<name>\", \"host\" or \"user\", as that of the policy is none of these",
         )?,
     };
     let named = NamedKey::read(&key).ok_or_else(|| key.expected(named_key::EXPECTED))?;

@@ -44,7 +44,7 @@ fn in_field(line: &HeaderValue) -> Option<Cow<'_, str>> {
 }
 
 /// The one text of a host; `None` if it is no name or address.
-fn canonical(host: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn canonical(host: &str) -> Option<Cow<'_, str>> {
     let host = host.strip_suffix('.').unwrap_or(host);
     if let Some(address) = bracketed_address(host) {
         // An IPv6 address can be written in several ways.

@@ -17,6 +17,9 @@ mod deadline;
 mod host;
 mod several;
 
+#[cfg(feature = "config")]
+pub(crate) use host::canonical as canonical_host;
+
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]

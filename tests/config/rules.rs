@@ -269,6 +269,34 @@ async fn values_of_a_key_are_refused_or_let_through() {
     }
 }
 
+/// However the file and the client write it.
+#[tokio::test]
+async fn hosts_are_refused_or_let_through_or_have_a_tier() {
+    let lists = "deny = [{ key = \"host\", values = [\"Mallory.example.com\"] }]\n\
+                 allow = [{ key = \"host\", values = [\"alice.example.com.\", \"[2001:DB8::1]\"] }]";
+    let tiers = "tiers = [{ values = [\"Gold.example.com\"], limit = \"2/h\" }]";
+    let layer = layer(&format!("{}{tiers}\n", file(lists, "host")));
+    for (host, status) in [
+        ("mallory.example.com:8080", 403),
+        ("MALLORY.example.com.", 403),
+        ("Alice.example.com", 200),
+        ("alice.example.com", 200),
+        ("[2001:db8:0::1]:80", 200),
+        ("[2001:db8::1]", 200),
+        ("carol.example.com", 200),
+        ("carol.example.com", 429),
+        ("gold.example.com", 200),
+        ("gold.example.com:80", 200),
+        ("gold.example.com", 429),
+        // It might be Mallory's.
+        ("mallory.example.com..", 400),
+    ] {
+        let mut request = get("/");
+        request.headers_mut().insert("host", host.parse().unwrap());
+        assert_eq!(answers(&layer, request).await.status(), status, "{host}");
+    }
+}
+
 #[test]
 fn a_list_that_makes_no_sense_is_refused_in_its_line() {
     let expected = "expected a list of addresses, ranges and values of keys, such as ";
@@ -287,8 +315,8 @@ fn a_list_that_makes_no_sense_is_refused_in_its_line() {
         ),
         (
             "[{ key = \"peer\", values = [\"::1\"] }]",
-            "line 2: deny.key: got \"peer\", expected \"header:<name>\" or \"user\", as it is the \
-             key of a policy"
+            "line 2: deny.key: got \"peer\", expected \"header:<name>\", \"host\" or \"user\", \
+             as it is the key of a policy"
                 .to_owned(),
         ),
         (

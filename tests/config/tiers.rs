@@ -170,8 +170,8 @@ async fn every_algorithm_has_tiers() {
 
 #[test]
 fn tiers_that_make_no_sense_are_refused() {
-    let missing_key = "tiers.key: is missing, write key = \"header:<name>\" or \"user\", as that of \
-                       the policy is neither";
+    let missing_key = "tiers.key: is missing, write key = \"header:<name>\", \"host\" or \"user\", as \
+                       that of the policy is none of these";
     for (tiers, refused) in [
         (
             "\"hunter2\"",
@@ -190,7 +190,15 @@ fn tiers_that_make_no_sense_are_refused() {
         ("[{ values = [\"a\"], limit = \"1/s\" }]", missing_key),
         (
             "[{ key = \"peer\", values = [\"::1\"], limit = \"1/s\" }]",
-            "tiers.key: got \"peer\", expected \"header:<name>\" or \"user\"",
+            "tiers.key: got \"peer\", expected \"header:<name>\", \"host\" or \"user\"",
+        ),
+        (
+            "[{ key = \"host\", values = [\"hunter2:80\"], limit = \"1/s\" }]",
+            "tiers.values: a value is no host, such as \"acme.example.com\", without a port",
+        ),
+        (
+            "[{ key = \"host\", values = [\"a.example\", \"A.example.\"], limit = \"1/s\" }]",
+            "tiers.values: a value is listed twice, leave one of the two out",
         ),
         (
             "[{ key = \"user\", limit = \"1/s\" }]",

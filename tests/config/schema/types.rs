@@ -132,8 +132,8 @@ pub(super) struct Policy {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tier {
-    /// The key: "header:<name>" or "user"; that of the policy, if it is one of these, unless said.
-    #[schemars(regex(pattern = r"^(user|header:.+)$"))]
+    /// The key: "header:<name>", "host" or "user"; that of the policy, if it is one of these, unless said.
+    #[schemars(regex(pattern = r"^(host|user|header:.+)$"))]
     key: Option<String>,
     /// The values of the key.
     values: OneOrMore<String>,
@@ -192,8 +192,8 @@ pub(super) struct Variable {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Values {
-    /// The key, as a policy has it: "header:<name>" or "user".
-    #[schemars(regex(pattern = r"^(user|header:.+)$"))]
+    /// The key, as a policy has it: "header:<name>", "host" or "user".
+    #[schemars(regex(pattern = r"^(host|user|header:.+)$"))]
     key: String,
     /// The values of the key.
     values: OneOrMore<String>,
