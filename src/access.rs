@@ -56,8 +56,9 @@ impl AccessList {
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or that lies within the proxies that `by` trusts, so
-    /// that it is never a client's; or what is wrong with `by`.
+    /// Names the range that cannot be read, that does not begin with its first address
+    /// (`203.0.113.9/24`), or that lies within the proxies that `by` trusts, so that it is never a
+    /// client's; or what is wrong with `by`.
     pub fn addresses(
         self,
         by: impl AddressExtractor,

@@ -7,7 +7,7 @@ use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use crate::access::{AccessList, of_clients};
 use crate::key::Key;
-use crate::ranges::read_range;
+use crate::ranges::{is_like_a_range, read_range};
 
 const FIELDS: Known = &["key", "values"];
 
@@ -33,9 +33,12 @@ pub(super) fn read(
             continue;
         }
         let text = item.as_text().ok_or_else(|| unreadable(&item))?;
-        let range = read_range(field.name(), text).map_err(|_| unreadable(&item))?;
+        if !is_like_a_range(text) {
+            return Err(unreadable(&item));
+        }
+        let range = read_range(field.name(), text);
+        let range = range.and_then(|range| of_clients(field.name(), &client, text, range));
         // The error names the field itself.
-        let range = of_clients(field.name(), &client, text, range);
         ranges.push(range.map_err(|error| item.here(error))?);
     }
     // Added all at once, so that a request's address is read once, however long the list.

@@ -8,6 +8,8 @@ use ipnet::IpNet;
 
 use crate::error::ConfigError;
 
+const EXPECTED: &str = "expected a range such as 10.0.0.0/8 or 2001:db8::/32, or one address";
+
 /// Single addresses and ranges of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddressRanges {
@@ -108,20 +110,32 @@ impl<A: Copy + Ord> Sorted<A> {
 
 /// Reads one CIDR range or address. An IPv4-mapped one is converted: addresses are compared as IPv4
 /// if they can be, so it would never match.
+///
+/// A range that does not begin with its first address is refused: the whole of it may be far more
+/// than was meant.
 pub(crate) fn read_range(
     field: &'static str,
     text: &str,
 ) -> Result<RangeInclusive<IpAddr>, ConfigError> {
-    let range = parsed(text).map(|range| range.network()..=range.broadcast());
-    range
-        .map(|range| rewritten(range, |address| address.to_canonical()))
-        .ok_or_else(|| {
-            ConfigError::malformed(
-                field,
-                text,
-                "expected a range such as 10.0.0.0/8 or 2001:db8::/32, or one address",
-            )
-        })
+    let refuse = |reason: String| Err(ConfigError::malformed(field, text, reason));
+    let Some(range) = parsed(text) else {
+        return refuse(EXPECTED.to_owned());
+    };
+    let (address, whole) = (range.addr(), range.trunc());
+    if whole != range {
+        return refuse(format!(
+            "write {whole} for that range, {address} for the one address"
+        ));
+    }
+    Ok(rewritten(range.network()..=range.broadcast(), |address| {
+        address.to_canonical()
+    }))
+}
+
+/// Whether it is written as a range or address, so that it may be shown.
+#[cfg(feature = "config")]
+pub(crate) fn is_like_a_range(text: &str) -> bool {
+    parsed(text).is_some()
 }
 
 /// The address is parsed by the standard library: `ipnet` reads `010.0.0.0` as `10.0.0.0`, where

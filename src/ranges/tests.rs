@@ -8,7 +8,7 @@ use super::*;
 #[test]
 fn ranges_hold_what_lies_in_them_and_single_addresses_themselves() {
     let ranges = [
-        "10.1.2.3/8",
+        "10.0.0.0/8",
         "192.0.2.1",
         "2001:db8::/32",
         "::ffff:172.16.0.0/108",
@@ -61,6 +61,32 @@ fn a_range_that_cannot_be_read_is_named() {
             )
         );
     }
+}
+
+/// Who writes so may mean the one address, and would trust, or refuse, all of its network.
+#[test]
+fn a_range_that_does_not_begin_with_its_first_address_is_refused() {
+    for (range, whole, address) in [
+        ("203.0.113.9/24", "203.0.113.0/24", "203.0.113.9"),
+        ("10.0.0.1/0", "0.0.0.0/0", "10.0.0.1"),
+        ("2001:db8::7/64", "2001:db8::/64", "2001:db8::7"),
+        (
+            "::ffff:10.0.0.1/104",
+            "::ffff:10.0.0.0/104",
+            "::ffff:10.0.0.1",
+        ),
+    ] {
+        let refusal = AddressRanges::read("addresses", [range]).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "addresses: got {range:?}: write {whole} for that range, {address} for the one \
+                 address"
+            )
+        );
+        AddressRanges::read("addresses", [whole, address]).unwrap();
+    }
+    AddressRanges::read("addresses", ["203.0.113.9/32", "2001:db8::7/128"]).unwrap();
 }
 
 #[test]
@@ -216,7 +242,8 @@ fn range() -> impl Strategy<Value = String> {
     let short_by = prop_oneof![4 => Just(0_u8), 12 => 1..6_u8, 1 => 20..=32_u8, 1 => Just(128)];
     (address(), short_by).prop_map(|(address, short_by)| {
         let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
-        format!("{address}/{}", longest.saturating_sub(short_by))
+        let range = IpNet::new(address, longest.saturating_sub(short_by));
+        range.unwrap().trunc().to_string()
     })
 }
 

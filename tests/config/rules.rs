@@ -306,6 +306,12 @@ fn a_list_that_makes_no_sense_is_refused_in_its_line() {
             "[\n\"10.0.0.1\",\n\"10.0.0.0/33\"]",
             format!("line 4: deny: {expected}"),
         ),
+        (
+            "[\"203.0.113.9/24\"]",
+            "line 2: deny: got \"203.0.113.9/24\": write 203.0.113.0/24 for that range, \
+             203.0.113.9 for the one address"
+                .to_owned(),
+        ),
         ("[5]", format!("line 2: deny: {expected}")),
         ("[8271936451]", format!("line 2: deny: {expected}")),
         ("[\"8271936451\"]", format!("line 2: deny: {expected}")),

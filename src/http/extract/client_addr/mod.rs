@@ -74,11 +74,11 @@ pub struct ClientAddr {
 
 impl ClientAddr {
     /// Reads `X-Forwarded-For`, written by proxies in these ranges (`10.0.0.0/8`, `2001:db8::/32`,
-    /// or single addresses).
+    /// or single addresses). `10.1.2.3/8` is refused, as it may be meant as either.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read.
+    /// Names the range that cannot be read, or that does not begin with its first address.
     pub fn x_forwarded_for(
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
@@ -94,7 +94,7 @@ impl ClientAddr {
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read.
+    /// Names the range that cannot be read, or that does not begin with its first address.
     pub fn forwarded(
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
@@ -107,7 +107,8 @@ impl ClientAddr {
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or the header's name if no header can have it.
+    /// Names the range that cannot be read, or that does not begin with its first address, or the
+    /// header's name if no header can have it.
     pub fn header(
         name: impl AsRef<str>,
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
