@@ -163,7 +163,8 @@ impl Limit {
     /// the store for longer than a lease lives. All processes do if the store loses its data, or if
     /// its clock is set ahead by as much (the memory store uses the system's clock). Other requests
     /// are then admitted, and the limit is exceeded until the old requests have ended: a lease that
-    /// has lapsed is not taken again.
+    /// has lapsed is not taken again. Outside HTTP,
+    /// [`Held::has_lapsed`](crate::Held::has_lapsed) tells a process that it has lost one.
     ///
     /// A body of a single chunk has ended when the server has taken that chunk, which it may still
     /// be sending.

@@ -40,6 +40,35 @@ impl Held {
         &self.decision
     }
 
+    /// Whether others may have the permits by now, because the [lease](crate::Limit::lease) was not
+    /// renewed in time: this process stood still, or could not reach the store, for longer than it
+    /// lives. Once so, it stays so. A long job that must not run twice looks before each step, and
+    /// ends.
+    ///
+    /// ```
+    /// use tower_throttle::{CheckError, Limiter};
+    ///
+    /// async fn export(limiter: &Limiter, pages: &[&str]) -> Result<(), CheckError> {
+    ///     let held = limiter.hold("exports", "everybody").await?;
+    ///     for page in pages {
+    ///         if !held.is_allowed() || held.has_lapsed() {
+    ///             break;
+    ///         }
+    ///         println!("exporting {page}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// Only an answer of the store tells that a lease lives: one that this process granted by itself
+    /// ([`FailureMode::Local`](crate::FailureMode::Local)) has lapsed after its first life. It is not
+    /// known whether the store has lost its data, was told to forget the key, or had its clock set
+    /// ahead. Without a lease there is nothing that could lapse, as under another limit or for a
+    /// request that passed for lack of an answer: `false`.
+    pub fn has_lapsed(&self) -> bool {
+        self.taken.has_lapsed()
+    }
+
     /// Waits until the permits are available, and then holds them; if dropped before, gives them
     /// back. Permits that this process granted for lack of an answer are asked for again once the
     /// store answers.

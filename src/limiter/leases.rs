@@ -66,6 +66,8 @@ struct Kept {
     runtime: Id,
     /// When it is to be renewed.
     due: Instant,
+    /// Until then it is known to live.
+    lives_until: Instant,
 }
 
 struct Round {
@@ -87,6 +89,7 @@ impl Leases {
         let mut live = self.lock();
         let id = lease.id;
         let kept = Kept {
+            lives_until: taken + lease.life(),
             lease,
             runtime,
             due,
@@ -146,12 +149,23 @@ impl Leases {
 
     /// Notes that these leases were renewed at this time or later.
     pub(super) fn renewed(&self, leases: &[Lease], at: Instant) {
+        let now = Instant::now();
         let mut live = self.lock();
         for lease in leases {
             if let Some(kept) = live.leases.get_mut(&lease.id) {
                 kept.due = at + lease.renewed_every();
+                // Renewing one that has lapsed does nothing, and is no error.
+                if now < kept.lives_until {
+                    kept.lives_until = at + lease.life();
+                }
             }
         }
+    }
+
+    /// Until when a lease is known to live; `None` if nobody renews it.
+    pub(super) fn lives_until(&self, lease: LeaseId) -> Option<Instant> {
+        let live = self.lock();
+        live.leases.get(&lease).map(|kept| kept.lives_until)
     }
 
     /// Notes that a runtime's task has ended together with the runtime.

@@ -149,6 +149,16 @@ impl Taken {
         self.entries.iter().any(|entry| entry.lease.is_some())
     }
 
+    /// Whether a lease is not known to live any more.
+    pub(super) fn has_lapsed(&self) -> bool {
+        let now = Instant::now();
+        let mut leases = self.entries.iter().filter_map(Entry::lease);
+        leases.any(|lease| {
+            let until = self.limiter.0.leases.lives_until(lease.id);
+            until.unwrap_or(self.asked + lease.life()) <= now
+        })
+    }
+
     /// Charges or gives back the difference between the actual cost and the estimate.
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
         let rules = self.limiter.0.rules.load();

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use tower_throttle::{
-    Clock, Header, Held, Limit, Limiter, ManualClock, Policy, SECOND, StoreErrorKind,
+    Clock, FailureMode, Header, Held, Limit, Limiter, ManualClock, Policy, SECOND, StoreErrorKind,
 };
 
 use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, patient, policy, taken, until};
@@ -59,6 +59,65 @@ async fn a_lease_outlives_answers_that_take_most_of_its_life() {
     let (_held, ()) = tokio::join!(hold(&limiter), pass(&store, 10 * LIFE));
     store.answer_after(Duration::ZERO);
     assert_eq!(taken(&limiter).await, 1);
+}
+
+/// Otherwise its job would run beside that of the next one.
+#[tokio::test(start_paused = true)]
+async fn a_guard_tells_for_good_that_its_lease_has_lapsed() {
+    let (store, limiter) = thousand(LIFE);
+    let held = hold(&limiter).await;
+    pass(&store, 10 * LIFE).await;
+    assert!(!held.has_lapsed());
+    // Nothing runs meanwhile.
+    store.clock().advance(LIFE);
+    tokio::time::advance(LIFE).await;
+    assert!(held.has_lapsed());
+    assert_eq!(taken(&limiter).await, 0);
+    pass(&store, 2 * LIFE).await;
+    assert!(held.has_lapsed());
+
+    let held = hold(&limiter).await;
+    store.fail(StoreErrorKind::Unreachable);
+    pass(&store, LIFE * 3 / 4).await;
+    assert!(!held.has_lapsed());
+    pass(&store, LIFE / 2).await;
+    assert!(held.has_lapsed());
+    store.work();
+    pass(&store, 2 * LIFE).await;
+    assert!(held.has_lapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_without_a_lease_never_lapses() {
+    let store = Watched::new();
+    let rate = Policy::new("rate", Limit::gcra(1, SECOND));
+    let places = policy(Limit::concurrency(1)).on_store_failure(FailureMode::Allow);
+    let limiter = patient(store.clone(), [places, rate]);
+    let _held = hold(&limiter).await;
+    let denied = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    let rate = limiter.hold("rate", EVERYBODY).await.unwrap();
+    store.fail(StoreErrorKind::Unreachable);
+    let uncounted = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    assert!(!denied.is_allowed() && rate.is_allowed() && uncounted.is_allowed());
+    tokio::time::advance(3_600 * SECOND).await;
+    for held in [denied, rate, uncounted] {
+        assert!(!held.has_lapsed(), "{held:?}");
+    }
+}
+
+/// No other process knows of it.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_this_process_granted_by_itself_has_one_life() {
+    let store = Watched::new();
+    let places = policy(Limit::concurrency(1).lease(LIFE));
+    let places = places.on_store_failure(FailureMode::Local { share: 1.0 });
+    let limiter = patient(store.clone(), [places]);
+    store.fail(StoreErrorKind::Unreachable);
+    let held = hold(&limiter).await;
+    pass(&store, LIFE * 3 / 4).await;
+    assert!(!held.has_lapsed());
+    pass(&store, LIFE / 2).await;
+    assert!(held.has_lapsed());
 }
 
 #[tokio::test(start_paused = true)]
