@@ -158,7 +158,7 @@ fn extractors() -> Vec<Box<dyn KeyExtractor>> {
         Box::new(behind(&["10.0.0.0/8"]).trusted_hops(2)),
         Box::new(behind(&["10.0.0.0/8"]).ipv6_prefix(48)),
         Box::new(forwarded),
-        Box::new(by_header("x-forwarded-for")),
+        Box::new(by_header("x-real-ip")),
         Box::new(by_header("cf-connecting-ip")),
         Box::new((Header::new("x-user"), PeerAddr)),
         Box::new((Header::new("x-team"), PeerAddr)),

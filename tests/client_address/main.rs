@@ -242,6 +242,19 @@ fn settings_that_make_no_sense_are_refused_with_what_would_be_right() {
     );
 }
 
+/// Nearly all requests would be unattributed, and share one quota.
+#[test]
+fn a_list_is_not_read_as_one_address() {
+    for (name, reader) in [
+        ("X-Forwarded-For", "ClientAddr::x_forwarded_for"),
+        ("forwarded", "ClientAddr::forwarded"),
+    ] {
+        let refusal = ClientAddr::header(name, TRUSTED).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("{name:?}")), "{refusal}");
+        assert!(refusal.contains(reader), "{refusal}");
+    }
+}
+
 /// Otherwise clients could choose whose quota they use: each address they make up is a proxy's.
 #[test]
 fn to_trust_every_address_is_refused_unless_the_proxies_are_counted() {

@@ -68,6 +68,16 @@ fn proxies_that_cannot_be_read_are_refused_in_their_line() {
     );
     let refused = refusal("store = \"memory\"\nclient_address = \"header:a b\"");
     assert!(refused.starts_with("line 2: client_address: "), "{refused}");
+    for list in ["x-forwarded-for", "forwarded"] {
+        let refused = refusal(&format!(
+            "store = \"memory\"\nclient_address = \"header:{list}\"\ntrusted_proxies = [\"10.0.0.0/8\"]"
+        ));
+        assert!(refused.starts_with("line 2: client_address: "), "{refused}");
+        assert!(
+            refused.ends_with(&format!("in a file {list:?}")),
+            "{refused}"
+        );
+    }
     for (field, refused) in [
         ("trusted_hops = 0", "trusted_hops: got 0, expected 1 to 64"),
         (

@@ -22,6 +22,18 @@ const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose who
                                list the proxies' addresses, or count the proxies with \
                                trusted_hops";
 
+/// The headers that hold lists, and what reads them.
+const LISTS: [(&str, &str); 2] = [
+    (
+        "x-forwarded-for",
+        "holds a list of addresses: use ClientAddr::x_forwarded_for, in a file \"x-forwarded-for\"",
+    ),
+    (
+        "forwarded",
+        "holds more than addresses: use ClientAddr::forwarded, in a file \"forwarded\"",
+    ),
+];
+
 /// The client's address behind proxies, read from the one header that the proxies are known to
 /// write. Only what they have written is trusted.
 ///
@@ -103,17 +115,23 @@ impl ClientAddr {
 
     /// Reads a header with a single address (`CF-Connecting-IP`, `Fly-Client-IP`), set by proxies
     /// in these ranges. If it is sent more than once, or with several values in one line, the
-    /// request is unattributed, and answered with 400 if addresses are denied.
+    /// request is unattributed, and answered with 400 if addresses are denied. So `X-Forwarded-For`
+    /// and `Forwarded`, which have readers of their own, are refused here.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or that does not begin with its first address, or the
-    /// header's name if no header can have it.
+    /// Names the range that cannot be read, or that does not begin with its first address; or the
+    /// header's name, if no header can have it or it holds a list.
     pub fn header(
         name: impl AsRef<str>,
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
-        Self::new(name.as_ref(), Syntax::Single, trusted)
+        let name = name.as_ref();
+        let mut lists = LISTS.iter();
+        match lists.find(|(list, _)| name.eq_ignore_ascii_case(list)) {
+            Some((_, reason)) => Err(ConfigError::malformed("header", name, *reason)),
+            None => Self::new(name, Syntax::Single, trusted),
+        }
     }
 
     fn new(
