@@ -41,6 +41,8 @@ mod summary;
 mod taken;
 mod under_way;
 mod waiting;
+#[cfg(feature = "config")]
+mod weak;
 
 #[cfg(feature = "config")]
 pub(crate) use self::builder::DEFAULT_TIMEOUT;
@@ -54,6 +56,8 @@ pub use self::rules::Rules;
 pub use self::summary::PolicySummary;
 pub(crate) use self::taken::TakenByRequest;
 pub(crate) use self::waiting::Waitable;
+#[cfg(feature = "config")]
+pub(crate) use self::weak::WeakLimiter;
 
 /// Policies over a store. Clones share everything.
 ///

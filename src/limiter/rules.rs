@@ -77,6 +77,12 @@ impl Rules {
         self
     }
 
+    /// How many policies there are.
+    #[cfg(feature = "config")]
+    pub(crate) fn count_policies(&self) -> usize {
+        self.policies.len()
+    }
+
     /// Validates everything.
     pub(super) fn ready(self) -> Result<ReadyRules, ConfigError> {
         self.exempt

@@ -126,7 +126,7 @@ impl ConfigFile {
             still_in_effect: still_in_effect.clone(),
             seen: Ok(bytes),
             in_force: config,
-            limiter: limiter.clone(),
+            limiter: limiter.downgrade(),
             shown: shown.clone(),
             on_reload: self.on_reload,
             error: Arc::clone(&error),

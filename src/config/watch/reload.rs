@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 
 use super::shown::Shown;
 use super::{Config, FileError, Hook};
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, WeakLimiter};
 use crate::trace;
 
 /// Whether the file still has effect. Locked while its limits are put in force, so that nothing is
@@ -41,7 +41,9 @@ pub(super) struct Reloader {
     /// The file's content when it was last read, or why it could not be read.
     pub(super) seen: Result<Vec<u8>, io::ErrorKind>,
     pub(super) in_force: Config,
-    pub(super) limiter: Limiter,
+    /// Not kept alive: the permits that a limiter holds in advance are given back on the runtime on
+    /// which the last clone is dropped, and this thread has none.
+    pub(super) limiter: WeakLimiter,
     pub(super) shown: Shown,
     pub(super) on_reload: Option<Hook>,
     pub(super) error: Arc<ArcSwapOption<FileError>>,
@@ -73,11 +75,16 @@ impl Reloader {
         let config = Config::of_bytes(bytes, &self.path, Some(&self.in_force));
         let still_in_effect = self.still_in_effect.clone();
         let is_in_effect = still_in_effect.lock();
-        is_in_effect.then(|| self.put_in_force(config?))
+        if !*is_in_effect {
+            return None;
+        }
+        // Whoever watches the file keeps a clone while this is locked.
+        let limiter = self.limiter.upgrade()?;
+        Some(config.and_then(|config| self.put_in_force(&limiter, config)))
     }
 
-    fn put_in_force(&mut self, config: Config) -> Result<(), FileError> {
-        let rules = self.limiter.replace(config.rules.clone());
+    fn put_in_force(&mut self, limiter: &Limiter, config: Config) -> Result<(), FileError> {
+        let rules = limiter.replace(config.rules.clone());
         rules.map_err(|error| FileError::without_place(error).in_file(&self.path))?;
         self.shown.show(&config);
         self.in_force = config;
@@ -86,7 +93,7 @@ impl Reloader {
 
     /// Having no policies may be intended, but looks just like a file of which a part is lost.
     pub(super) fn warn_if_unlimited(&self) {
-        if self.limiter.policies().is_empty() {
+        if self.in_force.rules.count_policies() == 0 {
             let file = self.path.display();
             trace::warn!(file = %file, "the file has no policy: nothing is limited");
         }
@@ -96,7 +103,7 @@ impl Reloader {
         let file = self.path.display();
         match &outcome {
             Ok(()) => {
-                let policies = self.limiter.policies().len();
+                let policies = self.in_force.rules.count_policies();
                 trace::info!(file = %file, policies = policies, "the limits are reloaded");
                 self.warn_if_unlimited();
             }
