@@ -119,19 +119,25 @@ impl Limiter {
         terms: Terms,
         decisions: &Decisions,
     ) -> Decision {
-        let mut decision = policy.decision(&mut decisions.iter());
-        if terms.cost > 0 && terms.mode == Mode::Shadow {
-            decision = decision.in_shadow();
-        }
+        let decision = by_mode(policy, terms, decisions);
         self.report_if_taken(policy, terms, &decision);
         decision
     }
 
     /// A look is not reported: it decides nothing.
     #[inline]
-    fn report_if_taken(&self, policy: &ReadyPolicy, terms: Terms, decision: &Decision) {
+    pub(super) fn report_if_taken(&self, policy: &ReadyPolicy, terms: Terms, decision: &Decision) {
         if terms.cost > 0 {
             self.report(policy, terms.mode, terms.subject, decision);
         }
+    }
+}
+
+/// The policy's decision, according to its mode.
+pub(super) fn by_mode(policy: &ReadyPolicy, terms: Terms, decisions: &Decisions) -> Decision {
+    let decision = policy.decision(&mut decisions.iter());
+    match terms.mode {
+        Mode::Shadow if terms.cost > 0 => decision.in_shadow(),
+        _ => decision,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
@@ -42,10 +42,13 @@ impl Future for Reserving {
         if self.runtime.is_none() {
             self.runtime = Handle::try_current().ok();
         }
-        let asking = self.asking.as_mut();
-        let held = ready!(asking.expect(POLLED_AGAIN).as_mut().poll(cx));
-        self.asking = None;
-        Poll::Ready(held)
+        // Out of reach of `drop` if it panics: it must not be polled again then.
+        let mut asking = self.asking.take().expect(POLLED_AGAIN);
+        let held = asking.as_mut().poll(cx);
+        if held.is_pending() {
+            self.asking = Some(asking);
+        }
+        held
     }
 }
 

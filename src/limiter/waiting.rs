@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::reply::Terms;
+use super::reply::{Terms, by_mode};
 use super::reserving::Reserving;
 use super::taken::Taken;
 use super::{Held, Limiter, decisions};
@@ -304,9 +304,11 @@ impl Limiter {
             cost,
             mode,
         };
-        let decision = self.decided(&policy, terms, &answers);
+        let decision = by_mode(&policy, terms, &answers);
         let rates = answers.iter().take(rates);
         taken.answered(rates.map(|rate| (&decision, rate)));
+        // Last: if an observer panics, everything is given back.
+        self.report_if_taken(&policy, terms, &decision);
         Held::new(decision, taken)
     }
 }
