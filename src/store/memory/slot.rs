@@ -90,14 +90,18 @@ impl Slot {
     /// Notes until when the key must not be evicted. Returns whether that is sooner than before.
     ///
     /// A key is kept while its subject is denied, or would be if it asked the same again, and while
-    /// permits are held, which are counted nowhere else. A key in shadow is never kept.
+    /// permits are held, which are counted nowhere else. A key that is asked in shadow is not kept.
     ///
     /// Judged anew each time: permits may have been given back, and the limit may have changed.
     #[inline]
     pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> bool {
         let before = self.kept_until;
         self.kept_until = if check.is_shadow {
-            Micros::ZERO
+            match check.action {
+                Action::Take(_) => Micros::ZERO,
+                // Of a request from before the policy was enforced. Others may hold permits now.
+                _ => before,
+            }
         } else if check.algorithm.lease().is_some() {
             self.state.expires_at()
         } else {
@@ -171,7 +175,7 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::algorithm::{Patience, Take};
+    use crate::algorithm::{LeaseId, Patience, Take};
     use crate::limit::Limit;
     use crate::store::PolicyId;
     use crate::time::{MINUTE, SECOND};
@@ -190,8 +194,21 @@ pub(super) mod tests {
 
     /// How long the slot is kept after one more action, at the same instant as all others.
     fn kept(slot: &mut Slot, limit: &Limit, action: Action) -> Option<Duration> {
+        kept_in(slot, limit, action, false)
+    }
+
+    fn kept_in_shadow(slot: &mut Slot, limit: &Limit, action: Action) -> Option<Duration> {
+        kept_in(slot, limit, action, true)
+    }
+
+    fn kept_in(
+        slot: &mut Slot,
+        limit: &Limit,
+        action: Action,
+        is_shadow: bool,
+    ) -> Option<Duration> {
         let policy = PolicyId::new("api");
-        let check = Check::of(&policy, 0, limit, action);
+        let check = Check::of(&policy, 0, limit, action).in_shadow(is_shadow);
         let decision = slot.ask(&check, NOW);
         slot.note(&check, &decision, NOW);
         let until = slot.kept_until(NOW)?;
@@ -245,5 +262,20 @@ pub(super) mod tests {
             Some(54 * SECOND)
         );
         assert_eq!(kept(&mut slot, &lowered, Action::Reset), None);
+    }
+
+    /// Two requests, of which the first one began before the policy was enforced.
+    #[test]
+    fn what_ends_or_goes_on_in_shadow_lets_no_key_go_that_is_kept() {
+        let limit = Limit::concurrency(2).lease(MINUTE);
+        let [first, second] = [LeaseId::new(), LeaseId::new()];
+        let place = |lease| Action::Take(Take::new(1).with_lease(lease));
+        let mut slot = slot(0);
+        assert_eq!(kept_in_shadow(&mut slot, &limit, place(first)), None);
+        assert_eq!(kept(&mut slot, &limit, place(second)), Some(MINUTE));
+        for action in [Action::Renew(first), Action::Release(first)] {
+            assert_eq!(kept_in_shadow(&mut slot, &limit, action), Some(MINUTE));
+        }
+        assert_eq!(kept_in_shadow(&mut slot, &limit, place(first)), None);
     }
 }
