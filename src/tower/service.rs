@@ -28,7 +28,8 @@ use crate::request::RequestHead;
 /// [concurrency](crate::Limit::concurrency) limit holds is given back, as it is when the response's
 /// body has ended or is dropped.
 ///
-/// Delaying requests, and giving back over Redis, needs a tokio runtime with time enabled.
+/// Delaying requests, holding the places of a concurrency limit over any store, and giving back over
+/// Redis need a tokio runtime with time enabled. Without it, a place lapses while its request runs.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
