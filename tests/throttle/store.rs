@@ -1,8 +1,15 @@
 //! How often the store is asked, and when a service is ready over one that fails.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use futures_util::future::join_all;
-use tower::Layer;
-use tower_throttle::{FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND};
+use tokio::time::timeout;
+use tower::{Layer, ServiceExt};
+use tower_throttle::{
+    AlwaysDeny, DecisionEvent, FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND,
+};
 
 use super::support::redis::Server;
 use super::support::virtual_time::ms;
@@ -47,4 +54,22 @@ async fn a_policy_that_fails_closed_is_asked_again_every_second_until_it_counts(
     let mut service = layer(&limiter).layer(Partner::new());
     assert_eq!(send(&mut service).await, ms(3_000));
     assert_eq!(store.asked(), after([0, 1_000, 2_000, 3_000]));
+}
+
+/// Otherwise every waiting caller would ask in a loop without a pause.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_denies_and_tells_no_wait_is_asked_again_every_second() {
+    let denials = Arc::new(AtomicU32::new(0));
+    let told = Arc::clone(&denials);
+    let limiter = Limiter::builder(AlwaysDeny::retry_after(Duration::ZERO))
+        .policy(Policy::new("partner", Limit::gcra(1, SECOND)))
+        .on_decision(move |_: &DecisionEvent<'_>| {
+            assert!(told.fetch_add(1, Ordering::SeqCst) < 100, "no pause");
+        })
+        .build()
+        .unwrap();
+    let mut service = layer(&limiter).layer(Partner::new());
+    let ready = timeout(ms(2_500), ServiceExt::<()>::ready(&mut service)).await;
+    assert!(ready.is_err());
+    assert_eq!(denials.load(Ordering::SeqCst), 3);
 }

@@ -69,7 +69,12 @@ impl Source {
         let wait = decision.delay();
         match self.max_wait {
             Some(longest) if !wait.is_zero() => wait.saturating_sub(longest),
-            _ => decision.retry_after().unwrap_or(SECOND),
+            // A store of the user's own may deny and tell no wait. It must not be asked in a loop
+            // without a pause.
+            _ => match decision.retry_after() {
+                Some(told) if !told.is_zero() => told,
+                _ => SECOND,
+            },
         }
     }
 
