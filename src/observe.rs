@@ -126,7 +126,8 @@ pub enum DecisionResult {
     NearLimit,
     /// Allowed after a delay.
     Waited,
-    /// Denied by the store.
+    /// Denied by the store, or by this process's [share](Decision::is_local) of the limit while the
+    /// store gives no answer.
     Denied,
     /// Denied from memory because of an earlier denial, without asking the store.
     DeniedFromMemory,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tower_throttle::{
-    AlwaysDeny, FailureMode, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, Policy,
+    AlwaysDeny, DAY, FailureMode, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, Policy,
     Subject, TopDenied, TopEntry,
 };
 
@@ -115,6 +115,24 @@ fn refusals_for_lack_of_an_answer_count_for_no_subject() {
         .unwrap();
     check(&limiter, "api", "alice", 3);
     assert_eq!(top.list().len(), 0);
+}
+
+#[test]
+fn whoever_the_share_of_this_process_denies_is_on_it_while_the_store_gives_no_answer() {
+    let top = TopDenied::new(10);
+    let local = FailureMode::Local { share: 0.25 };
+    let limiter = Limiter::builder(TestStore::new(Trip::Fails))
+        .policy(Policy::new("api", Limit::fixed_window(4, DAY)).on_store_failure(local))
+        .observe(top.clone())
+        .build()
+        .unwrap();
+    check(&limiter, "api", "mallory", 3);
+    let mallory = limiter.subject_of("mallory");
+    let list = top.list();
+    assert_eq!(
+        list.iter().map(seen).collect::<Vec<_>>(),
+        [("api", mallory, 2)]
+    );
 }
 
 #[test]

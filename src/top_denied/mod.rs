@@ -122,8 +122,9 @@ fn up_to_date(sketch: &Mutex<Sketch>, span: u64) -> MutexGuard<'_, Sketch> {
     sketch
 }
 
-/// Counts denials by the store, by what is remembered of it, and those of policies that are in
-/// [shadow mode](Mode::Shadow); not those for want of an answer from the store.
+/// Counts denials by the store, by what is remembered of it, by this process's share of a limit, and
+/// those of policies that are in [shadow mode](Mode::Shadow); not refusals for want of an answer from
+/// the store.
 impl Observer for TopDenied {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
         if !matches!(
