@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::poll;
 use tokio::time::timeout;
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
     AlwaysDeny, DecisionEvent, FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND,
+    StoreErrorKind,
 };
 
 use super::support::redis::Server;
+use super::support::until::until;
 use super::support::virtual_time::ms;
 use super::{Partner, Watched, after, layer, send, send_all, throttled};
 
@@ -72,4 +75,23 @@ async fn a_store_that_denies_and_tells_no_wait_is_asked_again_every_second() {
     let ready = timeout(ms(2_500), ServiceExt::<()>::ready(&mut service)).await;
     assert!(ready.is_err());
     assert_eq!(denials.load(Ordering::SeqCst), 3);
+}
+
+/// As documented: so it is better dropped.
+#[tokio::test]
+async fn a_service_that_is_kept_while_it_asks_stays_in_flight_until_it_is_dropped() {
+    let server = Server::start();
+    let store = server.builder().max_in_flight(1).connect().await.unwrap();
+    let policy = Policy::new("partner", Limit::gcra(1_000, SECOND));
+    let limiter = Limiter::new(store, [policy]).unwrap();
+    let mut service = layer(&limiter).layer(Partner::new());
+    let asked = poll!(Box::pin(ServiceExt::<()>::ready(&mut service)));
+    assert!(asked.is_pending());
+    let failure = async || {
+        let other = limiter.check("partner", "another").await.unwrap();
+        other.store_failure()
+    };
+    assert_eq!(failure().await, Some(StoreErrorKind::Overloaded));
+    drop(service);
+    until("the answer is read", async || failure().await.is_none()).await;
 }

@@ -81,6 +81,11 @@ use crate::limiter::Limiter;
 /// If callers of one service wait on several tokio runtimes, and one gives up, those on other
 /// runtimes ask again: the clock of the first runtime may have stopped.
 ///
+/// A service goes on only while somebody waits for it. If its caller gives up while it asks the store,
+/// and keeps it without waiting again, nobody reads the answer: the question stays among those in
+/// flight (`RedisStoreBuilder::max_in_flight`), also beyond its deadline. So drop a service for which
+/// nobody waits.
+///
 /// # What if the key is banned?
 ///
 /// A [`Penalty`](crate::Penalty) may ban it because of denials of other operations. Then nothing is
