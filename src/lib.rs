@@ -188,6 +188,8 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![forbid(unsafe_code)]
+// What is copied from an example must compile without a warning of a decision that is not looked at.
+#![doc(test(attr(deny(unused_must_use))))]
 
 // Floor 0: values.
 mod decision;

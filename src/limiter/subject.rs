@@ -27,12 +27,13 @@ impl Limiter {
     ///
     /// use tower_throttle::{CheckError, Limiter};
     ///
-    /// /// Lifts the ban of whoever has this address.
-    /// async fn forgive(limiter: &Limiter, client: IpAddr) -> Result<(), CheckError> {
-    ///     if let Some(address) = limiter.canonical_address("client", client)? {
-    ///         limiter.reset("client", address).await?;
-    ///     }
-    ///     Ok(())
+    /// /// Lifts the ban of whoever has this address. Returns whether it was done.
+    /// async fn is_forgiven(limiter: &Limiter, client: IpAddr) -> Result<bool, CheckError> {
+    ///     let Some(address) = limiter.canonical_address("client", client)? else {
+    ///         return Ok(false);
+    ///     };
+    ///     let reset = limiter.reset("client", address).await?;
+    ///     Ok(reset.store_failure().is_none())
     /// }
     /// # use tower_throttle::{Limit, MINUTE, MemoryStore, PeerAddr, Policy};
     /// # let policy = Policy::new("client", Limit::gcra(100, MINUTE)).by(PeerAddr.ipv6_prefix(56));
@@ -40,7 +41,8 @@ impl Limiter {
     /// # let client = "2001:db8:0:7::7".parse().unwrap();
     /// # let network = "2001:db8::".parse().ok();
     /// # assert_eq!(limiter.canonical_address("client", client), Ok(network));
-    /// # drop(forgive(&limiter, client));
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # assert_eq!(runtime.block_on(is_forgiven(&limiter, client)), Ok(true));
     /// ```
     ///
     /// # Errors
