@@ -19,7 +19,7 @@ pub(super) fn remaining(limit: u32, used: u64) -> u32 {
 /// largest possible limit, as [`Limiter::charge`](crate::Limiter::charge) documents.
 #[inline]
 pub(super) fn added(used: u64, permits: u32) -> u64 {
-    (used + u64::from(permits)).min(u32::MAX.into())
+    used.saturating_add(permits.into()).min(u32::MAX.into())
 }
 
 /// What a window shows a caller that takes nothing: everything comes back when the state is

@@ -165,13 +165,14 @@ proptest! {
     }
 }
 
-#[test]
-fn nothing_panics_at_the_ends_of_time() {
+/// Of the largest numbers and the longest times.
+fn largest() -> impl Iterator<Item = Algorithm> {
     let most = u32::MAX;
     let longest = 366 * DAY;
     let limits = [
         Limit::gcra(most, Duration::from_millis(1)),
         Limit::gcra(1, longest).burst(100),
+        Limit::token_bucket(100, Rate::new(1, longest)),
         Limit::token_bucket(100, Rate::new(1, longest)),
         Limit::leaky_bucket(100, Rate::new(1, longest)),
         Limit::leaky_bucket(most, Rate::new(most, longest)).without_delay(),
@@ -183,11 +184,15 @@ fn nothing_panics_at_the_ends_of_time() {
         Limit::concurrency(most).lease(longest),
     ];
     let penalty = Penalty::after(1, longest, longest);
-    let algorithms = limits
-        .iter()
-        .map(|limit| Algorithm::try_from(limit).unwrap())
-        .chain([Algorithm::try_from(&penalty).unwrap()]);
-    for algorithm in algorithms {
+    let penalty = Algorithm::try_from(&penalty).unwrap();
+    let limits = limits.map(|limit| Algorithm::try_from(&limit).unwrap());
+    limits.into_iter().chain([penalty])
+}
+
+#[test]
+fn nothing_panics_at_the_ends_of_time() {
+    let most = u32::MAX;
+    for algorithm in largest() {
         for now in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
             let state = algorithm.untouched();
             let mut subject = Subject {
@@ -201,6 +206,27 @@ fn nothing_panics_at_the_ends_of_time() {
                 for number in [0, 1, most, 1] {
                     do_everything(&mut subject, number);
                 }
+            }
+        }
+    }
+}
+
+/// A store of somebody's own may read what it likes.
+#[test]
+fn nothing_panics_whatever_was_read() {
+    const ENDS: [u64; 3] = [0, 1, u64::MAX];
+    let most = u32::MAX;
+    let levels = ENDS.map(|one| ENDS.map(|other| [one, other])).concat();
+    let readings = levels.into_iter().flat_map(|level| {
+        let reading = move |us| Reading::new(us > 0, Micros::new(us), level, Micros::new(us));
+        ENDS.map(reading)
+    });
+    let readings: Vec<_> = readings.collect();
+    for algorithm in largest() {
+        for action in [Action::look(), Action::take(most), Action::Charge(most)] {
+            for reading in &readings {
+                let asks = std::iter::once(Ask::enforced(&algorithm, &action));
+                assert_eq!(decide(asks, &[*reading]).len(), 1);
             }
         }
     }
