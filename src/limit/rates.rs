@@ -121,7 +121,7 @@ impl Limit {
     /// let alone = [Limit::sliding_log(10, SECOND), Limit::sliding_log(1_000, HOUR)];
     /// assert!(limit.rates().eq(alone));
     /// ```
-    pub fn rates(&self) -> impl Iterator<Item = Limit> {
+    pub fn rates(&self) -> impl Iterator<Item = Limit> + use<> {
         let limit = *self;
         let each = limit.rates.said.into_iter().take(limit.rates.count);
         each.map(move |rate| limit.of_only(rate))
@@ -145,6 +145,12 @@ impl fmt::Debug for Rates {
 mod tests {
     use super::*;
     use crate::time::{HOUR, SECOND};
+
+    #[test]
+    fn rates_can_be_kept_when_their_limit_is_gone() {
+        let rates = Limit::sliding_log(10, SECOND).and(1_000, HOUR).rates();
+        assert_eq!(rates.count(), 2);
+    }
 
     #[test]
     fn burst_applies_to_the_latest_rate() {
