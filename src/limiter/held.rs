@@ -16,8 +16,8 @@ use crate::time::SECOND;
 /// The answer to [`Limiter::hold`](crate::Limiter::hold), with the permits that it has taken, if
 /// any.
 ///
-/// Dropping it gives back permits that are held while something runs; see
-/// [`Limiter::flush`](crate::Limiter::flush) for what to do before a process ends.
+/// Dropping it gives back permits that are held while something runs, so keep it in a variable for
+/// as long; see [`Limiter::flush`](crate::Limiter::flush) for what to do before a process ends.
 /// Permits that come back with time stay taken.
 #[must_use = "dropping it gives the permits back"]
 pub struct Held {

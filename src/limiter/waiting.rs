@@ -234,6 +234,9 @@ impl Limiter {
     /// lease is renewed on the tokio runtime of this call, which needs time enabled and has to be
     /// driven.
     ///
+    /// Keep the guard in a variable. In `if limiter.hold("exports", "alice").await?.is_allowed() {`
+    /// it is dropped before the block begins, and the compiler does not warn.
+    ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};
     ///
