@@ -18,6 +18,17 @@ use crate::store::FailureMode;
 ///
 /// [`LimiterBuilder`](crate::LimiterBuilder) has the same methods for the initial rules;
 /// [`Limiter::replace`](crate::Limiter::replace) replaces them.
+///
+/// ```
+/// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy, Route, Rules};
+///
+/// let api = |permits| Policy::new("api", Limit::gcra(permits, MINUTE));
+/// let limiter = Limiter::new(MemoryStore::new(), [api(100)])?;
+/// let rules = Rules::new().policy(api(200)).exempt(Route::get("/health"));
+/// limiter.replace(rules)?;
+/// assert_eq!(limiter.summaries()[0].limit, "200 in 1 min");
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Rules {
@@ -32,6 +43,12 @@ impl Rules {
     /// Rules without policies, under which nobody is refused.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Adds a policy.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
+        self
     }
 
     /// Adds policies. All that apply to a request are decided together: if one denies, none is

@@ -46,7 +46,7 @@ impl<S: Store> LimiterBuilder<S> {
 
     /// Adds a policy.
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.rules = self.rules.policies([policy]);
+        self.rules = self.rules.policy(policy);
         self
     }
 
