@@ -2,6 +2,10 @@
 //!
 //! No event and no span shows a subject: at most its hash.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 #[cfg(all(feature = "tracing", feature = "config"))]
 pub(crate) use tracing::error;
 #[cfg(feature = "tracing")]
@@ -19,6 +23,25 @@ macro_rules! silent {
 pub(crate) use silent as error;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use {silent as debug, silent as info, silent as warn};
+
+/// The shortest time between two log lines about a lasting failure.
+const WARN_PAUSE: Duration = Duration::from_secs(60);
+
+/// When the log last warned of something.
+#[derive(Default)]
+pub(crate) struct Warned(Option<Instant>);
+
+impl Warned {
+    /// Notes a warning, if one is due. Returns whether it is.
+    pub(crate) fn try_warn(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.0.is_none_or(|last| now >= last + WARN_PAUSE);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
+    }
+}
 
 /// The time in which a store is asked about a request, until its answer is read.
 pub(crate) struct Span {

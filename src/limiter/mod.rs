@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use self::leases::Leases;
 use self::rules::ReadyRules;
 use self::subjects::Subjects;
+use self::warned::Warned;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
@@ -41,6 +42,7 @@ mod summary;
 mod taken;
 mod under_way;
 mod waiting;
+mod warned;
 #[cfg(feature = "config")]
 mod weak;
 
@@ -109,6 +111,7 @@ struct Shared {
     subjects: Subjects,
     leases: Leases,
     under_way: UnderWay,
+    warned: Warned,
 }
 
 impl Limiter {

@@ -48,29 +48,42 @@ impl Limiter {
             reason: refusal.reason.in_a_word(),
         };
         self.0.observers.on_refusal(&event);
-        log_refusal(&event, &refusal.reason);
+        match &refusal.reason {
+            // Not the client's fault, and it lasts until an operator acts. But a client decides how
+            // often it happens.
+            Unjudged::Misconfigured(explanation) if self.0.warned.try_warn(event.policy, mode) => {
+                warn_of_refusal(&event, explanation);
+            }
+            _ => log_refusal(&event),
+        }
     }
 }
 
-/// Logs why no policy could be asked.
-fn log_refusal(event: &RefusalEvent<'_>, why: &Unjudged) {
+/// Logs what an operator has to mend before requests can be judged.
+fn warn_of_refusal(event: &RefusalEvent<'_>, explanation: &str) {
     let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
-    match (why, event.mode) {
-        // Not the client's fault, and it lasts until an operator acts.
-        (Unjudged::Misconfigured(explanation), Mode::Shadow) => trace::warn!(
+    match event.mode {
+        Mode::Shadow => trace::warn!(
             policy = policy,
             reason = %reason,
             explanation = %explanation,
             "would have been refused without asking"
         ),
-        (Unjudged::Misconfigured(explanation), _) => trace::warn!(
+        _ => trace::warn!(
             policy = policy,
             reason = %reason,
             explanation = %explanation,
             "refused without asking"
         ),
-        // The reason of an unreadable cost is left out: it quotes the client.
-        (_, Mode::Shadow) => trace::debug!(
+    }
+}
+
+/// Logs why no policy could be asked. The reason of an unreadable cost is left out: it quotes the
+/// client.
+fn log_refusal(event: &RefusalEvent<'_>) {
+    let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
+    match event.mode {
+        Mode::Shadow => trace::debug!(
             policy = policy,
             reason = %reason,
             "would have been refused without asking"

@@ -2,7 +2,7 @@
 
 use tower_throttle::{
     AccessList, FailureMode, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
-    PeerAddr, Penalty, Policy,
+    PeerAddr, Penalty, Policy, SECOND,
 };
 use tracing::Level;
 
@@ -150,4 +150,58 @@ async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
     assert_eq!(event.field("reason"), "misconfigured");
     let why = event.field("explanation");
     assert!(why.contains("into_make_service_with_connect_info"), "{why}");
+}
+
+/// Every request of such a server is refused, or would be, and clients send as many as they like.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_lacks_what_policies_need_is_warned_once_a_minute_of_each() {
+    for (mode, status, of_each) in [(Mode::Enforce, 500, [3, 0]), (Mode::Shadow, 200, [3, 3])] {
+        let (log, _listening) = Log::listen();
+        let policies = ["one", "other"].map(|name| one_a_minute(name).by(PeerAddr).mode(mode));
+        let limiter = Limiter::new(MemoryStore::new(), policies).unwrap();
+        // Half a minute after the third line, and long before the next.
+        for _ in 0..150 {
+            assert_eq!(send(&limiter, from(None, &[])).await, status);
+            tokio::time::sleep(SECOND).await;
+        }
+        let (warnings, others): (Vec<_>, Vec<_>) = log
+            .events()
+            .into_iter()
+            .partition(|event| event.level == Level::WARN);
+        let warnings_of = |name| {
+            let of_policy = warnings
+                .iter()
+                .filter(|event| event.field("policy") == name);
+            of_policy.count()
+        };
+        assert_eq!(["one", "other"].map(warnings_of), of_each, "{mode}");
+        // The first policy that refuses a request is the only one that is asked.
+        let refusals = if mode == Mode::Shadow { 300 } else { 150 };
+        assert_eq!(warnings.len() + others.len(), refusals, "{mode}");
+        for event in others {
+            assert_eq!(event.level, Level::DEBUG);
+            assert_eq!(event.field("reason"), "misconfigured");
+        }
+    }
+}
+
+/// Until then it harms nobody, and from then on every request is refused.
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_enforced_is_warned_of_at_once() {
+    let (log, _listening) = Log::listen();
+    let policy = one_a_minute("client").by(PeerAddr).mode(Mode::Shadow);
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    assert_eq!(send(&limiter, from(None, &[])).await, 200);
+    limiter.set_mode("client", Mode::Enforce).unwrap();
+    assert_eq!(send(&limiter, from(None, &[])).await, 500);
+    let events = log.events();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (event.level, &*event.name))
+        .collect();
+    let expected = [
+        (Level::WARN, "would have been refused without asking"),
+        (Level::WARN, "refused without asking"),
+    ];
+    assert_eq!(told, expected);
 }

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::leases::Leases;
 use super::rules::Rules;
 use super::subjects::Subjects;
+use super::warned::Warned;
 use super::{Limiter, Shared};
 use crate::access::AccessList;
 use crate::error::ConfigError;
@@ -172,6 +173,7 @@ impl<S: Store> LimiterBuilder<S> {
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
             under_way,
+            warned: Warned::default(),
         })))
     }
 }

@@ -16,10 +16,11 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::{BreakerState, Observer as _, Observers};
 use crate::per_thread::{Count, Spread, SpreadRef};
 use crate::random::random;
+use crate::trace::Warned;
 
 mod telling;
 
-use telling::{Change, Telling, Warned};
+use telling::{Change, Telling};
 
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,

@@ -1,33 +1,11 @@
 //! Reports the breaker's changes to observers, in order, and to the log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::Breaker;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::BreakerState;
 use crate::trace;
-
-/// The shortest time between two log lines about a lasting failure.
-const WARN_PAUSE: Duration = Duration::from_secs(60);
-
-/// When the log last warned of something.
-#[derive(Default)]
-pub(super) struct Warned(Option<Instant>);
-
-impl Warned {
-    /// Notes a warning, if one is due. Returns whether it is.
-    fn try_warn(&mut self) -> bool {
-        let now = Instant::now();
-        let is_due = self.0.is_none_or(|last| now >= last + WARN_PAUSE);
-        if is_due {
-            self.0 = Some(now);
-        }
-        is_due
-    }
-}
 
 /// A change of the breaker's state.
 pub(super) struct Change {
