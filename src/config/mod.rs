@@ -40,7 +40,7 @@
 //! | `trusted_hops` | how many proxies are in front, where their addresses are unknown, 1 to 64; `trusted_proxies` still says from where a header is believed at all: see [`ClientAddr::trusted_hops`] | told by their addresses |
 //! | `ipv6_prefix` | the bits by which IPv6 clients and peers are told apart, 32 to 128 | `64` |
 //! | `exempt` | requests that are not limited: a route or a list, as `on` of a policy | none |
-//! | `skip_preflights` | CORS preflights are not limited: `true` | `false` |
+//! | `skip_preflights` | CORS preflights are not limited: `true`; they must [reach nothing but what answers them](crate::RateLimitLayer::skip_preflights) | `false` |
 //! | `deny` | clients that are refused with 403, see below | nobody |
 //! | `allow` | clients that are let through uncounted, see below | nobody |
 //! | `[[policy]]` | one policy, as often as needed | nothing is limited |

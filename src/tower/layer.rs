@@ -115,6 +115,11 @@ impl RateLimitLayer {
     /// [refused](crate::Rules::deny) by their address. Anybody can send them, so answering them
     /// should be cheap.
     ///
+    /// **They must reach nothing but what answers them.** A preflight is known by its head alone.
+    /// If the service takes it for another request, it is a way around all limits. A handler for
+    /// any method does so, and so does tonic, which serves calls by any method. A CORS layer in
+    /// between prevents it if it answers every `OPTIONS`, as that of tower-http does.
+    ///
     /// If the CORS layer can be *outside* of this one, that is better: it answers preflights, and
     /// code in a browser can see denials and quota headers (see [`QuotaHeaders`]).
     #[must_use]

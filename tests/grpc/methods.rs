@@ -2,10 +2,13 @@
 
 use http::Method;
 use http_body_util::BodyExt;
+use tonic::transport::Server;
+use tonic_health::pb::health_server::HealthServer;
+use tower_http::cors::CorsLayer;
 use tower_throttle::{HOUR, Limit, Policy, Route};
 
 use crate::http_store::Trip;
-use crate::stage::{Counted, layer_of, raw, serve};
+use crate::stage::{Counted, check_by, layer, layer_of, listen, raw, send, serve};
 
 /// An empty, uncompressed message of no bytes.
 const MESSAGE: &[u8] = &[0; 5];
@@ -36,4 +39,38 @@ async fn a_grpc_call_counts_whatever_its_http_method() {
         assert_eq!(call().await.status(), denied_with, "{method}");
         assert_eq!(service.calls(), 2, "{method}");
     }
+}
+
+/// A preflight is known by its head alone, and tonic serves calls by any method.
+#[tokio::test]
+async fn where_preflights_are_skipped_a_call_like_one_passes_unless_a_cors_layer_answers_it() {
+    let preflight = || {
+        let request = check_by(Method::OPTIONS).header("origin", "https://example.com");
+        request.header("access-control-request-method", "POST")
+    };
+    let skipping = || layer(Trip::None, 1).skip_preflights();
+
+    let service = Counted::default();
+    let address = serve(skipping(), service.clone()).await;
+    for _ in 0..3 {
+        let served = send(address, preflight(), MESSAGE).await;
+        let served = served.collect().await.expect("a message");
+        assert_eq!(served.trailers().expect("trailers")["grpc-status"], "0");
+    }
+    assert_eq!(service.calls(), 3);
+
+    let service = Counted::default();
+    let (incoming, address) = listen().await;
+    let server = Server::builder()
+        .layer(skipping())
+        .layer(CorsLayer::permissive())
+        .add_service(HealthServer::new(service.clone()));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let answered = send(address, preflight(), MESSAGE).await;
+    assert!(
+        answered
+            .headers()
+            .contains_key("access-control-allow-origin")
+    );
+    assert_eq!(service.calls(), 0);
 }

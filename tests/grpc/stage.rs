@@ -104,17 +104,30 @@ pub(crate) async fn raw(
     content_type: &str,
     body: &'static [u8],
 ) -> http::Response<Incoming> {
+    let request = check_by(method).header("content-type", content_type);
+    send(address, request, body).await
+}
+
+/// The beginning of a health request by this method.
+pub(crate) fn check_by(method: Method) -> http::request::Builder {
+    let request = http::Request::builder().method(method);
+    request.header("te", "trailers")
+}
+
+/// What a raw HTTP/2 client gets for the rest of it.
+pub(crate) async fn send(
+    address: SocketAddr,
+    request: http::request::Builder,
+    body: &'static [u8],
+) -> http::Response<Incoming> {
     let stream = TcpStream::connect(address).await.expect("a connection");
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await
             .expect("HTTP/2");
     tokio::spawn(connection);
-    let request = http::Request::builder()
-        .method(method)
+    let request = request
         .uri(format!("http://{address}/grpc.health.v1.Health/Check"))
-        .header("content-type", content_type)
-        .header("te", "trailers")
         .body(Full::new(Bytes::from_static(body)))
         .expect("a request");
     sender.send_request(request).await.expect("a response")
