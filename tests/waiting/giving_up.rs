@@ -4,10 +4,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::poll;
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
+use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{Limit, Limiter, Policy, RateLimitLayer, SECOND};
+use tower_throttle::{HOUR, Header, Limit, Limiter, Policy, RateLimitLayer, SECOND};
 
 use crate::support::virtual_time::{self, ms};
 
@@ -63,4 +65,43 @@ async fn clients_who_give_up_before_the_longest_wait_are_not_served_after_a_seco
         let [_, after_the_first @ ..] = answered_in_seconds(longest).await;
         assert_eq!(after_the_first, [0; SECONDS - 1], "{longest:?}");
     }
+}
+
+/// What a client is answered while another one sends a hundred requests, and gives each up as soon
+/// as the next has queued behind it.
+async fn answered_beside_one_who_gives_up(
+    layers: impl FnOnce(Policy, Policy) -> Vec<Vec<Policy>>,
+) -> u16 {
+    let client = Policy::new("client", Limit::gcra(5, HOUR)).by(Header::new("x-user"));
+    let queue = Policy::new("queue", Limit::gcra(RATE as u32, SECOND).burst(1)).max_wait(SECOND);
+    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let mut service = BoxCloneService::new(inner);
+    for policies in layers(client, queue) {
+        let limiter = Limiter::new(virtual_time::store(), policies).unwrap();
+        let limited = RateLimitLayer::new(limiter).layer(service);
+        service = BoxCloneService::new(limited.map_response(|response| response.map(drop)));
+    }
+    let send = |user: &str| {
+        let request = Request::builder().header("x-user", user).body(()).unwrap();
+        service.clone().oneshot(request)
+    };
+    let mut waiting = None;
+    for _ in 0..100 {
+        let mut request = Box::pin(send("mallory"));
+        if poll!(request.as_mut()).is_pending() {
+            // Drops the one before.
+            waiting = Some(request);
+        }
+    }
+    let answered = send("alice").await.unwrap().status().as_u16();
+    drop(waiting);
+    answered
+}
+
+#[tokio::test(start_paused = true)]
+async fn places_that_a_client_leaves_behind_count_against_it_in_a_layer_of_its_own_alone() {
+    let in_one = answered_beside_one_who_gives_up(|client, queue| vec![vec![client, queue]]).await;
+    assert_eq!(in_one, 429);
+    let in_two = answered_beside_one_who_gives_up(|client, queue| vec![vec![queue], vec![client]]);
+    assert_eq!(in_two.await, 200);
 }
