@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Request, Response};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 #[cfg(feature = "metrics")]
 use tower_throttle::Metrics;
 use tower_throttle::algorithm::{Action, Algorithm};
@@ -297,6 +297,62 @@ async fn attack_by_costs(
         request(costs[turn % costs.len()]).await == 200 && !is_in_shadow
     };
     attack(server, clock, ask).await;
+}
+
+/// Keeps a place, asks for another a thousand times in a second, and is denied each time. Returns
+/// what that costs Redis.
+async fn attack_on_a_place<S, B>(
+    server: &Server,
+    clock: &ManualClock,
+    user: &str,
+    service: S,
+) -> u64
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let request = async || {
+        let request = Request::builder().header("x-user", user).body(());
+        let answered = service.clone().oneshot(request.unwrap()).await;
+        answered.unwrap()
+    };
+    let kept = request().await;
+    assert_eq!(kept.status(), 200, "{user}");
+    for _ in 0..20 {
+        assert_eq!(request().await.status(), 429, "{user}");
+    }
+    let before = server.calls("evalsha");
+    for _ in 0..1_000 {
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(request().await.status(), 429, "{user}");
+    }
+    server.calls("evalsha") - before
+}
+
+/// A place may become free at any moment, so nothing is remembered. What denies charges no other
+/// policy of the same request.
+#[tokio::test]
+async fn an_attack_on_a_place_costs_a_command_each_time_unless_a_ban_or_a_layer_outside_ends_it() {
+    let (server, clock) = (Server::start(), ManualClock::new());
+    let places = || Policy::new("places", Limit::concurrency(1).lease(HOUR));
+    let places = || places().by(Header::new("x-user"));
+    let rate = || Policy::new("rate", Limit::gcra(10, DAY)).by(Header::new("x-user"));
+    let banned = || places().penalty(Penalty::after(10, MINUTE, HOUR));
+    let layer = async |policies| RateLimitLayer::new(limiter(&server, &clock, policies).await);
+    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+
+    let alone = layer(vec![places()]).await.layer(inner);
+    let beside = layer(vec![rate(), places()]).await.layer(inner);
+    for (user, service) in [("alone", alone), ("beside", beside)] {
+        let calls = attack_on_a_place(&server, &clock, user, service).await;
+        assert_eq!(calls, 1_000, "{user}");
+    }
+    let banned = layer(vec![banned()]).await.layer(inner);
+    let calls = attack_on_a_place(&server, &clock, "banned", banned).await;
+    assert!(calls < 10, "banned: {calls}");
+    let outside = layer(vec![rate()]).await;
+    let outside = outside.layer(layer(vec![places()]).await.layer(inner));
+    let calls = attack_on_a_place(&server, &clock, "outside", outside).await;
+    assert!(calls < 10, "outside: {calls}");
 }
 
 #[tokio::test]
