@@ -1,11 +1,13 @@
 //! A Unix socket, about which axum itself provides nothing.
 
+use std::net::SocketAddr;
+
 use axum::routing::get;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tower_throttle::{ClientAddr, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer};
 
 use super::*;
@@ -54,4 +56,21 @@ async fn a_layer_that_is_added_before_the_limit_comes_too_late() {
     let app = Router::new().route("/", get(async || "served"));
     let app = app.layer(Extension(Peer::UnixSocket)).layer(limited());
     assert_eq!(statuses(app, ["203.0.113.9"]).await, [500]);
+}
+
+/// The layer says of every request that it came over the socket.
+#[tokio::test]
+async fn a_client_that_comes_to_the_same_router_over_tcp_is_not_taken_for_the_proxy() {
+    let app = Router::new().route("/", get(async || "served"));
+    let app = app.layer(limited()).layer(Extension(Peer::UnixSocket));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    let server = tokio::spawn(axum::serve(listener, service).into_future());
+    for (made_up, status) in [("203.0.113.9", 200), ("203.0.113.8", 429)] {
+        let request = reqwest::Client::new().get(&url);
+        let request = request.header("x-forwarded-for", made_up);
+        assert_eq!(request.send().await.unwrap().status(), status);
+    }
+    server.abort();
 }

@@ -21,10 +21,11 @@ mod by_tonic;
 /// `tonic-tls` also `TlsConnectInfo<TcpConnectInfo>`, the only type that is present if a server
 /// accepts TLS connections with tokio-rustls itself and passes them to tonic.
 ///
-/// A `Peer` takes precedence over all of them. It is for servers on plain hyper, and for those that
-/// do not provide these types, such as axum over a Unix socket
-/// (`.layer(axum::Extension(Peer::UnixSocket))`, added after the
-/// [`RateLimitLayer`](crate::RateLimitLayer), so that it is outside):
+/// A `Peer` is for servers on plain hyper, and for those that do not provide these types, such as
+/// axum over a Unix socket (`.layer(axum::Extension(Peer::UnixSocket))`, added after the
+/// [`RateLimitLayer`](crate::RateLimitLayer), so that it is outside). A [`Peer::Address`] takes
+/// precedence over all of them. A [`Peer::UnixSocket`] hides no address that a server provides, so a
+/// router with that layer may be served over TCP, too, by a server that does.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -57,8 +58,9 @@ impl From<SocketAddr> for Peer {
 impl Peer {
     /// The other end of the socket of this request.
     pub(super) fn of(request: &RequestHead<'_>) -> Result<Self, KeyError> {
-        if let Some(peer) = request.extensions.get::<Self>() {
-            return Ok(*peer);
+        let said = request.extensions.get::<Self>().copied();
+        if let Some(address @ Self::Address(_)) = said {
+            return Ok(address);
         }
         #[cfg(feature = "axum")]
         if let Some(peer) = from_axum(request) {
@@ -67,6 +69,10 @@ impl Peer {
         #[cfg(feature = "tonic")]
         if let Some(peer) = by_tonic::peer(request) {
             return peer;
+        }
+        // A layer says so of every request, also of one that came to the same router over TCP.
+        if let Some(unix_socket) = said {
+            return Ok(unix_socket);
         }
         // Last, as in axum: what tests mock never hides what a socket says.
         #[cfg(feature = "axum")]
