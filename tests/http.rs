@@ -147,6 +147,31 @@ async fn a_route_layer_counts_only_what_a_route_matches() {
 }
 
 #[tokio::test]
+async fn a_layer_is_about_the_routes_before_it_and_about_what_no_route_matches() {
+    let late = || get(async || "late");
+    let client = reqwest::Client::new();
+    for (path, expected) in [
+        ("", [200, 429]),
+        ("nowhere", [404, 429]),
+        ("late", [200, 200]),
+    ] {
+        let app = hello().layer(layer(Trip::None, 1)).route("/late", late());
+        let url = serve(app).await;
+        assert_eq!(statuses(&client, &format!("{url}{path}")).await, expected);
+    }
+    for app in [
+        hello().layer(layer(Trip::None, 1)),
+        hello().route_layer(layer(Trip::None, 1)),
+    ] {
+        let url = serve(app).await;
+        for expected in [405, 429] {
+            let answer = client.post(&url).send().await.expect("a response");
+            assert_eq!(answer.status(), expected);
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_method_router_can_be_limited_alone() {
     let limited = get(|| async { "limited" }).layer(layer(Trip::Short, 1));
     let url = serve(hello().route("/limited", limited)).await;

@@ -29,7 +29,7 @@ mod subject;
 /// rebinding).
 ///
 /// ```
-/// use axum::Router;
+/// use axum::{Router, routing::get};
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Operator, Policy, RateLimitLayer};
 ///
 /// let operator = Operator::new();
@@ -39,7 +39,9 @@ mod subject;
 ///     .build()?;
 ///
 /// // what is limited
-/// let app: Router = Router::new().layer(RateLimitLayer::new(limiter.clone()));
+/// let app: Router = Router::new()
+///     .route("/", get(async || "hello"))
+///     .layer(RateLimitLayer::new(limiter.clone()));
 /// // for operators only, on a listener of its own and behind your authentication
 /// let internal: Router = Router::new().nest_service("/limits", operator.router(limiter));
 /// # Ok::<(), tower_throttle::ConfigError>(())

@@ -42,6 +42,13 @@ use crate::time::SystemClock;
 /// # }
 /// ```
 ///
+/// # On an axum router
+///
+/// `Router::layer` applies to the routes that were added before: **a route that is added after the
+/// layer is not limited.** It also applies to requests that no route matches, and counts what is
+/// answered with 404. `Router::route_layer` does not. Both count what is answered with 405, since a
+/// route matches it by its path.
+///
 /// # When another body type is expected
 ///
 /// Responses have a [`ResponseBody`] around the service's body. `Router::layer` accepts any body.
@@ -51,7 +58,7 @@ use crate::time::SystemClock;
 /// well:
 ///
 /// ```
-/// use axum::{Router, body::Body, http::Response};
+/// use axum::{Router, body::Body, http::Response, routing::get};
 /// use tower::{ServiceBuilder, util::option_layer};
 /// use tower_throttle::{Limiter, RateLimitLayer};
 ///
@@ -61,7 +68,7 @@ use crate::time::SystemClock;
 ///             .map_response(|response: Response<_>| response.map(Body::new))
 ///             .layer(RateLimitLayer::new(limiter))
 ///     });
-///     Router::new().layer(option_layer(limits))
+///     Router::new().route("/", get(async || "hello")).layer(option_layer(limits))
 /// }
 /// ```
 #[derive(Clone, Debug)]
