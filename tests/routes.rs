@@ -355,6 +355,38 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
+    async fn an_empty_parameter_within_a_nested_router_is_no_way_around() {
+        let login = |judge: Judge| {
+            let inner = Router::new().route("/{version}/login", get(async || "login"));
+            let inner = inner.layer(from_fn_with_state(judge, ask));
+            Router::new().nest("/api/public", inner)
+        };
+        for (pattern, expected) in [
+            ("/{version}/login", true),
+            ("/api/public/{version}/login", true),
+            ("/{version}/users", false),
+            ("/public/{version}/login", false),
+        ] {
+            let found = matches_inside(login, pattern, "/api/public//login").await;
+            assert_eq!(found, expected, "{pattern}");
+        }
+        let of_version = |judge| {
+            let inner = app().layer(from_fn_with_state(judge, ask));
+            Router::new().nest("/api", Router::new().nest("/{version}", inner))
+        };
+        for (target, pattern, expected) in [
+            ("/api//login", "/login", true),
+            ("/api//login", "/users/{id}", false),
+            ("/api//users/7", "/users/{id}", true),
+            ("/api//users/7", "/login", false),
+            ("/api/1/users/7", "/1/users/{id}", false),
+        ] {
+            let found = matches_inside(of_version, pattern, target).await;
+            assert_eq!(found, expected, "{pattern} {target}");
+        }
+    }
+
+    #[tokio::test]
     async fn the_slash_after_the_path_of_a_nested_service_is_no_way_around() {
         for target in ["/api", "/api/", "/api//"] {
             for pattern in ["/api", "/api/", "/"] {

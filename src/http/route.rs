@@ -61,6 +61,9 @@ use crate::request::{RequestHead, RequestMatcher};
 /// `/files/health` alone. If that is too much, as in front of a proxy to paths of others, put the
 /// layer on the outer router, which has only the full path.
 ///
+/// If a parameter at the beginning is empty, as in `/api//login` of a router at `/api` with a route
+/// `/{version}/login`, axum shows `/login`. Patterns there are compared with `//login` as well.
+///
 /// To a service (`Router::nest_service`) and to a fallback, axum also shows `/a` for `/files//a`,
 /// and `/` for both `/files` and `/files/`. Patterns there are compared with `/files/a` as well, and
 /// for `/` with both of the others. A layer on the outer router does not know that there is a
@@ -172,7 +175,10 @@ impl Route {
         };
         let (whole, own) = (original.path(), request.uri.path());
         // If nothing is nested, the path has been tried already.
-        whole != own && (self.matches_path(whole) || self.matches_nested_path(whole, own))
+        whole != own
+            && (self.matches_path(whole)
+                || self.matches_nested_path(whole, own)
+                || self.matches_behind_empty_segment(whole, own))
     }
 
     /// axum drops a slash after the path of a nested service: at `/api` it shows `/login` for
@@ -189,6 +195,25 @@ impl Route {
         at.strip_suffix('/').is_some_and(matches)
             // For services nested in one another, after each of their paths.
             || at.contains("//") && matches(at.replace("//", "/").trim_end_matches('/'))
+    }
+
+    /// axum takes the slash before an empty segment for the one after the nested path. So it shows
+    /// `/login` to a router at `/api` that matches `/api//login` by `/{version}/login`, and one
+    /// segment too few to routers nested there.
+    #[cfg(feature = "axum")]
+    fn matches_behind_empty_segment(&self, whole: &str, own: &str) -> bool {
+        // If there is nothing left, axum shows a slash.
+        let own = if own == "/" && !whole.ends_with('/') {
+            ""
+        } else {
+            own
+        };
+        let Some(at) = whole.strip_suffix(own) else {
+            return false;
+        };
+        let empty = at.split('/').skip(1).filter(|segment| segment.is_empty());
+        let mut starts = at.rmatch_indices('/').take(empty.count());
+        starts.any(|(start, _)| self.matches_path(&whole[start..]))
     }
 
     /// A nested service answers to its own path with and without a slash at the end: it is shown
