@@ -92,6 +92,27 @@ fn a_key_that_was_not_given_back_enough_stays() {
     assert_eq!(again.outcome(), Outcome::Denied);
 }
 
+/// Otherwise its places would be given once more while they are held.
+#[test]
+fn a_key_of_which_places_are_held_stays() {
+    let setup = Setup::with_policies([
+        Policy::new("places", Limit::concurrency(2)),
+        Policy::new("api", Limit::gcra(100, MINUTE)),
+    ]);
+    let hold = || {
+        let answer = setup.limiter.hold("places", "alice").now_or_never();
+        answer.expect("a memory store answers at once").unwrap()
+    };
+    // One place is free, so nobody is denied.
+    let first = hold();
+    setup.flood(0..FLOOD);
+    let second = hold();
+    assert!(first.is_allowed() && second.is_allowed());
+    assert!(!hold().is_allowed());
+    drop((first, second));
+    assert!(hold().is_allowed());
+}
+
 #[test]
 fn a_key_that_is_allowed_under_a_raised_limit_can_be_evicted() {
     let (setup, known) = full();
