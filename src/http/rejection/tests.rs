@@ -145,13 +145,14 @@ fn headers_of_the_builder_stay() {
 }
 
 #[test]
-fn a_redirect_is_not_delayed() {
+fn a_redirect_is_not_delayed_and_stored_as_its_builder_says() {
     let elsewhere = |_: &RequestHead<'_>, _: &Rejection| {
         let response = Response::builder().status(303).header("location", "/slow");
         response.body("").expect("valid headers")
     };
     let response = answered(rejection(RejectionKind::QuotaExceeded, Some(7)), &elsewhere);
     assert_eq!(response.headers().get(RETRY_AFTER), None);
+    assert_eq!(response.headers().get(CACHE_CONTROL), None);
 }
 
 #[test]
@@ -166,6 +167,18 @@ fn a_content_length_of_the_builder_stays_also_for_head() {
     let response = rejection.response(&RequestHead::of(&request), &own);
     assert_eq!(response.headers()[CONTENT_LENGTH], "1000");
     assert!(response.body().is_empty());
+}
+
+#[test]
+fn an_answer_without_a_body_gets_no_length_for_head() {
+    let empty = |_: &RequestHead<'_>, _: &Rejection| {
+        let response = Response::builder().status(StatusCode::NO_CONTENT);
+        response.body("").expect("a valid status")
+    };
+    let request = Request::head("/").body(()).expect("a valid path");
+    let rejection = rejection(RejectionKind::QuotaExceeded, Some(7));
+    let response = rejection.response(&RequestHead::of(&request), &empty);
+    assert_eq!(response.headers().get(CONTENT_LENGTH), None);
 }
 
 #[test]
