@@ -22,14 +22,21 @@ impl Store for Chosen {
     }
 }
 
+/// Asks a store that has the chosen one in it.
+fn ask(store: impl Store) {
+    assert!(matches!(store.ask(&[]), Answer::Ready(Err(_))));
+    assert!(store.recovered(Duration::ZERO).is_some());
+    assert!(store.remembered(&[]).is_some());
+    assert!(store.fails_in_parts());
+}
+
 #[test]
 fn a_store_that_is_chosen_at_run_time_is_the_one_that_was_chosen() {
-    fn ask(store: impl Store) {
-        assert!(matches!(store.ask(&[]), Answer::Ready(Err(_))));
-        assert!(store.recovered(Duration::ZERO).is_some());
-        assert!(store.remembered(&[]).is_some());
-        assert!(store.fails_in_parts());
-    }
     ask(Box::new(Chosen) as Box<dyn Store>);
     ask(Arc::new(Chosen) as Arc<dyn Store>);
+}
+
+#[test]
+fn a_deny_cache_tells_what_the_store_within_knows() {
+    ask(DenyCache::new(Chosen));
 }
