@@ -8,7 +8,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{HOUR, Limit, Limiter, RateLimitLayer, StoreErrorKind};
+use tower_throttle::{HOUR, Limit, Limiter, RateLimitLayer, ResponseHead, SECOND, StoreErrorKind};
 
 use super::places::{EVERYBODY, POLICY, TIMEOUT, come_to, in_time, patient, policy, taken};
 use super::stage::{Answer, bodyless};
@@ -130,5 +130,19 @@ async fn flush_waits_for_what_callers_who_went_away_give_back() {
         drop(asks);
         limiter.flush().await;
         assert_eq!(taken(&limiter).await, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn flush_waits_for_what_a_response_has_settled() {
+    for cost in [3, 7] {
+        let store = Watched::new();
+        store.answer_after(SECOND);
+        let settle = move |_: &ResponseHead<'_>| cost;
+        let policy = policy(Limit::gcra(10, HOUR)).cost(5).settle(settle);
+        let limiter = patient(store, [policy]);
+        assert!(answered(&limiter).await.is_ok());
+        let ((), waited) = timed(limiter.flush()).await;
+        assert_eq!(waited, SECOND, "{cost}");
     }
 }
