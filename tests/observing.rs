@@ -18,8 +18,9 @@ use tokio::sync::Semaphore;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     AccessList, Answer, BreakerState, Check, DecisionEvent, DecisionResult, HOUR, Header, Key,
-    Limit, Limiter, LimiterBuilder, MINUTE, MemoryStore, Mode, Observer, OnMissingKey, Outcome,
-    Policy, RateLimitLayer, RefusalEvent, RefusalReason, Store, StoreErrorKind, per_minute,
+    Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey,
+    Outcome, Policy, RateLimitLayer, RefusalEvent, RefusalReason, SECOND, Store, StoreErrorKind,
+    per_minute,
 };
 
 /// Their number is part of no type: otherwise one more would break code that names the type.
@@ -98,6 +99,21 @@ async fn near_the_limit_is_the_last_tenth_of_what_there_is_at_once() {
         assert!(decision.is_allowed());
     }
     notes.assert_decisions(&[("api", Allowed), ("api", Allowed), ("api", NearLimit)]);
+}
+
+#[tokio::test]
+async fn near_the_limit_is_whoever_is_near_that_of_any_rate() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let limit = Limit::fixed_window(10, SECOND).and(1_000, HOUR);
+    let builder = Limiter::builder(store).policy(Policy::new("api", limit));
+    let (limiter, notes) = observed(builder);
+    let _ = limiter.check("api", "alice").await.unwrap();
+    let _ = limiter.charge("api", "alice", 899).await.unwrap();
+    clock.advance(SECOND);
+    // Nine of ten are left in this second, which are fewer than the 99 in this hour.
+    assert_eq!(limiter.check("api", "alice").await.unwrap().remaining(), 9);
+    notes.assert_decisions(&[("api", Allowed), ("api", NearLimit)]);
 }
 
 async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
