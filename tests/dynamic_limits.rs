@@ -12,11 +12,11 @@ use http::{Request, Response};
 use reqwest::header::HeaderMap;
 use support::bench::Bench;
 use support::on_every_store;
-use support::web::Service;
+use support::web::{Service, eventually};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     Header, Key, Limit, LimitExtractor, Limiter, MINUTE, MemoryStore, Policy, Rate, RateLimitLayer,
-    Rejection, RejectionKind, RequestHead, per_minute,
+    Rejection, RejectionKind, RequestHead, ResponseHead, per_minute,
 };
 
 on_every_store! {
@@ -26,6 +26,7 @@ on_every_store! {
     a_downgrade_keeps_the_permits_that_were_used
     another_rate_keeps_the_time_until_all_is_back
     there_and_back_again_gives_nothing_away
+    what_is_settled_has_the_price_that_the_estimate_had
     a_cost_above_the_chosen_limit_never_fits
     outside_of_http_the_policys_own_limit_holds
     a_limit_that_makes_no_sense_is_the_servers_fault
@@ -229,6 +230,23 @@ async fn there_and_back_again_gives_nothing_away(bench: &Bench) {
         }
         assert_eq!(served, 5, "{name}: never more than the better tier has");
         bench.advance(5 * MINUTE);
+    }
+}
+
+/// Under the policy's own limit each permit takes ten times as long to come back.
+async fn what_is_settled_has_the_price_that_the_estimate_had(bench: &Bench) {
+    for (cost, back_after) in [(3, 1_800), (9, 5_400)] {
+        let policy = tiers(Limit::gcra(10, MINUTE), Limit::gcra(100, MINUTE));
+        let policy = policy.cost(5).settle(move |_: &ResponseHead<'_>| cost);
+        let limiter = bench.limiter([policy]);
+        let site = Site::behind(&limiter).await;
+        let user = format!("user of {cost}");
+        assert_eq!(site.statuses(&user, "premium").await, [200]);
+        let back_after = Duration::from_millis(back_after);
+        let _ = eventually(&limiter, "user", key(&user), |looked| {
+            looked.reset_after() == back_after
+        })
+        .await;
     }
 }
 
