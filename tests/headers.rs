@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::{
     Key, Limit, Limiter, MINUTE, OnRejection, PlainText, Policy, ProblemJson, QuotaHeaders,
-    RateLimitLayer, Rejection, RequestHead, ResponseHead,
+    RateLimitLayer, Rejection, RequestHead, ResponseHead, SECOND,
 };
 
 #[path = "support/http_store.rs"]
@@ -128,6 +128,18 @@ async fn headers_do_not_include_what_their_response_gives_back() {
         assert_eq!(response.headers()["ratelimit"], "\"login\";r=0;t=900");
         assert_eq!(values(response.headers(), "ratelimit"), Some([1, 0, 900]));
     }
+}
+
+/// A permit is there after a minute. Who comes ten seconds earlier is held up until then.
+#[tokio::test]
+async fn a_denial_by_a_policy_that_holds_up_requests_tells_one_time() {
+    let policy = everybody("queue", 1).max_wait(10 * SECOND);
+    let url = serve(hello().layer(layer([policy]))).await;
+    assert_eq!(fetch(&url).await.status(), 200);
+    let denied = fetch(&url).await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(denied.headers()["retry-after"], "50");
+    assert_eq!(denied.headers()["ratelimit"], "\"queue\";r=0;t=50");
 }
 
 #[tokio::test]
