@@ -116,6 +116,24 @@ async fn a_link_anywhere_on_the_way_is_noticed_long_before_the_file_is_looked_at
     }
 }
 
+/// As on a network file system. Here the file is written by another name, in a directory that is
+/// not watched.
+#[tokio::test]
+async fn a_change_that_the_system_does_not_report_is_found_by_looking() {
+    let file = Limits::new(&limit("1/day"));
+    let elsewhere = file.directory().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let other_name = elsewhere.join("limits.toml");
+    fs::hard_link(file.path(), &other_name).unwrap();
+    let mut limits = file.open().await;
+    // The first one is reported, or found before anything is awaited.
+    for (path, number) in [(file.path(), 2), (other_name, 3)] {
+        fs::write(path, limit(&format!("{number}/day"))).unwrap();
+        while limits.outcome().await.is_err() {}
+        assert_eq!(limits.remaining("client").await, number);
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_is_gone_leaves_its_limits_in_force_until_it_is_back() {
     let file = Limits::new(&limit("3/day"));
