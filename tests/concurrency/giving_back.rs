@@ -242,6 +242,19 @@ async fn a_request_that_finds_no_place_is_not_charged_by_other_policies() {
     assert_eq!(remaining(&limiter, "rate").await, 4, "a request that ran");
 }
 
+/// A place may be free at any moment, but not before the minute is over may the request pass. The
+/// lease, which lapses later, is waited for by nobody.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_finds_no_place_is_told_the_wait_of_the_other_policies() {
+    let [_, rate] = places_and_rate(1, 1);
+    let limiter = patient(Watched::new(), [one_for_long(), rate]);
+    let running = request(&limiter).await;
+    assert_eq!(running.status(), 200);
+    let denied = request(&limiter).await;
+    assert_eq!(denied.status(), 429);
+    assert_eq!(denied.headers()["retry-after"], "60");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_leaves_while_it_is_held_up_gives_its_place_back() {
     let store = Watched::new();
