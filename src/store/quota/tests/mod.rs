@@ -239,6 +239,18 @@ async fn remaining_permits_are_those_held_here_and_those_in_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_held_here_remains_after_a_question_that_it_is_too_little_for() {
+    let (process, _) = Fleet::new().process();
+    let subject = windowed();
+    warm_up(&process, &subject, 100).await;
+    assert!(in_hand(&process, &subject, 1).is_some());
+    settle().await;
+    let decision = ask(&process, &subject, Action::take(5_000)).await.unwrap();
+    assert!(!decision.is_from_batch());
+    assert_eq!(decision.remaining(), 10_000 - 101 - 5_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_decision_from_a_batch_tells_that_the_limit_is_near() {
     let (process, _) = Fleet::new().process();
     let subject = Subject::under(Limit::fixed_window(1_000, MINUTE), Some(QuotaLease::new()));
