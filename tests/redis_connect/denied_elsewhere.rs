@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
 use tower_throttle::{
-    Check, DAY, Decision, Decisions, HOUR, Limit, Micros, Outcome, Penalty, PolicyId, RedisStore,
+    Check, DAY, Decision, Decisions, HOUR, Limit, Micros, Outcome, Penalty, PolicyId, Rate,
+    RedisStore,
 };
 
 use crate::support::asking::{check_of, pending_answer_of};
@@ -197,5 +198,37 @@ async fn a_patient_policy_gives_back_from_under_others_as_long_as_nobody_waits()
         cluster.masters[others_master].signal("CONT");
         assert_eq!(denied.await.unwrap().denied_by(), Some(1));
         assert_eq!(left(&store, waiting(one)).await, 100 - taken_by_others);
+    }
+}
+
+/// Those who wait were told when to go on. A newcomer would take what is given back, and go on
+/// together with one of them.
+#[tokio::test]
+async fn a_policy_that_holds_up_requests_gives_nothing_back_from_under_those_who_wait() {
+    let cluster = Cluster::without_full_coverage();
+    let store = store(&cluster).await;
+    let [(one, _), (other, others_master)] = cluster.apart(&store, &["a", "b", "c", "d"]).await;
+    let [late, full] = ["late", "full"].map(PolicyId::new);
+    let one_of_it = check(&full, &Limit::gcra(1, DAY), other, 1);
+    assert!(ask(&store, &[one_of_it]).await.all_allow());
+    let patient = Patience::UntilItFits(Micros::from(2 * DAY));
+    for (limit, patience) in [
+        (Limit::gcra(1, DAY), patient),
+        (Limit::leaky_bucket(3, Rate::new(1, DAY)), Patience::None),
+    ] {
+        let take = Take::new(1).with_patience(patience).for_good();
+        let late = check(&late, &limit, one, 1).with_action(Action::Take(take));
+        let owed = async || ask(&store, &[looking(late)]).await[0].reset_after();
+        cluster.masters[others_master].signal("STOP");
+        let mut denied = pending_answer_of(&store, &[late, one_of_it]);
+        until("it is taken", async || {
+            let _ = futures_util::poll!(&mut denied);
+            !owed().await.is_zero()
+        })
+        .await;
+        assert!(ask(&store, &[late]).await[0].delay() > HOUR, "{limit:?}");
+        cluster.masters[others_master].signal("CONT");
+        assert_eq!(denied.await.unwrap().denied_by(), Some(1));
+        assert!(owed().await > DAY + HOUR, "{limit:?}");
     }
 }
