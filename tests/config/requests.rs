@@ -5,7 +5,7 @@ use http::Request;
 use tower_throttle::Config;
 
 use super::schema::allows;
-use super::{answers, read, refusal, refusal_of, with_policy};
+use super::{answers, layer, read, refusal, refusal_of, with_policy};
 
 #[test]
 fn a_key_that_makes_no_sense_is_refused() {
@@ -149,6 +149,24 @@ fn a_route_that_cannot_be_read_is_refused_in_its_line() {
         let expected = format!("line 4: policy \"client\": on: {problem}");
         assert!(refused.starts_with(&expected), "{refused}");
         assert!(refused.contains("\"none\""), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_taken_as_the_policy_says() {
+    let policy =
+        "name = \"user\"\nalgorithm = \"gcra\"\nlimit = \"1/min\"\nkey = \"header:x-user\"";
+    for (said, statuses) in [
+        ("", [200, 429]),
+        ("on_missing_key = \"shared\"", [200, 429]),
+        ("on_missing_key = \"reject\"", [400, 400]),
+        ("on_missing_key = \"skip\"", [200, 200]),
+    ] {
+        let layer = layer(&with_policy(&format!("{policy}\n{said}")));
+        for status in statuses {
+            let response = answers(&layer, Request::new(())).await;
+            assert_eq!(response.status(), status, "{said}");
+        }
     }
 }
 
