@@ -11,15 +11,15 @@ use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Answer, Check, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer, Store, StoreError,
-    StoreErrorKind, per_minute,
+    Answer, Check, Limit, Limiter, MINUTE, MemoryStore, Mode, Policy, RateLimitLayer, Store,
+    StoreError, StoreErrorKind, per_minute,
 };
 
 use super::{alice, is_unauthorized, rows, rows_named, status};
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
 use crate::support::redis::Server;
-use crate::support::web::Service;
+use crate::support::web::{Service, eventually};
 
 on_every_store! {
     an_estimate_stays_when_the_client_goes_away
@@ -142,6 +142,39 @@ async fn a_store_that_fails_to_settle_changes_nothing_else() {
             assert_eq!(looked.remaining(), 5, "{fate:?}: the estimate stays");
             assert_eq!(status(format!("{url}/200/5")).await, 200);
             assert_eq!(status(format!("{url}/200/5")).await, 429);
+        }
+    }
+}
+
+/// It has got there while the request was served.
+#[tokio::test]
+async fn a_value_that_is_not_ours_in_shadow_keeps_no_other_cost_from_being_settled() {
+    let server = Server::start();
+    let limit = Limit::fixed_window(10, MINUTE);
+    let policies = [
+        rows_named("trial", limit).mode(Mode::Shadow),
+        rows_named("rows", limit),
+    ];
+    for (cost, left) in [(2, 8), (7, 3)] {
+        let builder = Limiter::builder(server.store().await).policies(policies.clone());
+        let limiter = builder.timeout(MINUTE).build().unwrap();
+        let service = Service::closed();
+        let url = service.behind(limiter.clone()).await;
+        let asked = tokio::spawn(status(format!("{url}/200/{cost}")));
+        service.inside(1).await;
+        let mut keys = server.keys().into_iter();
+        let in_shadow = keys.find(|key| key.ends_with(":trial")).unwrap();
+        let mut overwrite = ::redis::cmd("SET");
+        overwrite.arg(in_shadow).arg("not ours").arg("EX").arg(600);
+        server.query::<()>(overwrite);
+        service.let_out(1);
+        assert_eq!(asked.await.unwrap(), 200);
+        let _ = eventually(&limiter, "rows", "alice", |looked| {
+            looked.remaining() == left
+        })
+        .await;
+        for policy in ["trial", "rows"] {
+            let _ = limiter.reset(policy, "alice").await.unwrap();
         }
     }
 }
