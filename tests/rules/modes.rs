@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use futures_util::FutureExt;
 use tower_throttle::{
-    AccessList, CheckError, DecisionEvent, DecisionResult, FailureMode, Header, Key, Limit,
+    AccessList, CheckError, DAY, DecisionEvent, DecisionResult, FailureMode, Header, Key, Limit,
     Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, per_second,
 };
 
@@ -215,6 +215,27 @@ async fn charges_are_not_counted_while_nobody_is_limited() {
     for key in ["friend", "alice"] {
         assert_eq!(limiter.peek("rows", key).await.unwrap().remaining(), 10);
     }
+}
+
+/// Somebody who is refused may have to pay nevertheless, once they are let in again.
+#[tokio::test]
+async fn a_refused_key_is_charged_and_a_look_tells_what_is_left_whoever_is_limited() {
+    let limit = Limit::fixed_window(10, DAY);
+    let limiter = Limiter::new(MemoryStore::new(), [Policy::new("rows", limit)]).unwrap();
+    limiter.set_denied(AccessList::new().keys([Key::from("alice")]));
+    let charged = limiter.charge("rows", "alice", 4).await.unwrap();
+    assert_eq!(charged.remaining(), 6);
+    let look = async || limiter.peek("rows", "alice").await.unwrap().remaining();
+    assert_eq!(look().await, 6, "refused");
+    limiter.set_denied(AccessList::new());
+    limiter.set_allowed(AccessList::new().keys([Key::from("alice")]));
+    assert_eq!(look().await, 6, "let through");
+    limiter.turn_off();
+    assert_eq!(look().await, 6, "nobody is limited");
+    limiter.turn_on();
+    limiter.set_allowed(AccessList::new());
+    limiter.set_mode("rows", Mode::Off).unwrap();
+    assert_eq!(look().await, 6, "off");
 }
 
 #[tokio::test]
