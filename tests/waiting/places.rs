@@ -172,3 +172,14 @@ async fn a_service_that_fails_meanwhile_fails_the_request_which_gives_back_what_
         assert_eq!(paid_after(&limiter).await, Duration::ZERO);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_held_up_if_limiting_is_turned_off_while_the_store_is_asked() {
+    let [_, limiter] = limiters(&one_a_minute());
+    let service = RateLimitLayer::new(limiter.clone()).layer(service_fn(answer));
+    assert_eq!(waited(service.clone(), "alice").await, Duration::ZERO);
+    let mut next = Box::pin(waited(service, "alice"));
+    assert!(poll!(&mut next).is_pending());
+    limiter.turn_off();
+    assert_eq!(next.await, Duration::ZERO);
+}
