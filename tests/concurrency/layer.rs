@@ -1,14 +1,15 @@
 //! The layer's own futures and bodies: keeping one does not hold the place for longer than
 //! something runs.
 
+use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::Request;
-use http_body_util::{BodyExt, Empty};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
 use tokio::sync::mpsc;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::ResponseBody;
@@ -20,6 +21,7 @@ on_both_stores! {
     a_future_that_has_failed_holds_nothing_though_it_is_kept
     a_future_that_was_never_polled_holds_nothing_once_it_is_dropped
     a_body_that_has_ended_holds_nothing_though_it_is_kept
+    a_body_of_known_length_holds_nothing_after_its_last_frame
     a_body_that_has_failed_holds_nothing_though_it_is_kept
     a_body_that_nobody_asks_holds_its_place_until_it_is_dropped
     a_service_that_panics_where_it_is_called_gives_the_place_back
@@ -61,6 +63,17 @@ async fn a_body_that_has_ended_holds_nothing_though_it_is_kept(places: &Places) 
     assert_eq!(places.taken().await, 1);
     drop(feed);
     assert!(body.frame().await.is_none());
+    places.empty().await;
+    drop(body);
+}
+
+/// Whoever knows that it is the last one asks for no other.
+async fn a_body_of_known_length_holds_nothing_after_its_last_frame(places: &Places) {
+    let answers = service_fn(|_| ready(Ok::<_, Infallible>(Response::new(Full::from("hello")))));
+    let response = places.layer().layer(answers).oneshot(request()).await;
+    let mut body: ResponseBody<Full<Bytes>> = response.unwrap().into_body();
+    assert_eq!(places.taken().await, 1);
+    assert!(body.frame().await.unwrap().is_ok());
     places.empty().await;
     drop(body);
 }
