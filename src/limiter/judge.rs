@@ -87,10 +87,12 @@ impl Limiter {
                 Err(reason) => return Err(Refusal::by(policy, reason)),
             };
             let subject = asks.subject;
+            // A request that costs nothing has no place to give back.
+            let is_held = asks.cost > 0 && asks.judges.first.lease().is_some();
             let take = Take {
                 cost: asks.cost,
                 patience: policy.patience(request, &asks.judges.first),
-                lease: asks.judges.first.lease().map(|_| LeaseId::new()),
+                lease: is_held.then(LeaseId::new),
                 is_final: true,
             };
             let action = Action::Take(take);

@@ -123,6 +123,20 @@ async fn without_an_answer_a_request_that_may_pass_holds_nothing_and_gives_nothi
     assert_eq!(store.released(), [0; 0]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_costs_nothing_holds_nothing_and_gives_nothing_back() {
+    let store = Watched::new();
+    let limiter = patient(store.clone(), [one().cost_by(|_: &RequestHead<'_>| 0)]);
+    let response = request(&limiter).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(taken(&limiter).await, 0);
+    sleep(10 * LIFE).await;
+    assert_eq!(store.renewed(), [0; 0]);
+    drop(response);
+    sleep(10 * LIFE).await;
+    assert_eq!(store.released(), [0; 0]);
+}
+
 /// The store's clock stands still: nothing lapses.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_the_store_did_not_end_is_ended_when_it_answers_again() {
