@@ -137,6 +137,8 @@ impl Limit {
     /// When `window` changes, it is unknown how the permits taken so far are spread over windows of
     /// the new length. They keep coming back by the old length until the next permit is taken; a
     /// denial does not change that. Then those that still count are counted in the current window.
+    /// While limits with both windows take permits in turns, each turn does so anew, and permits come
+    /// back late.
     pub const fn sliding_counter(limit: u32, window: Duration) -> Self {
         Self::of(Kind::SlidingCounter, limit, window)
     }
