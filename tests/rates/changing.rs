@@ -10,6 +10,7 @@ use super::{check, drain, with_rates};
 
 on_every_store! {
     rates_come_and_go_and_what_was_used_stays_used
+    a_rate_in_the_first_place_goes_by_what_was_used_there
     policies_and_rates_share_nothing
 }
 
@@ -40,6 +41,31 @@ async fn rates_come_and_go_and_what_was_used_stays_used(bench: &Bench) {
         now_with(&[day, hour]);
         assert_eq!(takes(0).await, 8, "{name}: of the hour, in another place");
     }
+}
+
+/// As `docs/configuration.md` warns.
+async fn a_rate_in_the_first_place_goes_by_what_was_used_there(bench: &Bench) {
+    let hourly_later = Policy::new("gcra", Limit::gcra(10, SECOND).and(1_000, HOUR));
+    let hourly_first = Policy::new("gcra", Limit::gcra(1_000, HOUR).and(10, SECOND));
+    let limiter = bench.limiter([hourly_later.clone()]);
+    let now_with = |policy: &Policy| {
+        limiter
+            .replace(Rules::new().policy(policy.clone()))
+            .unwrap();
+    };
+    let _ = limiter.charge("gcra", "alice", 1_000).await.unwrap();
+    bench.advance(10 * SECOND);
+    assert!(!check(&limiter, "gcra").await.is_allowed());
+    now_with(&hourly_first);
+    assert_eq!(take(&limiter, "gcra", 10).await, 0);
+    for _ in 0..90 {
+        bench.advance(SECOND);
+        let _ = take(&limiter, "gcra", 10).await;
+    }
+    now_with(&hourly_later);
+    let owes_the_hour = check(&limiter, "gcra").await;
+    let waits = owes_the_hour.retry_after().unwrap();
+    assert!(waits > 40 * MINUTE && waits < HOUR, "{waits:?}");
 }
 
 /// Takes this many. Returns how many are left.
