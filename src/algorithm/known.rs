@@ -4,6 +4,9 @@ use super::{Action, Algorithm, Reading, Take, Twin as _, Which, twin};
 use crate::decision::{Decision, Outcome};
 use crate::time::Micros;
 
+/// The wait of a cost that never fits: it outlasts every trip to the store.
+const NEVER: Micros = Micros::new(u64::MAX);
+
 /// What a decision tells about a key until the key is changed: enough to judge again later what
 /// comes back with time alone.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +26,7 @@ impl Known {
             // Held permits come back at any time.
             Outcome::Denied | Outcome::Banned if !is_held => (false, decision.retry_after),
             // Waiting does not help, whatever is held.
-            Outcome::NeverFits if !is_held => (false, Micros::new(u64::MAX)),
+            Outcome::NeverFits if !is_held => (false, NEVER),
             _ => return None,
         };
         Some(Self {
@@ -50,7 +53,14 @@ impl Known {
             return None;
         }
         let (reading, cost) = (&self.reading, self.cost);
-        twin!(&algorithm.0, twin => twin.later(reading, cost, elapsed, take))
+        let later = twin!(&algorithm.0, twin => twin.later(reading, cost, elapsed, take))?;
+        Some(match algorithm.never_fits(take) {
+            true => Reading {
+                wait: NEVER,
+                ..later
+            },
+            false => later,
+        })
     }
 
     /// Whether it tells the whole wait of this take.

@@ -275,6 +275,38 @@ async fn a_cost_that_never_fits_is_remembered_and_denies_no_other_cost() {
 }
 
 #[tokio::test]
+async fn a_cost_that_never_fits_is_remembered_however_patient_the_caller_is() {
+    let limit = Limit::gcra(3, MINUTE);
+    let longest = Micros::from(MINUTE);
+    let patient = Take::new(4).with_patience(Patience::UntilItFits(longest));
+    let bench = Bench::new();
+    let never = async {
+        for _ in 0..100 {
+            let decision = bench.act(limit, Action::Take(patient)).await;
+            assert_eq!(decision.outcome(), Outcome::NeverFits);
+        }
+    };
+    assert_eq!(bench.trips(never).await, 1);
+}
+
+/// If it could fit, a single permit more would be there by the time of the answer.
+#[tokio::test]
+async fn a_cost_that_never_fits_is_remembered_however_slow_the_answer_is() {
+    for limit in limits() {
+        let bench = Bench::new();
+        let capacity = Algorithm::try_from(&limit).unwrap().capacity();
+        let under_way = bench.begin(limit, Action::take(capacity + 1));
+        bench.clock.advance(MINUTE / 2);
+        assert_eq!(answer(under_way).await[0].outcome(), Outcome::NeverFits);
+        let again = async {
+            let decision = bench.take(limit, capacity + 1).await;
+            assert_eq!(decision.outcome(), Outcome::NeverFits);
+        };
+        assert_eq!(bench.trips(again).await, 0, "{limit:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_question_without_an_answer_is_not_remembered() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
