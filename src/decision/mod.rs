@@ -255,13 +255,25 @@ impl Decision {
             self.outcome = Outcome::Banned;
             self.retry_after = ban.max(self.retry_after);
         }
+        self.renews_after = match self.outcome {
+            Outcome::Banned => self.retry_after,
+            // The limit may be used up for longer than the ban lasts.
+            _ => ban.max(self.more_in()),
+        };
+        self.renews_whole = false;
         self.ban = ban;
         self.delay = Micros::ZERO;
         self.remaining = 0;
         self.reset_after = ban.max(self.reset_after);
-        self.renews_after = ban.max(self.retry_after);
-        self.renews_whole = false;
         self
+    }
+
+    /// How long until there is a permit; zero if there is one.
+    fn more_in(&self) -> Micros {
+        match self.remaining {
+            0 => self.renews_after,
+            _ => Micros::ZERO,
+        }
     }
 
     /// Why the store gave no answer, if it gave none.

@@ -25,6 +25,7 @@ on_every_store! {
     a_denial_by_another_policy_is_not_counted
     nothing_is_charged_to_other_policies_during_a_ban
     a_request_that_costs_nothing_passes_during_a_ban
+    no_permits_are_promised_for_the_end_of_a_ban_that_its_limit_outlasts
 }
 
 fn alice(_: &RequestHead<'_>) -> Option<Key> {
@@ -224,6 +225,40 @@ async fn a_request_that_costs_nothing_passes_during_a_ban(bench: &Bench) {
     for (cost, expected) in [(0, 200), (1, 429), (0, 200)] {
         let response = reqwest::get(format!("{url}/200/{cost}")).await.unwrap();
         assert_eq!(response.status(), expected);
+    }
+}
+
+async fn no_permits_are_promised_for_the_end_of_a_ban_that_its_limit_outlasts(bench: &Bench) {
+    let stated = |request: &RequestHead<'_>| {
+        let last = request.uri.path().rsplit('/').next();
+        last.and_then(|cost| cost.parse().ok()).unwrap_or(1)
+    };
+    for (name, limit, more_in) in [
+        ("gcra", Limit::gcra(2, HOUR), 1800),
+        ("log", Limit::sliding_log(2, HOUR), 3600),
+        ("window", Limit::fixed_window(2, HOUR), 3600),
+    ] {
+        let policy = Policy::new(name, limit)
+            .by(alice)
+            .cost_by(stated)
+            .penalty(Penalty::after(1, MINUTE, 10 * SECOND));
+        let url = Service::open().behind(bench.limiter([policy])).await;
+        let ask = async |cost: u32, expected: u16| {
+            let response = reqwest::get(format!("{url}/200/{cost}")).await.unwrap();
+            assert_eq!(response.status(), expected, "{name}, a cost of {cost}");
+            response.headers()["ratelimit"].to_str().unwrap().to_owned()
+        };
+        ask(1, 200).await;
+        ask(1, 200).await;
+        // The first of these never fits and causes the ban, the second only looks.
+        for (cost, expected) in [(3, 429), (0, 200)] {
+            let told = ask(cost, expected).await;
+            assert_eq!(
+                told,
+                format!("\"{name}\";r=0;t={more_in}"),
+                "a cost of {cost}"
+            );
+        }
     }
 }
 
