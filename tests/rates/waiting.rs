@@ -34,6 +34,26 @@ fn request(cost: u32) -> Request<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_denial_tells_of_no_renewal_after_its_retry() {
+    // A permit comes back every second, and every second and a half.
+    let limit = Limit::gcra(60, MINUTE).burst(2).and(2_400, HOUR).burst(5);
+    let policy = Policy::new("api", limit).max_wait(5 * SECOND);
+    let limiter = Limiter::new(virtual_time::store(), [policy]).unwrap();
+    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let service = RateLimitLayer::new(limiter).layer(inner);
+    let asked = (0..8).map(|_| service.clone().oneshot(request(1)));
+    let responses = join_all(asked).await;
+    let (denied, allowed) = responses.split_last().unwrap();
+    for response in allowed {
+        assert_eq!(response.as_ref().unwrap().status(), 200);
+    }
+    // The second rate would hold it up for 4.5 s, after which it has a permit.
+    let headers = denied.as_ref().unwrap().headers();
+    assert_eq!(headers["retry-after"], "1");
+    assert_eq!(headers["ratelimit"], r#""api";r=0;t=1"#);
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_they_go_on_no_rate_is_passed() {
     let start = Instant::now();
     let gone_on = Arc::new(Mutex::new(Vec::new()));

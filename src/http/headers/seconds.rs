@@ -34,13 +34,13 @@ pub(super) fn renewal_secs(decision: &Decision) -> u64 {
     } else {
         // From the announced window, not the exact one: r/t must not promise more than q/w.
         let spread = u64::from(decision.remaining).saturating_mul(window_secs(decision));
-        let spread = spread.div_ceil(decision.limit.max(1).into());
-        match decision.retry_after() {
-            // A client that asked for more than remains may come back then, not only when the
-            // remaining permits would be spent.
-            Some(_) => spread.min(decision.retry_after.ceil_secs()),
-            None => spread,
-        }
+        spread.div_ceil(decision.limit.max(1).into())
+    };
+    let secs = match decision.retry_after() {
+        // A client that asked for more than remains may come back then, not only when the
+        // remaining permits would be spent. One that may wait is let in before there are any.
+        Some(_) => secs.min(decision.retry_after.ceil_secs()),
+        None => secs,
     };
     secs.max(1)
 }
