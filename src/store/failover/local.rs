@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::FailureMode;
 use crate::algorithm::Action;
-use crate::decision::{Decision, Decisions, Origin, Outcome, Receipt};
+use crate::decision::{Decision, Decisions, Origin, Receipt};
 use crate::error::StoreErrorKind;
 use crate::store::Check;
 use crate::store::memory::MemoryStore;
@@ -117,9 +117,16 @@ fn scaled<'a>(check: &Check<'a>, action: Action) -> Option<Check<'a>> {
 
 /// Whether the failure mode of this check alone refuses the request.
 fn refuses(check: &Check<'_>) -> bool {
-    check.on_store_failure == FailureMode::Deny
-        && !check.is_shadow
-        && matches!(check.action, Action::Take(_))
+    let is_asked = !check.is_shadow && matches!(check.action, Action::Take(_));
+    is_asked && (check.on_store_failure == FailureMode::Deny || is_beyond_share(check))
+}
+
+/// Whether its cost fits the whole limit but not the share; it fits again once the store is back.
+fn is_beyond_share(check: &Check<'_>) -> bool {
+    let (Some(share), Action::Take(take)) = (share(check), &check.action) else {
+        return false;
+    };
+    check.algorithm.scaled(share).never_fits(take) && !check.algorithm.never_fits(take)
 }
 
 fn was_taken_here(check: &Check<'_>) -> bool {
@@ -128,9 +135,7 @@ fn was_taken_here(check: &Check<'_>) -> bool {
 }
 
 fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decision {
-    // The cost fits the whole limit but not the share; it fits again once the store is back.
-    if decision.outcome == Outcome::NeverFits && check.action.takes() <= check.algorithm.capacity()
-    {
+    if is_beyond_share(check) {
         return check.failed(why);
     }
     Decision {

@@ -34,7 +34,8 @@ pub enum FailureMode {
     /// The share applies to the limit, its burst and its capacity; under [`concurrency`], to the
     /// places. Each is rounded down, but at least 1. Times stay the same, and so does a
     /// [`Penalty`](crate::Penalty), which counts the denials of the share. A request that costs
-    /// more than the share ever holds is refused as by [`Deny`](Self::Deny).
+    /// more than the share ever holds is refused as by [`Deny`](Self::Deny), and no penalty counts
+    /// that.
     ///
     /// Every outage begins where the last one ended: what was used of the share comes back with
     /// time, and what was used in the store does not count here. What was taken here is given back

@@ -174,6 +174,34 @@ async fn denials_of_the_share_bring_the_ban() {
     assert_eq!(bans, [None, None, Some(HOUR), Some(HOUR)]);
 }
 
+/// The quota was not exceeded: it cannot be checked.
+#[tokio::test(start_paused = true)]
+async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban() {
+    let (store, failover, _) = failing();
+    let (limit, other) = (
+        Limit::fixed_window(20, MINUTE),
+        Limit::fixed_window(8, MINUTE),
+    );
+    let penalty = Penalty::after(1, MINUTE, HOUR);
+    for (cost, expected) in [
+        (6, Outcome::FailedClosed(GONE)),
+        (6, Outcome::FailedClosed(GONE)),
+        (5, Outcome::Allowed),
+        (1, Outcome::Banned),
+        (6, Outcome::Banned),
+    ] {
+        let guarded = check("api", limit, QUARTER).to(Action::take(cost));
+        let behind = guarded.penalty(&penalty).to(Action::take(1));
+        let asked = [guarded, behind, check("other", other, QUARTER)];
+        let decisions = ask(&failover, &asked).await;
+        let decision = decisions[0].under(&decisions[1]);
+        assert_eq!(decision.outcome(), expected, "{cost}");
+    }
+    let look = [check("other", other, QUARTER).to(Action::look())];
+    store.now(Way::FailsAtOnce(GONE));
+    assert_eq!(ask(&failover, &look).await[0].remaining(), 1, "of 2");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_subject_without_room_is_refused() {
     let clock = ManualClock::new();
