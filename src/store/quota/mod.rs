@@ -117,12 +117,12 @@ impl<S: Store> Leased<S> {
                     answer
                 }))
             }
-            (answer, [look]) if is_look(look) => {
+            (answer, [check]) if leaves_what_is_held(check) => {
                 let now = shared.clock.now();
-                let held = shared
-                    .table
-                    .find(look.policy_fingerprint(), |account| account.look(look, now));
-                with_held(answer, held.unwrap_or(0), look)
+                let held = shared.table.find(check.policy_fingerprint(), |account| {
+                    account.look(check, now)
+                });
+                with_held(answer, held.unwrap_or(0), check)
             }
             (answer, _) => answer,
         }
@@ -184,9 +184,13 @@ fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     Check { action, ..*check }
 }
 
-/// Whether the check takes nothing.
-fn is_look(check: &Check<'_>) -> bool {
-    matches!(check.action, Action::Take(take) if take.cost == 0)
+/// Whether the check, a look or a charge, changes nothing of what is held here.
+fn leaves_what_is_held(check: &Check<'_>) -> bool {
+    match check.action {
+        Action::Take(take) => take.cost == 0,
+        Action::Charge(_) => true,
+        _ => false,
+    }
 }
 
 /// The same answer, with the permits held here added to what remains.

@@ -31,6 +31,19 @@ async fn a_look_goes_to_the_store_and_adds_what_is_held_here() {
     assert_eq!(way.asked(), [Action::look(); 100]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_charge_tells_what_is_left_with_what_is_held_here() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = windowed();
+    warm_up(&process, &subject, 500).await;
+    assert!(fleet.look(&subject).remaining() < 9_500);
+    for action in [Action::Charge(100), Action::look()] {
+        let told = ask(&process, &subject, action).await.unwrap();
+        assert_eq!(told.remaining(), 9_400, "{action:?}");
+    }
+}
+
 /// Under a lease, others may hold permits that were taken since, which a refund would pay back too
 /// early.
 #[tokio::test(start_paused = true)]
