@@ -253,11 +253,10 @@ async fn no_permits_are_promised_for_the_end_of_a_ban_that_its_limit_outlasts(be
         // The first of these never fits and causes the ban, the second only looks.
         for (cost, expected) in [(3, 429), (0, 200)] {
             let told = ask(cost, expected).await;
-            assert_eq!(
-                told,
-                format!("\"{name}\";r=0;t={more_in}"),
-                "a cost of {cost}"
-            );
+            let (_, secs) = told.split_once(";r=0;t=").unwrap();
+            // Some of them have passed.
+            let secs: u64 = secs.parse().unwrap();
+            assert!((more_in / 2..=more_in).contains(&secs), "{cost}: {told}");
         }
     }
 }
