@@ -7,7 +7,7 @@ use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use crate::access::{AccessList, of_clients};
 use crate::key::Key;
-use crate::ranges::{is_like_a_range, read_range};
+use crate::ranges::{parsed_range, whole_range};
 
 const FIELDS: Known = &["key", "values"];
 
@@ -33,10 +33,8 @@ pub(super) fn read(
             continue;
         }
         let text = item.as_text().ok_or_else(|| unreadable(&item))?;
-        if !is_like_a_range(text) {
-            return Err(unreadable(&item));
-        }
-        let range = read_range(field.name(), text);
+        let range = parsed_range(text).ok_or_else(|| unreadable(&item))?;
+        let range = whole_range(field.name(), text, range);
         let range = range.and_then(|range| of_clients(field.name(), &client, text, range));
         // The error names the field itself.
         ranges.push(range.map_err(|error| item.here(error))?);

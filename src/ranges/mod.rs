@@ -117,30 +117,31 @@ pub(crate) fn read_range(
     field: &'static str,
     text: &str,
 ) -> Result<RangeInclusive<IpAddr>, ConfigError> {
-    let refuse = |reason: String| Err(ConfigError::malformed(field, text, reason));
-    let Some(range) = parsed(text) else {
-        return refuse(EXPECTED.to_owned());
-    };
+    match parsed_range(text) {
+        Some(range) => whole_range(field, text, range),
+        None => Err(ConfigError::malformed(field, text, EXPECTED)),
+    }
+}
+
+/// The same of a text that was parsed.
+pub(crate) fn whole_range(
+    field: &'static str,
+    text: &str,
+    range: IpNet,
+) -> Result<RangeInclusive<IpAddr>, ConfigError> {
     let (address, whole) = (range.addr(), range.trunc());
     if whole != range {
-        return refuse(format!(
-            "write {whole} for that range, {address} for the one address"
-        ));
+        let reason = format!("write {whole} for that range, {address} for the one address");
+        return Err(ConfigError::malformed(field, text, reason));
     }
     Ok(rewritten(range.network()..=range.broadcast(), |address| {
         address.to_canonical()
     }))
 }
 
-/// Whether it is written as a range or address, so that it may be shown.
-#[cfg(feature = "config")]
-pub(crate) fn is_like_a_range(text: &str) -> bool {
-    parsed(text).is_some()
-}
-
 /// The address is parsed by the standard library: `ipnet` reads `010.0.0.0` as `10.0.0.0`, where
 /// others read `8.0.0.0`.
-fn parsed(text: &str) -> Option<IpNet> {
+pub(crate) fn parsed_range(text: &str) -> Option<IpNet> {
     let Some((address, bits)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
     };
