@@ -8,10 +8,11 @@ use smallvec::SmallVec;
 
 use super::Limiter;
 use super::judged::{Asked, AskedPolicy, Judged};
+use super::leases::lease_for;
 use super::refusal::{Refusal, Unjudged};
 use super::taken::{Taken, TakenByRequest};
 use crate::access::{AccessList, Found};
-use crate::algorithm::{Action, LeaseId, Take};
+use crate::algorithm::{Action, Take};
 use crate::decision::Decisions;
 use crate::mode::Mode;
 use crate::request::RequestHead;
@@ -87,12 +88,10 @@ impl Limiter {
                 Err(reason) => return Err(Refusal::by(policy, reason)),
             };
             let subject = asks.subject;
-            // A request that costs nothing has no place to give back.
-            let is_held = asks.cost > 0 && asks.judges.first.lease().is_some();
             let take = Take {
                 cost: asks.cost,
                 patience: policy.patience(request, &asks.judges.first),
-                lease: is_held.then(LeaseId::new),
+                lease: lease_for(&asks.judges.first, asks.cost),
                 is_final: true,
             };
             let action = Action::Take(take);

@@ -11,11 +11,18 @@ use tokio::time::Instant;
 use super::Limiter;
 use super::quota::Quota;
 use super::renewals::Renewals;
-use crate::algorithm::{Action, LeaseId};
+use crate::algorithm::{Action, Algorithm, LeaseId};
 use crate::store::{Check, TRIES_IN_A_LIFE};
 
 /// A lease is renewed when a third of its life is over.
 const RENEWALS_IN_A_LIFE: u32 = 3;
+
+/// A new lease for a question that costs this; `None` if it holds nothing that it would give back.
+#[inline]
+pub(super) fn lease_for(algorithm: &Algorithm, cost: u32) -> Option<LeaseId> {
+    let is_held = cost > 0 && algorithm.lease().is_some();
+    is_held.then(LeaseId::new)
+}
 
 /// A lease that is known to be taken, and the quota it holds permits of.
 #[derive(Clone)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::leases::lease_for;
 use super::reply::{Terms, by_mode};
 use super::reserving::Reserving;
 use super::taken::Taken;
 use super::{Held, Limiter, decisions};
-use crate::algorithm::{Action, LeaseId, Patience, Take};
+use crate::algorithm::{Action, Patience, Take};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
@@ -275,7 +276,7 @@ impl Limiter {
         let take = Take {
             cost,
             patience,
-            lease: policy.algorithm.lease().map(|_| LeaseId::new()),
+            lease: lease_for(&policy.algorithm, cost),
             is_final: false,
         };
         let mut taken = Taken::asking(self.clone());
