@@ -123,10 +123,10 @@ fn refuses(check: &Check<'_>) -> bool {
 
 /// Whether its cost fits the whole limit but not the share; it fits again once the store is back.
 fn is_beyond_share(check: &Check<'_>) -> bool {
-    let (Some(share), Action::Take(take)) = (share(check), &check.action) else {
+    let (Some(here), Action::Take(take)) = (scaled(check, check.action), &check.action) else {
         return false;
     };
-    check.algorithm.scaled(share).never_fits(take) && !check.algorithm.never_fits(take)
+    here.algorithm.never_fits(take) && !check.algorithm.never_fits(take)
 }
 
 fn was_taken_here(check: &Check<'_>) -> bool {
