@@ -5,7 +5,7 @@ use std::fmt;
 
 use redis::{ErrorKind, RedisError};
 
-use super::{is_about_certificates, says};
+use super::{is_about_certificates, said_of_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Advice on answers of servers; the first match counts.
@@ -82,7 +82,7 @@ const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://
 
 /// Advice on certificates that are not refused for who has signed them, by the text of the TLS
 /// client, in lower case; its versions word it in two ways.
-const OF_CERTIFICATES: [(&str, &str); 5] = [
+const OTHER_CERTIFICATES: [(&str, &str); 5] = [
     ("not valid for name", OTHER_NAMES),
     ("notvalidforname", OTHER_NAMES),
     ("expired", OTHER_TIME),
@@ -170,12 +170,9 @@ pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
 }
 
 fn for_certificate(error: &RedisError) -> Option<&'static str> {
-    if !is_about_certificates(error) {
-        return None;
-    }
-    let text = error.to_string().to_lowercase();
-    let mut advice = OF_CERTIFICATES.iter();
-    advice.find_map(|(part, advice)| text.contains(part).then_some(*advice))
+    let said = said_of_certificates(error)?;
+    let mut advice = OTHER_CERTIFICATES.iter();
+    advice.find_map(|(part, advice)| said.contains(part).then_some(*advice))
 }
 
 /// Advice on a Sentinel's answer, as far as it differs from that for servers.

@@ -186,13 +186,19 @@ const OF_CERTIFICATES: [&str; 4] = [
     "alert: handshakefailure",
 ];
 
-/// By the text of the TLS client, which arrives as an I/O error.
 fn is_about_certificates(error: &RedisError) -> bool {
+    said_of_certificates(error).is_some()
+}
+
+/// The text of the TLS client, which arrives as an I/O error, in lower case; `None` if it is about
+/// something else.
+fn said_of_certificates(error: &RedisError) -> Option<String> {
     if !error.is_io_error() {
-        return false;
+        return None;
     }
     let text = error.to_string().to_lowercase();
-    OF_CERTIFICATES.iter().any(|part| text.contains(part))
+    let is_about_them = OF_CERTIFICATES.iter().any(|part| text.contains(part));
+    is_about_them.then_some(text)
 }
 
 /// The text after an error code may contain anything, such as the name of a user.
