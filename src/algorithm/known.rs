@@ -53,14 +53,11 @@ impl Known {
             return None;
         }
         let (reading, cost) = (&self.reading, self.cost);
-        let later = twin!(&algorithm.0, twin => twin.later(reading, cost, elapsed, take))?;
-        Some(match algorithm.never_fits(take) {
-            true => Reading {
-                wait: NEVER,
-                ..later
-            },
-            false => later,
-        })
+        let mut later = twin!(&algorithm.0, twin => twin.later(reading, cost, elapsed, take))?;
+        if algorithm.never_fits(take) {
+            later.wait = NEVER;
+        }
+        Some(later)
     }
 
     /// Whether it tells the whole wait of this take.
