@@ -6,7 +6,7 @@ use super::denial::retry_delay;
 use super::history::History;
 use super::request::{
     ASKED, ASKS_EARLY, Asked, CALLS_EARLY, CALLS_IN_TIME, LOOKS_AT_HEADERS_RESET, LOOKS_AT_RESET,
-    LOOKS_BEFORE_RESET, TAKES_AT_RENEWAL, us,
+    LOOKS_BEFORE_RESET, TAKES_AT_RENEWAL, items, us,
 };
 use super::stage::{How, Stage};
 
@@ -127,18 +127,16 @@ fn calls_again(asked: &Asked<'_>) -> Vec<Trial> {
 
 /// At `t`, if nothing remains. A request that may wait is let in before there is a permit.
 fn renewals(stage: &Stage<'_>, asked: &Asked<'_>) -> Vec<Trial> {
-    let list = asked.response.text("ratelimit").unwrap_or_default();
-    let mut ts = list.split(", ").map(|item| {
-        let (_, t) = item.split_once(";t=").unwrap();
-        t.parse::<u64>().unwrap()
-    });
+    let quotas = items(asked.response.text("ratelimit"));
     let exact = asked.exact(stage);
     let mut trials = Vec::new();
-    for policy in asked.shown(stage) {
-        let (t, decision) = (ts.next().unwrap(), asked.decision(policy));
+    let shown = asked.shown(stage);
+    assert_eq!(quotas.len(), shown.len());
+    for (policy, (_, quota)) in shown.into_iter().zip(quotas) {
+        let decision = asked.decision(policy);
         let may_wait = stage.policies[policy].delays() && !decision.is_allowed();
         if decision.remaining() == 0 && exact.contains(&policy) && !may_wait {
-            trials.push((t * 1_000_000, What::HasOne(policy)));
+            trials.push((quota["t"] * 1_000_000, What::HasOne(policy)));
         }
     }
     trials

@@ -247,7 +247,7 @@ impl<'a> Asked<'a> {
 }
 
 /// A list of draft 11.
-fn items(list: Option<&str>) -> Vec<(String, HashMap<&str, u64>)> {
+pub(crate) fn items(list: Option<&str>) -> Vec<(String, HashMap<&str, u64>)> {
     let each = list.into_iter().flat_map(|list| list.split(", "));
     each.map(|text| {
         let (name, parameters) = text.split_once(';').unwrap();

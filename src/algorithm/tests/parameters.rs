@@ -4,6 +4,19 @@ use super::penalties::{Came, Guarded};
 use super::*;
 use crate::time::{HOUR, MINUTE};
 
+impl Numbers {
+    /// The limit with these, if it makes sense.
+    fn changed(&self, permits: u32, period: Duration) -> Option<Limit> {
+        let changed = Self {
+            permits,
+            period,
+            ..*self
+        };
+        let limit = changed.limit();
+        limit.sound().is_ok().then_some(limit)
+    }
+}
+
 /// A key after some history in which nothing was given back.
 fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
     let mut subject = Subject::of(numbers.limit());
@@ -101,11 +114,10 @@ proptest! {
     ) {
         let mut subject = Subject::of(numbers.limit());
         for (pause, cost, permits, period) in history {
-            let changed = Numbers { permits, period, ..numbers };
-            if changed.limit().sound().is_err() {
+            let Some(changed) = numbers.changed(permits, period) else {
                 continue;
-            }
-            subject.change(changed.limit());
+            };
+            subject.change(changed);
             subject.now += pause;
             let decision = subject.ask(cost);
             prop_assert!(decision.remaining() <= permits);
@@ -177,13 +189,12 @@ proptest! {
         let mut subject = Subject::of(numbers.limit());
         let mut longest = 0;
         for (pause, cost, permits, period) in history {
-            let changed = Numbers { permits, period, ..numbers };
-            if changed.limit().sound().is_err() {
+            let Some(changed) = numbers.changed(permits, period) else {
                 continue;
-            }
-            subject.change(changed.limit());
+            };
+            subject.change(changed);
             subject.now += pause;
-            let mut whole = Subject::of(changed.limit());
+            let mut whole = Subject::of(changed);
             let capacity = whole.capacity();
             let _ = whole.act(Action::Charge(capacity));
             longest = longest.max(match numbers.kind {

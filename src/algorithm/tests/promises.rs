@@ -173,7 +173,6 @@ fn largest() -> impl Iterator<Item = Algorithm> {
         Limit::gcra(most, Duration::from_millis(1)),
         Limit::gcra(1, longest).burst(100),
         Limit::token_bucket(100, Rate::new(1, longest)),
-        Limit::token_bucket(100, Rate::new(1, longest)),
         Limit::leaky_bucket(100, Rate::new(1, longest)),
         Limit::leaky_bucket(most, Rate::new(most, longest)).without_delay(),
         Limit::fixed_window(most, longest).aligned(),
