@@ -16,75 +16,49 @@ struct Source {
     arguments: usize,
 }
 
-const DEBT: &str = include_str!("../../../../../lua/debt.lua");
+/// The text of a file in `lua/`.
+macro_rules! text {
+    ($stem:literal) => {
+        include_str!(concat!("../../../../../lua/", $stem, ".lua"))
+    };
+}
+
+/// The source of the algorithm of this name.
+macro_rules! source {
+    ($name:literal, $builds_on:expr, $arguments:literal) => {
+        Source {
+            name: $name,
+            text: text!($name),
+            builds_on: $builds_on,
+            arguments: $arguments,
+        }
+    };
+}
+
+const DEBT: &str = text!("debt");
 
 /// Indexed by the number of the algorithm.
 const SOURCES: [Source; 9] = [
-    Source {
-        name: "gcra",
-        text: include_str!("../../../../../lua/gcra.lua"),
-        builds_on: DEBT,
-        arguments: 8,
-    },
-    Source {
-        name: "token_bucket",
-        text: include_str!("../../../../../lua/token_bucket.lua"),
-        builds_on: DEBT,
-        arguments: 8,
-    },
-    Source {
-        name: "leaky_bucket",
-        text: include_str!("../../../../../lua/leaky_bucket.lua"),
-        builds_on: DEBT,
-        arguments: 9,
-    },
-    Source {
-        name: "fixed_window",
-        text: include_str!("../../../../../lua/fixed_window.lua"),
-        builds_on: "",
-        arguments: 7,
-    },
-    Source {
-        name: "sliding_log",
-        text: include_str!("../../../../../lua/sliding_log.lua"),
-        builds_on: "",
-        arguments: 5,
-    },
-    Source {
-        name: "sliding_window",
-        text: include_str!("../../../../../lua/sliding_window.lua"),
-        builds_on: "",
-        arguments: 6,
-    },
-    Source {
-        name: "sliding_counter",
-        text: include_str!("../../../../../lua/sliding_counter.lua"),
-        builds_on: "",
-        arguments: 5,
-    },
-    Source {
-        name: "concurrency",
-        text: include_str!("../../../../../lua/concurrency.lua"),
-        builds_on: "",
-        arguments: 5,
-    },
-    Source {
-        name: "penalty",
-        text: include_str!("../../../../../lua/penalty.lua"),
-        builds_on: "",
-        arguments: 6,
-    },
+    source!("gcra", DEBT, 8),
+    source!("token_bucket", DEBT, 8),
+    source!("leaky_bucket", DEBT, 9),
+    source!("fixed_window", "", 7),
+    source!("sliding_log", "", 5),
+    source!("sliding_window", "", 6),
+    source!("sliding_counter", "", 5),
+    source!("concurrency", "", 5),
+    source!("penalty", "", 6),
 ];
 
 /// Reads and writes states.
-const STATES: &str = include_str!("../../../../../lua/states.lua");
-const DECIDE: &str = include_str!("../../../../../lua/decide.lua");
+const STATES: &str = text!("states");
+const DECIDE: &str = text!("decide");
 /// Checks in shadow, apart so that questions without them cost no more.
-const SHADOW: &str = include_str!("../../../../../lua/shadow.lua");
+const SHADOW: &str = text!("shadow");
 /// One or several questions, by either of these.
-const QUESTIONS: &str = include_str!("../../../../../lua/questions.lua");
+const QUESTIONS: &str = text!("questions");
 /// Replaces all three for takes that share a trip.
-const QUEUE: &str = include_str!("../../../../../lua/queue.lua");
+const QUEUE: &str = text!("queue");
 
 /// The parts of a script: one bit for each of [`SOURCES`], one for [`SHADOW`] and one for
 /// [`QUEUE`].
