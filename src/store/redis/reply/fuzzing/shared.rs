@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::algorithm::Action;
-use crate::decision::Decision;
+use crate::decision::{Decision, Decisions};
 use crate::error::StoreErrorKind;
 use crate::limit::Limit;
 use crate::store::redis::keys::Prefix;
@@ -15,10 +15,7 @@ use crate::time::{HOUR, Micros, SECOND};
 /// Three questions, two of them alike: about two subjects, or about one.
 pub(super) fn read(choice: u8, reply: &Value) {
     let policies = ["one", "two"].map(PolicyId::new);
-    let grouped = policies.each_ref().map(|policy| {
-        let policy = policy.clone();
-        policy.in_group("group")
-    });
+    let grouped = policies.clone().map(|policy| policy.in_group("group"));
     let subjects = [0_u64, 0, u64::from(choice % 2)];
     let plain = Limit::gcra(1, SECOND).burst(1 + u32::from(choice));
     let take = |limit| {
@@ -35,44 +32,21 @@ pub(super) fn read(choice: u8, reply: &Value) {
     if choice.is_multiple_of(2) {
         take(Limit::fixed_window(7, HOUR));
     }
-    let both = |policies: &[PolicyId; 2], subject| {
-        let [one, two] = policies.each_ref();
-        [one, two].map(|policy| (policy.clone(), subject))
+    let alike = [plain; 2];
+    let each_bounded = |decisions: Decisions| decisions.iter().for_each(assert_bounded);
+    let pack = |subject| PlainPack::of(&both(&grouped, subject, alike), Micros::ZERO);
+    ask(reply, subjects.map(pack), each_bounded);
+    let several = |subject| PlainSeveral::of(&both(&policies, subject, alike), Micros::ZERO);
+    ask(reply, subjects.map(several), each_bounded);
+    let any = |subject| {
+        let checks = both(&policies, subject, [plain, Limit::fixed_window(7, HOUR)]);
+        AnyTakes::of(&checks, &Prefix::default(), Micros::ZERO)
     };
-    ask(
-        reply,
-        subjects.map(|subject| {
-            let both = both(&grouped, subject);
-            let checks = both
-                .each_ref()
-                .map(|(policy, subject)| check(policy, *subject, plain));
-            PlainPack::of(&checks, Micros::ZERO)
-        }),
-        |decisions| decisions.iter().for_each(assert_bounded),
-    );
-    ask(
-        reply,
-        subjects.map(|subject| {
-            let both = both(&policies, subject);
-            let checks = both
-                .each_ref()
-                .map(|(policy, subject)| check(policy, *subject, plain));
-            PlainSeveral::of(&checks, Micros::ZERO)
-        }),
-        |decisions| decisions.iter().for_each(assert_bounded),
-    );
-    ask(
-        reply,
-        subjects.map(|subject| {
-            let [(one, _), (two, _)] = both(&policies, subject);
-            let checks = [
-                check(&one, subject, plain),
-                check(&two, subject, Limit::fixed_window(7, HOUR)),
-            ];
-            AnyTakes::of(&checks, &Prefix::default(), Micros::ZERO)
-        }),
-        |decisions| decisions.iter().for_each(assert_bounded),
-    );
+    ask(reply, subjects.map(any), each_bounded);
+}
+
+fn both(policies: &[PolicyId; 2], subject: u64, limits: [Limit; 2]) -> [Check<'_>; 2] {
+    [0, 1].map(|each| check(&policies[each], subject, limits[each]))
 }
 
 fn check(policy: &PolicyId, subject: u64, limit: Limit) -> Check<'_> {
