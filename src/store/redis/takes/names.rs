@@ -1,7 +1,10 @@
 //! `Names`: the names of the keys of a trip, concatenated.
 
+use redis::Cmd;
+
 use crate::store::Check;
 use crate::store::redis::keys::{Prefix, USUAL_LENGTH};
+use crate::time::Micros;
 
 pub(super) struct Names {
     bytes: Vec<u8>,
@@ -24,10 +27,6 @@ impl Names {
         self.ends.push(self.bytes.len());
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.ends.iter().map(move |end| {
@@ -35,5 +34,24 @@ impl Names {
             start = *end;
             name
         })
+    }
+
+    /// The command that runs a script on these keys at this time, without the further arguments,
+    /// for which it has capacity: how many there are, and how long they are together.
+    pub(super) fn command(
+        &self,
+        verb: &str,
+        script: &str,
+        now: Micros,
+        (arguments, bytes): (usize, usize),
+    ) -> Cmd {
+        let bytes = script.len() + self.bytes.len() + USUAL_LENGTH + bytes;
+        let mut command = Cmd::with_capacity(4 + self.ends.len() + arguments, bytes);
+        command.arg(verb).arg(script).arg(self.ends.len());
+        for name in self.iter() {
+            command.arg(name);
+        }
+        command.arg(now.get());
+        command
     }
 }

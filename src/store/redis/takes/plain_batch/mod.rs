@@ -13,7 +13,7 @@ use crate::algorithm::{PlainTake, Reading, ScaledTake};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
-use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::keys::Prefix;
 use crate::store::redis::reply::{answers, by_key};
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::trips::{Batch, Readings};
@@ -25,9 +25,8 @@ pub(super) const SCALED_TEXT: &str = include_str!("../../../../../lua/scaled_bat
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 static SCALED_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SCALED_TEXT));
 
-/// The approximate length of a key or a row, with what surrounds it, so that a command takes one
-/// allocation.
-const BYTES_EACH: usize = keys::USUAL_LENGTH;
+/// The approximate length of a row.
+const BYTES_A_ROW: usize = 80;
 
 /// Takes in order of arrival, by key.
 pub(in crate::store::redis) struct PlainBatch {
@@ -99,16 +98,8 @@ impl Scripted for PlainBatch {
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let rows = self.takes.rows(ScaledTake::eq);
-        let (arguments, bytes) = (
-            4 + self.names.len() + 5 * rows.len(),
-            BYTES_EACH * (self.names.len() + rows.len()),
-        );
-        let mut command = Cmd::with_capacity(arguments, script.len() + bytes);
-        command.arg(verb).arg(script).arg(self.names.len());
-        for name in self.names.iter() {
-            command.arg(name);
-        }
-        command.arg(self.now.get());
+        let capacity = (5 * rows.len(), BYTES_A_ROW * rows.len());
+        let mut command = self.names.command(verb, script, self.now, capacity);
         for Row { run, keys } in rows {
             let ScaledTake { scale, parts } = run.asked;
             let PlainTake { cost_us, room_us } = parts;

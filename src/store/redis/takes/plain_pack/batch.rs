@@ -10,7 +10,7 @@ use super::{BATCH_TEXT, PlainPack};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
-use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::keys::Prefix;
 use crate::store::redis::reply::{bad, by_key, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::takes::by_key::ByKey;
@@ -119,16 +119,9 @@ impl Scripted for PackBatch {
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let row_bytes: usize = self.rows.iter().map(Row::bytes).sum();
-        let mut command = Cmd::with_capacity(
-            4 + self.names.len() + 6 * self.rows.len(),
-            script.len() + keys::USUAL_LENGTH * (self.names.len() + 1) + row_bytes,
-        );
-        command.arg(verb).arg(script).arg(self.names.len());
-        for name in self.names.iter() {
-            command.arg(name);
-        }
-        command.arg(self.now.get());
+        let row_bytes = self.rows.iter().map(Row::bytes).sum();
+        let capacity = (6 * self.rows.len(), row_bytes);
+        let mut command = self.names.command(verb, script, self.now, capacity);
         self.rows.iter().for_each(|row| row.write_to(&mut command));
         command
     }

@@ -10,7 +10,7 @@ use crate::algorithm::PlainTake;
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::redis::error::of_question;
-use crate::store::redis::keys::{self, Prefix};
+use crate::store::redis::keys::Prefix;
 use crate::store::redis::reply::{answers, by_key};
 use crate::store::redis::script::{Script, Scripted};
 use crate::store::redis::takes::plain;
@@ -147,18 +147,8 @@ impl Scripted for SeveralBatch {
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let takes: usize = self.rows.iter().map(|row| row.prices.len() + 1).sum();
         let (names, packs) = (self.states.names(), self.states.packs());
-        let mut command = Cmd::with_capacity(
-            6 + names.len() + 3 * takes,
-            script.len()
-                + keys::USUAL_LENGTH * (names.len() + 1)
-                + packs.len()
-                + BYTES_A_TAKE * takes,
-        );
-        command.arg(verb).arg(script).arg(names.len());
-        for name in names.iter() {
-            command.arg(name);
-        }
-        command.arg(self.now.get());
+        let capacity = (2 + 3 * takes, packs.len() + BYTES_A_TAKE * takes);
+        let mut command = names.command(verb, script, self.now, capacity);
         command.arg(self.states.numbers(&self.places)).arg(packs);
         for row in &self.rows {
             command.arg(row.prices.len()).arg(row.runs).arg(row.times);

@@ -199,12 +199,7 @@ impl Scripted for Queue {
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(self.names.len());
-        for name in self.names.iter() {
-            command.arg(name);
-        }
-        command.arg(self.now.get());
+        let mut command = self.names.command(verb, script, self.now, (0, 0));
         let mut before: Option<&Asked> = None;
         for Row { run, keys } in self.takes.rows(Asked::eq) {
             let asked = &run.asked;

@@ -28,7 +28,7 @@ fn queue(asked: &[(&str, u32)]) -> Queue {
 /// For each row its cost, how many takes it is, and of how many keys.
 fn rows(queue: &Queue) -> Vec<[String; 3]> {
     // The number of keys, the keys and the instant come before them.
-    let sent = queue.texts().split_off(2 + queue.names.len());
+    let sent = queue.texts().split_off(2 + queue.names.iter().count());
     let stride = queue.script.stride;
     let rows = sent.chunks_exact(stride + 2);
     assert!(rows.remainder().is_empty());
