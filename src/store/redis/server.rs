@@ -31,12 +31,18 @@ pub(super) struct Shared {
     servers: Servers,
     prefix: Prefix,
     clock: Option<Arc<dyn Clock>>,
-    trips_of_takes: SharedTrips<Take>,
-    trips_of_packs: SharedTrips<PlainPack>,
-    trips_of_several: SharedTrips<PlainSeveral>,
-    trips_of_any_takes: SharedTrips<AnyTakes>,
+    trips: Trips,
     in_flight: InFlight,
     waits: Waits,
+}
+
+/// The trips that questions of each kind share.
+#[derive(Default)]
+pub(super) struct Trips {
+    pub(super) of_takes: SharedTrips<Take>,
+    pub(super) of_packs: SharedTrips<PlainPack>,
+    pub(super) of_several: SharedTrips<PlainSeveral>,
+    pub(super) of_any_takes: SharedTrips<AnyTakes>,
 }
 
 /// The kind of servers. Clones share the connections.
@@ -58,10 +64,7 @@ impl Server {
             servers,
             prefix,
             clock,
-            trips_of_takes: SharedTrips::default(),
-            trips_of_packs: SharedTrips::default(),
-            trips_of_several: SharedTrips::default(),
-            trips_of_any_takes: SharedTrips::default(),
+            trips: Trips::default(),
             in_flight,
             waits,
         })
@@ -92,20 +95,8 @@ impl Server {
         self.0.waits
     }
 
-    pub(super) fn trips_of_takes(&self) -> &SharedTrips<Take> {
-        &self.0.trips_of_takes
-    }
-
-    pub(super) fn trips_of_packs(&self) -> &SharedTrips<PlainPack> {
-        &self.0.trips_of_packs
-    }
-
-    pub(super) fn trips_of_several(&self) -> &SharedTrips<PlainSeveral> {
-        &self.0.trips_of_several
-    }
-
-    pub(super) fn trips_of_any_takes(&self) -> &SharedTrips<AnyTakes> {
-        &self.0.trips_of_any_takes
+    pub(super) fn trips(&self) -> &Trips {
+        &self.0.trips
     }
 
     /// Sends a question; in a cluster, to the node of this subject.

@@ -87,7 +87,7 @@ impl Sharing for Take {
     type Decided = Decision;
 
     fn trips(server: &Server) -> &SharedTrips<Self> {
-        server.trips_of_takes()
+        &server.trips().of_takes
     }
 
     fn stop(&self) -> StopId {

@@ -62,7 +62,7 @@ impl Sharing for AnyTakes {
     type Decided = Decisions;
 
     fn trips(server: &Server) -> &SharedTrips<Self> {
-        server.trips_of_any_takes()
+        &server.trips().of_any_takes
     }
 
     /// In a cluster, its checks are about one subject, whose keys are in one slot.

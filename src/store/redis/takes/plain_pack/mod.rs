@@ -81,7 +81,7 @@ impl Sharing for PlainPack {
     type Decided = Decisions;
 
     fn trips(server: &Server) -> &SharedTrips<Self> {
-        server.trips_of_packs()
+        &server.trips().of_packs
     }
 
     fn stop(&self) -> StopId {

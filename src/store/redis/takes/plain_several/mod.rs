@@ -69,7 +69,7 @@ impl Sharing for PlainSeveral {
     type Decided = Decisions;
 
     fn trips(server: &Server) -> &SharedTrips<Self> {
-        server.trips_of_several()
+        &server.trips().of_several
     }
 
     /// In a cluster, its checks are about one subject, whose keys are in one slot.

@@ -68,7 +68,7 @@ async fn no_stop_is_left_of_keys_that_nobody_asks_about_any_more() {
         // Nobody is there to answer.
         assert!(matches!(behind.told(&server).await, Ok(Told::Failed(_))));
     }
-    for shard in &server.trips_of_takes().shards {
+    for shard in &server.trips().of_takes.shards {
         assert_eq!(shard.lock().unwrap().stops.len(), 0);
     }
 }
@@ -96,9 +96,9 @@ async fn a_shared_trip_has_a_timer_of_its_own_for_being_late() {
     drop(alone);
     let behind = waits(&server, 1);
     assert_eq!(behind.sees_at, None);
-    let under_way = server.trips_of_takes().late_at(behind.stop_id);
+    let under_way = server.trips().of_takes.late_at(behind.stop_id);
     sleep(PATIENCE + PATIENCE).await;
-    let next = server.trips_of_takes().late_at(behind.stop_id);
+    let next = server.trips().of_takes.late_at(behind.stop_id);
     assert!(next > under_way, "{next:?}");
 }
 
