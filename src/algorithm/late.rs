@@ -19,10 +19,8 @@ use crate::time::Micros;
 impl Algorithm {
     /// Whether permits may be handed out later than they were taken.
     pub(crate) fn can_be_late(&self) -> bool {
-        matches!(
-            self.0,
-            Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_) | Which::FixedWindow(_)
-        ) && !self.queues()
+        let is_window = matches!(self.0, Which::FixedWindow(_));
+        (is_window || self.debt().is_some()) && !self.queues()
     }
 
     /// Whether a receipt distinguishes permits taken before their key was forgotten from those
@@ -35,11 +33,11 @@ impl Algorithm {
     /// How many permits at most, of everything taken up to this decision, may still be handed out
     /// this long after it.
     pub(crate) fn permits_left_after(&self, decision: &Decision, elapsed: Micros) -> u32 {
-        match &self.0 {
-            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
-                let now = decision.receipt.at.saturating_add(elapsed);
-                debt.permits_unpaid(&decision.receipt, now)
-            }
+        if let Some(debt) = self.debt() {
+            let now = decision.receipt.at.saturating_add(elapsed);
+            return debt.permits_unpaid(&decision.receipt, now);
+        }
+        match self.0 {
             Which::FixedWindow(_) if elapsed < decision.renews_after => u32::MAX,
             _ => 0,
         }
@@ -48,11 +46,6 @@ impl Algorithm {
     /// How many permits come back one by one in this time; none for a window, which gives all back
     /// at its end.
     pub(crate) fn permits_in(&self, time: Micros) -> u32 {
-        match &self.0 {
-            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
-                debt.permits_in(time)
-            }
-            _ => 0,
-        }
+        self.debt().map_or(0, |debt| debt.permits_in(time))
     }
 }

@@ -245,6 +245,15 @@ impl Algorithm {
         twin!(&self.0, twin => can_wait(twin))
     }
 
+    /// The arithmetic of an algorithm that counts in debt.
+    #[inline]
+    fn debt(&self) -> Option<&debt::Debt> {
+        match &self.0 {
+            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => Some(debt),
+            _ => None,
+        }
+    }
+
     /// Whether its state is a text, which a store may keep together with others in one place.
     pub(crate) fn packs(&self) -> bool {
         !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))

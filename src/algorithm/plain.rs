@@ -3,7 +3,7 @@
 #[cfg(any(feature = "memory", feature = "redis"))]
 use super::Reading;
 #[cfg(feature = "redis")]
-use super::{Action, Algorithm, Which};
+use super::{Action, Algorithm};
 #[cfg(any(feature = "memory", feature = "redis"))]
 use crate::time::Micros;
 
@@ -68,12 +68,7 @@ pub(crate) struct ScaledTake {
 impl ScaledTake {
     /// `None` also if the parts are too small for a script's numbers.
     pub(crate) fn of(algorithm: &Algorithm, action: &Action) -> Option<Self> {
-        match &algorithm.0 {
-            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
-                debt.scaled_take(action)
-            }
-            _ => None,
-        }
+        algorithm.debt()?.scaled_take(action)
     }
 
     /// As a plain take, if no fraction is needed.
