@@ -81,6 +81,14 @@ impl Peer {
         }
         Err(KeyError::Misconfigured(Cow::Borrowed(NO_PEER)))
     }
+
+    /// The address of the other end, which has to have one.
+    fn address_of(request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+        match Self::of(request)? {
+            Self::Address(address) => Ok(address.ip()),
+            Self::UnixSocket => Err(KeyError::Misconfigured(Cow::Borrowed(NO_ADDRESS))),
+        }
+    }
 }
 
 #[cfg(feature = "axum")]
@@ -155,10 +163,7 @@ impl KeyExtractor for PeerAddr {
 /// The full address, like that of a [`PeerNetwork`].
 impl AddressExtractor for PeerAddr {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
-        match Peer::of(request)? {
-            Peer::Address(address) => Ok(embedded(address.ip())),
-            Peer::UnixSocket => Err(KeyError::Misconfigured(Cow::Borrowed(NO_ADDRESS))),
-        }
+        Ok(embedded(Peer::address_of(request)?))
     }
 }
 
@@ -168,10 +173,8 @@ pub struct PeerNetwork(Ipv6Prefix);
 
 impl KeyExtractor for PeerNetwork {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
-        match Peer::of(request)? {
-            Peer::Address(address) => Ok(Key::address(self.0.canonical(address.ip()))),
-            Peer::UnixSocket => Err(KeyError::Misconfigured(Cow::Borrowed(NO_ADDRESS))),
-        }
+        let address = Peer::address_of(request)?;
+        Ok(Key::address(self.0.canonical(address)))
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
